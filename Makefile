@@ -1,0 +1,53 @@
+PYTHON ?= python3
+BIN := .venv/bin
+RUN ?= runs/tictactoe.toml
+CORE_BUILD := core/build/asan
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run up test test-core test-chaos check fmt proto bench clean
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## make .venv and install everything, once
+	@$(PYTHON) scripts/setup.py
+
+run: setup ## train tic-tac-toe until the player never loses
+	@$(BIN)/zerofleet up runs/tictactoe.toml --until goal
+
+up: setup ## train RUN=runs/connect_four.toml until Ctrl-C
+	@$(BIN)/zerofleet up $(RUN)
+
+test: setup ## all tests that need no Docker and no GPU
+	$(BIN)/python -m pytest -m "not docker and not gpu and not soak"
+
+test-core: setup ## the C++ tests, also under ASan and UBSan
+	cd core && for preset in debug asan; do \
+	  ../$(BIN)/cmake --preset $$preset && ../$(BIN)/cmake --build --preset $$preset && \
+	  ../$(BIN)/ctest --preset $$preset || exit 1; done
+
+test-chaos: setup ## SIGKILL of each service, 20 times each under load
+	$(BIN)/python -m pytest -m soak -s tests/chaos
+
+check: setup ## formatting, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'core/*.h' 'core/*.cpp')
+	$(BIN)/bandit -q -c pyproject.toml -r src services scripts
+	$(BIN)/python proto/generate.py --check
+
+fmt: setup ## format the sources
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/clang-format -i $$(git ls-files 'core/*.h' 'core/*.cpp')
+
+proto: setup ## regenerate what is generated from proto/
+	$(BIN)/python proto/generate.py
+
+bench: setup ## positions per CPU-second of self-play against ONNX Runtime alone
+	$(BIN)/python -m bench.efficiency connect_four
+
+clean: ## remove the environment and everything built
+	rm -rf .venv core/build build *.egg-info src/*.egg-info

@@ -1,0 +1,1 @@
+"""Benchmarks: one command each, ratios from one run, CPU-seconds beside wall time."""

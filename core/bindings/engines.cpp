@@ -1,0 +1,232 @@
+// The three engines, for Python: self-play, matches, and the search of given positions.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine_access.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace zerofleet {
+namespace {
+
+using PySelfPlay = Shared<SelfPlayEngine>;
+using PyMatch = Shared<MatchEngine>;
+using PySearch = Shared<PositionSearchEngine>;
+
+// Spelled out, because the type of an array of either precision has no name in C++.
+constexpr const char* kBackupSignature =
+    "def backup(self, policy_logits: NDArray[numpy.floating[typing.Any]], "
+    "value: NDArray[numpy.float32], model_version: int) -> None";
+constexpr const char* kMatchBackupSignature =
+    "def backup(self, side: int, policy_logits: NDArray[numpy.floating[typing.Any]], "
+    "value: NDArray[numpy.float32], model_version: int) -> None";
+
+constexpr const char* kBackupDoc =
+    "Answer the rows of the last select. The GIL is released.\n\n"
+    "Args:\n"
+    "    policy_logits: [rows, num_actions], float16 or float32, illegal actions included.\n"
+    "    value: [rows] float32, in [-1, 1], for the player to move.\n"
+    "    model_version: of the model that gave every row; a new one empties the cache.\n\n"
+    "Raises:\n"
+    "    ValueError: wrong shape or dtype, or numbers that are not finite; nothing changed.";
+
+template <class Engine>
+Observations select(nb::pointer_and_handle<Shared<Engine>> self) {
+  const auto rows = self.p->run([](Engine& engine) { return engine.select(); });
+  return to_observations(rows, self.p->row_shape(), self.h);
+}
+
+template <class Engine>
+void backup(const Shared<Engine>& self, const Logits& policy_logits, const Values& value,
+            int model_version) {
+  const auto batch = to_prediction(policy_logits, value, model_version, self.row_shape());
+  self.run([&](Engine& engine) { engine.backup(batch); });
+}
+
+template <class Engine>
+EngineStatistics statistics(const Shared<Engine>& self) {
+  return self.run([](Engine& engine) { return engine.statistics(); });
+}
+
+void bind_statistics(nb::module_& module) {
+  using S = EngineStatistics;
+  nb::class_<S>(module, "EngineStatistics",
+                "Counts since the engine began; `nodes` and `tree_bytes` are of now.")
+      .def_ro("simulations", &S::simulations, "Run; those kept from the move before count once.")
+      .def_ro("positions_evaluated", &S::positions_evaluated, "Rows that the network answered.")
+      .def_ro("cache_hits", &S::cache_hits)
+      .def_ro("plies", &S::plies, "Moves chosen by search.")
+      .def_ro("games_finished", &S::games_finished)
+      .def_ro("nodes", &S::nodes, "Nodes of all trees.")
+      .def_ro("tree_bytes", &S::tree_bytes, "Memory of all trees.");
+}
+
+void bind_self_play(nb::module_& module) {
+  nb::class_<PySelfPlay>(
+      module, "SelfPlay",
+      "Many games against oneself, one leaf of each in a batch.\n\n"
+      "A move is played when the root's visits, those kept from the move before\n"
+      "included, reach num_simulations, after at least one new simulation.\n"
+      "Threads may share an engine; its calls run one at a time.")
+      .def(
+          "__init__",
+          [](PySelfPlay* self, const std::string& game, int games, const SearchConfig& config,
+             std::uint64_t seed) {
+            new (self) PySelfPlay(make_self_play(game, games, config, seed));
+          },
+          "game"_a, "games"_a, "config"_a, "seed"_a)
+      .def("select", &select<SelfPlayEngine>,
+           "Run every game to its next leaf that needs the network. The GIL is released.\n\n"
+           "Returns:\n"
+           "    [rows, observation_bytes], one row per live game, over the engine's memory: valid\n"
+           "    until the next select. Called again before `backup`, the same rows come again.\n"
+           "    There are no rows only when no game is live and none may start. A game that the\n"
+           "    cache answers num_simulations times in a row asks anew, so that a new model is\n"
+           "    noticed even when every position is known.")
+      .def("backup", &backup<SelfPlayEngine>, "policy_logits"_a, "value"_a, "model_version"_a,
+           nb::sig(kBackupSignature), kBackupDoc)
+      .def(
+          "take_finished",
+          [](const PySelfPlay& self) {
+            return self.run([](SelfPlayEngine& engine) { return engine.take_finished(); });
+          },
+          "The games that ended since the last call.")
+      .def(
+          "unfinished",
+          [](const PySelfPlay& self) {
+            return self.run([](SelfPlayEngine& engine) { return engine.unfinished(); });
+          },
+          "Copies of all games with at least one ply that go on, adopted ones that wait included.")
+      .def(
+          "adopt",
+          [](const PySelfPlay& self, const GameColumns& game) {
+            return self.run([&](SelfPlayEngine& engine) { return engine.adopt(game); });
+          },
+          "game"_a,
+          "Queue an unfinished game: the next free slot continues it.\n\n"
+          "Returns:\n    Its game_id in this engine.\n\n"
+          "Raises:\n    ValueError: it does not replay, or it is finished.")
+      .def(
+          "set_accepting",
+          [](const PySelfPlay& self, bool accept) {
+            self.run([&](SelfPlayEngine& engine) { engine.set_accepting(accept); });
+          },
+          "accept"_a, "False: slots that become free start no games, adopted ones neither.")
+      .def_prop_ro("statistics", &statistics<SelfPlayEngine>);
+}
+
+void bind_match(nb::module_& module) {
+  nb::class_<PyMatch>(module, "Match",
+                      "Games between side 0 (the candidate) and side 1 (the best).\n\n"
+                      "Opening k gives game 2k, where side 0 moves first, and game 2k + 1, where\n"
+                      "side 1 does. There is no noise; moves follow the configured temperatures\n"
+                      "(0: the most visited).")
+      .def(
+          "__init__",
+          [](PyMatch* self, const std::string& game, const ActionLists& openings,
+             const SearchConfig& config,
+             std::uint64_t seed) { new (self) PyMatch(make_match(game, openings, config, seed)); },
+          "game"_a, "openings"_a, "config"_a, "seed"_a,
+          "Raises:\n    ValueError: unknown game, or an opening with an illegal action.")
+      .def(
+          "select",
+          [](nb::pointer_and_handle<PyMatch> self, int side) {
+            const auto rows = self.p->run([&](MatchEngine& match) { return match.select(side); });
+            return to_observations(rows, self.p->row_shape(), self.h);
+          },
+          "side"_a,
+          "Run the games in which this side moves to their next leaf. The GIL is released.\n\n"
+          "Returns:\n"
+          "    [rows, observation_bytes] over the match's memory, valid until this side's next\n"
+          "    select; no rows while the side has nothing to ask.")
+      .def(
+          "backup",
+          [](const PyMatch& self, int side, const Logits& policy_logits, const Values& value,
+             int model_version) {
+            const auto batch = to_prediction(policy_logits, value, model_version, self.row_shape());
+            self.run([&](MatchEngine& match) { match.backup(side, batch); });
+          },
+          "side"_a, "policy_logits"_a, "value"_a, "model_version"_a, nb::sig(kMatchBackupSignature),
+          kBackupDoc)
+      .def(
+          "take_finished",
+          [](const PyMatch& self) {
+            return self.run([](MatchEngine& match) { return match.take_finished(); });
+          },
+          "The games that ended since the last call; game_id is 2k or 2k + 1.")
+      .def_prop_ro("done",
+                   [](const PyMatch& self) {
+                     return self.run([](MatchEngine& match) { return match.is_done(); });
+                   })
+      .def_prop_ro("statistics", &statistics<MatchEngine>);
+}
+
+void bind_search(nb::module_& module) {
+  using R = SearchResult;
+  nb::class_<R>(module, "SearchResult",
+                "What a search knows of a position. Values are for the player to move there.\n\n"
+                "Before the first prediction, and for a terminal position, there are no actions.")
+      .def_prop_ro("actions", &column_of<std::int16_t, R, &R::actions>, "All legal ones.")
+      .def_prop_ro("visit_counts", &column_of<std::int32_t, R, &R::visit_counts>)
+      .def_prop_ro("priors", &column_of<float, R, &R::priors>, "The network's, without noise.")
+      .def_prop_ro("q_values", &column_of<float, R, &R::q_values>,
+                   "Mean values; NaN where never visited.")
+      .def_ro("principal_variations", &R::principal_variations,
+              "For each action the line of most visits; it starts with the action.")
+      .def_ro("root_value", &R::root_value, "After the search; exact for a terminal position.")
+      .def_ro("network_value", &R::network_value, "Before the search.")
+      .def_ro("simulations", &R::simulations, "The sum of visit_counts.")
+      .def_ro("best_action", &R::best_action,
+              "Most visits, ties by prior; -1 while there are no actions.");
+  nb::class_<PySearch>(module, "Search",
+                       "The search of many independent positions.\n\n"
+                       "More than one leaf of a position may be out at once, kept apart by\n"
+                       "virtual loss, which costs strength at equal visits.")
+      .def(
+          "__init__",
+          [](PySearch* self, const std::string& game, const ActionLists& positions,
+             const SearchConfig& config, std::uint64_t seed, int leaves_per_position, bool noise) {
+            new (self) PySearch(
+                make_position_search(game, positions, config, seed,
+                                     {.leaves_per_position = leaves_per_position, .noise = noise}));
+          },
+          "game"_a, "positions"_a, "config"_a, "seed"_a, nb::kw_only(), "leaves_per_position"_a = 1,
+          "noise"_a = false,
+          "Args:\n    positions: each a list of actions from the start.\n\n"
+          "Raises:\n    ValueError: unknown game, or a position with an illegal action.")
+      .def("select", &select<PositionSearchEngine>,
+           "Run every position to its next leaves. The GIL is released.\n\n"
+           "Returns:\n"
+           "    [rows, observation_bytes] over the search's memory, valid until the next select;\n"
+           "    no rows when all is done.")
+      .def("backup", &backup<PositionSearchEngine>, "policy_logits"_a, "value"_a, "model_version"_a,
+           nb::sig(kBackupSignature), kBackupDoc)
+      .def_prop_ro("done",
+                   [](const PySearch& self) {
+                     return self.run([](PositionSearchEngine& s) { return s.is_done(); });
+                   })
+      .def(
+          "results",
+          [](const PySearch& self) {
+            return self.run([](PositionSearchEngine& s) { return s.results(); });
+          },
+          "One result per position, at any time; leaves that are out do not count.")
+      .def_prop_ro("statistics", &statistics<PositionSearchEngine>);
+}
+
+}  // namespace
+}  // namespace zerofleet
+
+void bind_engines(nb::module_& module) {
+  zerofleet::bind_statistics(module);
+  zerofleet::bind_self_play(module);
+  zerofleet::bind_match(module);
+  zerofleet::bind_search(module);
+}

@@ -1,0 +1,17 @@
+// The Python module `zerofleet_core._ext`: one function for each part of the library.
+#include <nanobind/nanobind.h>
+
+void bind_state(nanobind::module_& module);
+void bind_games(nanobind::module_& module);
+void bind_engines(nanobind::module_& module);
+void bind_replay(nanobind::module_& module);
+void bind_solver(nanobind::module_& module);
+
+NB_MODULE(_ext, module) {
+  module.doc() = "The search core of zerofleet: rules, MCTS and replay, without I/O.";
+  bind_state(module);
+  bind_games(module);
+  bind_engines(module);
+  bind_replay(module);
+  bind_solver(module);
+}

@@ -1,0 +1,124 @@
+// The trainer's replay buffer, for Python.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "zerofleet/replay_buffer.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace zerofleet {
+namespace {
+
+template <class T>
+using Column = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+using Matrix = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig>;
+
+template <class T>
+std::span<const T> span_of(const Column<T>& column) {
+  return {column.data(), column.size()};
+}
+
+// Hands a vector over to NumPy as rows without copying its content.
+template <class T>
+Matrix<T> to_matrix(std::vector<T> values, std::size_t rows) {
+  auto owned = std::make_unique<std::vector<T>>(std::move(values));
+  nb::capsule owner(owned.get(),
+                    [](void* pointer) noexcept { delete static_cast<std::vector<T>*>(pointer); });
+  std::vector<T>& kept = *owned.release();
+  return Matrix<T>(kept.data(), {rows, kept.size() / rows}, owner);
+}
+
+using Batch = std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>>;
+
+int add(ReplayBuffer& buffer, const Column<std::int16_t>& actions, int result,
+        const Column<bool>& full_search, const Column<std::int32_t>& offsets,
+        const Column<std::int16_t>& child_actions, const Column<std::int32_t>& child_visit_counts) {
+  const RecordedGame game{.actions = span_of(actions),
+                          .result = result,
+                          .full_search = span_of(full_search),
+                          .offsets = span_of(offsets),
+                          .child_actions = span_of(child_actions),
+                          .child_visit_counts = span_of(child_visit_counts)};
+  const nb::gil_scoped_release release;
+  return buffer.add(game);
+}
+
+Batch sample(const ReplayBuffer& buffer, std::int64_t batch_size, std::uint64_t seed,
+             bool symmetry) {
+  if (batch_size < 1) throw std::invalid_argument("batch_size must be at least 1");
+  const auto rows = static_cast<std::size_t>(batch_size);
+  std::vector<std::uint8_t> observations;
+  std::vector<float> policy_targets;
+  std::vector<float> value_targets;
+  {
+    const nb::gil_scoped_release release;
+    observations.resize(rows * static_cast<std::size_t>(buffer.observation_bytes()));
+    policy_targets.resize(rows * static_cast<std::size_t>(buffer.num_actions()));
+    value_targets.resize(rows);
+    buffer.sample(seed, symmetry, {observations, policy_targets, value_targets});
+  }
+  return {to_matrix(std::move(observations), rows), to_matrix(std::move(policy_targets), rows),
+          to_array(std::move(value_targets))};
+}
+
+}  // namespace
+}  // namespace zerofleet
+
+void bind_replay(nb::module_& module) {
+  using namespace zerofleet;
+  nb::class_<ReplayBuffer>(
+      module, "ReplayBuffer",
+      "The newest games, from which training positions are drawn.\n\n"
+      "Keeps moves and visit counts; positions are rebuilt by playing. Safe to "
+      "use from several threads.")
+      .def(
+          nb::new_([](const std::string& game, std::int64_t max_positions, std::int64_t max_games) {
+            return make_replay_buffer(game, {max_positions, max_games});
+          }),
+          "game"_a, "max_positions"_a, "max_games"_a,
+          "An empty buffer. Over either limit the oldest games leave; the newest stays.\n\n"
+          "Raises:\n    ValueError: unknown game, or a limit below 1.")
+      .def("add", &add, nb::arg("actions").noconvert(), "result"_a,
+           nb::arg("full_search").noconvert(), nb::arg("offsets").noconvert(),
+           nb::arg("child_actions").noconvert(), nb::arg("child_visit_counts").noconvert(),
+           "Store a finished game and return its number of training positions.\n\n"
+           "Args:\n"
+           "    actions: [plies] int16.\n"
+           "    result: +1 the first player won, -1 the second did, 0 a draw.\n"
+           "    full_search: [plies] bool; these plies become training positions.\n"
+           "    offsets: [plies + 1] int32; ply i has [offsets[i], offsets[i + 1]) of the rest.\n"
+           "    child_actions: [offsets[-1]] int16, all legal actions in ascending order; may be\n"
+           "        empty at plies without a full search.\n"
+           "    child_visit_counts: [offsets[-1]] int32.\n\n"
+           "Raises:\n"
+           "    ValueError: the game does not replay under the rules; names ply and reason.\n"
+           "    TypeError: a column of another dtype.")
+      .def_prop_ro("positions", &ReplayBuffer::positions, "Training positions now in the buffer.")
+      .def_prop_ro("games", &ReplayBuffer::games, "Games now in the buffer.")
+      .def_prop_ro("total_positions", &ReplayBuffer::total_positions,
+                   "Training positions ever added.")
+      .def("sample", &sample, "batch_size"_a, "seed"_a, nb::kw_only(), "symmetry"_a = true,
+           "Draw positions uniformly, with replacement; equal content and seed, equal batch.\n\n"
+           "Returns:\n"
+           "    observations [batch, observation_bytes] uint8, policy_target [batch, num_actions]\n"
+           "    float32 (normalised visit counts), value_target [batch] float32 (the result for\n"
+           "    the player to move). A random symmetry moves observation and policy alike.\n\n"
+           "Raises:\n    ValueError: the buffer is empty, or batch_size is below 1.");
+}

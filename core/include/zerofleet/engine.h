@@ -1,0 +1,103 @@
+// The engines without their game: virtual calls happen here, once per batch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "zerofleet/game_columns.h"
+#include "zerofleet/prediction.h"
+#include "zerofleet/search_config.h"
+
+namespace zerofleet {
+
+// Counts since the engine began, except for the last two, which are of now.
+struct EngineStatistics {
+  std::int64_t simulations = 0;          // run, not kept from the move before
+  std::int64_t positions_evaluated = 0;  // rows that the network answered
+  std::int64_t cache_hits = 0;
+  std::int64_t plies = 0;
+  std::int64_t games_finished = 0;
+  std::int64_t nodes = 0;       // in all trees
+  std::int64_t tree_bytes = 0;  // memory of all trees
+};
+
+// Sizes of an engine's observations and predictions.
+struct RowShape {
+  int observation_bytes;
+  int num_actions;
+};
+
+// Plays many games against itself, for ever.
+class SelfPlayEngine {
+ public:
+  virtual ~SelfPlayEngine() = default;
+  virtual RowShape row_shape() const = 0;
+  virtual std::span<std::uint8_t> select() = 0;
+  virtual void backup(const PredictionBatch& prediction) = 0;
+  virtual std::vector<GameColumns> take_finished() = 0;
+  virtual std::vector<GameColumns> unfinished() const = 0;
+  virtual std::int64_t adopt(GameColumns game) = 0;
+  virtual void set_accepting(bool accepting) = 0;
+  virtual EngineStatistics statistics() const = 0;
+};
+
+// Plays a fixed list of games between two predictors: side 0, the candidate, and side 1, the best.
+class MatchEngine {
+ public:
+  virtual ~MatchEngine() = default;
+  virtual RowShape row_shape() const = 0;
+  virtual std::span<std::uint8_t> select(int side) = 0;
+  virtual void backup(int side, const PredictionBatch& prediction) = 0;
+  virtual std::vector<GameColumns> take_finished() = 0;
+  virtual bool is_done() const = 0;
+  virtual EngineStatistics statistics() const = 0;
+};
+
+// What a search knows of one position. Values are for the player to move there.
+struct SearchResult {
+  std::vector<std::int16_t> actions;       // all legal ones; empty before the first prediction
+  std::vector<std::int32_t> visit_counts;  // as all below, parallel to actions
+  std::vector<float> priors;               // the network's, without noise
+  std::vector<float> q_values;             // not a number where never visited
+  std::vector<std::vector<int>> principal_variations;  // each starts with its action
+  float root_value = 0.0f;     // after the search; exact when the position is terminal
+  float network_value = 0.0f;  // before it
+  int simulations = 0;
+  int best_action = -1;  // most visits, ties by prior; -1 while there are no actions
+};
+
+// Searches a fixed list of positions.
+class PositionSearchEngine {
+ public:
+  virtual ~PositionSearchEngine() = default;
+  virtual RowShape row_shape() const = 0;
+  virtual std::span<std::uint8_t> select() = 0;
+  virtual void backup(const PredictionBatch& prediction) = 0;
+  virtual bool is_done() const = 0;
+  virtual std::vector<SearchResult> results() const = 0;
+  virtual EngineStatistics statistics() const = 0;
+};
+
+struct PositionSearchOptions {
+  int leaves_per_position = 1;  // that may be out at once; more than 1 needs virtual loss
+  bool noise = false;           // in the root's priors, as in self-play
+};
+
+using ActionLists = std::vector<std::vector<int>>;
+
+// Each throws std::invalid_argument for an unknown game, a senseless configuration or an illegal
+// action.
+std::unique_ptr<SelfPlayEngine> make_self_play(const std::string& game, int games,
+                                               const SearchConfig& config, std::uint64_t seed);
+std::unique_ptr<MatchEngine> make_match(const std::string& game, const ActionLists& openings,
+                                        const SearchConfig& config, std::uint64_t seed);
+std::unique_ptr<PositionSearchEngine> make_position_search(const std::string& game,
+                                                           const ActionLists& positions,
+                                                           const SearchConfig& config,
+                                                           std::uint64_t seed,
+                                                           const PositionSearchOptions& options);
+
+}  // namespace zerofleet

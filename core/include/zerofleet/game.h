@@ -1,0 +1,103 @@
+// The rules of a game, as the search and the replay buffer see them.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "zerofleet/observation.h"
+
+namespace zerofleet {
+
+using Action = std::int16_t;
+using Player = std::int8_t;
+
+inline constexpr Player kFirstPlayer = 0;
+inline constexpr Player kSecondPlayer = 1;
+
+// The legal actions of a position, in ascending order, without touching the heap.
+template <int kCapacity>
+class ActionList {
+ public:
+  constexpr void push_back(int action) { actions_[size_++] = static_cast<Action>(action); }
+
+  constexpr int size() const { return size_; }
+  constexpr bool empty() const { return size_ == 0; }
+  constexpr Action operator[](int index) const { return actions_[index]; }
+  constexpr const Action* begin() const { return actions_.data(); }
+  constexpr const Action* end() const { return actions_.data() + size_; }
+
+ private:
+  std::array<Action, kCapacity> actions_;
+  int size_ = 0;
+};
+
+// A game for two players who move in turn, with perfect information and no chance.
+//
+// A value of the type is a position; the default one is the start. `apply` takes legal actions of
+// non-terminal positions only: callers at the edge ask `is_legal` first (it takes any int).
+// `result` is +1 when the first player won, -1 when the second did, 0 for a draw or while the game
+// goes on. A symmetry moves board points and actions alike; number 0 is the identity.
+template <class G>
+concept Game =
+    std::is_trivially_copyable_v<G> && std::default_initializable<G> &&
+    std::equality_comparable<G> &&
+    requires(G game, const G position, int number, Action action, std::string_view text) {
+      { G::kName } -> std::convertible_to<std::string_view>;
+      { G::kNumActions } -> std::convertible_to<int>;
+      { G::kPlanes } -> std::convertible_to<int>;
+      { G::kRows } -> std::convertible_to<int>;
+      { G::kColumns } -> std::convertible_to<int>;
+      { G::kMaxLength } -> std::convertible_to<int>;  // plies of the longest game
+      { G::kNumSymmetries } -> std::convertible_to<int>;
+
+      { position.ply() } -> std::same_as<int>;
+      { position.to_play() } -> std::same_as<Player>;
+      { position.is_terminal() } -> std::same_as<bool>;
+      { position.result() } -> std::same_as<int>;
+      { position.hash() } -> std::same_as<std::uint64_t>;
+      { position.is_legal(number) } -> std::same_as<bool>;
+      { position.legal_actions() } -> std::same_as<ActionList<G::kNumActions>>;
+      { position.observe() } -> std::same_as<Planes<G::kPlanes, G::kRows * G::kColumns>>;
+      { position.to_string() } -> std::same_as<std::string>;
+      { game.apply(action) } -> std::same_as<void>;
+
+      { G::symmetric_point(number, number) } -> std::same_as<int>;   // (point, symmetry)
+      { G::symmetric_action(number, number) } -> std::same_as<int>;  // (action, symmetry)
+      { G::action_to_string(action) } -> std::same_as<std::string>;
+      { G::string_to_action(text) } -> std::same_as<std::optional<Action>>;
+    };
+
+// Number of board points: rows * columns.
+template <Game G>
+inline constexpr int kPoints = G::kRows * G::kColumns;
+
+// Bytes of a packed observation.
+template <Game G>
+inline constexpr int kObservationBytes = (G::kPlanes * kPoints<G> + 7) / 8;
+
+// A packed observation: planes, then rows, then columns, most significant bit first.
+template <Game G>
+using Observation = std::array<std::uint8_t, kObservationBytes<G>>;
+
+// The value of a terminal position for the player to move in it, in {-1, 0, +1}.
+template <Game G>
+constexpr float terminal_value(const G& position) {
+  const int result = position.result();
+  return static_cast<float>(position.to_play() == kFirstPlayer ? result : -result);
+}
+
+// Spreads the bits of a hash's input over the whole word (the finalizer of SplitMix64).
+constexpr std::uint64_t mix_bits(std::uint64_t bits) {
+  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebULL;
+  return bits ^ (bits >> 31);
+}
+
+}  // namespace zerofleet

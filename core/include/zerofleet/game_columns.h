@@ -1,0 +1,112 @@
+// The record of one game as columns, a row for each ply.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "zerofleet/game.h"
+#include "zerofleet/replay_moves.h"
+
+namespace zerofleet {
+
+// What the search found at one ply.
+struct PlyResult {
+  Action action = 0;
+  int model_version = 0;
+  float root_value = 0.0f;
+  float network_value = 0.0f;
+  int simulations = 0;
+  bool full_search = false;
+  std::span<const Action> child_actions = {};
+  std::span<const std::int32_t> child_visit_counts = {};
+  std::span<const float> child_priors = {};
+};
+
+// The search table of ply i is [offsets[i], offsets[i + 1]) of the child_* columns. Values are for
+// the player to move at that ply. A ply that was given, not searched (a match's opening), has no
+// children, 0 simulations and model version 0.
+struct GameColumns {
+  std::int64_t game_id = 0;
+  std::vector<std::int16_t> actions;
+  std::vector<std::int32_t> model_versions;
+  std::vector<float> root_values;
+  std::vector<float> network_values;
+  std::vector<std::int32_t> simulations;  // visits of the root, kept ones included
+  std::vector<std::uint8_t> full_search;
+  std::vector<std::int32_t> offsets = {0};
+  std::vector<std::int16_t> child_actions;
+  std::vector<std::int32_t> child_visit_counts;
+  std::vector<float> child_priors;  // the network's, without noise
+  std::optional<int> result;        // nothing while the game goes on
+  std::string reason = "rules";
+
+  void append(const PlyResult& ply) {
+    actions.push_back(ply.action);
+    model_versions.push_back(ply.model_version);
+    root_values.push_back(ply.root_value);
+    network_values.push_back(ply.network_value);
+    simulations.push_back(ply.simulations);
+    full_search.push_back(ply.full_search);
+    child_actions.insert(child_actions.end(), ply.child_actions.begin(), ply.child_actions.end());
+    child_visit_counts.insert(child_visit_counts.end(), ply.child_visit_counts.begin(),
+                              ply.child_visit_counts.end());
+    child_priors.insert(child_priors.end(), ply.child_priors.begin(), ply.child_priors.end());
+    offsets.push_back(static_cast<std::int32_t>(child_actions.size()));
+  }
+
+  // Throws std::invalid_argument unless the columns fit together.
+  void check_shape() const {
+    const std::size_t plies = actions.size();
+    require(model_versions.size() == plies, "model_versions");
+    require(root_values.size() == plies, "root_values");
+    require(network_values.size() == plies, "network_values");
+    require(simulations.size() == plies, "simulations");
+    require(full_search.size() == plies, "full_search");
+    require(offsets.size() == plies + 1 && offsets.front() == 0, "offsets");
+    for (std::size_t ply = 0; ply < plies; ++ply) {
+      require(offsets[ply] <= offsets[ply + 1], "offsets");
+    }
+    const auto children = static_cast<std::size_t>(offsets.back());
+    require(child_actions.size() == children, "child_actions");
+    require(child_visit_counts.size() == children, "child_visit_counts");
+    require(child_priors.size() == children, "child_priors");
+  }
+
+ private:
+  static void require(bool holds, const char* column) {
+    if (!holds) {
+      throw std::invalid_argument(std::string("the column ") + column +
+                                  " does not fit the other columns of the game");
+    }
+  }
+};
+
+// The position that a game has reached.
+// Throws std::invalid_argument when its columns do not fit together or an action is illegal.
+template <Game G>
+G reached_position(const GameColumns& game) {
+  game.check_shape();
+  return position_after<G>(std::span<const std::int16_t>(game.actions));
+}
+
+// Reads off the root what the record keeps of a search, for the action of child `chosen`.
+template <class SearchType>
+PlyResult ply_result(const SearchType& search, int chosen, int model_version) {
+  const auto& tree = search.tree();
+  const auto children = static_cast<std::size_t>(tree.edge_count[0]);
+  return {.action = tree.action[chosen],
+          .model_version = model_version,
+          .root_value = search.root_value(),
+          .network_value = tree.value[0],
+          .simulations = search.root_visits(),
+          .full_search = true,
+          .child_actions = {tree.action.data(), children},
+          .child_visit_counts = {tree.visit_count.data(), children},
+          .child_priors = {tree.prior.data(), children}};
+}
+
+}  // namespace zerofleet

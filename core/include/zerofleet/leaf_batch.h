@@ -1,0 +1,55 @@
+// The leaves of one select that wait for the network, as the rows of its input.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "zerofleet/game.h"
+#include "zerofleet/symmetry.h"
+
+namespace zerofleet {
+
+template <Game G>
+class LeafBatch {
+ public:
+  explicit LeafBatch(std::size_t capacity)
+      : observations_(capacity * kObservationBytes<G>), owners_(capacity), symmetries_(capacity) {}
+
+  // Adds a row: `position` under `symmetry`. The owner is any number the caller recognises.
+  void add(const G& position, int symmetry, int owner) {
+    const std::span<std::uint8_t> all(observations_);
+    write_observation(position, symmetry,
+                      all.subspan(num_rows_ * kObservationBytes<G>, kObservationBytes<G>));
+    owners_[num_rows_] = owner;
+    symmetries_[num_rows_] = symmetry;
+    ++num_rows_;
+  }
+
+  void clear() { num_rows_ = 0; }
+
+  int num_rows() const { return static_cast<int>(num_rows_); }
+  int owner(int row) const { return owners_[row]; }
+  int symmetry(int row) const { return symmetries_[row]; }
+
+  // [num_rows, kObservationBytes]; valid until the next add after a clear. Nothing reads them back.
+  std::span<std::uint8_t> observations() {
+    return {observations_.data(), num_rows_ * kObservationBytes<G>};
+  }
+
+ private:
+  std::vector<std::uint8_t> observations_;
+  std::vector<int> owners_;
+  std::vector<int> symmetries_;
+  std::size_t num_rows_ = 0;
+};
+
+// The symmetry under which the network sees a position: a function of both numbers alone, so that
+// it does not depend on how leaves come to be batched.
+template <Game G>
+constexpr int symmetry_of(std::uint64_t hash, std::uint64_t seed) {
+  return static_cast<int>(((mix_bits(hash ^ seed) >> 32) * G::kNumSymmetries) >> 32);
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,187 @@
+// Games between two predictors: every opening twice, with colours swapped.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "zerofleet/engine.h"
+#include "zerofleet/move_choice.h"
+#include "zerofleet/prediction_queue.h"
+#include "zerofleet/search.h"
+
+namespace zerofleet {
+
+// Opening k gives game 2k, where side 0 (the candidate) is the first player, and game 2k + 1, where
+// it is the second. Each side searches in a tree of its own with its own predictions; no noise.
+template <Game G>
+class Match final : public MatchEngine {
+ public:
+  // `config` has been checked.
+  Match(const ActionLists& openings, const SearchConfig& config, std::uint64_t seed)
+      : config_(config),
+        puct_(config),
+        queues_{PredictionQueue<G>(config, 2 * openings.size()),
+                PredictionQueue<G>(config, 2 * openings.size())} {
+    games_.reserve(2 * openings.size());
+    for (const std::vector<int>& opening : openings) {
+      for (int swap = 0; swap < 2; ++swap) start_game(opening, seed);
+    }
+  }
+
+  RowShape row_shape() const override { return {kObservationBytes<G>, G::kNumActions}; }
+
+  // Runs the games in which this side moves to their next leaf that needs its predictor. The same
+  // rows come again until `backup` answers them; none come while the side has nothing to ask.
+  std::span<std::uint8_t> select(int side) override {
+    PredictionQueue<G>& queue = queue_of(side);
+    if (queue.num_rows() == 0) {
+      for (std::size_t i = 0; i < games_.size(); ++i) run_to_question(side, static_cast<int>(i));
+    }
+    return queue.observations();
+  }
+
+  void backup(int side, const PredictionBatch& prediction) override {
+    PredictionQueue<G>& queue = queue_of(side);
+    queue.accept(prediction);
+    for (int row = 0; row < queue.num_rows(); ++row) {
+      MatchGame& game = games_[queue.owner(row)];
+      expand(game, side, queue.read(prediction, row, game.leaf));
+      if (is_searched(game, side)) play_ply(game, side);
+    }
+    queue.clear();
+  }
+
+  std::vector<GameColumns> take_finished() override { return std::exchange(finished_, {}); }
+
+  bool is_done() const override {
+    return counts_.games_finished == static_cast<std::int64_t>(games_.size());
+  }
+
+  EngineStatistics statistics() const override {
+    EngineStatistics now = counts_;
+    now.tree_bytes = static_cast<std::int64_t>(scratch_.capacity_bytes());
+    for (const PredictionQueue<G>& queue : queues_) {
+      now.positions_evaluated += queue.positions_evaluated();
+      now.cache_hits += queue.cache_hits();
+    }
+    for (const MatchGame& game : games_) {
+      for (const Search<G>& search : game.searches) {
+        now.nodes += search.tree().num_nodes();
+        now.tree_bytes += static_cast<std::int64_t>(search.tree().capacity_bytes());
+      }
+    }
+    return now;
+  }
+
+ private:
+  struct MatchGame {
+    std::array<Search<G>, 2> searches;  // by side
+    Leaf<G> leaf;                       // of the side that moves
+    GameColumns columns;
+    Random random{0};
+    std::uint64_t symmetry_seed = 0;
+    int new_simulations = 0;  // of the current ply
+    bool live = true;
+  };
+
+  PredictionQueue<G>& queue_of(int side) {
+    if (side != 0 && side != 1) {
+      throw std::invalid_argument("a match has the sides 0 and 1, not " + std::to_string(side));
+    }
+    return queues_[side];
+  }
+
+  void start_game(const std::vector<int>& opening, std::uint64_t seed) {
+    MatchGame& game = games_.emplace_back();
+    game.columns.game_id = static_cast<std::int64_t>(games_.size()) - 1;
+    game.random = Random(seed, static_cast<std::uint64_t>(game.columns.game_id));
+    game.symmetry_seed = game.random.next();
+    const G position = position_after<G>(std::span<const int>(opening));
+    for (const int action : opening) {
+      game.columns.append({.action = static_cast<Action>(action)});
+    }
+    for (Search<G>& search : game.searches) search.set_root(position);
+    if (position.is_terminal()) finish_game(game);
+  }
+
+  static int side_to_move(const MatchGame& game) {
+    const bool swapped = game.columns.game_id % 2 == 1;
+    return static_cast<int>(game.searches[0].root().to_play()) ^ static_cast<int>(swapped);
+  }
+
+  void run_to_question(int side, int index) {
+    MatchGame& game = games_[index];
+    while (game.live && side_to_move(game) == side) {
+      if (is_searched(game, side)) {
+        play_ply(game, side);
+      } else if (game.searches[side].template select<false>(puct_, game.leaf) ==
+                 Selected::kTerminal) {
+        count_simulation(game);
+      } else if (const auto known = queues_[side].recall(game.leaf)) {
+        expand(game, side, *known);
+      } else {
+        queues_[side].ask(game.leaf, game.symmetry_seed, index);
+        return;
+      }
+    }
+  }
+
+  bool is_searched(const MatchGame& game, int side) const {
+    return game.new_simulations > 0 && game.searches[side].root_visits() >= config_.num_simulations;
+  }
+
+  void expand(MatchGame& game, int side, const LeafPrediction<G>& prediction) {
+    game.searches[side].expand(game.leaf, prediction);
+    if (game.leaf.depth == 0) {
+      game.searches[side].start_root(RootNoise(), game.random);
+    } else {
+      count_simulation(game);
+    }
+  }
+
+  void count_simulation(MatchGame& game) {
+    ++game.new_simulations;
+    ++counts_.simulations;
+  }
+
+  void play_ply(MatchGame& game, int side) {
+    const EdgeWindow children = game.searches[side].tree().edges_of(kRoot);
+    const auto size = static_cast<std::size_t>(children.count);
+    const int chosen =
+        choose_child({children.visit_count, size}, {children.prior, size},
+                     config_.temperature_at(game.searches[side].root().ply()), game.random);
+    const PlyResult ply = ply_result(game.searches[side], chosen, queues_[side].model_version());
+    game.columns.append(ply);
+    ++counts_.plies;
+    game.new_simulations = 0;
+    for (Search<G>& search : game.searches) {
+      search.play(ply.action, config_.reuse_tree, scratch_);
+      if (search.is_expanded()) search.start_root(RootNoise(), game.random);
+    }
+    if (game.searches[0].root().is_terminal()) finish_game(game);
+  }
+
+  void finish_game(MatchGame& game) {
+    game.columns.result = game.searches[0].root().result();
+    game.live = false;
+    game.searches = {};  // gives the memory back
+    finished_.push_back(std::move(game.columns));
+    ++counts_.games_finished;
+  }
+
+  SearchConfig config_;
+  Puct puct_;
+  std::array<PredictionQueue<G>, 2> queues_;  // by side
+  std::vector<MatchGame> games_;
+  std::vector<GameColumns> finished_;
+  Tree scratch_;
+  EngineStatistics counts_;
+};
+
+}  // namespace zerofleet

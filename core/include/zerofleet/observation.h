@@ -1,0 +1,96 @@
+// Bit planes and their packing: what a network is shown of a position.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <span>
+
+namespace zerofleet {
+
+// A set of board points; point `p` is bit `p % 64` of word `p / 64`.
+template <int kPointCount>
+class Plane {
+ public:
+  static constexpr int kWords = (kPointCount + 63) / 64;
+
+  constexpr Plane() = default;
+
+  // The first 64 points as one word.
+  explicit constexpr Plane(std::uint64_t bits) { words_[0] = bits; }
+
+  // Every point of the board, or none.
+  static constexpr Plane filled(bool all) {
+    Plane plane;
+    for (int word = 0; word < kWords && all; ++word) plane.words_[word] = used_bits(word);
+    return plane;
+  }
+
+  constexpr void set(int point) { words_[point / 64] |= std::uint64_t{1} << (point % 64); }
+  constexpr bool test(int point) const { return (words_[point / 64] >> (point % 64)) & 1; }
+  constexpr std::uint64_t word(int index) const { return words_[index]; }
+
+  // Number of bits of word `index` that stand for points.
+  static constexpr int word_size(int index) {
+    return index + 1 < kWords ? 64 : kPointCount - 64 * (kWords - 1);
+  }
+
+  constexpr bool operator==(const Plane& other) const {
+    std::uint64_t difference = 0;
+    for (int word = 0; word < kWords; ++word) difference |= words_[word] ^ other.words_[word];
+    return difference == 0;
+  }
+
+ private:
+  static constexpr std::uint64_t used_bits(int word) {
+    return ~std::uint64_t{0} >> (64 - word_size(word));
+  }
+
+  std::array<std::uint64_t, kWords> words_{};
+};
+
+template <int kPlaneCount, int kPointCount>
+using Planes = std::array<Plane<kPointCount>, kPlaneCount>;
+
+// Reverses the bits inside every byte of a word.
+constexpr std::uint64_t reverse_bits_in_bytes(std::uint64_t word) {
+  word = ((word >> 1) & 0x5555555555555555ULL) | ((word & 0x5555555555555555ULL) << 1);
+  word = ((word >> 2) & 0x3333333333333333ULL) | ((word & 0x3333333333333333ULL) << 2);
+  return ((word >> 4) & 0x0f0f0f0f0f0f0f0fULL) | ((word & 0x0f0f0f0f0f0f0f0fULL) << 4);
+}
+
+// Packs planes like numpy.packbits: most significant bit first, padded with zeros.
+// `packed` has ceil(planes * points / 8) bytes.
+template <int kPlaneCount, int kPointCount>
+constexpr void pack_planes(const Planes<kPlaneCount, kPointCount>& planes,
+                           std::span<std::uint8_t> packed) {
+  constexpr int kBits = kPlaneCount * kPointCount;
+  constexpr int kBytes = (kBits + 7) / 8;
+  using PlaneType = Plane<kPointCount>;
+  std::array<std::uint64_t, (kBits + 63) / 64 + 1> stream{};
+  int offset = 0;
+  for (const PlaneType& plane : planes) {
+    for (int word = 0; word < PlaneType::kWords; ++word) {
+      const int shift = offset % 64;
+      stream[offset / 64] |= plane.word(word) << shift;
+      if (shift != 0) stream[offset / 64 + 1] |= plane.word(word) >> (64 - shift);
+      offset += PlaneType::word_size(word);
+    }
+  }
+  for (int byte = 0; byte < kBytes; ++byte) {
+    packed[byte] =
+        static_cast<std::uint8_t>(reverse_bits_in_bytes(stream[byte / 8]) >> (byte % 8 * 8));
+  }
+}
+
+// The planes behind a packed observation.
+template <int kPlaneCount, int kPointCount>
+constexpr Planes<kPlaneCount, kPointCount> unpack_planes(std::span<const std::uint8_t> packed) {
+  Planes<kPlaneCount, kPointCount> planes{};
+  for (int bit = 0; bit < kPlaneCount * kPointCount; ++bit) {
+    if ((packed[bit / 8] >> (7 - bit % 8)) & 1) planes[bit / kPointCount].set(bit % kPointCount);
+  }
+  return planes;
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,175 @@
+// The search of given positions, for exams, analysis and single moves.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "zerofleet/engine.h"
+#include "zerofleet/move_choice.h"
+#include "zerofleet/prediction_queue.h"
+#include "zerofleet/search.h"
+
+namespace zerofleet {
+
+// Each position has a tree of its own and up to `leaves_per_position` leaves out at once, which
+// virtual loss keeps apart.
+template <Game G>
+class PositionSearch final : public PositionSearchEngine {
+ public:
+  // `config` and `options` have been checked.
+  PositionSearch(const ActionLists& positions, const SearchConfig& config, std::uint64_t seed,
+                 const PositionSearchOptions& options)
+      : num_simulations_(config.num_simulations),
+        puct_(config),
+        noise_{options.noise ? config.dirichlet_fraction : 0.0, config.alpha(kPoints<G>)},
+        leaves_per_position_(options.leaves_per_position),
+        queue_(config, positions.size() * leaves_per_position_,
+               positions.size() * (static_cast<std::size_t>(num_simulations_) + 1)) {
+    desks_.reserve(positions.size());
+    for (const std::vector<int>& actions : positions) {
+      Desk& desk = desks_.emplace_back(Random(seed, desks_.size()));
+      desk.symmetry_seed = desk.random.next();
+      desk.search.set_root(position_after<G>(std::span<const int>(actions)));
+      desk.leaves.resize(leaves_per_position_);
+    }
+  }
+
+  RowShape row_shape() const override { return {kObservationBytes<G>, G::kNumActions}; }
+
+  // Runs every position on until its leaves are out or it is done. The same rows come again until
+  // `backup` answers them; none come when all is done.
+  std::span<std::uint8_t> select() override {
+    if (queue_.num_rows() == 0) {
+      for (std::size_t i = 0; i < desks_.size(); ++i) run_to_questions(i);
+    }
+    return queue_.observations();
+  }
+
+  void backup(const PredictionBatch& prediction) override {
+    queue_.accept(prediction);
+    for (int row = 0; row < queue_.num_rows(); ++row) {
+      Desk& desk = desks_[queue_.owner(row) / leaves_per_position_];
+      const Leaf<G>& leaf = desk.leaves[queue_.owner(row) % leaves_per_position_];
+      desk.search.release(leaf);
+      expand(desk, leaf, queue_.read(prediction, row, leaf));
+    }
+    queue_.clear();
+  }
+
+  bool is_done() const override {
+    for (const Desk& desk : desks_) {
+      if (!desk.search.root().is_terminal() && desk.search.root_visits() < num_simulations_) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // At any time; leaves that are out do not count.
+  std::vector<SearchResult> results() const override {
+    std::vector<SearchResult> all;
+    all.reserve(desks_.size());
+    for (const Desk& desk : desks_) all.push_back(result_of(desk.search));
+    return all;
+  }
+
+  EngineStatistics statistics() const override {
+    EngineStatistics now;
+    now.positions_evaluated = queue_.positions_evaluated();
+    now.cache_hits = queue_.cache_hits();
+    for (const Desk& desk : desks_) {
+      now.simulations += desk.search.root_visits();
+      now.nodes += desk.search.tree().num_nodes();
+      now.tree_bytes += static_cast<std::int64_t>(desk.search.tree().capacity_bytes());
+    }
+    return now;
+  }
+
+ private:
+  struct Desk {
+    explicit Desk(Random own_random) : random(own_random) {}
+
+    Search<G> search;
+    std::vector<Leaf<G>> leaves;  // [leaves_per_position]
+    Random random;
+    std::uint64_t symmetry_seed = 0;
+  };
+
+  void run_to_questions(std::size_t index) {
+    Desk& desk = desks_[index];
+    Search<G>& search = desk.search;
+    while (!search.root().is_terminal() && search.leaves_out() < leaves_per_position_ &&
+           search.root_visits() + search.leaves_out() < num_simulations_) {
+      const int number = search.leaves_out();
+      Leaf<G>& leaf = desk.leaves[number];
+      const Selected selected = search.template select<true>(puct_, leaf);
+      if (selected == Selected::kTaken) return;
+      if (selected == Selected::kTerminal) continue;
+      if (const auto known = queue_.recall(leaf)) {
+        expand(desk, leaf, *known);
+        continue;
+      }
+      search.hold(leaf);
+      queue_.ask(leaf, desk.symmetry_seed, static_cast<int>(index) * leaves_per_position_ + number);
+      if (leaf.depth == 0) return;  // nothing below the root can be selected before its answer
+    }
+  }
+
+  void expand(Desk& desk, const Leaf<G>& leaf, const LeafPrediction<G>& prediction) {
+    desk.search.expand(leaf, prediction);
+    if (leaf.depth == 0) desk.search.start_root(noise_, desk.random);
+  }
+
+  static SearchResult result_of(const Search<G>& search) {
+    SearchResult result;
+    if (search.root().is_terminal()) {
+      result.root_value = result.network_value = terminal_value(search.root());
+    }
+    if (!search.is_expanded()) return result;
+    const Tree& tree = search.tree();
+    const EdgeWindow children = tree.edges_of(kRoot);
+    result.actions.assign(tree.action.data(), tree.action.data() + children.count);
+    result.visit_counts.assign(children.visit_count, children.visit_count + children.count);
+    result.priors.assign(children.prior, children.prior + children.count);
+    for (int i = 0; i < children.count; ++i) {
+      result.q_values.push_back(children.visit_count[i] > 0
+                                    ? children.value_sum[i] /
+                                          static_cast<float>(children.visit_count[i])
+                                    : std::numeric_limits<float>::quiet_NaN());
+      result.principal_variations.push_back(principal_variation(tree, static_cast<EdgeId>(i)));
+    }
+    result.root_value = search.root_value();
+    result.network_value = tree.value[kRoot];
+    result.simulations = search.root_visits();
+    result.best_action = result.actions[most_visited(result.visit_counts, result.priors)];
+    return result;
+  }
+
+  // The line of most visited children from an edge on.
+  static std::vector<int> principal_variation(const Tree& tree, EdgeId edge) {
+    std::vector<int> line = {tree.action[edge]};
+    for (NodeId node = tree.child[edge]; node != kUnexpanded && tree.edge_count[node] > 0;) {
+      const EdgeWindow children = tree.edges_of(node);
+      const auto size = static_cast<std::size_t>(children.count);
+      const int best = most_visited({children.visit_count, size}, {children.prior, size});
+      if (children.visit_count[best] == 0) break;
+      edge = tree.first_edge[node] + static_cast<EdgeId>(best);
+      line.push_back(tree.action[edge]);
+      node = tree.child[edge];
+    }
+    return line;
+  }
+
+  int num_simulations_;
+  Puct puct_;
+  RootNoise noise_;
+  int leaves_per_position_;
+  PredictionQueue<G> queue_;
+  std::vector<Desk> desks_;
+};
+
+}  // namespace zerofleet

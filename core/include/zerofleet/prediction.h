@@ -1,0 +1,113 @@
+// What a network answers to a batch of leaves, and how a leaf reads its row.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <variant>
+
+#include "zerofleet/game.h"
+#include "zerofleet/half.h"
+#include "zerofleet/lanes.h"
+#include "zerofleet/portable_math.h"
+#include "zerofleet/symmetry.h"
+
+namespace zerofleet {
+
+// A batch of answers; row i answers observation i. The memory belongs to the caller.
+struct PredictionBatch {
+  // policy_logits [rows, num_actions], half precision (as bits) or single.
+  std::variant<std::span<const std::uint16_t>, std::span<const float>> policy_logits;
+  std::span<const float> value;  // [rows], in [-1, 1], for the player to move
+  int model_version;
+
+  // Throws std::invalid_argument unless there are this many rows and all numbers are sound.
+  void check(int rows, int num_actions) const {
+    const std::size_t given = value.size();
+    if (given != static_cast<std::size_t>(rows) || logit_count() != given * num_actions) {
+      throw std::invalid_argument("a prediction of " + std::to_string(given) + " rows and " +
+                                  std::to_string(logit_count()) + " logits came for " +
+                                  std::to_string(rows) + " leaves of " +
+                                  std::to_string(num_actions) + " actions");
+    }
+    for (const float number : value) {
+      if (!(std::abs(number) <= 1.001f)) {  // also not a number; rounding may pass 1 a little
+        throw std::invalid_argument("a predicted value is not in [-1, 1]");
+      }
+    }
+    if (!has_finite_logits()) throw std::invalid_argument("a policy logit is not finite");
+  }
+
+ private:
+  std::size_t logit_count() const {
+    return std::visit([](const auto& logits) { return logits.size(); }, policy_logits);
+  }
+
+  bool has_finite_logits() const {
+    bool finite = true;
+    if (const auto* half = std::get_if<0>(&policy_logits)) {
+      for (const std::uint16_t logit : *half) finite &= is_half_finite(logit);
+    } else {
+      for (const float logit : std::get<1>(policy_logits)) finite &= std::abs(logit) <= 3.4e38f;
+    }
+    return finite;
+  }
+};
+
+// What the search needs to know of one leaf.
+template <Game G>
+struct LeafPrediction {
+  ActionList<G::kNumActions> actions;  // legal
+  // Parallel to `actions`; [0, 1], summing to 1.
+  std::array<float, round_up_to_lanes(G::kNumActions)> priors;
+  float value;  // for the player to move
+};
+
+// Turns logits into probabilities in place. Entries from `count` to the next multiple of kLanes
+// become as good as 0.
+inline void softmax(float* entries, int count) {
+  const int padded = round_up_to_lanes(count);
+  for (int i = count; i < padded; ++i) entries[i] = std::numeric_limits<float>::lowest();
+  Floats largest = load_floats(entries);
+  for (int i = kLanes; i < padded; i += kLanes) largest = larger(largest, load_floats(entries + i));
+  const Floats highest = broadcast(largest_of(largest));
+  Floats sum = broadcast(0.0f);
+  for (int i = 0; i < padded; i += kLanes) {
+    const Floats weights = exp_of_negative(load_floats(entries + i) - highest);
+    store_floats(weights, entries + i);
+    sum += weights;
+  }
+  const Floats scale = broadcast(1.0f / sum_of(sum));
+  for (int i = 0; i < padded; i += kLanes)
+    store_floats(load_floats(entries + i) * scale, entries + i);
+}
+
+// Reads one row. The network saw the leaf under `symmetry`, so the logit of an action stands
+// where the symmetry takes that action.
+template <Game G>
+LeafPrediction<G> read_prediction(const PredictionBatch& batch, int row, int symmetry,
+                                  const G& position) {
+  LeafPrediction<G> leaf{position.legal_actions(), {}, std::clamp(batch.value[row], -1.0f, 1.0f)};
+  const auto& landing = Symmetries<G>::action[symmetry];
+  const std::size_t start = static_cast<std::size_t>(row) * G::kNumActions;
+  if (const auto* half = std::get_if<0>(&batch.policy_logits)) {
+    for (int i = 0; i < leaf.actions.size(); ++i) {
+      leaf.priors[i] = half_to_float((*half)[start + landing[leaf.actions[i]]]);
+    }
+  } else {
+    const std::span<const float> logits = std::get<1>(batch.policy_logits);
+    for (int i = 0; i < leaf.actions.size(); ++i) {
+      leaf.priors[i] = logits[start + landing[leaf.actions[i]]];
+    }
+  }
+  softmax(leaf.priors.data(), leaf.actions.size());
+  return leaf;
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,76 @@
+// Where leaves go for their prediction: the cache first, then the batch for the network.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "zerofleet/leaf_batch.h"
+#include "zerofleet/prediction.h"
+#include "zerofleet/prediction_cache.h"
+#include "zerofleet/search.h"
+#include "zerofleet/search_config.h"
+
+namespace zerofleet {
+
+template <Game G>
+class PredictionQueue {
+ public:
+  // At most `max_rows` leaves wait at once; the cache keeps no more than `max_positions` either.
+  PredictionQueue(const SearchConfig& config, std::size_t max_rows,
+                  std::size_t max_positions = SIZE_MAX)
+      : batch_(max_rows),
+        cache_(std::min(static_cast<std::size_t>(config.cache_positions), max_positions)),
+        symmetric_(config.random_symmetry) {}
+
+  // What is known of a leaf without asking.
+  std::optional<LeafPrediction<G>> recall(const Leaf<G>& leaf) {
+    auto known = cache_.find(leaf.position, leaf.hash);
+    cache_hits_ += known.has_value();
+    return known;
+  }
+
+  // Makes a leaf a row of the batch, under the symmetry that the seed gives its position.
+  void ask(const Leaf<G>& leaf, std::uint64_t symmetry_seed, int owner) {
+    batch_.add(leaf.position, symmetric_ ? symmetry_of<G>(leaf.hash, symmetry_seed) : 0, owner);
+  }
+
+  // Accepts the answer to the whole batch: its rows may be read until `clear`. A model that is new
+  // empties the cache. Throws std::invalid_argument, changing nothing, when the answer is unsound.
+  void accept(const PredictionBatch& answer) {
+    answer.check(batch_.num_rows(), G::kNumActions);
+    if (answer.model_version != model_version_) cache_.clear();
+    model_version_ = answer.model_version;
+    positions_evaluated_ += batch_.num_rows();
+  }
+
+  // The accepted answer to the leaf of a row, which the cache keeps as well.
+  LeafPrediction<G> read(const PredictionBatch& answer, int row, const Leaf<G>& leaf) {
+    auto prediction = read_prediction<G>(answer, row, batch_.symmetry(row), leaf.position);
+    cache_.store(leaf.hash, prediction);
+    return prediction;
+  }
+
+  void clear() { batch_.clear(); }
+
+  int num_rows() const { return batch_.num_rows(); }
+  int owner(int row) const { return batch_.owner(row); }
+  std::span<std::uint8_t> observations() { return batch_.observations(); }
+
+  // Of the latest answer; 0 before the first.
+  int model_version() const { return model_version_; }
+  std::int64_t positions_evaluated() const { return positions_evaluated_; }
+  std::int64_t cache_hits() const { return cache_hits_; }
+
+ private:
+  LeafBatch<G> batch_;
+  PredictionCache<G> cache_;
+  bool symmetric_;
+  int model_version_ = 0;
+  std::int64_t positions_evaluated_ = 0;
+  std::int64_t cache_hits_ = 0;
+};
+
+}  // namespace zerofleet

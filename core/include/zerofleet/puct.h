@@ -1,0 +1,92 @@
+// The selection formula of AlphaGo Zero: Q + c_puct * P * sqrt(sum N) / (1 + N).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "zerofleet/lanes.h"
+#include "zerofleet/search_config.h"
+
+namespace zerofleet {
+
+// The edges of one node: pointers into the columns, at its first edge. They must be readable up to
+// the next multiple of kLanes beyond the last one; what is read there does not matter.
+struct EdgeWindow {
+  const float* prior;
+  const std::int32_t* visit_count;
+  const float* value_sum;           // for the player to move at this node
+  const std::uint16_t* leaves_out;  // read only under virtual loss
+  int count;
+};
+
+// The constants of the formula, in the precision it is computed in.
+struct Puct {
+  explicit Puct(const SearchConfig& config)
+      : c_puct(static_cast<float>(config.c_puct)),
+        fpu_reduction(static_cast<float>(config.fpu_reduction)),
+        virtual_loss(static_cast<float>(config.virtual_loss)),
+        fpu(config.fpu) {}
+
+  // c_puct * sqrt(sum N). Before the first visit the sum counts as 1: the prior alone decides.
+  float exploration(float total_visits) const {
+    return c_puct * std::sqrt(std::max(total_visits, 1.0f));
+  }
+
+  // Q of an action that was never tried, at a node of this value and prior mass tried so far.
+  float unvisited_value(float node_value, float visited_prior) const {
+    if (fpu == Fpu::kZero) return 0.0f;
+    return node_value - fpu_reduction * std::sqrt(std::max(visited_prior, 0.0f));
+  }
+
+  float c_puct;
+  float fpu_reduction;
+  float virtual_loss;
+  Fpu fpu;
+};
+
+// Scores of the kLanes edges from `start` on. A leaf that is out counts as `virtual_loss` visits,
+// all lost.
+template <bool kVirtualLoss>
+inline Floats puct_scores(const EdgeWindow& edges, int start, float exploration,
+                          float unvisited_value, float virtual_loss) {
+  Floats visits = load_as_floats(edges.visit_count + start);
+  Floats value_sum = load_floats(edges.value_sum + start);
+  if constexpr (kVirtualLoss) {
+    const Floats losses = broadcast(virtual_loss) * load_as_floats(edges.leaves_out + start);
+    visits += losses;
+    value_sum -= losses;
+  }
+  const Ints visited = visits > broadcast(0.0f);
+  const Floats mean = value_sum / choose(visited, visits, broadcast(1.0f));
+  const Floats q_value = choose(visited, mean, broadcast(unvisited_value));
+  const Floats prior = load_floats(edges.prior + start);
+  return q_value + broadcast(exploration) * prior / (broadcast(1.0f) + visits);
+}
+
+// Index of the edge with the highest score; of equal ones the first.
+//
+// Free of branches on scores: which action is best is what a processor cannot predict.
+template <bool kVirtualLoss>
+inline int best_edge(const EdgeWindow& edges, float exploration, float unvisited_value,
+                     float virtual_loss) {
+  Floats best_score = broadcast(-std::numeric_limits<float>::infinity());
+  Ints best_index = {0, 0, 0, 0};
+  Ints index = {0, 1, 2, 3};
+  const Ints count = {edges.count, edges.count, edges.count, edges.count};
+  for (int start = 0; start < edges.count; start += kLanes) {
+    const Floats scores =
+        puct_scores<kVirtualLoss>(edges, start, exploration, unvisited_value, virtual_loss);
+    const Ints better = (scores > best_score) & (index < count);
+    best_score = choose(better, scores, best_score);
+    best_index = choose(better, index, best_index);
+    index += kLanes;
+  }
+  // Among the lanes with the highest score, the lowest index.
+  const Ints is_best = best_score == broadcast(largest_of(best_score));
+  const Ints candidate = choose(is_best, best_index, Ints{} + INT32_MAX);
+  return std::min(std::min(candidate[0], candidate[1]), std::min(candidate[2], candidate[3]));
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,110 @@
+// A finished game as it comes from outside: checked against the rules before anything is learnt
+// from it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "zerofleet/game.h"
+#include "zerofleet/replay_moves.h"
+
+namespace zerofleet {
+
+// Columns of a game record. The search table of ply i is [offsets[i], offsets[i + 1]) of the
+// child_* columns.
+struct RecordedGame {
+  std::span<const std::int16_t> actions;  // [plies]
+  int result = 0;                         // +1 the first player won, -1 the second, 0 a draw
+  std::span<const bool> full_search;      // [plies]
+  std::span<const std::int32_t> offsets;  // [plies + 1]
+  std::span<const std::int16_t> child_actions;
+  std::span<const std::int32_t> child_visit_counts;
+
+  std::span<const std::int16_t> actions_at(std::size_t ply) const {
+    return child_actions.subspan(first_child(ply), children(ply));
+  }
+  std::span<const std::int32_t> visit_counts_at(std::size_t ply) const {
+    return child_visit_counts.subspan(first_child(ply), children(ply));
+  }
+
+ private:
+  std::size_t first_child(std::size_t ply) const { return static_cast<std::size_t>(offsets[ply]); }
+  std::size_t children(std::size_t ply) const {
+    return static_cast<std::size_t>(offsets[ply + 1] - offsets[ply]);
+  }
+};
+
+// Throws std::invalid_argument unless the columns have lengths that fit together.
+inline void check_columns(const RecordedGame& game) {
+  const auto require = [](bool holds, const std::string& message) {
+    if (!holds) throw std::invalid_argument(message);
+  };
+  const std::size_t plies = game.actions.size();
+  require(game.full_search.size() == plies, "full_search has " +
+                                                std::to_string(game.full_search.size()) +
+                                                " entries for " + std::to_string(plies) + " plies");
+  require(game.offsets.size() == plies + 1,
+          "offsets has " + std::to_string(game.offsets.size()) +
+              " entries, expected plies + 1 = " + std::to_string(plies + 1));
+  require(game.offsets.front() == 0,
+          "offsets starts with " + std::to_string(game.offsets.front()) + ", expected 0");
+  for (std::size_t ply = 0; ply < plies; ++ply) {
+    require(game.offsets[ply] <= game.offsets[ply + 1],
+            "ply " + std::to_string(ply) + ": offsets decrease");
+  }
+  const auto children = static_cast<std::size_t>(game.offsets.back());
+  require(game.child_actions.size() == children,
+          "child_actions has " + std::to_string(game.child_actions.size()) +
+              " entries, the last offset is " + std::to_string(children));
+  require(game.child_visit_counts.size() == children,
+          "child_visit_counts has " + std::to_string(game.child_visit_counts.size()) +
+              " entries, the last offset is " + std::to_string(children));
+}
+
+// Throws std::invalid_argument unless this ply's table lists every legal action in ascending order
+// with visit counts that make a policy. A ply that is no training target may lack its table: it
+// was not searched.
+template <Game G>
+void check_search_table(const RecordedGame& game, std::size_t ply, const G& position) {
+  const auto fail = [ply](const std::string& reason) {
+    throw std::invalid_argument("ply " + std::to_string(ply) + ": " + reason);
+  };
+  const auto actions = game.actions_at(ply);
+  if (actions.empty() && !game.full_search[ply]) return;
+  if (!std::ranges::equal(actions, position.legal_actions())) {
+    fail("child_actions are not the legal actions in ascending order");
+  }
+  std::int64_t total = 0;
+  for (const std::int32_t count : game.visit_counts_at(ply)) {
+    if (count < 0) fail("visit count " + std::to_string(count) + " is negative");
+    total += count;
+  }
+  if (total == 0 && game.full_search[ply]) fail("no visits in a full search");
+}
+
+// Throws std::invalid_argument, naming ply and reason, unless the game is complete, keeps the rules
+// and has the search tables that its plies need.
+template <Game G>
+void check_game(const RecordedGame& game) {
+  check_columns(game);
+  G position;
+  for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+    if (position.is_terminal()) {
+      throw std::invalid_argument("ply " + std::to_string(ply) + ": the game is over already");
+    }
+    check_search_table(game, ply, position);
+    apply_checked(position, game.actions[ply]);
+  }
+  const std::string end = "ply " + std::to_string(game.actions.size()) + ": ";
+  if (!position.is_terminal()) throw std::invalid_argument(end + "the game is not over");
+  if (position.result() != game.result) {
+    throw std::invalid_argument(end + "the result is " + std::to_string(position.result()) +
+                                ", the record says " + std::to_string(game.result));
+  }
+}
+
+}  // namespace zerofleet

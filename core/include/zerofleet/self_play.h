@@ -1,0 +1,204 @@
+// Many games against oneself at once, one leaf of each in a batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "zerofleet/engine.h"
+#include "zerofleet/move_choice.h"
+#include "zerofleet/prediction_queue.h"
+#include "zerofleet/search.h"
+
+namespace zerofleet {
+
+// A move is played when the root's visits, kept ones included, reach num_simulations, after at
+// least one new simulation. Each game draws from its own stream of the seed.
+template <Game G>
+class SelfPlay final : public SelfPlayEngine {
+ public:
+  // `config` has been checked.
+  SelfPlay(std::size_t games, const SearchConfig& config, std::uint64_t seed)
+      : config_(config),
+        puct_(config),
+        noise_{config.dirichlet_fraction, config.alpha(kPoints<G>)},
+        seed_(seed),
+        queue_(config, games),
+        slots_(games) {}
+
+  RowShape row_shape() const override { return {kObservationBytes<G>, G::kNumActions}; }
+
+  // Runs every game to its next leaf that needs the network. Games that end make room for new
+  // ones. The same rows come again until `backup` answers them; none come only when no game is
+  // live and none may start.
+  std::span<std::uint8_t> select() override {
+    if (queue_.num_rows() == 0) {
+      for (std::size_t i = 0; i < slots_.size(); ++i) run_to_question(static_cast<int>(i));
+    }
+    return queue_.observations();
+  }
+
+  void backup(const PredictionBatch& prediction) override {
+    queue_.accept(prediction);
+    for (int row = 0; row < queue_.num_rows(); ++row) {
+      Slot& slot = slots_[queue_.owner(row)];
+      expand(slot, queue_.read(prediction, row, slot.leaf));
+      if (is_searched(slot)) play_ply(slot);
+    }
+    queue_.clear();
+  }
+
+  std::vector<GameColumns> take_finished() override { return std::exchange(finished_, {}); }
+
+  // Games with at least one ply, adopted ones that still wait for a slot included.
+  std::vector<GameColumns> unfinished() const override {
+    std::vector<GameColumns> games;
+    for (const Slot& slot : slots_) {
+      if (slot.live && !slot.game.actions.empty()) games.push_back(slot.game);
+    }
+    games.insert(games.end(), adopted_.begin(), adopted_.end());
+    return games;
+  }
+
+  // Queues a game that began elsewhere: the next free slot continues it. Returns its new id.
+  std::int64_t adopt(GameColumns game) override {
+    if (game.result) throw std::invalid_argument("an adopted game must be unfinished");
+    reached_position<G>(game);  // throws when it does not replay
+    game.game_id = next_game_id_++;
+    adopted_.push_back(std::move(game));
+    return adopted_.back().game_id;
+  }
+
+  void set_accepting(bool accepting) override { accepting_ = accepting; }
+
+  EngineStatistics statistics() const override {
+    EngineStatistics now = counts_;
+    now.positions_evaluated = queue_.positions_evaluated();
+    now.cache_hits = queue_.cache_hits();
+    now.tree_bytes = static_cast<std::int64_t>(scratch_.capacity_bytes());
+    for (const Slot& slot : slots_) {
+      now.nodes += slot.search.tree().num_nodes();
+      now.tree_bytes += static_cast<std::int64_t>(slot.search.tree().capacity_bytes());
+    }
+    return now;
+  }
+
+ private:
+  struct Slot {
+    Search<G> search;
+    Leaf<G> leaf;
+    GameColumns game;
+    Random random{0};
+    std::uint64_t symmetry_seed = 0;
+    int new_simulations = 0;  // of the current ply
+    bool live = false;
+  };
+
+  // The cache answers at most num_simulations leaves of a game in one call; the next leaf is asked
+  // anew. So every call ends with a question, and a new model is noticed even when the cache knows
+  // every position.
+  void run_to_question(int index) {
+    Slot& slot = slots_[index];
+    int recalled = 0;
+    while (slot.live || start_game(slot)) {
+      if (is_searched(slot)) {
+        play_ply(slot);
+        continue;
+      }
+      if (slot.search.template select<false>(puct_, slot.leaf) == Selected::kTerminal) {
+        count_simulation(slot);
+        continue;
+      }
+      if (recalled++ < config_.num_simulations) {
+        if (const auto known = queue_.recall(slot.leaf)) {
+          expand(slot, *known);
+          continue;
+        }
+      }
+      queue_.ask(slot.leaf, slot.symmetry_seed, index);
+      return;
+    }
+  }
+
+  // False when there is nothing to play.
+  bool start_game(Slot& slot) {
+    if (!accepting_) return false;
+    slot.game = GameColumns();
+    if (adopted_.empty()) {
+      slot.game.game_id = next_game_id_++;
+    } else {
+      slot.game = std::move(adopted_.front());
+      adopted_.pop_front();
+    }
+    slot.random = Random(seed_, static_cast<std::uint64_t>(slot.game.game_id));
+    slot.symmetry_seed = slot.random.next();
+    slot.search.set_root(reached_position<G>(slot.game));
+    slot.new_simulations = 0;
+    slot.live = true;
+    if (slot.search.root().is_terminal()) finish_game(slot);
+    return true;
+  }
+
+  bool is_searched(const Slot& slot) const {
+    return slot.live && slot.new_simulations > 0 &&
+           slot.search.root_visits() >= config_.num_simulations;
+  }
+
+  void expand(Slot& slot, const LeafPrediction<G>& prediction) {
+    slot.search.expand(slot.leaf, prediction);
+    if (slot.leaf.depth == 0) {
+      slot.search.start_root(noise_, slot.random);
+    } else {
+      count_simulation(slot);
+    }
+  }
+
+  void count_simulation(Slot& slot) {
+    ++slot.new_simulations;
+    ++counts_.simulations;
+  }
+
+  void play_ply(Slot& slot) {
+    const EdgeWindow children = slot.search.tree().edges_of(kRoot);
+    const auto size = static_cast<std::size_t>(children.count);
+    const int chosen = choose_child({children.visit_count, size}, {children.prior, size},
+                                    config_.temperature_at(slot.search.root().ply()), slot.random);
+    const PlyResult ply = ply_result(slot.search, chosen, queue_.model_version());
+    slot.game.append(ply);
+    ++counts_.plies;
+    slot.new_simulations = 0;
+    slot.search.play(ply.action, config_.reuse_tree, scratch_);
+    if (slot.search.root().is_terminal()) {
+      finish_game(slot);
+    } else if (slot.search.is_expanded()) {
+      slot.search.start_root(noise_, slot.random);
+    }
+  }
+
+  void finish_game(Slot& slot) {
+    slot.game.result = slot.search.root().result();
+    slot.live = false;
+    slot.search.set_root(G());
+    finished_.push_back(std::move(slot.game));
+    ++counts_.games_finished;
+  }
+
+  SearchConfig config_;
+  Puct puct_;
+  RootNoise noise_;
+  std::uint64_t seed_;
+  PredictionQueue<G> queue_;
+  std::vector<Slot> slots_;
+  std::vector<GameColumns> finished_;
+  std::deque<GameColumns> adopted_;
+  Tree scratch_;
+  EngineStatistics counts_;
+  std::int64_t next_game_id_ = 0;
+  bool accepting_ = true;
+};
+
+}  // namespace zerofleet

@@ -1,0 +1,153 @@
+// The search tree as columns with 32-bit ids.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "zerofleet/game.h"
+#include "zerofleet/lanes.h"
+#include "zerofleet/puct.h"
+
+namespace zerofleet {
+
+using NodeId = std::uint32_t;
+using EdgeId = std::uint32_t;
+
+inline constexpr NodeId kRoot = 0;
+inline constexpr NodeId kUnexpanded = UINT32_MAX;
+
+// A node is a position whose prediction is known, or a terminal position. It owns a run of edges,
+// one per legal action in ascending order; a terminal node has none. Node 0 is the root.
+//
+//   node    first_edge  edge_count            edge   action  visit_count  child
+//   0       0           3            ------>  0      2       5            1
+//   1       3           2            --.      1      4       0            kUnexpanded
+//                                      |      2      7       1            2
+//                                      '--->  3      0       ...
+//
+// The visits of a node's edges sum to the visits of the edge that leads to it, less the one that
+// created the node. Every visit adds at most one node, so a search that stops at n visits of its
+// root needs at most n + 1 nodes.
+class Tree {
+ public:
+  // Columns by node: [num_nodes].
+  std::vector<EdgeId> first_edge;
+  std::vector<std::uint16_t> edge_count;  // 0: terminal
+  std::vector<float> value;               // network's or the rules', for the player to move here
+  std::vector<float> visited_prior;       // prior mass of the edges visited so far
+
+  // Columns by edge: [num_edges], readable kLanes further.
+  std::vector<Action> action;
+  std::vector<float> prior;  // the network's, without noise
+  std::vector<std::int32_t> visit_count;
+  std::vector<float> value_sum;  // for the player to move at the parent
+  std::vector<NodeId> child;
+  std::vector<std::uint16_t> leaves_out;  // selected, not backed up yet
+
+  // Bytes of one node and of one edge in the columns above.
+  static constexpr std::size_t kNodeBytes =
+      sizeof(EdgeId) + sizeof(std::uint16_t) + 2 * sizeof(float);
+  static constexpr std::size_t kEdgeBytes = sizeof(Action) + 2 * sizeof(float) +
+                                            sizeof(std::int32_t) + sizeof(NodeId) +
+                                            sizeof(std::uint16_t);
+  static_assert(kNodeBytes == 14 && kEdgeBytes == 20);
+
+  std::uint32_t num_nodes() const { return num_nodes_; }
+  std::uint32_t num_edges() const { return num_edges_; }
+  bool is_empty() const { return num_nodes_ == 0; }
+
+  // Memory held, used or not.
+  std::size_t capacity_bytes() const {
+    return first_edge.capacity() * kNodeBytes + action.capacity() * kEdgeBytes;
+  }
+
+  void clear() { num_nodes_ = num_edges_ = 0; }
+
+  // Appends a node with unvisited edges; `actions` and `priors` are parallel.
+  NodeId add_node(std::span<const Action> actions, const float* priors, float node_value) {
+    const NodeId node = append_node(static_cast<std::uint32_t>(actions.size()), node_value);
+    const EdgeId first = first_edge[node];
+    std::copy(actions.begin(), actions.end(), action.begin() + first);
+    std::copy_n(priors, actions.size(), prior.begin() + first);
+    std::fill_n(visit_count.begin() + first, actions.size(), 0);
+    std::fill_n(value_sum.begin() + first, actions.size(), 0.0f);
+    std::fill_n(child.begin() + first, actions.size(), kUnexpanded);
+    std::fill_n(leaves_out.begin() + first, actions.size(), std::uint16_t{0});
+    return node;
+  }
+
+  NodeId add_terminal(float node_value) { return append_node(0, node_value); }
+
+  // Replaces `target` by the subtree under `node`, which becomes its root. Nodes are laid out
+  // breadth first: what is visited most lies together.
+  void copy_subtree(NodeId node, Tree& target) const {
+    target.clear();
+    target.copy_node(*this, node);
+    for (EdgeId edge = 0; edge < target.num_edges_; ++edge) {
+      const NodeId old_child = target.child[edge];
+      if (old_child != kUnexpanded) target.child[edge] = target.copy_node(*this, old_child);
+    }
+  }
+
+  // The edges of a node as the selection formula reads them.
+  EdgeWindow edges_of(NodeId node) const {
+    const EdgeId first = first_edge[node];
+    return {prior.data() + first, visit_count.data() + first, value_sum.data() + first,
+            leaves_out.data() + first, edge_count[node]};
+  }
+
+ private:
+  NodeId append_node(std::uint32_t edges, float node_value) {
+    if (num_nodes_ == first_edge.size()) grow_nodes();
+    if (num_edges_ + edges + kLanes > action.size()) grow_edges(edges);
+    const NodeId node = num_nodes_++;
+    first_edge[node] = num_edges_;
+    edge_count[node] = static_cast<std::uint16_t>(edges);
+    value[node] = node_value;
+    visited_prior[node] = 0.0f;
+    num_edges_ += edges;
+    return node;
+  }
+
+  // Children keep the ids they have in `source` until copy_subtree comes to them.
+  NodeId copy_node(const Tree& source, NodeId old_node) {
+    const std::uint32_t edges = source.edge_count[old_node];
+    const NodeId node = append_node(edges, source.value[old_node]);
+    const EdgeId from = source.first_edge[old_node];
+    const EdgeId to = first_edge[node];
+    visited_prior[node] = source.visited_prior[old_node];
+    std::copy_n(source.action.begin() + from, edges, action.begin() + to);
+    std::copy_n(source.prior.begin() + from, edges, prior.begin() + to);
+    std::copy_n(source.visit_count.begin() + from, edges, visit_count.begin() + to);
+    std::copy_n(source.value_sum.begin() + from, edges, value_sum.begin() + to);
+    std::copy_n(source.child.begin() + from, edges, child.begin() + to);
+    std::fill_n(leaves_out.begin() + to, edges, std::uint16_t{0});
+    return node;
+  }
+
+  void grow_nodes() {
+    const std::size_t size = std::max<std::size_t>(64, 2 * first_edge.size());
+    first_edge.resize(size);
+    edge_count.resize(size);
+    value.resize(size);
+    visited_prior.resize(size);
+  }
+
+  void grow_edges(std::uint32_t needed) {
+    const std::size_t size = std::max<std::size_t>(512, 2 * action.size()) + needed + kLanes;
+    action.resize(size);
+    prior.resize(size);
+    visit_count.resize(size);
+    value_sum.resize(size);
+    child.resize(size);
+    leaves_out.resize(size);
+  }
+
+  std::uint32_t num_nodes_ = 0;
+  std::uint32_t num_edges_ = 0;
+};
+
+}  // namespace zerofleet

@@ -1,0 +1,17 @@
+#include "zerofleet/self_play.h"
+
+#include "zerofleet/games.h"
+
+namespace zerofleet {
+
+std::unique_ptr<SelfPlayEngine> make_self_play(const std::string& game, int games,
+                                               const SearchConfig& config, std::uint64_t seed) {
+  config.check();
+  if (games < 1) throw std::invalid_argument("games must be at least 1");
+  return visit_game(game, [&](auto type) -> std::unique_ptr<SelfPlayEngine> {
+    using G = typename decltype(type)::type;
+    return std::make_unique<SelfPlay<G>>(static_cast<std::size_t>(games), config, seed);
+  });
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,248 @@
+// The replay buffer: what it refuses, what it forgets, and that its batches are its games.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+#include "zerofleet/random.h"
+#include "zerofleet/replay_buffer.h"
+
+namespace zerofleet {
+namespace {
+
+using test::check;
+
+// A game record with the memory behind its columns.
+struct OwnedGame {
+  std::vector<std::int16_t> actions;
+  int result = 0;
+  std::array<bool, 64> full_search{};
+  std::vector<std::int32_t> offsets = {0};
+  std::vector<std::int16_t> child_actions;
+  std::vector<std::int32_t> child_visit_counts;
+
+  RecordedGame view() const {
+    return {.actions = actions,
+            .result = result,
+            .full_search = std::span(full_search).first(actions.size()),
+            .offsets = offsets,
+            .child_actions = child_actions,
+            .child_visit_counts = child_visit_counts};
+  }
+};
+
+// Random actions and visit counts; every `period`-th ply has a full search.
+template <Game G>
+OwnedGame random_game(Random& random, int period = 1) {
+  OwnedGame game;
+  G position;
+  while (!position.is_terminal()) {
+    const auto actions = position.legal_actions();
+    game.full_search[static_cast<std::size_t>(position.ply())] = position.ply() % period == 0;
+    for (const Action action : actions) {
+      game.child_actions.push_back(action);
+      game.child_visit_counts.push_back(1 + static_cast<int>(random.below(100)));
+    }
+    game.offsets.push_back(static_cast<std::int32_t>(game.child_actions.size()));
+    const auto choice = random.below(static_cast<std::uint64_t>(actions.size()));
+    game.actions.push_back(actions[static_cast<int>(choice)]);
+    position.apply(game.actions.back());
+  }
+  game.result = position.result();
+  return game;
+}
+
+// A batch with the memory behind its rows.
+struct OwnedBatch {
+  std::vector<std::uint8_t> observations;
+  std::vector<float> policy_targets;
+  std::vector<float> value_targets;
+
+  bool operator==(const OwnedBatch&) const = default;
+};
+
+// The call must throw std::invalid_argument with a message that contains `reason`.
+template <class Call>
+void check_invalid(Call&& call, std::string_view reason) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    if (std::string_view(error.what()).find(reason) != std::string_view::npos) return;
+    throw test::Failure("'" + std::string(error.what()) + "' lacks '" + std::string(reason) + "'");
+  }
+  throw test::Failure("nothing was thrown, expected '" + std::string(reason) + "'");
+}
+
+OwnedBatch sample(const ReplayBuffer& buffer, std::size_t rows, std::uint64_t seed,
+                  bool symmetry = true) {
+  OwnedBatch batch;
+  batch.observations.resize(rows * static_cast<std::size_t>(buffer.observation_bytes()));
+  batch.policy_targets.resize(rows * static_cast<std::size_t>(buffer.num_actions()));
+  batch.value_targets.resize(rows);
+  buffer.sample(seed, symmetry, {batch.observations, batch.policy_targets, batch.value_targets});
+  return batch;
+}
+
+// All rows that a game can give, under every symmetry: observation, then policy and value.
+template <Game G>
+std::map<Observation<G>, std::vector<float>> rows_of(const OwnedGame& game) {
+  std::map<Observation<G>, std::vector<float>> rows;
+  G position;
+  for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+    const auto counts = game.view().visit_counts_at(ply);
+    float total = 0.0f;
+    for (const std::int32_t count : counts) total += static_cast<float>(count);
+    for (int symmetry = 0; symmetry < G::kNumSymmetries; ++symmetry) {
+      Observation<G> observation{};
+      write_observation(position, symmetry, observation);
+      std::vector<float> targets(G::kNumActions + 1);
+      for (std::size_t i = 0; i < counts.size(); ++i) {
+        const auto action = game.view().actions_at(ply)[i];
+        targets[static_cast<std::size_t>(Symmetries<G>::action[symmetry][action])] +=
+            static_cast<float>(counts[i]) / total;
+      }
+      targets.back() = static_cast<float>(ply % 2 == 0 ? game.result : -game.result);
+      if (game.full_search[ply]) rows.try_emplace(observation, targets);
+    }
+    position.apply(game.actions[ply]);
+  }
+  return rows;
+}
+
+template <Game G>
+void batches_are_the_games_positions() {
+  Random random(11);
+  // The first plies are symmetric to themselves, so that several policies fit one observation:
+  // leave them out.
+  OwnedGame game = random_game<G>(random);
+  for (std::size_t ply = 0; ply < 4; ++ply) game.full_search[ply] = false;
+  const auto buffer = make_replay_buffer(G::kName, {1000, 10});
+  buffer->add(game.view());
+  const auto rows = rows_of<G>(game);
+  const OwnedBatch batch = sample(*buffer, 500, 1);
+  std::map<Observation<G>, int> drawn;
+  for (std::size_t row = 0; row < 500; ++row) {
+    const auto* bytes = batch.observations.data() + row * kObservationBytes<G>;
+    Observation<G> observation{};
+    std::copy_n(bytes, observation.size(), observation.begin());
+    const auto found = rows.find(observation);
+    check(found != rows.end());
+    for (std::size_t action = 0; action < G::kNumActions; ++action) {
+      check(batch.policy_targets[row * G::kNumActions + action] == found->second[action]);
+    }
+    check(batch.value_targets[row] == found->second.back());
+    ++drawn[observation];
+  }
+  check(drawn.size() > rows.size() * 3 / 4);
+  check(sample(*buffer, 50, 7) == sample(*buffer, 50, 7));
+  check(!(sample(*buffer, 50, 7) == sample(*buffer, 50, 8)));
+}
+
+void forgets_the_oldest_games() {
+  Random random(13);
+  const auto buffer = make_replay_buffer("connect_four", {200, 5});
+  std::int64_t total = 0;
+  for (int i = 0; i < 60; ++i) {
+    total += buffer->add(random_game<ConnectFour>(random, 1 + i % 4).view());
+    check(buffer->positions() <= 200 && buffer->games() <= 5);
+    check(buffer->total_positions() == total);
+    sample(*buffer, 20, static_cast<std::uint64_t>(i));
+  }
+  check(buffer->games() == 5);
+  const auto tiny = make_replay_buffer("connect_four", {1, 5});
+  tiny->add(random_game<ConnectFour>(random).view());
+  check(tiny->games() == 1);  // the newest game stays, whatever its length
+}
+
+void refuses_what_does_not_replay() {
+  Random random(17);
+  const auto buffer = make_replay_buffer("connect_four", {1000, 10});
+  const auto refused = [&](auto&& spoil, std::string_view reason) {
+    OwnedGame game = random_game<ConnectFour>(random);
+    spoil(game);
+    check_invalid([&] { buffer->add(game.view()); }, reason);
+  };
+  refused([](OwnedGame& game) { game.actions[2] = 7; }, "action 7 at ply 2");
+  refused([](OwnedGame& game) { game.actions[0] = -1; }, "action -1 at ply 0");
+  refused([](OwnedGame& game) { game.result = game.result == 1 ? -1 : 1; }, "the record says");
+  refused([](OwnedGame& game) { game.child_visit_counts[8] = -5; }, "ply 1: visit count -5");
+  refused([](OwnedGame& game) { game.child_actions[8] = 0; }, "ply 1: child_actions");
+  refused([](OwnedGame& game) { std::fill_n(game.child_visit_counts.begin() + 14, 7, 0); },
+          "ply 2: no visits");
+  refused([](OwnedGame& game) { game.offsets[1] = 20; }, "ply 1: offsets decrease");
+  refused([](OwnedGame& game) { game.offsets[0] = -7; }, "offsets starts with");
+  refused([](OwnedGame& game) { game.offsets.push_back(0); }, "plies + 1");
+  refused([](OwnedGame& game) { game.child_actions.pop_back(); }, "child_actions has");
+  refused([](OwnedGame& game) { game.child_visit_counts.push_back(1); }, "child_visit_counts has");
+  refused(
+      [](OwnedGame& game) {
+        game.actions.pop_back();
+        game.offsets.pop_back();
+        game.child_actions.resize(static_cast<std::size_t>(game.offsets.back()));
+        game.child_visit_counts.resize(game.child_actions.size());
+      },
+      "the game is not over");
+  refused(
+      [](OwnedGame& game) {
+        game.actions.push_back(0);
+        game.offsets.push_back(game.offsets.back());
+      },
+      "the game is over already");
+  check(buffer->positions() == 0);
+  check_invalid([&] { sample(*buffer, 1, 1); }, "empty");
+  check_invalid([] { make_replay_buffer("connect_four", {0, 1}); }, "max_positions");
+  check_invalid([] { make_replay_buffer("connect_four", {1, 0}); }, "max_games");
+  check_invalid([] { make_replay_buffer("chess", {1, 1}); }, "unknown game 'chess'");
+}
+
+// Plies without a full search need no table; counts may be of any size.
+void takes_what_is_unusual_but_right() {
+  Random random(19);
+  OwnedGame game = random_game<ConnectFour>(random);
+  game.offsets.assign(game.actions.size() + 1, 7);
+  game.offsets[0] = 0;
+  game.child_actions.resize(7);
+  game.child_visit_counts = {2'000'000'000, 0, 0, 0, 0, 0, 2'000'000'000};
+  game.full_search.fill(false);
+  const auto buffer = make_replay_buffer("connect_four", {1000, 10});
+  check(buffer->add(game.view()) == 0);
+  check(buffer->games() == 0);
+  game.full_search[0] = true;
+  check(buffer->add(game.view()) == 1);
+  const OwnedBatch batch = sample(*buffer, 1, 1);
+  check(batch.policy_targets[0] == 0.5f);
+  check(batch.policy_targets[6] == 0.5f);
+}
+
+void many_threads_share_a_buffer() {
+  Random random(23);
+  const auto buffer = make_replay_buffer("tic_tac_toe", {100, 20});
+  buffer->add(random_game<TicTacToe>(random).view());
+  std::jthread reader([&] {
+    for (std::uint64_t seed = 0; seed < 300; ++seed) sample(*buffer, 16, seed);
+  });
+  for (int i = 0; i < 300; ++i) buffer->add(random_game<TicTacToe>(random).view());
+}
+
+}  // namespace
+}  // namespace zerofleet
+
+int main() {
+  using namespace zerofleet;
+  return test::run({
+      {"batches are the game's positions: Connect Four",
+       batches_are_the_games_positions<ConnectFour>},
+      {"batches are the game's positions: tic-tac-toe", batches_are_the_games_positions<TicTacToe>},
+      {"forgets the oldest games", forgets_the_oldest_games},
+      {"refuses what does not replay", refuses_what_does_not_replay},
+      {"takes what is unusual but right", takes_what_is_unusual_but_right},
+      {"many threads share a buffer", many_threads_share_a_buffer},
+  });
+}

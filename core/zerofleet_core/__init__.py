@@ -1,0 +1,41 @@
+"""The search core of zerofleet: rules, MCTS and replay in C++, without I/O."""
+
+from zerofleet_core._ext import (
+    EngineGame,
+    EngineStatistics,
+    GameSpec,
+    Match,
+    ReplayBuffer,
+    Search,
+    SearchConfig,
+    SearchResult,
+    SelfPlay,
+    State,
+    connect_four_action_outcomes,
+    connect_four_outcome,
+    game_names,
+    game_spec,
+    invert_symmetry,
+    transform_observation,
+    transform_policy,
+)
+
+__all__ = [
+    "EngineGame",
+    "EngineStatistics",
+    "GameSpec",
+    "Match",
+    "ReplayBuffer",
+    "Search",
+    "SearchConfig",
+    "SearchResult",
+    "SelfPlay",
+    "State",
+    "connect_four_action_outcomes",
+    "connect_four_outcome",
+    "game_names",
+    "game_spec",
+    "invert_symmetry",
+    "transform_observation",
+    "transform_policy",
+]

@@ -1,0 +1,544 @@
+"""The search core of zerofleet: rules, MCTS and replay, without I/O."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy
+from numpy.typing import NDArray
+
+
+class GameSpec:
+    """Sizes of a game."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def num_actions(self) -> int: ...
+
+    @property
+    def observation_shape(self) -> tuple[int, int, int]:
+        """(planes, rows, columns)"""
+
+    @property
+    def observation_bytes(self) -> int:
+        """Bytes of a packed observation: ceil(planes * rows * columns / 8)."""
+
+    @property
+    def max_length(self) -> int:
+        """Plies of the longest game."""
+
+    @property
+    def num_symmetries(self) -> int:
+        """Symmetries of the board, the identity (0) included."""
+
+    @property
+    def board_points(self) -> int:
+        """rows * columns"""
+
+    def __repr__(self) -> str: ...
+
+def game_names() -> list[str]:
+    """Names of all registered games."""
+
+def game_spec(name: str) -> GameSpec:
+    """
+    The sizes of a game.
+
+    Raises:
+        ValueError: no game has this name.
+    """
+
+class State:
+    """A position; the rules of a game."""
+
+    def __init__(self, game: str, actions: Sequence[int] = []) -> None:
+        """
+        The position after `actions` from the start.
+
+        Raises:
+            ValueError: unknown game, or an illegal action (named with its ply).
+        """
+
+    @property
+    def game(self) -> str: ...
+
+    @property
+    def ply(self) -> int:
+        """Number of actions played."""
+
+    @property
+    def to_play(self) -> int:
+        """0: the first player moves, 1: the second."""
+
+    @property
+    def is_terminal(self) -> bool: ...
+
+    @property
+    def result(self) -> int:
+        """+1 the first player won, -1 the second, 0 a draw or not over."""
+
+    @property
+    def hash(self) -> int:
+        """64 bits; equal positions have equal hashes."""
+
+    def legal_actions(self) -> list[int]:
+        """In ascending order; empty when terminal."""
+
+    def apply(self, action: int) -> None:
+        """
+        Play an action.
+
+        Raises:
+            ValueError: it is illegal here.
+        """
+
+    def copy(self) -> State: ...
+
+    def observation(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]:
+        """
+        Bit-packed planes, [observation_bytes] uint8, as numpy.packbits packs them.
+        """
+
+    def action_to_string(self, action: int) -> str: ...
+
+    def string_to_action(self, text: str) -> int:
+        """
+        Raises:
+            ValueError: the text names no action of this game.
+        """
+
+    def __str__(self) -> str: ...
+
+def transform_observation(game: str, observation: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], symmetry: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]:
+    """Apply a symmetry to a packed observation, [observation_bytes] uint8."""
+
+def transform_policy(game: str, policy: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], symmetry: int) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')]:
+    """
+    Apply a symmetry to a policy, [num_actions] float32: what stood at action a stands where a lands.
+    """
+
+def invert_symmetry(game: str, symmetry: int) -> int:
+    """The symmetry that undoes this one."""
+
+class SearchConfig:
+    """The knobs of the search, named as in a run file's [search] section."""
+
+    def __init__(self, *, num_simulations: int = 100, c_puct: float = 1.5, fpu: str = 'reduction', fpu_reduction: float = 0.2, dirichlet_fraction: float = 0.25, dirichlet_alpha: float | None = None, temperature: float = 1.0, temperature_moves: int = 30, temperature_final: float = 0.0, virtual_loss: float = 1.0, reuse_tree: bool = True, cache_positions: int = 200000, random_symmetry: bool = True) -> None:
+        """
+        Raises:
+            ValueError: a setting makes no sense; the message names it.
+        """
+
+    @property
+    def num_simulations(self) -> int: ...
+
+    @property
+    def c_puct(self) -> float: ...
+
+    @property
+    def fpu(self) -> str: ...
+
+    @property
+    def fpu_reduction(self) -> float: ...
+
+    @property
+    def dirichlet_fraction(self) -> float: ...
+
+    @property
+    def dirichlet_alpha(self) -> float | None: ...
+
+    @property
+    def temperature(self) -> float: ...
+
+    @property
+    def temperature_moves(self) -> int: ...
+
+    @property
+    def temperature_final(self) -> float: ...
+
+    @property
+    def virtual_loss(self) -> float: ...
+
+    @property
+    def reuse_tree(self) -> bool: ...
+
+    @property
+    def cache_positions(self) -> int: ...
+
+    @property
+    def random_symmetry(self) -> bool: ...
+
+class EngineGame:
+    """
+    One game as columns, a row for each ply, as in `zerofleet.records.GameRecord`.
+
+    Plies that were given and not searched (a match's opening) have model version 0,
+    0 simulations and no children.
+    """
+
+    def __init__(self, *, actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], model_versions: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], root_values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], network_values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], simulations: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], full_search: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], child_visit_counts: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_priors: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], result: int | None = None, reason: str = 'rules', game_id: int = 0) -> None:
+        """
+        Raises:
+            ValueError: the columns do not fit together.
+        """
+
+    @property
+    def game_id(self) -> int:
+        """Number of the game in its engine, from 0."""
+
+    @property
+    def actions(self) -> Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', writable=False)]:
+        """[plies]"""
+
+    @property
+    def model_versions(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]:
+        """[plies] the latest model when the move was chosen"""
+
+    @property
+    def root_values(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', writable=False)]:
+        """[plies] after search, for the player to move"""
+
+    @property
+    def network_values(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', writable=False)]:
+        """[plies] before search, for the player to move"""
+
+    @property
+    def simulations(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]:
+        """
+        [plies] visits of the root, kept ones included: the sum of its children's
+        """
+
+    @property
+    def full_search(self) -> Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', writable=False)]:
+        """[plies]"""
+
+    @property
+    def offsets(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]:
+        """[plies + 1]"""
+
+    @property
+    def child_actions(self) -> Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', writable=False)]:
+        """[offsets[-1]]"""
+
+    @property
+    def child_visit_counts(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]:
+        """[offsets[-1]]"""
+
+    @property
+    def child_priors(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', writable=False)]:
+        """[offsets[-1]] the network's, without noise"""
+
+    @property
+    def result(self) -> int | None:
+        """+1 first player won, -1 second, 0 draw; None: unfinished"""
+
+    @property
+    def reason(self) -> str: ...
+
+    def __repr__(self) -> str: ...
+
+class EngineStatistics:
+    """Counts since the engine began; `nodes` and `tree_bytes` are of now."""
+
+    @property
+    def simulations(self) -> int:
+        """Run; those kept from the move before count once."""
+
+    @property
+    def positions_evaluated(self) -> int:
+        """Rows that the network answered."""
+
+    @property
+    def cache_hits(self) -> int: ...
+
+    @property
+    def plies(self) -> int:
+        """Moves chosen by search."""
+
+    @property
+    def games_finished(self) -> int: ...
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of all trees."""
+
+    @property
+    def tree_bytes(self) -> int:
+        """Memory of all trees."""
+
+class SelfPlay:
+    """
+    Many games against oneself, one leaf of each in a batch.
+
+    A move is played when the root's visits, those kept from the move before
+    included, reach num_simulations, after at least one new simulation.
+    Threads may share an engine; its calls run one at a time.
+    """
+
+    def __init__(self, game: str, games: int, config: SearchConfig, seed: int) -> None: ...
+
+    def select(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C')]:
+        """
+        Run every game to its next leaf that needs the network. The GIL is released.
+
+        Returns:
+            [rows, observation_bytes], one row per live game, over the engine's memory: valid
+            until the next select. Called again before `backup`, the same rows come again.
+            There are no rows only when no game is live and none may start. A game that the
+            cache answers num_simulations times in a row asks anew, so that a new model is
+            noticed even when every position is known.
+        """
+
+    def backup(self, policy_logits: NDArray[numpy.floating[Any]], value: NDArray[numpy.float32], model_version: int) -> None:
+        """
+        Answer the rows of the last select. The GIL is released.
+
+        Args:
+            policy_logits: [rows, num_actions], float16 or float32, illegal actions included.
+            value: [rows] float32, in [-1, 1], for the player to move.
+            model_version: of the model that gave every row; a new one empties the cache.
+
+        Raises:
+            ValueError: wrong shape or dtype, or numbers that are not finite; nothing changed.
+        """
+
+    def take_finished(self) -> list[EngineGame]:
+        """The games that ended since the last call."""
+
+    def unfinished(self) -> list[EngineGame]:
+        """
+        Copies of all games with at least one ply that go on, adopted ones that wait included.
+        """
+
+    def adopt(self, game: EngineGame) -> int:
+        """
+        Queue an unfinished game: the next free slot continues it.
+
+        Returns:
+            Its game_id in this engine.
+
+        Raises:
+            ValueError: it does not replay, or it is finished.
+        """
+
+    def set_accepting(self, accept: bool) -> None:
+        """False: slots that become free start no games, adopted ones neither."""
+
+    @property
+    def statistics(self) -> EngineStatistics: ...
+
+class Match:
+    """
+    Games between side 0 (the candidate) and side 1 (the best).
+
+    Opening k gives game 2k, where side 0 moves first, and game 2k + 1, where
+    side 1 does. There is no noise; moves follow the configured temperatures
+    (0: the most visited).
+    """
+
+    def __init__(self, game: str, openings: Sequence[Sequence[int]], config: SearchConfig, seed: int) -> None:
+        """
+        Raises:
+            ValueError: unknown game, or an opening with an illegal action.
+        """
+
+    def select(self, side: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C')]:
+        """
+        Run the games in which this side moves to their next leaf. The GIL is released.
+
+        Returns:
+            [rows, observation_bytes] over the match's memory, valid until this side's next
+            select; no rows while the side has nothing to ask.
+        """
+
+    def backup(self, side: int, policy_logits: NDArray[numpy.floating[Any]], value: NDArray[numpy.float32], model_version: int) -> None:
+        """
+        Answer the rows of the last select. The GIL is released.
+
+        Args:
+            policy_logits: [rows, num_actions], float16 or float32, illegal actions included.
+            value: [rows] float32, in [-1, 1], for the player to move.
+            model_version: of the model that gave every row; a new one empties the cache.
+
+        Raises:
+            ValueError: wrong shape or dtype, or numbers that are not finite; nothing changed.
+        """
+
+    def take_finished(self) -> list[EngineGame]:
+        """The games that ended since the last call; game_id is 2k or 2k + 1."""
+
+    @property
+    def done(self) -> bool: ...
+
+    @property
+    def statistics(self) -> EngineStatistics: ...
+
+class SearchResult:
+    """
+    What a search knows of a position. Values are for the player to move there.
+
+    Before the first prediction, and for a terminal position, there are no actions.
+    """
+
+    @property
+    def actions(self) -> Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', writable=False)]:
+        """All legal ones."""
+
+    @property
+    def visit_counts(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]: ...
+
+    @property
+    def priors(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', writable=False)]:
+        """The network's, without noise."""
+
+    @property
+    def q_values(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', writable=False)]:
+        """Mean values; NaN where never visited."""
+
+    @property
+    def principal_variations(self) -> list[list[int]]:
+        """For each action the line of most visits; it starts with the action."""
+
+    @property
+    def root_value(self) -> float:
+        """After the search; exact for a terminal position."""
+
+    @property
+    def network_value(self) -> float:
+        """Before the search."""
+
+    @property
+    def simulations(self) -> int:
+        """The sum of visit_counts."""
+
+    @property
+    def best_action(self) -> int:
+        """Most visits, ties by prior; -1 while there are no actions."""
+
+class Search:
+    """
+    The search of many independent positions.
+
+    More than one leaf of a position may be out at once, kept apart by
+    virtual loss, which costs strength at equal visits.
+    """
+
+    def __init__(self, game: str, positions: Sequence[Sequence[int]], config: SearchConfig, seed: int, *, leaves_per_position: int = 1, noise: bool = False) -> None:
+        """
+        Args:
+            positions: each a list of actions from the start.
+
+        Raises:
+            ValueError: unknown game, or a position with an illegal action.
+        """
+
+    def select(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C')]:
+        """
+        Run every position to its next leaves. The GIL is released.
+
+        Returns:
+            [rows, observation_bytes] over the search's memory, valid until the next select;
+            no rows when all is done.
+        """
+
+    def backup(self, policy_logits: NDArray[numpy.floating[Any]], value: NDArray[numpy.float32], model_version: int) -> None:
+        """
+        Answer the rows of the last select. The GIL is released.
+
+        Args:
+            policy_logits: [rows, num_actions], float16 or float32, illegal actions included.
+            value: [rows] float32, in [-1, 1], for the player to move.
+            model_version: of the model that gave every row; a new one empties the cache.
+
+        Raises:
+            ValueError: wrong shape or dtype, or numbers that are not finite; nothing changed.
+        """
+
+    @property
+    def done(self) -> bool: ...
+
+    def results(self) -> list[SearchResult]:
+        """
+        One result per position, at any time; leaves that are out do not count.
+        """
+
+    @property
+    def statistics(self) -> EngineStatistics: ...
+
+class ReplayBuffer:
+    """
+    The newest games, from which training positions are drawn.
+
+    Keeps moves and visit counts; positions are rebuilt by playing. Safe to use from several threads.
+    """
+
+    def __init__(self, game: str, max_positions: int, max_games: int) -> None:
+        """
+        An empty buffer. Over either limit the oldest games leave; the newest stays.
+
+        Raises:
+            ValueError: unknown game, or a limit below 1.
+        """
+
+    def add(self, actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], result: int, full_search: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], child_visit_counts: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int:
+        """
+        Store a finished game and return its number of training positions.
+
+        Args:
+            actions: [plies] int16.
+            result: +1 the first player won, -1 the second did, 0 a draw.
+            full_search: [plies] bool; these plies become training positions.
+            offsets: [plies + 1] int32; ply i has [offsets[i], offsets[i + 1]) of the rest.
+            child_actions: [offsets[-1]] int16, all legal actions in ascending order; may be
+                empty at plies without a full search.
+            child_visit_counts: [offsets[-1]] int32.
+
+        Raises:
+            ValueError: the game does not replay under the rules; names ply and reason.
+            TypeError: a column of another dtype.
+        """
+
+    @property
+    def positions(self) -> int:
+        """Training positions now in the buffer."""
+
+    @property
+    def games(self) -> int:
+        """Games now in the buffer."""
+
+    @property
+    def total_positions(self) -> int:
+        """Training positions ever added."""
+
+    def sample(self, batch_size: int, seed: int, *, symmetry: bool = True) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')]]:
+        """
+        Draw positions uniformly, with replacement; equal content and seed, equal batch.
+
+        Returns:
+            observations [batch, observation_bytes] uint8, policy_target [batch, num_actions]
+            float32 (normalised visit counts), value_target [batch] float32 (the result for
+            the player to move). A random symmetry moves observation and policy alike.
+
+        Raises:
+            ValueError: the buffer is empty, or batch_size is below 1.
+        """
+
+def connect_four_outcome(actions: Sequence[int]) -> int:
+    """
+    The outcome of perfect play after `actions`, for the player to move: +1, 0 or -1.
+
+    Milliseconds from ply 12 on, a tenth of a second at ply 8, seconds before ply 4.
+
+    Raises:
+        ValueError: an illegal action, or the game is over.
+    """
+
+def connect_four_action_outcomes(actions: Sequence[int]) -> list[int | None]:
+    """
+    The outcome of perfect play after each column, for the player who moves now: +1, 0, -1, or
+    None where the column is full.
+
+    Raises:
+        ValueError: an illegal action, or the game is over.
+    """

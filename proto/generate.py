@@ -1,0 +1,73 @@
+"""Compile ``proto/`` into ``src/zerofleet/rpc/schema``: one descriptor set, and types to read.
+
+    python proto/generate.py            writes the files
+    python proto/generate.py --check    only says whether they are fresh (exit status 1 if not)
+
+No Python code is generated: ``zerofleet.rpc.schema`` builds the message classes from the
+descriptor set, so the runtime's version of protobuf need not match the compiler's.
+"""
+
+import argparse
+import importlib.resources
+import sys
+import tempfile
+from pathlib import Path
+
+from grpc_tools import protoc
+
+ROOT = Path(__file__).resolve().parent
+TARGET = ROOT.parent / "src" / "zerofleet" / "rpc" / "schema"
+SOURCES = ("open_inference.proto", "zerofleet/v1/player.proto")
+DESCRIPTOR_SET = "zerofleet.binpb"
+
+
+def compile_schema() -> dict[str, bytes]:
+    """Every generated file: its name in ``TARGET`` and its content."""
+    well_known = importlib.resources.files("grpc_tools") / "_proto"
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        status = protoc.main(
+            [
+                "protoc",
+                f"--proto_path={ROOT}",
+                f"--proto_path={well_known}",
+                f"--descriptor_set_out={out / DESCRIPTOR_SET}",
+                f"--pyi_out={out}",
+                *SOURCES,
+            ]
+        )
+        if status != 0:
+            raise SystemExit(status)
+        files = {DESCRIPTOR_SET: (out / DESCRIPTOR_SET).read_bytes()}
+        for source in SOURCES:
+            types = (out / source).with_name(f"{Path(source).stem}_pb2.pyi")
+            files[f"{Path(source).stem}.pyi"] = _strict(types.read_bytes())
+    return files
+
+
+def _strict(types: bytes) -> bytes:
+    """Give the compiler's bare ``Mapping`` its arguments, which a strict type checker asks for."""
+    return types.replace(b"_Mapping]", b"_Mapping[str, object]]")
+
+
+def main() -> int:
+    """Write or check the generated files."""
+    parser = argparse.ArgumentParser(description="Compile proto/ into zerofleet.rpc.schema.")
+    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if stale")
+    check = parser.parse_args().check
+    stale = [
+        name
+        for name, content in compile_schema().items()
+        if not (TARGET / name).is_file() or (TARGET / name).read_bytes() != content
+    ]
+    if check:
+        for name in stale:
+            sys.stderr.write(f"{name} is stale: run python proto/generate.py\n")
+        return 1 if stale else 0
+    for name, content in compile_schema().items():
+        (TARGET / name).write_bytes(content)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

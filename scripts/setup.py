@@ -1,0 +1,169 @@
+"""Make the virtual environment and install everything into it: what ``make setup`` runs.
+
+Only the standard library. Does nothing when the installed state already fits the sources.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "zerofleet-setup.json"
+CONSTRAINTS = ROOT / "constraints.txt"
+TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+BUILD_TOOLS = ["scikit-build-core", "nanobind", "cmake", "ninja", "setuptools"]
+CORE_SOURCES = ("CMakeLists.txt", "pyproject.toml", "*.h", "*.cpp", "*.py")
+
+
+def main() -> int:
+    """Bring the environment up to date; the exit status of the process."""
+    if sys.version_info < (3, 11):
+        print(
+            f"zerofleet needs Python 3.11 or newer, this is {platform.python_version()}: "
+            "run 'make setup PYTHON=python3.12' or the like",
+            file=sys.stderr,
+        )
+        return 2
+    wanted = {"packages": digest([CONSTRAINTS, ROOT / "pyproject.toml"]), "core": core_digest()}
+    have = json.loads(STAMP.read_text()) if STAMP.exists() else {}
+    if have == wanted:
+        return 0
+    if shutil.which(os.environ.get("CXX", "c++")) is None and shutil.which("g++") is None:
+        print(
+            "zerofleet needs a C++20 compiler and found none: install g++ 11 or newer, or clang 14 "
+            "or newer, or set CXX",
+            file=sys.stderr,
+        )
+        return 2
+    started = time.monotonic()
+    try:
+        if have.get("packages") != wanted["packages"]:
+            install_packages()
+        step("compile the C++ core (a minute or two)")
+        pip("--no-build-isolation", "--no-deps", "--force-reinstall", str(ROOT / "core"))
+        step("install zerofleet itself")
+        pip("--no-build-isolation", "--no-deps", "-e", str(ROOT))
+    except subprocess.CalledProcessError as error:
+        print(f"set-up stopped: {' '.join(map(str, error.cmd))} failed", file=sys.stderr)
+        return 1
+    STAMP.write_text(json.dumps(wanted))
+    step(f"ready after {time.monotonic() - started:.0f} s")
+    return 0
+
+
+def install_packages() -> None:
+    """The interpreter's environment and every pinned package."""
+    if not PYTHON.exists():
+        step("make .venv")
+        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
+    step("install the build tools")
+    pip(*BUILD_TOOLS)
+    step("install torch for this machine")
+    install_torch()
+    step("install the other packages")
+    pip(*requirements())
+
+
+def install_torch() -> None:
+    """Torch without gigabytes of CUDA where there is no NVIDIA driver to use them."""
+    torch = next(
+        line for line in CONSTRAINTS.read_text().splitlines() if line.startswith("torch==")
+    )
+    plain_is_small = platform.system() != "Linux" or offered_version(torch).endswith("+cpu")
+    if plain_is_small or Path("/proc/driver/nvidia/version").exists():
+        pip(torch)
+        return
+    if reachable("download.pytorch.org"):
+        pip("--index-url", TORCH_CPU_INDEX, "--no-deps", torch)
+        pip(torch)
+        return
+    print("    the CPU build of torch is out of reach: fetching the CUDA build, several GB")
+    pip(torch)
+
+
+def offered_version(requirement: str) -> str:
+    """The version that pip would choose, as the machine's own indexes and links offer it."""
+    options = ["install", "-q", "--dry-run", "--no-deps", "--report", "-"]
+    report = subprocess.run(
+        [PYTHON, "-m", "pip", *options, requirement],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if report.returncode:
+        return ""
+    installs = json.loads(report.stdout)["install"]
+    return installs[0]["metadata"]["version"] if installs else "installed+cpu"
+
+
+def reachable(host: str) -> bool:
+    """Whether a TCP connection to the host's HTTPS port opens within three seconds."""
+    try:
+        socket.create_connection((host, 443), timeout=3).close()
+    except OSError:
+        return False
+    return True
+
+
+def requirements() -> list[str]:
+    """What pyproject.toml lists, all extras included, without the core that is built here."""
+    import tomllib  # Here, because main must run on a Python without it and say so.
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = list(project["dependencies"])
+    for extra in project["optional-dependencies"].values():
+        names += extra
+    return sorted({name for name in names if name != "zerofleet-core"})
+
+
+def pip(*arguments: str) -> None:
+    """Install under the one constraints file."""
+    subprocess.run(
+        [
+            PYTHON,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            "-c",
+            CONSTRAINTS,
+            *arguments,
+        ],
+        # setuptools warns of any editable installation: nothing that the reader could mend.
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        check=True,
+    )
+
+
+def step(text: str) -> None:
+    """Say what happens now."""
+    print(f"==> {text}", flush=True)
+
+
+def core_digest() -> str:
+    """Digest of everything that the compiled core depends on."""
+    core = ROOT / "core"
+    files = {path for pattern in CORE_SOURCES for path in core.rglob(pattern)}
+    return digest(sorted(path for path in files if "build" not in path.relative_to(core).parts))
+
+
+def digest(paths: list[Path]) -> str:
+    """Sha256 over names and contents."""
+    content = hashlib.sha256()
+    for path in paths:
+        content.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return content.hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The evaluator: plays each candidate against the best, rates all, promotes the better."""

@@ -1,0 +1,177 @@
+"""The evaluator's loop: the newest candidate, its match, the verdict, ratings, the exam."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import structlog
+
+from services.evaluator.candidates import Work, choose
+from services.evaluator.examiner import examine_version, needs_exam
+from services.evaluator.gate import judge
+from services.evaluator.patience import Patience
+from services.evaluator.promotion import Promoter
+from services.evaluator.rating import Result, rate
+from services.evaluator.referee import Referee
+from zerofleet.config import RunConfig
+from zerofleet.database import Database, MatchRow, Promotion
+
+_log = structlog.get_logger()
+
+_POLL_SECONDS = 0.5
+
+
+class Evaluator:
+    """Judges the models of one run, one after the other.
+
+    Everything it knows it reads from the database at each turn, so that another evaluator, or the
+    next life of this one, goes on where it stopped.
+
+    Args:
+        run: the run.
+        database: the record.
+        referee: plays the matches.
+        promoter: promotes the winners.
+        patience: told what is waited for.
+    """
+
+    def __init__(
+        self,
+        run: RunConfig,
+        database: Database,
+        referee: Referee,
+        promoter: Promoter,
+        patience: Patience,
+    ) -> None:
+        self._run = run
+        self._name = run.name
+        self._database = database
+        self._referee = referee
+        self._promoter = promoter
+        self._patience = patience
+        self._judged = 0
+        self._best = 0
+
+    @property
+    def progress(self) -> int:
+        """Games played and models judged: grows while this evaluator gets on."""
+        return self._judged + self._referee.games_played
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """For the heartbeat."""
+        return {"best_version": float(self._best), **self._referee.figures}
+
+    async def run(self) -> None:
+        """Judge models until cancelled.
+
+        Raises:
+            StaleEpochError: another evaluator has taken over.
+        """
+        await self._rate()
+        while True:
+            head = await self._patience.ask(self._database.promotion_head, self._name)
+            if head is not None:
+                self._best = head.version
+                await self._examine(head)
+            work = await self._next(head)
+            if work is None:
+                newer = f" newer than version {head.version}" if head else ""
+                self._patience.begin("evaluator", f"a candidate{newer}")
+                await asyncio.sleep(_POLL_SECONDS)
+                continue
+            self._patience.end("evaluator")
+            if head is None or not self._run.evaluator.gate:
+                await self._promoter.promote(work.candidate, None, head)
+            else:
+                await self._judge(work.candidate, head)
+            self._judged += 1
+
+    async def _next(self, head: Promotion | None) -> Work | None:
+        """The next model to judge; those it makes superfluous are recorded as skipped."""
+        models = await self._patience.ask(self._database.models, self._name)
+        promotions = await self._patience.ask(self._database.promotions, self._name)
+        matches = await self._patience.ask(self._database.matches, self._name)
+        judged = {match.candidate for match in matches if match.verdict in ("promoted", "rejected")}
+        work = choose(
+            [model.version for model in models],
+            judged | {promotion.version for promotion in promotions},
+            genesis=head is None,
+            gate=self._run.evaluator.gate,
+            begun=await self._begun(matches, head),
+        )
+        if work is not None and head is not None:
+            noted = {match.candidate for match in matches if match.verdict is not None}
+            for version in sorted(set(work.skipped) - noted):
+                match = await self._referee.open(version, head.version)
+                await self._referee.close(match, "skipped")
+        return work
+
+    async def _begun(self, matches: Sequence[MatchRow], head: Promotion | None) -> int | None:
+        """The candidate of a match that has games; a match against a former best is closed."""
+        begun: int | None = None
+        for match in matches:
+            if match.verdict is not None:
+                continue
+            if head is None or match.best != head.version:
+                await self._referee.close(match, "skipped")
+            elif await self._patience.ask(self._database.match_places, match.match_id):
+                begun = match.candidate
+        return begun
+
+    async def _judge(self, candidate: int, head: Promotion) -> None:
+        """Play the match that decides on a candidate, or what is missing of it."""
+        match = await self._referee.open(candidate, head.version)
+        if not await self._referee.can_play(candidate):
+            await self._referee.close(match, "rejected")
+            return
+        await self._referee.play(match)
+        score = await self._patience.ask(self._database.match_score, match.match_id)
+        verdict = judge(score.score, match.threshold)
+        _log.info(
+            "judged",
+            candidate=candidate,
+            best=head.version,
+            verdict=verdict,
+            wins=score.wins,
+            draws=score.draws,
+            losses=score.losses,
+        )
+        if verdict == "promoted":
+            await self._promoter.promote(candidate, match.match_id, head)
+        else:
+            await self._referee.close(match, "rejected")
+        await self._rate()
+
+    async def _examine(self, head: Promotion) -> None:
+        """Examine the best model, unless that was done."""
+        exams = await self._patience.ask(self._database.exams, self._name)
+        if not needs_exam(self._run, head.version, [exam.version for exam in exams]):
+            return
+        if not await self._referee.can_play(head.version):
+            return
+        async with AsyncExitStack() as streams:
+            predictor = await self._referee.predictor(streams, head.version)
+            result = await examine_version(self._run, head.version, predictor)
+        await self._patience.ask(
+            self._database.insert_exam,
+            self._name,
+            head.version,
+            self._run.exam.num_simulations,
+            result.positions,
+            result.errors,
+        )
+
+    async def _rate(self) -> None:
+        """Rate every model that played, from all games stored."""
+        pairs = await self._patience.ask(self._database.pair_results, self._name)
+        ratings = rate(
+            Result(pair.candidate, pair.best, pair.wins, pair.draws, pair.losses) for pair in pairs
+        )
+        await self._patience.ask(
+            self._database.upsert_ratings,
+            self._name,
+            [(rating.version, rating.elo, rating.error) for rating in ratings],
+        )

@@ -1,0 +1,98 @@
+"""Promotions: a row in Postgres first, then the pointer in Redis, which can always be rebuilt."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from services.evaluator.patience import Patience
+from zerofleet.best import Best, BestPointer
+from zerofleet.database import Database, Promotion
+from zerofleet.errors import StaleEpochError, StoreUnavailableError
+
+_log = structlog.get_logger()
+
+_RECONCILE_SECONDS = 5.0
+
+
+class Promoter:
+    """Adds to one run's chain of promotions and keeps the pointer at its end.
+
+    Args:
+        database: the record.
+        pointer: the copy in Redis.
+        run: name of the run.
+        actor: who promotes, for the record.
+        epoch: of the evaluator's fence; the database refuses an older one.
+        patience: told what is waited for.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        pointer: BestPointer,
+        run: str,
+        actor: str,
+        epoch: int,
+        patience: Patience,
+    ) -> None:
+        self._database = database
+        self._pointer = pointer
+        self._run = run
+        self._actor = actor
+        self._epoch = epoch
+        self._patience = patience
+
+    async def promote(
+        self, version: int, match_id: int | None, head: Promotion | None
+    ) -> Promotion:
+        """Make a version the best, and then visible.
+
+        Raises:
+            StaleEpochError: another evaluator promoted or took over; this one must stop.
+        """
+        promotion = await self._patience.ask(self._record, version, match_id, head)
+        _log.info("promoted", version=version, seq=promotion.seq, match_id=match_id)
+        await self.point(promotion)
+        return promotion
+
+    def _record(self, version: int, match_id: int | None, head: Promotion | None) -> Promotion:
+        expected = head.seq if head else 0
+        try:
+            return self._database.promote(
+                self._run, version, match_id, self._actor, expected, epoch=self._epoch
+            )
+        except StaleEpochError:
+            now = self._database.promotion_head(self._run)
+            if now is None or (now.seq, now.version, now.match_id, now.actor) != (
+                expected + 1,
+                version,
+                match_id,
+                self._actor,
+            ):
+                raise
+            return now  # it was this very promotion, whose answer was lost
+
+    async def point(self, promotion: Promotion) -> None:
+        """Move the pointer; should Redis be away, the reconciler will."""
+        best = Best(promotion.seq, promotion.version, promotion.sha256)
+        try:
+            await asyncio.to_thread(self._pointer.set_if_newer, best)
+        except StoreUnavailableError:
+            _log.warning("pointer_not_moved", version=promotion.version, reason="Redis is away")
+
+
+async def reconcile(pointer: BestPointer, database: Database) -> None:
+    """Keep the pointer at the end of the chain, whatever happens to Redis; runs until cancelled."""
+    away = False
+    while True:
+        try:
+            await asyncio.to_thread(pointer.reconcile, database)
+        except StoreUnavailableError as error:
+            if not away:
+                _log.warning("pointer_not_checked", reason=str(error))
+            away = True
+        else:
+            away = False
+        await asyncio.sleep(_RECONCILE_SECONDS)

@@ -1,0 +1,147 @@
+"""The referee: matches as rows, played until no row is missing."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import Literal
+
+import numpy as np
+import structlog
+
+from services.evaluator.match import Played, match_search, play
+from services.evaluator.openings import draw_openings
+from services.evaluator.patience import Patience, PatientPredictor
+from services.evaluator.record import match_record
+from zerofleet.config import RunConfig
+from zerofleet.database import Database, MatchGame, MatchRow
+from zerofleet.errors import IncompatibleModelError
+from zerofleet.games import State
+from zerofleet.rpc import InferenceClient
+
+_log = structlog.get_logger()
+
+
+class Referee:
+    """Opens, plays and closes the matches of one run.
+
+    Args:
+        run: the run.
+        database: where matches and their games are rows.
+        client: of the inference service.
+        patience: told what is waited for.
+        worker: name of this process.
+        epoch: of the evaluator's fence.
+    """
+
+    def __init__(
+        self,
+        run: RunConfig,
+        database: Database,
+        client: InferenceClient,
+        patience: Patience,
+        worker: str,
+        epoch: int,
+    ) -> None:
+        self._run = run
+        self._database = database
+        self._client = client
+        self._patience = patience
+        self._worker = worker
+        self._epoch = epoch
+        self.games_played = 0
+        self.figures: dict[str, float] = {}
+
+    async def predictor(self, streams: AsyncExitStack, version: int) -> PatientPredictor:
+        """One exact version, over a stream that ends with ``streams``."""
+        stream = self._client.stream(self._run.name, str(version))
+        return PatientPredictor(await streams.enter_async_context(stream), version, self._patience)
+
+    async def can_play(self, version: int) -> bool:
+        """Whether a model answers at all; waits until the inference service has tried it."""
+        async with AsyncExitStack() as streams:
+            predictor = await self.predictor(streams, version)
+            start = State(self._run.game.name).observation()[np.newaxis]
+            try:
+                await predictor.predict(start)
+            except IncompatibleModelError as error:
+                _log.error("model_unusable", version=version, reason=str(error))
+                return False
+        return True
+
+    async def open(self, candidate: int, best: int) -> MatchRow:
+        """Begin a match, or go on with the undecided one of these two models."""
+        section = self._run.evaluator
+        seed = match_seed(self._run.seed, candidate, best)
+        openings = self._openings(section.games // 2, seed)
+        return await self._patience.ask(
+            self._database.create_match,
+            self._run.name,
+            candidate,
+            best,
+            games=2 * len(openings),
+            threshold=section.threshold,
+            num_simulations=section.num_simulations,
+            seed=seed,
+            epoch=self._epoch,
+        )
+
+    async def play(self, match: MatchRow) -> None:
+        """Play the games that the match lacks; each is a row as soon as it is over."""
+        openings = self._openings(match.games // 2, match.seed)
+        stored = await self._patience.ask(self._database.match_places, match.match_id)
+        places = {(index, player) for index in range(len(openings)) for player in (0, 1)}
+        missing = places - stored
+        self.figures = {"candidate": float(match.candidate), "match_games": float(len(stored))}
+        if not missing:
+            return
+        _log.info("match", candidate=match.candidate, best=match.best, games_to_play=len(missing))
+        started_at = datetime.now(UTC)
+
+        async def keep(played: list[Played]) -> None:
+            await self._store(match, played, started_at)
+
+        async with AsyncExitStack() as streams:
+            sides = (
+                await self.predictor(streams, match.candidate),
+                await self.predictor(streams, match.best),
+            )
+            search = match_search(self._run.search, match.num_simulations)
+            rows = self._run.inference.max_batch_rows
+            await play(self._run.game.name, openings, missing, search, sides, keep, most_rows=rows)
+
+    async def close(self, match: MatchRow, verdict: Literal["rejected", "skipped"]) -> None:
+        """Write down a verdict that promotes nobody."""
+        _log.info(verdict, candidate=match.candidate, best=match.best)
+        await self._patience.ask(
+            self._database.decide_match, match.match_id, verdict, epoch=self._epoch
+        )
+
+    def _openings(self, count: int, seed: int) -> list[list[int]]:
+        plies = self._run.evaluator.opening_plies
+        return draw_openings(self._run.game.name, plies, count, seed)
+
+    async def _store(self, match: MatchRow, played: list[Played], started_at: datetime) -> None:
+        now = datetime.now(UTC)
+        games: list[MatchGame] = []
+        for each in played:
+            opening, player = each.place
+            first, second = match.candidate, match.best
+            versions = (first, second) if player == 0 else (second, first)
+            record = match_record(self._run.game.name, each.game, versions, started_at, now)
+            games.append(MatchGame(opening, player, record))
+        await self._patience.ask(
+            self._database.record_match_games,
+            self._run.name,
+            self._worker,
+            match.match_id,
+            games,
+        )
+        self.games_played += len(games)
+        self.figures["match_games"] += len(games)
+
+
+def match_seed(run_seed: int, candidate: int, best: int) -> int:
+    """Seed of a match's openings: other ones for each pair of models."""
+    sequence = np.random.SeedSequence([run_seed, candidate, best])
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))  # a bigint has a sign

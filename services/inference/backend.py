@@ -1,0 +1,121 @@
+"""The tensor level: one run's repository and the batcher behind the wire's requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.inference.batcher import Batcher
+from services.inference.model import LoadedModel
+from services.inference.repository import Repository
+from zerofleet import rpc
+from zerofleet.errors import (
+    IncompatibleModelError,
+    InferenceUnavailableError,
+    ModelNotFoundError,
+    OverloadedError,
+)
+from zerofleet.prediction import Prediction
+
+
+class Backend:
+    """An ``rpc.InferenceBackend`` of one run.
+
+    Args:
+        repository: the run's models.
+        batcher: runs them.
+        shape: of the run's game, with the batcher's limit.
+    """
+
+    def __init__(self, repository: Repository, batcher: Batcher, shape: rpc.ModelShape) -> None:
+        self.repository = repository
+        self.batcher = batcher
+        self._shape = shape
+        self._parked_rows = 0  # of requests whose model was not in memory, until they are answered
+
+    def ready(self) -> bool:
+        """Whether the best model is loaded."""
+        return self.repository.peek(None) is not None
+
+    def runs(self) -> Sequence[str]:
+        """This process serves one run."""
+        return (self.repository.run,)
+
+    def shape(self, run: str) -> rpc.ModelShape:
+        """See ``rpc.InferenceBackend``."""
+        if run != self.repository.run:
+            raise ModelNotFoundError(
+                f"unknown model '{run}': this server has '{self.repository.run}'"
+            )
+        return self._shape
+
+    def submit(
+        self, run: str, version: int | None, observations: NDArray[np.uint8], deadline: float | None
+    ) -> asyncio.Future[Prediction]:
+        """See ``rpc.InferenceBackend``."""
+        model = self.repository.peek(version)
+        if model is not None:
+            return self.batcher.submit(model, observations, deadline)
+        if version is None:
+            raise InferenceUnavailableError(f"waiting for {self.repository.waiting_for}")
+        if self._parked_rows + len(observations) > self.batcher.limits.max_queue_rows:
+            raise OverloadedError(
+                f"{self._parked_rows} rows wait for their models: send again later"
+            )
+        return self._park(version, observations, deadline)
+
+    def _park(
+        self, version: int, observations: NDArray[np.uint8], deadline: float | None
+    ) -> asyncio.Future[Prediction]:
+        """Hold rows until their model is loaded."""
+
+        async def load_and_submit() -> Prediction:
+            model = await self.repository.get(version)
+            return await self.batcher.submit(model, observations, deadline)
+
+        def leave(_: asyncio.Future[Prediction]) -> None:
+            self._parked_rows -= len(observations)
+
+        self._parked_rows += len(observations)
+        answer = asyncio.ensure_future(load_and_submit())
+        answer.add_done_callback(leave)
+        return answer
+
+    async def model_ready(self, run: str, version: int | None) -> bool:
+        """See ``rpc.InferenceBackend``."""
+        try:
+            await self.repository.get(version)
+        except (IncompatibleModelError, InferenceUnavailableError):
+            return False
+        return True
+
+    async def check(self, run: str, version: int | None) -> None:
+        """See ``rpc.InferenceBackend``."""
+        await self.repository.check(version)
+
+    def loaded_versions(self, run: str) -> list[int]:
+        """Versions in memory, ascending."""
+        return [model.version for model in self.repository.loaded()]
+
+    def counters(self, run: str) -> list[rpc.ModelCounters]:
+        """Counters of the versions in memory."""
+        return [self.batcher.statistics.counters(model) for model in self.repository.loaded()]
+
+    async def index(self) -> list[rpc.ModelState]:
+        """Every known version."""
+        return await self.repository.index()
+
+
+class PinnedPredictor:
+    """A ``Predictor`` over the batcher that stays with one model through promotions."""
+
+    def __init__(self, batcher: Batcher, model: LoadedModel) -> None:
+        self._batcher = batcher
+        self._model = model
+
+    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+        """Predict ``[batch, observation_bytes]``."""
+        return await self._batcher.submit(self._model, observations)

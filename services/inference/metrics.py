@@ -1,0 +1,114 @@
+"""Prometheus metrics over HTTP, read from the batcher's and the repository's own counters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from services.inference.batcher import Batcher
+from services.inference.repository import Repository
+from services.inference.statistics import Histogram
+from zerofleet.errors import ConfigError
+
+_PREFIX = "zerofleet_inference"
+
+
+class InferenceCollector(Collector):
+    """Turns the service's counters into metrics when they are scraped."""
+
+    def __init__(self, batcher: Batcher, repository: Repository) -> None:
+        self._batcher = batcher
+        self._repository = repository
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, in base units."""
+        yield from self._counters()
+        yield from self._gauges()
+        statistics = self._batcher.statistics
+        yield _histogram("batch_rows", "Rows of a batch.", statistics.batch_rows)
+        yield _histogram(
+            "queue_wait_seconds", "A request's wait for a model thread.", statistics.queue_wait
+        )
+
+    def _counters(self) -> Iterator[Metric]:
+        totals = self._batcher.statistics.totals
+        for name, text, value in (
+            ("request_success", "Requests answered.", totals.success),
+            ("request_failure", "Requests that a model failed to answer.", totals.fail),
+            ("request_refused", "Requests that found the queue full.", totals.refused),
+            ("request_expired", "Requests whose deadline passed in the queue.", totals.expired),
+            ("rows", "Positions evaluated.", totals.rows),
+            ("executions", "Batches run.", totals.executions),
+            ("queue_duration_seconds", "Waits of all requests.", totals.queue_ns / 1e9),
+            ("compute_duration_seconds", "Runs of all batches.", totals.compute_ns / 1e9),
+            (
+                "request_duration_seconds",
+                "Waits and runs of all requests.",
+                totals.request_ns / 1e9,
+            ),
+            ("model_load_failures", "Models that did not load.", self._repository.failed_loads),
+        ):
+            yield CounterMetricFamily(f"{_PREFIX}_{name}", text, value=value)
+        release = CounterMetricFamily(
+            f"{_PREFIX}_batch_release", "Why a batch took no more.", labels=["reason"]
+        )
+        release.add_metric(["full"], totals.full)
+        release.add_metric(["idle"], totals.executions - totals.full)
+        yield release
+
+    def _gauges(self) -> Iterator[Metric]:
+        totals, best = self._batcher.statistics.totals, self._repository.peek(None)
+        capacity = totals.executions * self._batcher.limits.max_batch_rows
+        age = time.time() - best.loaded_at if best else 0.0
+        for name, text, value in (
+            ("queue_rows", "Rows that wait now.", self._batcher.queue_rows),
+            (
+                "model_version",
+                "Version of the best model, 0 for none.",
+                best.version if best else 0,
+            ),
+            ("model_age_seconds", "Time since the best model was loaded.", age),
+            ("batch_fill", "Mean rows / most rows of a batch.", totals.rows / (capacity or 1)),
+            ("models_loaded", "Versions in memory.", len(self._repository.loaded())),
+        ):
+            yield GaugeMetricFamily(f"{_PREFIX}_{name}", text, value=value)
+
+
+def _histogram(name: str, text: str, histogram: Histogram) -> Metric:
+    cumulated, buckets = 0, list[tuple[str, float]]()
+    bounds = [*map(str, histogram.bounds), "+Inf"]
+    for bound, count in zip(bounds, histogram.counts, strict=True):
+        cumulated += count
+        buckets.append((bound, cumulated))
+    return HistogramMetricFamily(
+        f"{_PREFIX}_{name}", text, buckets=buckets, sum_value=histogram.total
+    )
+
+
+def serve_metrics(address: str, collector: Collector) -> WSGIServer:
+    """Serve ``/metrics`` over HTTP on a thread of its own, until ``shutdown()``.
+
+    Raises:
+        ConfigError: ``address`` is not ``host:port``, or cannot be bound.
+    """
+    host, _, port = address.rpartition(":")
+    registry = CollectorRegistry()
+    registry.register(collector)
+    try:
+        server, _ = start_http_server(int(port), host.strip("[]"), registry)
+    except (OSError, ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"cannot serve metrics on '{address}' ({error}): "
+            "give a free host:port in ZEROFLEET_METRICS_ADDRESS"
+        ) from error
+    return server

@@ -1,0 +1,238 @@
+"""The player level: searches over this service's own models and batcher."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+
+import numpy as np
+from numpy.typing import NDArray
+from zerofleet_core import Search, SearchConfig, SearchResult
+
+from services.inference.backend import PinnedPredictor
+from services.inference.batcher import Batcher
+from services.inference.model import LoadedModel
+from services.inference.position import Position, replay
+from services.inference.repository import Repository
+from zerofleet import games, rpc
+from zerofleet.config import SearchSection
+from zerofleet.errors import InvalidRequestError, ModelNotFoundError, OverloadedError
+from zerofleet.rpc import Actions, SearchOptions
+
+# Simulations run on the event loop between two predictions; where all of them end in finished
+# games, one call may run to the end. This many take some 10 ms there.
+MAX_SIMULATIONS = 20_000
+MAX_LEAVES = 256
+_MAX_SEARCHES = 64
+_DEFAULT = SearchOptions()
+
+
+class ModelPlayer:
+    """An ``rpc.Player`` of one run.
+
+    Args:
+        game: name of the run's game.
+        search: the run file's section; requests may choose another number of simulations.
+        repository: the run's models.
+        batcher: runs them.
+    """
+
+    def __init__(
+        self, game: str, search: SearchSection, repository: Repository, batcher: Batcher
+    ) -> None:
+        self._game = game
+        self._search = search
+        self._repository = repository
+        self._batcher = batcher
+        self._searches = 0
+
+    async def predict(
+        self, game: str, actions: Actions, *, run: str = "", version: str = rpc.BEST
+    ) -> rpc.PositionPrediction:
+        """See ``rpc.Player``."""
+        state = self._position(game, actions).state
+        model = await self._model(run, version)
+        prediction = await PinnedPredictor(self._batcher, model).predict(
+            state.observation()[np.newaxis]
+        )
+        legal = state.legal_actions()
+        return rpc.PositionPrediction(
+            run=self._repository.run,
+            version=model.version,
+            to_play=state.to_play,
+            value=float(prediction.value[0]),
+            actions=tuple(legal),
+            action_strings=tuple(state.action_to_string(action) for action in legal),
+            priors=tuple(_softmax(prediction.policy_logits[0].astype(np.float64)[legal]).tolist()),
+        )
+
+    async def search(
+        self,
+        game: str,
+        actions: Actions,
+        *,
+        run: str = "",
+        version: str = rpc.BEST,
+        options: SearchOptions = _DEFAULT,
+    ) -> rpc.SearchTable:
+        """See ``rpc.Player``."""
+        tables = [t async for t in self._tables(game, actions, run, version, options, every=0)]
+        return tables[-1]
+
+    async def analyze(
+        self,
+        game: str,
+        actions: Actions,
+        *,
+        run: str = "",
+        version: str = rpc.BEST,
+        options: SearchOptions = _DEFAULT,
+        every_simulations: int = 0,
+    ) -> AsyncIterator[rpc.SearchTable]:
+        """See ``rpc.Player``."""
+        if every_simulations < 0:
+            raise InvalidRequestError(f"every_simulations is {every_simulations}: give 0 or more")
+        every = every_simulations or max(1, self._simulations(options) // 10)
+        async for table in self._tables(game, actions, run, version, options, every):
+            yield table
+
+    async def play(
+        self,
+        game: str,
+        actions: Actions,
+        *,
+        run: str = "",
+        version: str = rpc.BEST,
+        options: SearchOptions = _DEFAULT,
+        temperature: float = 0.0,
+    ) -> rpc.PlayedAction:
+        """See ``rpc.Player``."""
+        if not 0 <= temperature < np.inf:
+            raise InvalidRequestError(f"temperature is {temperature}: give 0 or more")
+        table = await self.search(game, actions, run=run, version=version, options=options)
+        action = _choose(table, temperature, options.seed)
+        return rpc.PlayedAction(
+            run=table.run,
+            version=table.version,
+            action=action.action,
+            action_string=action.action_string,
+            root_value=table.root_value,
+            simulations=table.simulations,
+        )
+
+    async def _tables(
+        self,
+        game: str,
+        actions: Actions,
+        run: str,
+        version: str,
+        options: SearchOptions,
+        every: int,
+    ) -> AsyncIterator[rpc.SearchTable]:
+        """The search's table each time ``every`` more simulations are done (0: never), and last."""
+        position = self._position(game, actions)
+        search = self._new_search(position, options)
+        if self._searches >= _MAX_SEARCHES:
+            raise OverloadedError(f"{self._searches} searches are running: send again later")
+        self._searches += 1
+        try:
+            model = await self._model(run, version)
+            predictor = PinnedPredictor(self._batcher, model)
+            due = every
+            while len(observations := search.select()):
+                # Copied: a search that is given up goes before the batcher is done with its rows.
+                prediction = await predictor.predict(observations.copy())
+                search.backup(prediction.policy_logits, prediction.value, model.version)
+                done = search.results()[0] if every else None
+                if done is not None and done.simulations >= due:
+                    due = done.simulations + every
+                    yield self._table(done, position.state, model.version, done=False)
+            yield self._table(search.results()[0], position.state, model.version, done=True)
+        finally:
+            self._searches -= 1
+
+    def _position(self, game: str, actions: Actions) -> Position:
+        if game not in ("", self._game):
+            raise InvalidRequestError(f"this server plays '{self._game}', not '{game}'")
+        return replay(self._game, actions)
+
+    async def _model(self, run: str, version: str) -> LoadedModel:
+        if run not in ("", self._repository.run):
+            raise ModelNotFoundError(
+                f"unknown model '{run}': this server has '{self._repository.run}'"
+            )
+        return await self._repository.get(rpc.parse_version(self._repository.run, version))
+
+    def _simulations(self, options: SearchOptions) -> int:
+        simulations = options.num_simulations
+        if simulations is None:
+            return min(self._search.num_simulations, MAX_SIMULATIONS)
+        if not 1 <= simulations <= MAX_SIMULATIONS:
+            raise InvalidRequestError(
+                f"num_simulations is {simulations}: give 1 to {MAX_SIMULATIONS}"
+            )
+        return simulations
+
+    def _new_search(self, position: Position, options: SearchOptions) -> Search:
+        simulations = self._simulations(options)
+        if not 1 <= options.leaves <= MAX_LEAVES:
+            raise InvalidRequestError(f"leaves is {options.leaves}: give 1 to {MAX_LEAVES}")
+        seed = secrets.randbits(63) if options.seed is None else options.seed
+        if not 0 <= seed < 1 << 64:
+            raise InvalidRequestError(f"seed is {seed}: give 0 to 2^64 - 1")
+        return Search(
+            self._game,
+            [position.actions],
+            self._config(simulations),
+            seed,
+            leaves_per_position=options.leaves,
+            noise=options.noise,
+        )
+
+    def _config(self, simulations: int) -> SearchConfig:
+        values = self._search.model_dump()
+        values["num_simulations"] = simulations
+        values["cache_positions"] = min(self._search.cache_positions, simulations)
+        return SearchConfig(**values)
+
+    def _table(
+        self, result: SearchResult, state: games.State, version: int, *, done: bool
+    ) -> rpc.SearchTable:
+        children = tuple(
+            rpc.SearchChild(
+                action=int(result.actions[child]),
+                action_string=state.action_to_string(int(result.actions[child])),
+                visit_count=int(result.visit_counts[child]),
+                prior=float(result.priors[child]),
+                q_value=None if np.isnan(q_value) else float(q_value),
+                principal_variation=tuple(result.principal_variations[child]),
+            )
+            for child, q_value in enumerate(result.q_values)
+        )
+        return rpc.SearchTable(
+            run=self._repository.run,
+            version=version,
+            to_play=state.to_play,
+            simulations=result.simulations,
+            root_value=result.root_value,
+            network_value=result.network_value,
+            best_action=result.best_action,
+            best_action_string=state.action_to_string(result.best_action),
+            children=children,
+            done=done,
+        )
+
+
+def _choose(table: rpc.SearchTable, temperature: float, seed: int | None) -> rpc.SearchChild:
+    """The best action, or a sample with probability ~ visits^(1 / temperature) (AlphaGo Zero)."""
+    visits = np.array([child.visit_count for child in table.children], np.float64)
+    if temperature == 0 or not visits.any():
+        return next(child for child in table.children if child.action == table.best_action)
+    with np.errstate(divide="ignore"):
+        weights = _softmax(np.log(visits) / temperature)
+    return table.children[int(np.random.default_rng(seed).choice(len(visits), p=weights))]
+
+
+def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    weights = np.exp(logits - logits.max())
+    return weights / weights.sum()

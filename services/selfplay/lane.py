@@ -1,0 +1,124 @@
+"""One engine in flight: select, predict, backup; what finishes is written, what lasts is saved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import structlog
+from zerofleet_core import SelfPlay
+
+from services.selfplay.ledger import Ledger, to_engine
+from services.selfplay.pause import Pause
+from services.selfplay.saver import GameSaver
+from services.selfplay.writer import GameWriter
+from zerofleet.database import Submission
+from zerofleet.prediction import Predictor
+from zerofleet.records import GameRecord
+
+_log = structlog.get_logger()
+
+
+class Lane:
+    """Plays one engine's games while the other lanes' batches are away.
+
+    Args:
+        engine: plays many games at once; its calls take milliseconds and run in the loop.
+        ledger: the identities of its games.
+        predictor: patient; it raises nothing that a later try could mend.
+        writer: takes finished games.
+        saver: keeps unfinished ones.
+        save_every_plies: a crash loses fewer plies of a game than this while Postgres answers.
+    """
+
+    def __init__(
+        self,
+        engine: SelfPlay,
+        ledger: Ledger,
+        predictor: Predictor,
+        writer: GameWriter,
+        saver: GameSaver,
+        save_every_plies: int,
+    ) -> None:
+        self.engine = engine
+        self.ledger = ledger
+        self._predictor = predictor
+        self._writer = writer
+        self._saver = saver
+        self._save_every = save_every_plies
+        self._looked_at_ply = 0
+        self._saving: asyncio.Task[bool] | None = None
+
+    async def play(self, pause: Pause) -> None:
+        """Play until cancelled."""
+        while True:
+            await pause.over()
+            observations = self.engine.select()
+            self.collect()
+            if len(observations) > 0:
+                prediction = await self._predictor.predict(observations)
+                self.engine.backup(
+                    prediction.policy_logits, prediction.value, prediction.model_version
+                )
+            else:
+                await asyncio.sleep(0)  # all came from the cache: let the others have a turn
+            await self._save_lagging()
+
+    def collect(self) -> None:
+        """Hand finished games to the writer."""
+        now = _now()
+        for game in self.engine.take_finished():
+            finished = self.ledger.finish(game, now)
+            if finished is not None:
+                record, epoch = finished
+                self._writer.put(Submission(record=record, epoch=epoch))
+        self.ledger.begin(now)
+
+    def adopt(self, adopted: Sequence[tuple[GameRecord, int]]) -> None:
+        """Go on with other workers' games as soon as slots are free."""
+        for record, epoch in adopted:
+            try:
+                game_id = self.engine.adopt(to_engine(record))
+            except ValueError as error:
+                _log.error("adoption_refused", game_uid=str(record.game_uid), reason=str(error))
+            else:
+                self.ledger.adopt(game_id, record, epoch)
+
+    async def save_all(self) -> bool:
+        """Save every unfinished game of at least one ply; False when Postgres does not answer."""
+        if self._saving is not None:
+            await asyncio.wait([self._saving])
+        games = self.engine.unfinished()
+        return await self._saver.save(
+            self.ledger, [game for game in games if self.ledger.unsaved_plies(game) > 0]
+        )
+
+    async def _save_lagging(self) -> None:
+        """Save games with half of ``save_every_plies`` unsaved, in the background.
+
+        The other half is room for the plies played until the save is committed; where that room
+        gets short, play waits for the commit. Looking at all games is cheap, but not free: it is
+        done when they have gone on by a small part of the setting on average.
+        """
+        if self._saving is not None and self._saving.done():
+            self._saving.result()  # an unforeseen error ends the worker
+            self._saving = None
+        plies = self.engine.statistics.plies
+        if plies - self._looked_at_ply < max(1, self.ledger.slots * self._save_every // 64):
+            return
+        self._looked_at_ply = plies
+        games = self.engine.unfinished()
+        unsaved = [self.ledger.unsaved_plies(game) for game in games]
+        if self._saving is not None:
+            if max(unsaved, default=0) < 3 * self._save_every // 4 or not self._saver.reachable:
+                return
+            await asyncio.wait([self._saving])
+        due = max(1, self._save_every // 2)
+        lagging = [game for game, plies in zip(games, unsaved, strict=True) if plies >= due]
+        if lagging:
+            self._saving = asyncio.create_task(self._saver.save(self.ledger, lagging))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

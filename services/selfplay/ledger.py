@@ -1,0 +1,159 @@
+"""Who one engine's games are to the rest of the fleet: uid, start, epoch, plies already saved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid4
+
+import numpy as np
+from zerofleet_core import EngineGame
+
+from zerofleet.records import GameRecord
+
+
+@dataclass(slots=True)
+class _Identity:
+    game_uid: UUID
+    started_at: datetime
+    epoch: int = 0  # grows when somebody adopts the game
+    saved_plies: int = 0  # a crash now would lose the plies above these
+    ours: bool = True
+
+
+class Ledger:
+    """Maps an engine's game ids to identities that last as long as the game, wherever it goes on.
+
+    The engine numbers games as they start, and adopted ones as they are queued; a free slot takes
+    the next adopted game, or starts a new one.
+
+    Args:
+        game: name of the game.
+        slots: games that the engine plays at once.
+    """
+
+    def __init__(self, game: str, slots: int) -> None:
+        self.slots = slots
+        self._game = game
+        self._identities: dict[int, _Identity] = {}
+        self._next_id = 0
+        self._free_slots = slots
+        self._queued = 0  # adopted games without a slot
+
+    @property
+    def adopted(self) -> int:
+        """Games from other workers that are not finished yet."""
+        return sum(identity.epoch > 0 for identity in self._identities.values())
+
+    def begin(self, now: datetime) -> None:
+        """Every free slot has begun a game; to be called after each ``select``."""
+        while self._free_slots > 0:
+            if self._queued > 0:
+                self._queued -= 1
+                self._free_slots -= 1
+            else:
+                self._open(now)
+
+    def adopt(self, game_id: int, record: GameRecord, epoch: int) -> None:
+        """A game that another worker began is ours now, under its own uid and start."""
+        self._identities[game_id] = _Identity(
+            record.game_uid, record.started_at, epoch, record.length
+        )
+        self._next_id = max(self._next_id, game_id + 1)
+        self._queued += 1
+
+    def renew(self, game_uid: UUID, epoch: int) -> bool:
+        """A game that this engine plays already was adopted anew: its epoch has grown."""
+        for identity in self._identities.values():
+            if identity.game_uid == game_uid and identity.ours:
+                identity.epoch = epoch
+                return True
+        return False
+
+    def knows(self, game: EngineGame) -> bool:
+        """Whether the game is not finished yet."""
+        return game.game_id in self._identities
+
+    def disown(self, game_id: int) -> bool:
+        """Somebody else owns this game: what is played of it here counts for nothing.
+
+        False: it is finished, and the database will say whose record counts.
+        """
+        identity = self._identities.get(game_id)
+        if identity is None:
+            return False
+        identity.ours = False
+        return True
+
+    def unsaved_plies(self, game: EngineGame) -> int:
+        """Plies of this game that are nowhere but here; 0 for a game that is not ours."""
+        identity = self._identities[game.game_id]
+        return len(game.actions) - identity.saved_plies if identity.ours else 0
+
+    def saved(self, game: EngineGame) -> None:
+        """The game up to this state is kept elsewhere too."""
+        identity = self._identities.get(game.game_id)
+        if identity is not None:  # else it finished meanwhile
+            identity.saved_plies = max(identity.saved_plies, len(game.actions))
+
+    def unfinished(self, game: EngineGame) -> tuple[GameRecord, int]:
+        """The record so far, and its epoch."""
+        identity = self._identities[game.game_id]
+        return _record(self._game, game, identity, None), identity.epoch
+
+    def finish(self, game: EngineGame, now: datetime) -> tuple[GameRecord, int] | None:
+        """The final record and its epoch, and forget the game; None if it is not ours.
+
+        The record is made once and kept until it is stored: each delivery is the same bytes.
+        """
+        while game.game_id >= self._next_id:
+            self._open(now)  # it began since the last ``begin``
+        identity = self._identities.pop(game.game_id)
+        self._free_slots += 1
+        return (_record(self._game, game, identity, now), identity.epoch) if identity.ours else None
+
+    def _open(self, now: datetime) -> None:
+        self._identities[self._next_id] = _Identity(uuid4(), now)
+        self._next_id += 1
+        self._free_slots -= 1
+
+
+def _record(
+    name: str, game: EngineGame, identity: _Identity, finished_at: datetime | None
+) -> GameRecord:
+    return GameRecord(
+        game_uid=identity.game_uid,
+        game=name,
+        actions=np.asarray(game.actions, np.int16),
+        model_versions=np.asarray(game.model_versions, np.int32),
+        root_values=np.asarray(game.root_values, np.float32),
+        network_values=np.asarray(game.network_values, np.float32),
+        simulations=np.asarray(game.simulations, np.int32),
+        full_search=np.asarray(game.full_search, np.bool_),
+        offsets=np.asarray(game.offsets, np.int32),
+        child_actions=np.asarray(game.child_actions, np.int16),
+        child_visit_counts=np.asarray(game.child_visit_counts, np.int32),
+        child_priors=np.asarray(game.child_priors, np.float32),
+        result=game.result,
+        reason=game.reason,
+        started_at=identity.started_at,
+        finished_at=finished_at,
+    )
+
+
+def to_engine(record: GameRecord) -> EngineGame:
+    """The engine's form of a record, to go on with."""
+    return EngineGame(
+        actions=record.actions,
+        model_versions=record.model_versions,
+        root_values=record.root_values,
+        network_values=record.network_values,
+        simulations=record.simulations,
+        full_search=record.full_search,
+        offsets=record.offsets,
+        child_actions=record.child_actions,
+        child_visit_counts=record.child_visit_counts,
+        child_priors=record.child_priors,
+        result=record.result,
+        reason=record.reason,
+    )

@@ -1,0 +1,50 @@
+"""Reasons not to play on: no room for finished games, or a trainer that is far behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+from services.selfplay.waits import Waits
+from services.selfplay.writer import GameWriter
+from zerofleet.heartbeat import Heartbeat
+
+
+class Pause:
+    """Between two batches each lane asks whether play is paused.
+
+    Args:
+        writer: play pauses while its spool is full.
+        max_ahead_positions: play pauses while the trainer has more before it; 0: never.
+        waits: told when the trainer is waited for.
+    """
+
+    def __init__(self, writer: GameWriter, max_ahead_positions: int, waits: Waits) -> None:
+        self._writer = writer
+        self._max_ahead = max_ahead_positions
+        self._waits = waits
+        self._trainer_keeps_up = asyncio.Event()
+        self._trainer_keeps_up.set()
+
+    @property
+    def watches_trainer(self) -> bool:
+        """Whether ``hear`` wants the heartbeats at all."""
+        return self._max_ahead > 0
+
+    def hear(self, heartbeats: list[Heartbeat]) -> None:
+        """Learn from the trainer's heartbeat how many positions it has not trained on yet."""
+        waiting = [
+            int(beat.figures.get("unspent_positions", 0.0))
+            for beat in heartbeats
+            if beat.service == "trainer"
+        ]
+        if waiting and max(waiting) > self._max_ahead:
+            self._trainer_keeps_up.clear()
+            self._waits.begin("pause", f"the trainer to train on {max(waiting)} positions")
+        else:
+            self._trainer_keeps_up.set()
+            self._waits.end("pause")
+
+    async def over(self) -> None:
+        """Return when nothing speaks against playing; at once, normally."""
+        await self._writer.room()
+        await self._trainer_keeps_up.wait()

@@ -1,0 +1,123 @@
+"""Unfinished games kept in Postgres under a lease, so that another worker can go on with them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import structlog
+from zerofleet_core import EngineGame
+
+from services.selfplay.ledger import Ledger
+from services.selfplay.waits import Waits
+from zerofleet.database import Database
+from zerofleet.errors import StoreUnavailableError
+from zerofleet.records import GameRecord
+
+_log = structlog.get_logger()
+
+_BATCH_GAMES = 64
+
+
+class GameSaver:
+    """Saves, extends, adopts and releases on behalf of one worker.
+
+    Args:
+        database: asked from a thread.
+        run: name of the run.
+        worker: name of this worker.
+        lease_seconds: silent for this long, this worker's games may be adopted.
+        waits: told when Postgres is waited for.
+    """
+
+    def __init__(
+        self, database: Database, run: str, worker: str, lease_seconds: float, waits: Waits
+    ) -> None:
+        self._database = database
+        self._run = run
+        self._worker = worker
+        self._lease_seconds = lease_seconds
+        self._waits = waits
+        self.reachable = True
+        """Whether Postgres answered the last time."""
+        self._adopt_after = 0.0  # monotonic time
+
+    async def save(self, ledger: Ledger, games: Sequence[EngineGame]) -> bool:
+        """Save these unfinished games as they stand; False when Postgres does not answer.
+
+        A game that somebody else adopted meanwhile is disowned in the ledger.
+        """
+        for first in range(0, len(games), _BATCH_GAMES):
+            batch = [game for game in games[first : first + _BATCH_GAMES] if ledger.knows(game)]
+            records = [ledger.unfinished(game) for game in batch]
+            try:
+                kept = await asyncio.to_thread(
+                    self._database.save_unfinished,
+                    self._run,
+                    self._worker,
+                    records,
+                    self._lease_seconds,
+                )
+            except StoreUnavailableError:
+                self._lost_sight()
+                return False
+            for game, (record, epoch), is_ours in zip(batch, records, kept, strict=True):
+                if is_ours:
+                    ledger.saved(game)
+                elif ledger.disown(game.game_id):
+                    _log.warning("game_lost", game_uid=str(record.game_uid), epoch=epoch)
+        self._reached()
+        return True
+
+    async def extend(self) -> None:
+        """Push this worker's leases into the future."""
+        try:
+            await asyncio.to_thread(
+                self._database.extend_leases, self._run, self._worker, self._lease_seconds
+            )
+        except StoreUnavailableError:
+            self._lost_sight()
+        else:
+            self._reached()
+
+    async def adopt(self, limit: int) -> list[tuple[GameRecord, int]]:
+        """Take over up to ``limit`` games whose leases have expired, with their new epochs.
+
+        After an outage of Postgres all leases look expired, those of live workers too: they get
+        one lease's time to extend theirs first.
+        """
+        if limit <= 0 or time.monotonic() < self._adopt_after:
+            return []
+        try:
+            adopted = await asyncio.to_thread(
+                self._database.adopt_unfinished,
+                self._run,
+                self._worker,
+                limit,
+                self._lease_seconds,
+            )
+        except StoreUnavailableError:
+            self._lost_sight()
+            return []
+        if adopted:
+            _log.info("games_adopted", games=len(adopted))
+        return adopted
+
+    async def release(self) -> bool:
+        """End this worker's leases now, others need not wait; False when Postgres is away."""
+        try:
+            await asyncio.to_thread(self._database.release_unfinished, self._run, self._worker)
+        except StoreUnavailableError:
+            self._lost_sight()
+            return False
+        return True
+
+    def _reached(self) -> None:
+        self.reachable = True
+        self._waits.end("saver")
+
+    def _lost_sight(self) -> None:
+        self.reachable = False
+        self._waits.begin("saver", "Postgres")
+        self._adopt_after = time.monotonic() + self._lease_seconds

@@ -1,0 +1,44 @@
+"""The self-play service: a worker with its connections, until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from services.selfplay.settings import SelfplaySettings
+from services.selfplay.worker import Worker
+from zerofleet.config import RunConfig
+from zerofleet.database import Database
+from zerofleet.errors import ConfigError
+from zerofleet.heartbeat import Heartbeats
+from zerofleet.rpc import InferenceClient
+
+
+async def serve(run: RunConfig, settings: SelfplaySettings) -> None:
+    """Play until SIGTERM or SIGINT; then keep everything and return within seconds.
+
+    Raises:
+        ConfigError: the run file asks for more than the inference service takes.
+    """
+    check(run)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    with Database(settings.database_url, pool_size=2) as database:
+        async with (
+            InferenceClient(settings.inference_address) as client,
+            client.stream(run.name) as stream,
+        ):
+            heartbeats = Heartbeats(settings.redis_url, run.name)
+            await Worker(run, settings, database, heartbeats, stream).run(stop)
+
+
+def check(run: RunConfig) -> None:
+    """Raise ``ConfigError`` where sections of the run file contradict each other."""
+    games, rows = run.selfplay.games_per_engine, run.inference.max_batch_rows
+    if games > rows:
+        raise ConfigError(
+            f"selfplay.games_per_engine = {games} is above inference.max_batch_rows = {rows}: "
+            "an engine's games are one request"
+        )

@@ -1,0 +1,36 @@
+"""The settings of a self-play process."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+
+import numpy as np
+
+from zerofleet.config import ProcessSettings
+
+
+class SelfplaySettings(ProcessSettings):
+    """Those of every process, and a seed for tests."""
+
+    selfplay_seed: int | None = None
+    """The same games each time, given the same predictions; unset: other games each time."""
+
+    @property
+    def worker_name(self) -> str:
+        """The name in records, leases and heartbeats."""
+        return self.worker or f"{socket.gethostname()}-{os.getpid()}"
+
+    def seeds(self, run_seed: int) -> Iterator[int]:
+        """One seed for each engine, without end.
+
+        Two workers of one run must not play the same games, nor a worker after a restart the same
+        as before: so the operating system's entropy goes in, unless a test asks otherwise.
+        """
+        own = self.selfplay_seed
+        entropy = secrets.randbits(128) if own is None else own
+        sequence = np.random.SeedSequence([run_seed, entropy])
+        while True:
+            yield int(sequence.spawn(1)[0].generate_state(1, np.uint64)[0])

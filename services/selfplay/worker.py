@@ -1,0 +1,175 @@
+"""The self-play worker: its parts, their life together, and how it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import structlog
+from zerofleet_core import SearchConfig, SelfPlay
+
+from services.selfplay.backoff import Backoff
+from services.selfplay.figures import Rates, Totals
+from services.selfplay.lane import Lane
+from services.selfplay.ledger import Ledger
+from services.selfplay.patience import PatientPredictor
+from services.selfplay.pause import Pause
+from services.selfplay.saver import GameSaver
+from services.selfplay.settings import SelfplaySettings
+from services.selfplay.together import first_of, outlasting
+from services.selfplay.waits import Waits
+from services.selfplay.writer import GameWriter
+from zerofleet.config import RunConfig
+from zerofleet.database import Database
+from zerofleet.errors import StoreUnavailableError
+from zerofleet.heartbeat import Heartbeats
+from zerofleet.prediction import Predictor
+from zerofleet.records import GameRecord
+
+_log = structlog.get_logger()
+
+_BEAT_SECONDS = 1.0
+_LEAVE_SECONDS = 8.0  # a preempted machine may give no more than ten
+
+
+class Worker:
+    """Plays until told to stop; keeps what it played however it ends.
+
+    Args:
+        run: the run.
+        settings: of this process.
+        database: Postgres; may be away.
+        heartbeats: Redis; may be away.
+        predictor: the best model's predictions; may be away.
+    """
+
+    def __init__(
+        self,
+        run: RunConfig,
+        settings: SelfplaySettings,
+        database: Database,
+        heartbeats: Heartbeats,
+        predictor: Predictor,
+    ) -> None:
+        name, play = settings.worker_name, run.selfplay
+        self._run = run
+        self._name = name
+        self._database = database
+        self._heartbeats = heartbeats
+        self.waits = Waits()
+        self.writer = GameWriter(database, run.name, name, play.spool_games, self.waits)
+        self.saver = GameSaver(database, run.name, name, play.lease_seconds, self.waits)
+        self._pause = Pause(self.writer, play.max_ahead_positions, self.waits)
+        search = SearchConfig(**run.search.model_dump())
+        self.lanes: list[Lane] = []
+        for number, seed in zip(range(play.engines), settings.seeds(run.seed), strict=False):
+            engine = SelfPlay(run.game.name, play.games_per_engine, search, seed)
+            ledger = Ledger(run.game.name, play.games_per_engine)
+            patient = PatientPredictor(
+                predictor, self.waits, f"engine {number}", settings.inference_address
+            )
+            self.lanes.append(
+                Lane(engine, ledger, patient, self.writer, self.saver, play.save_every_plies)
+            )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Play until ``stop`` is set; then keep everything and return within seconds.
+
+        Raises:
+            ConfigError: the run is stored with another game, or this role may not write to it.
+        """
+        writing = asyncio.create_task(self.writer.run())
+        try:
+            await first_of(stop.wait(), self._live(), self._beat(), outlasting(writing))
+        except BaseException:
+            writing.cancel()
+            raise
+        await self._leave(writing)
+
+    async def _live(self) -> None:
+        """Wait for the stores, take over what was left behind, play until cancelled."""
+        await self._register()
+        await self.saver.release()  # a worker of this name may have been killed
+        await self._adopt()
+        _log.info("playing", worker=self._name, run=self._run.name, engines=len(self.lanes))
+        await first_of(*(lane.play(self._pause) for lane in self.lanes), self._keep_leases())
+
+    async def _register(self) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                await asyncio.to_thread(self._database.wait_ready, 1.0)
+                await asyncio.to_thread(self._database.register_run, self._run)
+            except StoreUnavailableError as error:
+                self.waits.begin("worker", str(error))
+                await backoff.sleep()
+            else:
+                self.waits.end("worker")
+                return
+
+    async def _leave(self, writing: asyncio.Task[None]) -> None:
+        """Store what is finished, save what is not, let go of the leases."""
+        for lane in self.lanes:
+            lane.collect()
+        self.writer.close()
+        _log.info("leaving", finished_games_to_store=self.writer.spooled)
+        try:
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                saved = [await lane.save_all() for lane in self.lanes]
+                await writing
+                kept = all(saved) and await self.saver.release()
+        except TimeoutError:
+            kept = False
+        if not kept:
+            _log.error("left_without_postgres", finished_games_lost=self.writer.spooled)
+        _log.info("left", stored=self.writer.answers["stored"])
+
+    async def _adopt(self) -> None:
+        """Share out expired games among the lanes, no more than their slots."""
+        slots = self._run.selfplay.games_per_engine
+        for lane in self.lanes:
+            adopted = await self.saver.adopt(slots - lane.ledger.adopted)
+            # After a long stop of this very process some may be its own.
+            lane.adopt([each for each in adopted if not self._renew(*each)])
+
+    def _renew(self, record: GameRecord, epoch: int) -> bool:
+        return any(lane.ledger.renew(record.game_uid, epoch) for lane in self.lanes)
+
+    async def _keep_leases(self) -> None:
+        """Extend the leases while there is progress, and look for expired ones."""
+        plies = -1
+        while True:
+            played = self._totals().plies
+            # A lease says that its game goes on: a worker that is stuck, and does not know what
+            # for, lets others have it.
+            if played != plies or self.waits:
+                await self.saver.extend()
+            plies = played
+            await asyncio.sleep(self._run.selfplay.lease_seconds / 3)
+            await self._adopt()
+
+    async def _beat(self) -> None:
+        """Report progress, not life: the plies played."""
+        rates = Rates()
+        while True:
+            totals = self._totals()
+            figures = rates.take(time.monotonic(), totals)
+            figures["spool"] = float(self.writer.spooled)
+            figures["conflicts"] = float(self.writer.answers["conflict"])
+            try:
+                await asyncio.to_thread(
+                    self._heartbeats.beat,
+                    "selfplay",
+                    self._name,
+                    totals.plies,
+                    str(self.waits),
+                    figures,
+                )
+                if self._pause.watches_trainer:
+                    self._pause.hear(await asyncio.to_thread(self._heartbeats.read))
+            except StoreUnavailableError:
+                pass  # a heartbeat is for whoever can read it now
+            await asyncio.sleep(_BEAT_SECONDS)
+
+    def _totals(self) -> Totals:
+        return Totals.of([lane.engine for lane in self.lanes])

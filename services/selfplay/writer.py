@@ -1,0 +1,119 @@
+"""Finished games on their way to Postgres: a bounded spool, sent in batches, again and again.
+
+A game leaves the spool when Postgres has answered for it and not before, so a lost answer means a
+second delivery, which Postgres recognises by uid and digest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from itertools import islice
+
+import structlog
+
+from services.selfplay.backoff import Backoff
+from services.selfplay.waits import Waits
+from zerofleet.database import Database, Submission, SubmitStatus
+from zerofleet.errors import RecordRejectedError, StoreUnavailableError
+
+_log = structlog.get_logger()
+
+_BATCH_GAMES = 64
+_GATHER_SECONDS = 0.1  # a commit costs the same for one game as for many
+
+
+class GameWriter:
+    """Submits finished games in the background.
+
+    Args:
+        database: asked from a thread.
+        run: name of the run.
+        worker: name of this worker.
+        spool_games: games held at most before play must pause.
+        waits: told when Postgres is waited for.
+    """
+
+    def __init__(
+        self, database: Database, run: str, worker: str, spool_games: int, waits: Waits
+    ) -> None:
+        self._database = database
+        self._run = run
+        self._worker = worker
+        self._limit = spool_games
+        self._waits = waits
+        self._spool: deque[Submission] = deque()
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._closing = False
+        self.answers: Counter[SubmitStatus] = Counter()
+
+    @property
+    def spooled(self) -> int:
+        """Games that Postgres has not answered for yet."""
+        return len(self._spool)
+
+    def put(self, submission: Submission) -> None:
+        """Take charge of a finished game; never blocks and never refuses."""
+        self._spool.append(submission)
+        self._arrived.set()
+        if len(self._spool) >= self._limit and self._room.is_set():
+            self._room.clear()
+            self._waits.begin("spool", f"Postgres to take {len(self._spool)} finished games")
+
+    async def room(self) -> None:
+        """Return at once while the spool has room; else when it has some again."""
+        await self._room.wait()
+
+    def close(self) -> None:
+        """``run`` returns when the spool is empty."""
+        self._closing = True
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Submit games until closed and empty."""
+        backoff = Backoff()
+        while True:
+            await self._arrived.wait()
+            if not self._closing:
+                await asyncio.sleep(_GATHER_SECONDS)
+            while self._spool:
+                try:
+                    await self._submit(list(islice(self._spool, _BATCH_GAMES)))
+                except StoreUnavailableError:
+                    self._waits.begin("writer", "Postgres")
+                    await backoff.sleep()
+                else:
+                    self._waits.end("writer")
+                    backoff.reset()
+            if self._closing:
+                return
+            self._arrived.clear()
+
+    async def _submit(self, batch: list[Submission]) -> None:
+        answers: list[SubmitStatus]
+        try:
+            answers = await asyncio.to_thread(
+                self._database.submit_games, self._run, self._worker, batch
+            )
+        except RecordRejectedError as error:
+            if len(batch) > 1:  # find the one; the others are not to blame
+                for submission in batch:
+                    await self._submit([submission])
+                return
+            _log.error("game_rejected", game_uid=str(batch[0].record.game_uid), reason=str(error))
+            answers = ["rejected"]
+        for answer in answers:
+            self._settle(answer)
+
+    def _settle(self, answer: SubmitStatus) -> None:
+        """The oldest game of the spool is answered for; a conflict was logged where it was found.
+
+        In a conflict another worker adopted the game, and what that one makes of it counts.
+        """
+        self._spool.popleft()
+        self.answers[answer] += 1
+        if len(self._spool) < self._limit and not self._room.is_set():
+            self._room.set()
+            self._waits.end("spool")

@@ -1,0 +1,58 @@
+"""Prometheus metrics over HTTP: the same figures as in the heartbeat, when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from zerofleet.errors import ConfigError
+
+_PREFIX = "zerofleet_trainer"
+
+
+class FigureCollector(Collector):
+    """Turns the trainer's figures into gauges.
+
+    Args:
+        figures: the present step, and figures by name.
+    """
+
+    def __init__(self, figures: Callable[[], tuple[int, Mapping[str, float]]]) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        """One gauge for each figure that is known by now."""
+        step, figures = self._figures()
+        yield GaugeMetricFamily(f"{_PREFIX}_step", "Steps of SGD taken.", value=step)
+        for name, value in figures.items():
+            words = name.replace("_", " ").capitalize()
+            yield GaugeMetricFamily(f"{_PREFIX}_{name}", f"{words}.", value=value)
+
+
+def serve_figures(
+    address: str, figures: Callable[[], tuple[int, Mapping[str, float]]]
+) -> Callable[[], None]:
+    """Serve ``/metrics`` from a thread of its own; returns what ends it.
+
+    Raises:
+        ConfigError: the address is not ``host:port``, or is taken.
+    """
+    host, _, port = address.rpartition(":")
+    if not port.isdigit():
+        raise ConfigError(f"ZEROFLEET_METRICS_ADDRESS = {address!r}: write host:port")
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(FigureCollector(figures))
+    try:
+        server, thread = start_http_server(int(port), host or "127.0.0.1", registry=registry)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"cannot serve metrics on {address}: {error}") from error
+
+    def end() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return end

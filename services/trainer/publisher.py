@@ -1,0 +1,144 @@
+"""Candidate models: exported, checked, and then known to everybody."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import structlog
+import torch
+from numpy.typing import NDArray
+from zerofleet_core import GameSpec, State
+
+import zerofleet
+from zerofleet.database import ModelRow
+from zerofleet.errors import StaleEpochError
+from zerofleet.models.folder import ModelFolder
+from zerofleet.models.golden import Golden
+from zerofleet.models.publish import publish
+from zerofleet.network import PolicyValueNet, export_onnx
+
+GOLDEN_POSITIONS = 64  # of random play, and as many again of random bits
+
+_log = structlog.get_logger()
+
+Insert = Callable[[int, str, int, Mapping[str, float], str], None]
+"""Writes the row: version, sha256, step, metrics, location. Repeated calls do nothing more."""
+
+
+class ModelRows(Protocol):
+    """The part of the database that a publisher looks at."""
+
+    def model(self, run: str, version: int) -> ModelRow | None:
+        """One model of a run."""
+        ...
+
+
+class Publisher:
+    """Publishes the network every so many steps, each step and each version once.
+
+    Args:
+        run: name of the run.
+        spec: the game.
+        folder: where model files go.
+        rows: where to look up what somebody else has published.
+        insert: writes a row, waiting for the database if need be.
+        every_steps: steps between two models.
+        published: the models that exist already.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        spec: GameSpec,
+        folder: ModelFolder,
+        rows: ModelRows,
+        insert: Insert,
+        every_steps: int,
+        published: Sequence[ModelRow],
+    ) -> None:
+        self._run = run
+        self._spec = spec
+        self._folder = folder
+        self._rows = rows
+        self._insert = insert
+        self._every_steps = every_steps
+        self.version = max((row.version for row in published), default=0)
+        self._last_step = max((row.step for row in published), default=None)
+        self._observations = golden_observations(spec)
+
+    def due(self, step: int) -> bool:
+        """Whether a model is wanted now: at once when there is none, then at each interval."""
+        if self._last_step is None:
+            return True
+        return step // self._every_steps > self._last_step // self._every_steps
+
+    def publish(self, network: PolicyValueNet, step: int, metrics: Mapping[str, float]) -> None:
+        """Publish the network as the run's next version.
+
+        Args:
+            network: as it is after ``step`` steps.
+            step: kept in the row.
+            metrics: the newest figures, kept in the row.
+
+        Raises:
+            IncompatibleModelError: the file does not load or disagrees with the network.
+            OSError: the folder cannot be written.
+            StaleEpochError: another trainer has taken over.
+        """
+        version = self.version + 1
+        portable = copy.deepcopy(network).cpu().eval()
+        metadata = {
+            "run": self._run,
+            "game": self._spec.name,
+            "version": str(version),
+            "step": str(step),
+            "zerofleet": zerofleet.__version__,
+        }
+        try:
+            sha256 = publish(
+                self._folder,
+                export_onnx(portable, self._spec.observation_bytes, metadata),
+                version,
+                golden_answers(portable, self._observations),
+                lambda sha256, location: self._insert(version, sha256, step, metrics, location),
+            )
+        except StaleEpochError:
+            self._give_back(version)
+            raise
+        self.version, self._last_step = version, step
+        _log.info("model_published", version=version, step=step, sha256=sha256)
+
+    def pass_over(self, step: int) -> None:
+        """Publish nothing for this step after all; the next interval is tried again."""
+        self._last_step = step
+
+    def _give_back(self, version: int) -> None:
+        """Put the file of whoever did publish this version back into the Triton repository."""
+        row = self._rows.model(self._run, version)
+        if row is not None:
+            self._folder.expose(row.sha256, version, self._spec)
+
+
+def golden_observations(spec: GameSpec, seed: int = 0) -> NDArray[np.uint8]:
+    """Positions of seeded random play, then random bits: ``[2 * GOLDEN_POSITIONS, bytes]``."""
+    generator = np.random.default_rng(seed)
+    shape = (GOLDEN_POSITIONS, spec.observation_bytes)
+    played = np.empty(shape, np.uint8)
+    state = State(spec.name)
+    for row in played:
+        if state.is_terminal:
+            state = State(spec.name)
+        row[:] = state.observation()
+        state.apply(int(generator.choice(state.legal_actions())))
+    return np.concatenate([played, generator.integers(0, 256, shape, np.uint8)])
+
+
+def golden_answers(network: PolicyValueNet, observations: NDArray[np.uint8]) -> Golden:
+    """What torch says about the golden positions, on the CPU and in evaluation mode."""
+    with torch.no_grad():
+        inputs = torch.from_numpy(observations)  # pyright: ignore[reportUnknownMemberType]
+        policy_logits, value = network(inputs)
+    return Golden(observations, policy_logits.numpy(), value.numpy())

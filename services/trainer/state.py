@@ -1,0 +1,109 @@
+"""What training consists of, and how it is put down in checkpoints and taken up again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import structlog
+
+from services.trainer.bucket import TrainBucket
+from services.trainer.checkpoints import CheckpointFolder, TrainerState
+from services.trainer.learner import Learner
+from zerofleet.config import RunConfig
+from zerofleet.errors import ConfigError
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Training:
+    """The state that a checkpoint holds, in its living form."""
+
+    learner: Learner
+    bucket: TrainBucket
+    paid_tx: int = 0  # games up to this transaction have paid into the bucket
+
+
+class Checkpoints:
+    """Saves and restores one run's training.
+
+    Args:
+        run: the run file.
+        folder: where checkpoints go.
+        training: what is saved, and restored in place.
+        epoch: the trainer's fence epoch.
+    """
+
+    def __init__(
+        self, run: RunConfig, folder: CheckpointFolder, training: Training, epoch: int
+    ) -> None:
+        self._run = run
+        self._folder = folder
+        self._training = training
+        self._epoch = epoch
+        self._saved_step: int | None = None
+
+    def resume(self, published_step: int | None) -> None:
+        """Go on from the newest whole checkpoint; write the first one when the run is new.
+
+        Args:
+            published_step: of the newest published model; None when there is none.
+
+        Raises:
+            ConfigError: the run is not new but has no whole checkpoint, or has another run's.
+            OSError: the folder cannot be written.
+        """
+        checkpoint = self._folder.newest()
+        if checkpoint is None:
+            if published_step:
+                raise ConfigError(
+                    f"run '{self._run.name}' has published models up to step {published_step}, but "
+                    f"{self._folder.folder} holds no whole checkpoint: give the folder that has "
+                    "them, or start a run of another name"
+                )
+            self.save()
+            return
+        state, training = checkpoint.state, self._training
+        if (state.run, state.game) != (self._run.name, self._run.game.name):
+            raise ConfigError(
+                f"{checkpoint.path} belongs to the run '{state.run}' of {state.game}, not to "
+                f"'{self._run.name}' of {self._run.game.name}: give another checkpoint folder"
+            )
+        training.learner.restore(checkpoint.tensors, state.step)
+        training.bucket.samples = state.samples
+        training.bucket.received, training.bucket.drawn = state.received, state.drawn
+        # Without models this is another database than the checkpoint's: all its games are new.
+        training.paid_tx = state.next_tx if published_step is not None else 0
+        self._saved_step = state.step
+        _log.info("checkpoint_restored", step=state.step, path=str(checkpoint.path))
+
+    @property
+    def due(self) -> bool:
+        """Whether the next interval has been reached since the last one was written."""
+        every = self._run.trainer.checkpoint_every_steps
+        return self._training.learner.step // every > (self._saved_step or 0) // every
+
+    def save(self) -> None:
+        """Write a checkpoint now.
+
+        Raises:
+            OSError: the folder cannot be written; earlier checkpoints are untouched.
+        """
+        learner, bucket = self._training.learner, self._training.bucket
+        state = TrainerState(
+            run=self._run.name,
+            game=self._run.game.name,
+            seed=self._run.seed,
+            step=learner.step,
+            samples=bucket.samples,
+            received=bucket.received,
+            drawn=bucket.drawn,
+            next_tx=self._training.paid_tx,
+        )
+        self._folder.write(state, learner.state(), self._epoch)
+        self._saved_step = learner.step
+
+    def save_last(self) -> None:
+        """On the way out: write what an unplanned stop would have lost."""
+        if self._saved_step is not None and self._saved_step != self._training.learner.step:
+            self.save()

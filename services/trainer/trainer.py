@@ -1,0 +1,281 @@
+"""The loop: read what came in, train as much as it paid for, save, publish."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from threading import Event
+from typing import TypeVar
+
+import structlog
+import torch
+from zerofleet_core import GameSpec, ReplayBuffer
+
+from services.trainer.bucket import TrainBucket
+from services.trainer.checkpoints import CheckpointFolder
+from services.trainer.learner import Learner, Measurement
+from services.trainer.patience import Patience, StoppedError
+from services.trainer.publisher import Publisher
+from services.trainer.pulse import Pulse
+from services.trainer.state import Checkpoints, Training
+from services.trainer.window import Window
+from zerofleet.config import RunConfig, TrainerSection
+from zerofleet.database import Database
+from zerofleet.database.metrics import Split
+from zerofleet.errors import ConfigError, IncompatibleModelError
+from zerofleet.heartbeat import Heartbeats
+from zerofleet.models.folder import ModelFolder
+
+POLL_SECONDS = 0.5
+DISK_SECONDS = 5.0
+
+_log = structlog.get_logger()
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the trainer's surroundings are."""
+
+    database: Database
+    heartbeats: Heartbeats
+    models: ModelFolder
+    checkpoints: CheckpointFolder
+    worker: str
+
+
+class Trainer:
+    """One trainer of one run; whichever acquired the fence last may write.
+
+    Args:
+        run: the run file.
+        spec: the run's game.
+        places: stores and folders.
+        stop: set when the process must leave; the loop then ends after the step it is in.
+
+    Raises:
+        ConfigError: with these sizes training could never start.
+    """
+
+    def __init__(self, run: RunConfig, spec: GameSpec, places: Places, stop: Event) -> None:
+        check_sizes(run.trainer)
+        torch.set_num_threads(run.trainer.threads)
+        self._run = run
+        self._spec = spec
+        self._places = places
+        self._stop = stop
+        self._training = Training(Learner(spec, run), TrainBucket(run.trainer.samples_per_position))
+        self._window = Window(run, places.database, self._training)
+        self._pulse = Pulse(places.heartbeats, places.worker, self.figures)
+        self._patience = Patience(stop, self._pulse.waiting)
+        self._measured: dict[Split, Measurement] = {}
+        self._next_poll = 0.0
+
+    def run(self) -> None:
+        """Train until told to stop, then save.
+
+        Raises:
+            StaleEpochError: another trainer has taken over; nothing was written since.
+            ConfigError: a person must mend something.
+        """
+        try:
+            self._begin()
+        except StoppedError:
+            return
+        _log.info("trainer_started", step=self._learner.step, epoch=self._epoch)
+        try:
+            self._refill()
+            while not self._stop.is_set():
+                self._turn()
+        except StoppedError:
+            pass
+        self._checkpoints.save_last()
+        _log.info("trainer_stopped", step=self._learner.step)
+
+    def _begin(self) -> None:
+        """Take the fence and find the state to go on from."""
+        run, places = self._run, self._places
+        self._ask(lambda: places.database.wait_ready(0))
+        self._ask(lambda: places.database.register_run(run))
+        self._epoch = self._ask(lambda: places.database.acquire_fence(run.name, "trainer"))
+        rows = self._ask(lambda: places.database.models(run.name))
+        self._checkpoints = Checkpoints(run, places.checkpoints, self._training, self._epoch)
+        published_step = max((row.step for row in rows), default=None)
+        self._on_disk("checkpoint folder", lambda: self._checkpoints.resume(published_step))
+        places.models.sweep()
+        self._publisher = Publisher(
+            run.name,
+            self._spec,
+            places.models,
+            places.database,
+            self._insert,
+            run.trainer.publish_every_steps,
+            rows,
+        )
+        self._window.next_tx = self._ask(
+            lambda: places.database.window_start(run.name, run.trainer.window_games)
+        )
+
+    def _refill(self) -> None:
+        """Read the whole window before training on it: its oldest part alone is not the window."""
+        self._publish_if_due()
+        while not self._stop.is_set() and self._read():
+            positions = self._window.trained.positions
+            self._pulse.waiting("the window", f"the window, {positions:,} positions read so far")
+
+    def _turn(self) -> None:
+        """One round: what is due, then one step or one wait."""
+        if self._checkpoints.due:
+            self._on_disk("checkpoint folder", self._checkpoints.save)
+        self._publish_if_due()
+        arrived = self._read() if time.monotonic() >= self._next_poll else 0
+        missing = self._missing_positions()
+        if missing <= 0:
+            self._train()
+            self._pulse.working()
+        elif not arrived:
+            self._pulse.waiting("positions", f"{missing:,} positions")
+            self._stop.wait(POLL_SECONDS)
+
+    def _read(self) -> int:
+        """Read one page of games; the next one follows at once while there are more."""
+        games = self._ask(self._window.read_page)
+        self._ask(self._window.record_rejections)
+        if not games:
+            self._next_poll = time.monotonic() + POLL_SECONDS
+        return games
+
+    def _missing_positions(self) -> int:
+        """Positions that must still come in before the next step."""
+        settings = self._run.trainer
+        return max(
+            settings.min_positions - self._window.trained.positions,
+            self._training.bucket.missing_positions(settings.batch_size),
+        )
+
+    def _train(self) -> None:
+        size = self._run.trainer.batch_size
+        seed = sample_seed(self._run.seed, "train", self._learner.step)
+        self._learner.train(self._window.trained.sample(size, seed))
+        self._training.bucket.draw(size)
+        if self._learner.step % self._run.trainer.metrics_every_steps == 0:
+            self._measure()
+
+    def _measure(self) -> None:
+        """Record how well the network predicts trained and held-out games, on equal samples."""
+        size = self._run.trainer.batch_size
+        seed = sample_seed(self._run.seed, "measure", self._learner.step)
+        buffers: dict[Split, ReplayBuffer] = {
+            "train": self._window.trained,
+            "held_out": self._window.held_out,
+        }
+        for split, buffer in buffers.items():
+            if buffer.positions:
+                self._measured[split] = self._learner.measure(buffer.sample(size, seed))
+        for split, measured in self._measured.items():
+            self._ask(lambda split=split, measured=measured: self._record(split, measured))
+
+    def _record(self, split: Split, measured: Measurement) -> None:
+        bucket = self._training.bucket
+        values = asdict(measured) | {
+            "learning_rate": self._learner.learning_rate,
+            "samples": bucket.drawn,
+            "samples_per_position": bucket.reuse,
+            "window_positions": self._window.trained.positions,
+            "window_games": self._window.trained.games,
+        }
+        self._places.database.insert_train_metrics(
+            self._run.name, self._learner.step, split, values, self._epoch
+        )
+
+    def _publish_if_due(self) -> None:
+        if self._publisher.due(self._learner.step):
+            self._on_disk("model folder", self._publish)
+
+    def _publish(self) -> None:
+        learner = self._learner
+        try:
+            self._publisher.publish(learner.network, learner.step, self._flat_measurements())
+        except IncompatibleModelError as error:
+            if not self._publisher.version:
+                raise  # nothing can begin without a first model
+            _log.error("model_not_published", step=learner.step, reason=str(error))
+            self._publisher.pass_over(learner.step)
+
+    def _insert(
+        self, version: int, sha256: str, step: int, metrics: Mapping[str, float], location: str
+    ) -> None:
+        name, database = self._run.name, self._places.database
+        self._ask(
+            lambda: database.insert_model(
+                name, version, sha256, step, metrics, location, self._epoch
+            )
+        )
+
+    def _on_disk(self, place: str, write: Callable[[], None]) -> None:
+        """Write, again and again while the disk refuses; training waits, games do not."""
+        while True:
+            try:
+                return write()
+            except OSError as error:
+                _log.error("disk_refused", place=place, reason=str(error))
+                self._pulse.waiting(f"the {place}: {error.strerror}")
+            if self._stop.wait(DISK_SECONDS):
+                raise StoppedError
+
+    def _ask(self, call: Callable[[], Answer]) -> Answer:
+        return self._patience("Postgres", call)
+
+    @property
+    def _learner(self) -> Learner:
+        return self._training.learner
+
+    def figures(self) -> tuple[int, dict[str, float]]:
+        """The step, and what somebody who watches wants to know."""
+        bucket = self._training.bucket
+        return self._learner.step, {
+            "games": self._window.trained.games,
+            "held_out_games": self._window.held_out.games,
+            "rejected_games": self._window.rejected,
+            "positions": self._window.trained.positions,
+            "unspent_positions": bucket.samples / bucket.samples_per_position,
+            "samples_per_position": bucket.reuse,
+            "learning_rate": self._learner.learning_rate,
+            **self._flat_measurements(),
+        }
+
+    def _flat_measurements(self) -> dict[str, float]:
+        """The newest ones as ``train_policy_loss`` and so on."""
+        return {
+            f"{split}_{name}": figure
+            for split, measured in list(self._measured.items())
+            for name, figure in asdict(measured).items()
+        }
+
+
+def check_sizes(settings: TrainerSection) -> None:
+    """Refuse sizes with which the trainer would wait for ever.
+
+    Raises:
+        ConfigError: one line that names both keys.
+    """
+    room = settings.window_positions
+    if settings.min_positions > room:
+        raise ConfigError(
+            f"trainer.min_positions = {settings.min_positions}, but trainer.window_positions = "
+            f"{room}: training could never start; lower the first or raise the second"
+        )
+    if settings.batch_size > room * settings.samples_per_position:
+        raise ConfigError(
+            f"trainer.batch_size = {settings.batch_size}, but trainer.window_positions = {room} "
+            f"pay for {room * settings.samples_per_position:g} samples at most: lower the first "
+            "or raise the second"
+        )
+
+
+def sample_seed(seed: int, purpose: str, step: int) -> int:
+    """A seed for one draw, from the run's seed: a resumed trainer draws what it would have."""
+    text = f"{seed}/{purpose}/{step}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")

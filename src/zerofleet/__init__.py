@@ -1,0 +1,21 @@
+"""AlphaGo-Zero-style training as a fleet of small services.
+
+The layers, top to bottom; a module imports only from layers below its own:
+
+- ``zerofleet.cli``: the commands a person types.
+- ``zerofleet.local``: embedded stores and the supervisor behind ``zerofleet up``.
+- ``zerofleet.testing``: fakes and fixtures, public, verified against the real thing.
+- ``zerofleet.exam``: how often a player errs where perfect play is known.
+- ``zerofleet.rpc``: the wire: Open Inference Protocol and ``zerofleet.v1.Player``.
+- ``zerofleet.network`` (torch) and ``zerofleet.models``: weights, exported models, sessions.
+- ``zerofleet.best`` and ``zerofleet.heartbeat``: what lives in Redis.
+- ``zerofleet.database``: what lives in Postgres.
+- ``zerofleet.config``: the run file and the settings of a process.
+- ``zerofleet.games``: the rules, as Python sees them.
+- ``zerofleet.records`` and ``zerofleet.prediction``: the nouns that travel between services.
+- ``zerofleet.telemetry`` and ``zerofleet.errors``.
+
+Below them all is ``zerofleet_core``, the C++ search and rules.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,66 @@
+"""The commands a person types.
+
+Each command is one file; what it needs beyond its options is imported when it runs, so that
+``zerofleet --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from zerofleet import __version__
+from zerofleet.cli.exam import exam
+from zerofleet.cli.migrate import migrate
+from zerofleet.cli.play import play
+from zerofleet.cli.sql import sql
+from zerofleet.cli.status import status
+from zerofleet.cli.up import up
+from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
+
+_HELP = """Train AlphaGo-Zero-style players with a fleet of small services.
+
+Start with: zerofleet up runs/tictactoe.toml --until goal
+"""
+
+app = typer.Typer(
+    name="zerofleet",
+    help=_HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 96},
+)
+for command in (up, status, sql, play, exam, migrate):
+    app.command()(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"zerofleet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Say the version and leave."
+    ),
+) -> None:
+    """Options before the command."""
+
+
+def main() -> None:
+    """Run a command; what a person must mend comes as one line on stderr and exit status 2."""
+    try:
+        app()
+    except (ConfigError, StoreUnavailableError) as error:
+        typer.echo(f"zerofleet: {error}", err=True)
+        sys.exit(ConfigError.exit_code)
+    except ZerofleetError as error:
+        typer.echo(f"zerofleet: {error}", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

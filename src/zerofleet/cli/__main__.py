@@ -1,0 +1,5 @@
+"""``python -m zerofleet.cli`` is ``zerofleet``."""
+
+from zerofleet.cli import main
+
+main()

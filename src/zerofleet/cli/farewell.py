@@ -1,0 +1,71 @@
+"""The last words of ``zerofleet up``: what was reached, what it cost, and what to do with it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from zerofleet.cli.progress import elo_text, loss_text
+from zerofleet.local.folder import DataFolder
+from zerofleet.local.monitor import Exam, Figures
+from zerofleet.local.usage import Usage
+
+
+def goal_words(reached: Exam | None, goal: float) -> str:
+    """Whether the goal was reached, and by whom."""
+    if reached is None:
+        return f"\nThe goal, an exam error rate of {goal:g}, is not reached yet."
+    return (
+        f"\nGoal reached: model {reached.version} has an exam error rate of "
+        f"{reached.error_rate:g} ({reached.errors:,} of {reached.positions:,}, "
+        f"at {reached.simulations} simulations)."
+    )
+
+
+def farewell(figures: Figures, usage: Usage, folder: DataFolder) -> str:
+    """Several lines for a person."""
+    lines = ["", *_cost(figures, usage)]
+    if figures.best_version is not None:
+        lines += ["", *_what_now(figures, folder)]
+    return "\n".join([*lines, *_go_on(folder)])
+
+
+def _cost(figures: Figures, usage: Usage) -> list[str]:
+    if figures.games == 0:
+        return []
+    lines = [
+        f"{figures.games:,} games, {figures.models} models, {figures.promotions} promoted; "
+        f"{usage.wall_seconds:.1f} s on the clock and {usage.cpu_seconds:.1f} CPU-seconds "
+        "since the first game."
+    ]
+    if figures.best_version is not None:
+        lines.append(
+            f"Best: model {figures.best_version}, Elo {elo_text(figures)}; "
+            f"loss held out: {loss_text(figures.held_out)}."
+        )
+    return lines
+
+
+def _what_now(figures: Figures, folder: DataFolder) -> list[str]:
+    data = f"--data {shlex.quote(str(_short(folder.root)))}"
+    model = _short(folder.models) / folder.run / str(figures.best_version) / "model.onnx"
+    return [
+        f"play     zerofleet play {data}",
+        f"query    zerofleet sql {data} -c 'SELECT * FROM promotion_history'",
+        f"inspect  zerofleet status {data}",
+        f"exam     zerofleet exam {data} --model all",
+        f"model    {model}",
+        f"logs     {_short(folder.logs)}",
+    ]
+
+
+def _go_on(folder: DataFolder) -> list[str]:
+    root = shlex.quote(str(_short(folder.root)))
+    run_file = shlex.quote(str(_short(folder.run_file)))
+    return [f"go on    zerofleet up {run_file} --data {root}"]
+
+
+def _short(path: Path) -> Path:
+    """Relative to where the person is, if it lies below."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

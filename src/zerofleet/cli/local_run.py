@@ -1,0 +1,129 @@
+"""One stretch of a local run: stores, services, progress, and the end of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from asyncio import FIRST_COMPLETED
+from functools import partial
+
+import typer
+
+from zerofleet.cli.farewell import farewell, goal_words
+from zerofleet.cli.progress import progress
+from zerofleet.cli.signals import interruptible, stop_event
+from zerofleet.config import RunConfig
+from zerofleet.database import Database, migrate
+from zerofleet.errors import StoreUnavailableError
+from zerofleet.local.folder import DataFolder
+from zerofleet.local.monitor import Exam, Figures, Monitor
+from zerofleet.local.programs import Surroundings, inference_address
+from zerofleet.local.promotion import make_best
+from zerofleet.local.running import Running
+from zerofleet.local.stores import Stores
+from zerofleet.local.supervisor import Supervisor
+from zerofleet.local.usage import UsageMeter
+
+_LOOK_SECONDS = 1.0
+
+
+class LocalRun:
+    """Runs everything of one run until its goal, a signal, or a failure.
+
+    Args:
+        run: what is trained.
+        folder: held by the caller.
+        workers: number of self-play processes.
+        port: of the inference service; None takes a free one.
+        goal: the exam's error rate at which to end; None goes on.
+    """
+
+    def __init__(
+        self,
+        run: RunConfig,
+        folder: DataFolder,
+        *,
+        workers: int,
+        port: int | None,
+        goal: float | None,
+    ) -> None:
+        self._run = run
+        self._folder = folder
+        self._workers = workers
+        self._address = inference_address(port)
+        self._goal = goal
+        self._meter = UsageMeter(folder.root / "usage.json")
+        self._progress = progress()
+
+    def go(self, database_url: str | None, redis_url: str | None) -> bool:
+        """Start, train, stop; whether the goal was reached (without a goal: true).
+
+        Raises:
+            ConfigError: something that a person must mend.
+            ProgramFailedError: a service cannot be kept running.
+            StoreUnavailableError: a store that was named does not answer.
+        """
+        say = self._progress.say
+        say(f"data folder: {self._folder.root}")
+        with interruptible():
+            try:
+                with Stores(self._folder, database_url, redis_url, say=say) as stores:
+                    figures, reached = self._train(stores)
+                    say("stopping the stores")
+            except KeyboardInterrupt:
+                say("stopped before training began")
+                return self._goal is None
+        if self._goal is not None:
+            typer.echo(goal_words(reached, self._goal))
+        typer.echo(farewell(figures, self._meter.usage, self._folder))
+        return self._goal is None or reached is not None
+
+    def _train(self, stores: Stores) -> tuple[Figures, Exam | None]:
+        """The loop over running stores; the last figures, and the exam that met the goal."""
+        owner_url = stores.urls.database["owner"]
+        migrate(owner_url)
+        with Database(owner_url) as database:
+            database.register_run(self._run)
+        running = Running.of(stores, self._address)
+        with (
+            running.announced(self._folder),
+            Monitor(self._run, running.database_urls["console"], running.redis_url) as monitor,
+        ):
+            figures = monitor.figures()
+            old_exams = len(figures.exams)
+            reached = figures.exam_at(self._goal, after=old_exams)
+            if reached is None:
+                with self._progress:
+                    figures = asyncio.run(self._supervise(stores, monitor, figures))
+                reached = figures.exam_at(self._goal, after=old_exams)
+            if reached is not None:
+                make_best(self._run.name, reached.version, stores.urls)
+            return monitor.figures(), reached
+
+    async def _supervise(self, stores: Stores, monitor: Monitor, figures: Figures) -> Figures:
+        """Run the services until the goal, a signal or a failure; the last figures."""
+        surroundings = Surroundings(self._folder, stores.urls, self._address)
+        supervisor = Supervisor(surroundings.loop(self._workers), self._progress.say)
+        say_stop = partial(self._progress.say, "stopping; once more to kill")
+        async with stop_event(first=say_stop, again=supervisor.hurry) as stop, supervisor:
+            failed = asyncio.create_task(supervisor.failed())
+            stopped = asyncio.create_task(stop.wait())
+            pause, old_exams = _LOOK_SECONDS, len(figures.exams)
+            while figures.exam_at(self._goal, after=old_exams) is None:
+                self._progress.show(figures, monitor.stages(supervisor.children))
+                await asyncio.wait({failed, stopped}, timeout=pause, return_when=FIRST_COMPLETED)
+                if failed.done() or stopped.done():
+                    break
+                began = time.monotonic()
+                with contextlib.suppress(StoreUnavailableError):
+                    figures = await asyncio.to_thread(monitor.figures)
+                self._meter.read(games=figures.games)
+                # In a long run each look counts many rows: it must not take a core for itself.
+                pause = max(_LOOK_SECONDS, 25 * (time.monotonic() - began))
+            self._progress.show(figures, monitor.stages(supervisor.children))
+            stopped.cancel()
+            if failed.done():
+                failed.result()
+            failed.cancel()
+        return figures

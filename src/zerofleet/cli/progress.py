@@ -1,0 +1,181 @@
+"""What ``zerofleet up`` shows: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from zerofleet.local.monitor import Figures, Loss, Stage
+
+_LINE_SECONDS = 5.0
+
+
+class Progress(Protocol):
+    """Shows figures, and lines of text that stay."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...
+    def show(self, figures: Figures, stages: Sequence[Stage]) -> None:
+        """The state of things now."""
+        ...
+
+    def say(self, line: str) -> None:
+        """Something that happened."""
+        ...
+
+
+def progress() -> Progress:
+    """The kind that fits standard output."""
+    return LiveTable() if sys.stdout.isatty() else PlainLines()
+
+
+class LiveTable:
+    """A table that is redrawn in place, with what was said above it."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._began = time.monotonic()
+        self._console = console or Console()
+        self._live = Live(console=self._console, auto_refresh=False, transient=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._live.stop()
+
+    def show(self, figures: Figures, stages: Sequence[Stage]) -> None:
+        """Redraw."""
+        seconds = time.monotonic() - self._began
+        self._live.update(draw(figures, stages, seconds), refresh=True)
+
+    def say(self, line: str) -> None:
+        """Above the table."""
+        self._console.print(Text(line, style="dim"))
+
+
+class PlainLines:
+    """One line every few seconds and at every event, for logs and pipes."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._next_line = 0.0
+        self._news: tuple[object, ...] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def show(self, figures: Figures, stages: Sequence[Stage]) -> None:
+        """A line, if the last one is old enough or something is new."""
+        now = time.monotonic()
+        news = (figures.games > 0, figures.best_version, len(figures.exams))
+        if now >= self._next_line or news != self._news:
+            self._next_line, self._news = now + _LINE_SECONDS, news
+            self.say(one_line(figures, stages, now - self._began))
+
+    def say(self, line: str) -> None:
+        """At once."""
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def draw(figures: Figures, stages: Sequence[Stage], seconds: float) -> RenderableType:
+    """The table; ``seconds`` since the start."""
+    return Group(_figures_table(figures, seconds), _stages_table(stages))
+
+
+def _figures_table(figures: Figures, seconds: float) -> Table:
+    table = Table(
+        title=f"{figures.run} ({figures.game}), up {duration(seconds)}",
+        title_justify="left",
+        title_style="bold",
+        show_header=False,
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column()
+    table.add_row("games", f"{figures.games:,} ({figures.games_per_hour:,.0f} an hour)")
+    table.add_row("positions", f"{figures.positions_per_s:,.0f}/s predicted for self-play")
+    table.add_row("loss, trained on", loss_text(figures.train))
+    table.add_row("loss, held out", loss_text(figures.held_out))
+    table.add_row("best model", best_text(figures))
+    table.add_row("Elo", elo_text(figures))
+    if figures.has_exam:
+        table.add_row("exam errors", exam_text(figures))
+    return table
+
+
+def _stages_table(stages: Sequence[Stage]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("stage", style="cyan", no_wrap=True)
+    table.add_column("doing", overflow="fold")
+    table.add_column("restarts", justify="right")
+    for stage in stages:
+        style = "red" if stage.down else "yellow" if stage.waiting_for else "green"
+        restarts = str(stage.restarts) if stage.restarts else "-"
+        table.add_row(stage.name, Text(stage.doing, style=style), restarts)
+    return table
+
+
+def one_line(figures: Figures, stages: Sequence[Stage], seconds: float) -> str:
+    """Everything in one line of a log."""
+    parts = [
+        duration(seconds),
+        f"games {figures.games} ({figures.games_per_hour:.0f}/h)",
+        f"positions/s {figures.positions_per_s:.0f}",
+        f"loss {loss_text(figures.train)}; held out {loss_text(figures.held_out)}",
+        f"best {best_text(figures)}",
+        f"Elo {elo_text(figures)}",
+    ]
+    if figures.has_exam:
+        parts.append(f"exam errors {exam_text(figures)}")
+    parts += [f"{stage.name}: {stage.doing}" for stage in stages if stage.down or stage.waiting_for]
+    restarts = sum(stage.restarts for stage in stages)
+    if restarts:
+        parts.append(f"restarts {restarts}")
+    return " | ".join(parts)
+
+
+def loss_text(loss: Loss | None) -> str:
+    """Policy and value apart: they learn at different speeds."""
+    return "none yet" if loss is None else f"policy {loss.policy:.3f} value {loss.value:.3f}"
+
+
+def best_text(figures: Figures) -> str:
+    """The promoted model and how long it has been the best."""
+    if figures.best_version is None:
+        return "none yet"
+    age = "" if figures.best_age_s is None else f", promoted {duration(figures.best_age_s)} ago"
+    return f"{figures.best_version} of {figures.models}{age}"
+
+
+def elo_text(figures: Figures) -> str:
+    """Of the best model, with its error."""
+    if figures.elo is None:
+        return "none yet"
+    error = "" if figures.elo_error is None else f" ± {figures.elo_error:.0f}"
+    return f"{figures.elo:+.0f}{error}"
+
+
+def exam_text(figures: Figures) -> str:
+    """Error rates of the last promoted models, oldest first."""
+    exams = [f"{exam.version}: {exam.error_rate:.2%}" for exam in figures.exams[-4:]]
+    return ", ".join(exams) or "none yet"
+
+
+def duration(seconds: float) -> str:
+    """Such as 1:02:03 or 2:03."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,74 @@
+"""``zerofleet sql``: ask the games a question."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zerofleet.cli.chosen import chosen_folder
+
+_WELCOME = "Read-only. \\dv lists the views, \\d games describes a table, \\q leaves."
+
+
+def sql(
+    data: Annotated[Path | None, typer.Option(help="Data folder of the run.")] = None,
+    query: Annotated[
+        str | None, typer.Option("-c", "--command", metavar="QUERY", help="Run this and leave.")
+    ] = None,
+    database_url: Annotated[
+        str | None, typer.Option(help="Any Postgres instead of a data folder's.")
+    ] = None,
+) -> None:
+    """Ask the games a question in SQL (psql, read-only).
+
+    A run that is stopped has its database started for the time.
+    """
+    from zerofleet.cli.signals import interrupts_ignored
+    from zerofleet.local.running import joined
+
+    if database_url is not None:
+        _leave(_psql(database_url, query))
+    folder = chosen_folder(data)
+    with joined(folder, "sql") as running, interrupts_ignored():
+        status = _psql(running.database_urls["console"], query)
+    _leave(status)
+
+
+def _psql(url: str, query: str | None) -> int:
+    """Run psql to its end; its exit status."""
+    from zerofleet.database import libpq_url
+    from zerofleet.local.postgres_programs import find_programs
+
+    # The role has no right to write; a database that somebody else set up may lack the role.
+    options = "-c default_transaction_read_only=on -c statement_timeout=30s"
+    arguments = [
+        str(find_programs().folder / "psql"),
+        "--no-psqlrc",
+        "--set=ON_ERROR_STOP=1",
+        "--pset=null=-",
+    ]
+    if query is not None:
+        arguments += ["--pset=pager=off", "--pset=footer=off", f"--command={query}"]
+    elif sys.stdin.isatty():
+        typer.echo(_WELCOME, err=True)
+    else:
+        arguments += ["--pset=pager=off"]
+    environment = {"PGOPTIONS": options, "PGAPPNAME": "zerofleet sql"}
+    return _run(arguments, libpq_url(url), environment)
+
+
+def _run(arguments: list[str], url: str, environment: dict[str, str]) -> int:
+    import os
+
+    completed = subprocess.run(
+        [*arguments, f"--dbname={url}"], env={**os.environ, **environment}, check=False
+    )
+    return completed.returncode
+
+
+def _leave(status: int) -> None:
+    raise typer.Exit(status)

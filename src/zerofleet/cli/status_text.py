@@ -1,0 +1,34 @@
+"""A run's figures as text and as JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from zerofleet.cli.progress import best_text, elo_text, exam_text, loss_text
+from zerofleet.local.monitor import Figures, Stage
+
+
+def status_values(figures: Figures, stages: Sequence[Stage], *, is_up: bool) -> dict[str, Any]:
+    """Everything as JSON values."""
+    return {"up": is_up, **asdict(figures), "stages": [asdict(stage) for stage in stages]}
+
+
+def status_text(figures: Figures, stages: Sequence[Stage], *, is_up: bool) -> str:
+    """A line for each figure."""
+    rows = {
+        "run": f"{figures.run} ({figures.game}), {'running' if is_up else 'stopped'}",
+        "games": f"{figures.games:,} ({figures.games_per_hour:,.0f} in the last hour)",
+        "positions": f"{figures.positions:,}",
+        "models": f"{figures.models}, {figures.promotions} promoted",
+        "best model": best_text(figures),
+        "Elo": elo_text(figures),
+        "loss, trained on": loss_text(figures.train),
+        "loss, held out": loss_text(figures.held_out),
+    }
+    if figures.has_exam:
+        rows["exam errors"] = exam_text(figures)
+    rows |= {stage.name: stage.doing for stage in stages}
+    width = max(map(len, rows)) + 2
+    return "\n".join(f"{name:<{width}}{value}" for name, value in rows.items())

@@ -1,0 +1,79 @@
+"""``zerofleet up``: the whole loop on this machine."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zerofleet.cli.chosen import default_folder
+from zerofleet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zerofleet.config import RunConfig
+
+
+class Until(StrEnum):
+    """When a run ends by itself."""
+
+    goal = "goal"
+    forever = "forever"
+
+
+def up(
+    run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run file.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Data folder [zerofleet-data/NAME OF THE RUN].")
+    ] = None,
+    until: Annotated[
+        Until, typer.Option(help="End at the run file's [goal], or with Ctrl-C only.")
+    ] = Until.forever,
+    workers: Annotated[int, typer.Option(min=1, help="Self-play processes.")] = 1,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of the inference service [free].")
+    ] = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Over the run file: search.c_puct=2."),
+    ] = None,
+    database_url: Annotated[
+        str | None, typer.Option(help="Your Postgres, with an owner's rights [embedded].")
+    ] = None,
+    redis_url: Annotated[str | None, typer.Option(help="Your Redis or Valkey [embedded].")] = None,
+) -> None:
+    """Train a player here, until its goal or Ctrl-C.
+
+    Starts Postgres, Valkey and all services, and shows how it goes. Started again, it goes on
+    where it was. Nothing listens beyond this machine.
+    """
+    from zerofleet import games
+    from zerofleet.cli.local_run import LocalRun
+    from zerofleet.cli.overrides import apply_overrides
+    from zerofleet.config import load_run
+    from zerofleet.local.folder import DataFolder
+
+    apply_overrides(override or [])
+    run = load_run(run_file)
+    games.spec(run.game.name)
+    goal = _goal(run, run_file) if until is Until.goal else None
+    folder = DataFolder.for_run(data or default_folder(run.name), run)
+    local_run = LocalRun(run, folder, workers=workers, port=port, goal=goal)
+    with folder.hold("up"):
+        folder.keep_run_file(run_file)
+        reached = local_run.go(database_url, redis_url)
+    if not reached:
+        raise typer.Exit(130)  # as a shell names an interrupted program
+
+
+def _goal(run: RunConfig, run_file: Path) -> float:
+    from zerofleet.exam import has_exam
+
+    if run.goal is None:
+        raise ConfigError(
+            f"{run_file} states no goal: add [goal] exam_error_rate = 0.0, or leave --until out"
+        )
+    if not has_exam(run.game.name):
+        raise ConfigError(f"a [goal] needs an exam, and {run.game.name} has none")
+    return run.goal.exam_error_rate

@@ -1,0 +1,41 @@
+"""Where a database is: its URL, as people and libraries write it, and as we may print it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import psycopg2
+from psycopg2.extensions import parse_dsn
+
+from zerofleet.errors import ConfigError
+
+_SCHEME = re.compile(r"^postgres(ql)?(\+\w+)?://")
+
+
+def libpq_url(url: str) -> str:
+    """A URL that libpq's programs understand, from SQLAlchemy's way of writing it or libpq's."""
+    return _SCHEME.sub("postgresql://", url)
+
+
+def connection_parameters(url: str) -> dict[str, Any]:
+    """Libpq's parameters of a URL.
+
+    Raises:
+        ConfigError: it is not the URL of a Postgres; the message does not repeat it, because it
+            may hold a password.
+    """
+    try:
+        if not _SCHEME.match(url):
+            raise ValueError
+        return parse_dsn(libpq_url(url))
+    except (ValueError, psycopg2.Error) as error:
+        raise ConfigError(
+            "the database URL is not one of Postgres: write postgresql://user@host:5432/name"
+        ) from error
+
+
+def place(parameters: dict[str, Any]) -> str:
+    """``host:port`` of a server, for messages."""
+    host = parameters.get("host") or parameters.get("hostaddr") or "localhost"
+    return f"{host}:{parameters.get('port') or 5432}"

@@ -1,0 +1,167 @@
+"""Connections to Postgres that never hang, and its errors in our words."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator
+from typing import Any, Self
+
+import psycopg2
+import psycopg2.extensions
+import sqlalchemy
+from psycopg2 import errorcodes
+from sqlalchemy import Connection, Row, exc, text
+
+from zerofleet.database.address import connection_parameters, place
+from zerofleet.database.schema import REVISION, check_revision
+from zerofleet.database.watchdog import Watchdog
+from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError, ZerofleetError
+
+_CONNECT_SECONDS = 5
+_STATEMENT_SECONDS = 30
+_WATCHDOG_SECONDS = _STATEMENT_SECONDS + 5.0
+_STALE_EPOCH = "ZF001"  # raised by the function check_fence
+_READY_POLL_SECONDS = 0.25
+
+_CLIENT_DEFAULTS = {
+    "connect_timeout": _CONNECT_SECONDS,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+    "application_name": "zerofleet",
+}
+_SERVER_DEFAULTS = (
+    f"-c statement_timeout={_STATEMENT_SECONDS}s"
+    " -c idle_in_transaction_session_timeout=60s -c jit=off -c timezone=UTC"
+)
+
+
+def connect(url: str) -> psycopg2.extensions.connection:
+    """A psycopg2 connection that gives up in time; what the URL says goes before our defaults."""
+    parameters: dict[str, Any] = {**_CLIENT_DEFAULTS, **connection_parameters(url)}
+    parameters["options"] = f"{_SERVER_DEFAULTS} {parameters.get('options', '')}".strip()
+    return psycopg2.connect(**parameters)
+
+
+class ConnectionPool:
+    """A few connections to one database, made when first used and again after they broke.
+
+    Args:
+        url: of the database, SQLAlchemy's or libpq's; ``?passfile=`` keeps the password out of it.
+        pool_size: connections at most; more callers than that wait for each other.
+    """
+
+    def __init__(self, url: str, *, pool_size: int = 2) -> None:
+        self._place = place(connection_parameters(url))
+        self._watchdog = Watchdog(_WATCHDOG_SECONDS)
+        self._engine = sqlalchemy.create_engine(
+            "postgresql+psycopg2://",
+            creator=lambda: connect(url),
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_timeout=_WATCHDOG_SECONDS,
+            hide_parameters=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+        self._watchdog.close()
+
+    def wait_ready(self, timeout: float) -> None:
+        """Wait until Postgres answers and its tables are those of this version.
+
+        Raises:
+            StoreUnavailableError: not in ``timeout`` seconds; the message says what is missing.
+            ConfigError: the database was made by a newer version.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                self._check_schema()
+            except StoreUnavailableError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_READY_POLL_SECONDS)
+            else:
+                return
+
+    def _check_schema(self) -> None:
+        with self._transaction() as connection:
+            known = connection.scalar(text("SELECT to_regclass('alembic_version') IS NOT NULL"))
+            revision = (
+                connection.scalar(text("SELECT version_num FROM alembic_version"))
+                if known
+                else None
+            )
+        check_revision(revision, self._place)
+        if revision != REVISION:
+            raise StoreUnavailableError(
+                f"Postgres at {self._place} answers, but its tables are not made yet: "
+                "run `zerofleet migrate`"
+            )
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Generator[Connection]:
+        """One transaction, committed at the end unless there is an error."""
+        with self._our_errors(), self._engine.connect() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            with self._watchdog.watch(raw.fileno()):
+                yield connection
+                connection.commit()
+
+    def _rows(self, statement: str, **parameters: object) -> list[Row[Any]]:
+        """Run one statement in a transaction of its own."""
+        with self._transaction() as connection:
+            return list(connection.execute(text(statement), parameters).all())
+
+    def _run(self, statement: str, **parameters: object) -> int:
+        """Run one statement that answers nothing; the number of rows it wrote."""
+        with self._transaction() as connection:
+            return connection.execute(text(statement), parameters).rowcount
+
+    @contextlib.contextmanager
+    def _our_errors(self) -> Generator[None]:
+        try:
+            yield
+        except exc.TimeoutError as error:
+            raise StoreUnavailableError(
+                f"no connection to Postgres at {self._place} became free in time"
+            ) from error
+        except exc.DBAPIError as error:
+            translated = _translate(error.orig, self._place)
+            if translated is None:
+                raise
+            raise translated from error
+
+
+def explain(error: BaseException) -> str:
+    """The first line of what Postgres or libpq says."""
+    lines = str(error).strip().splitlines() or ["no reason given"]
+    return lines[0].rpartition(" failed: ")[2].removeprefix("ERROR:  ").strip()
+
+
+def _translate(error: BaseException | None, where: str) -> ZerofleetError | None:
+    if not isinstance(error, psycopg2.Error):
+        return None
+    code = error.pgcode
+    if code == _STALE_EPOCH:
+        return StaleEpochError(explain(error))
+    if code == errorcodes.INSUFFICIENT_PRIVILEGE:
+        return ConfigError(f"Postgres at {where}: {explain(error)}: connect as another role")
+    if code in (errorcodes.UNDEFINED_TABLE, errorcodes.UNDEFINED_FUNCTION):
+        return ConfigError(f"the database at {where} lacks our tables: run `zerofleet migrate`")
+    if code == errorcodes.READ_ONLY_SQL_TRANSACTION or isinstance(
+        error, (psycopg2.OperationalError, psycopg2.InterfaceError)
+    ):
+        return StoreUnavailableError(f"Postgres at {where} does not answer: {explain(error)}")
+    return None

@@ -1,0 +1,145 @@
+"""Self-play's side: finished games go in once, unfinished games go from worker to worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import structlog
+from sqlalchemy import exc
+
+from zerofleet.database.connection import ConnectionPool, explain
+from zerofleet.database.submission import (
+    Submission,
+    SubmitStatus,
+    encode_submissions,
+    encode_unfinished,
+)
+from zerofleet.errors import ConfigError, RecordRejectedError
+from zerofleet.records import GameRecord
+
+_log = structlog.get_logger()
+
+_SUBMIT = (
+    "SELECT status, reason FROM submit_games(:run, :worker, CAST(:games AS json)) WITH ORDINALITY "
+    "ORDER BY ordinality"
+)
+_SAVE = (
+    "SELECT saved FROM save_unfinished(:run, :worker, CAST(:records AS json), :lease_seconds) "
+    "WITH ORDINALITY ORDER BY ordinality"
+)
+
+
+class Games(ConnectionPool):
+    """What workers may do; each method is one call of a function in the database."""
+
+    def submit_games(
+        self, run: str, worker: str, submissions: Sequence[Submission]
+    ) -> list[SubmitStatus]:
+        """Store finished games with their positions, each exactly once.
+
+        ``stored`` and ``duplicate`` mean that Postgres has committed the game. ``conflict``: the
+        uid belongs to another record, or another worker has adopted the game; this one is kept
+        aside. ``rejected``: the record contradicts itself. One game's fate is no other's.
+
+        Returns:
+            An answer for each submission, in order.
+
+        Raises:
+            StoreUnavailableError: perhaps nothing is stored; submit the same again.
+            RecordRejectedError: a record cannot be written down at all; nothing is stored. Submit
+                the games one by one to find it.
+            ConfigError: there is no such run.
+        """
+        if not submissions:
+            return []
+        # In one order everywhere, so that two workers with the same games cannot deadlock.
+        order = sorted(range(len(submissions)), key=lambda i: submissions[i].record.game_uid.bytes)
+        games = encode_submissions([submissions[i] for i in order])
+        answers = self._submit(run, worker, games)
+        statuses = cast("list[SubmitStatus]", [""] * len(submissions))
+        for i, (status, reason) in zip(order, answers, strict=True):
+            statuses[i] = status
+            if reason is not None:
+                uid = str(submissions[i].record.game_uid)
+                _log.warning("game_not_stored", game_uid=uid, status=status, reason=reason)
+        return statuses
+
+    def submit_game(self, run: str, worker: str, submission: Submission) -> SubmitStatus:
+        """Store one finished game, as ``submit_games``.
+
+        Raises:
+            RecordRejectedError: it contradicts itself; the message says how.
+        """
+        games = encode_submissions([submission])
+        [(status, reason)] = self._submit(run, worker, games)
+        if status == "rejected":
+            raise RecordRejectedError(f"game {submission.record.game_uid}: {reason}")
+        return status
+
+    def _submit(self, run: str, worker: str, games: str) -> list[tuple[SubmitStatus, str | None]]:
+        try:
+            rows = self._rows(_SUBMIT, run=run, worker=worker, games=games)
+        except exc.IntegrityError as error:
+            raise ConfigError(explain(error.orig or error)) from error
+        except exc.DataError as error:
+            raise RecordRejectedError(explain(error.orig or error)) from error
+        return [(row.status, row.reason) for row in rows]
+
+    def save_unfinished(
+        self,
+        run: str,
+        worker: str,
+        records: Sequence[tuple[GameRecord, int]],
+        lease_seconds: float,
+    ) -> list[bool]:
+        """Save games in play, with their epochs, and extend their leases.
+
+        Returns:
+            For each game whether it is still this worker's: False means that another worker has
+            adopted it, or that it is over, and playing on is in vain.
+        """
+        if not records:
+            return []
+        rows = self._rows(
+            _SAVE,
+            run=run,
+            worker=worker,
+            records=encode_unfinished(records),
+            lease_seconds=lease_seconds,
+        )
+        return [row.saved for row in rows]
+
+    def adopt_unfinished(
+        self, run: str, worker: str, limit: int, lease_seconds: float
+    ) -> list[tuple[GameRecord, int]]:
+        """Take over at most ``limit`` games whose leases have run out, with their new epochs."""
+        rows = self._rows(
+            "SELECT record, epoch FROM adopt_unfinished(:run, :worker, :limit, :lease_seconds)",
+            run=run,
+            worker=worker,
+            limit=limit,
+            lease_seconds=lease_seconds,
+        )
+        return [(GameRecord.from_json(row.record), row.epoch) for row in rows]
+
+    def extend_leases(self, run: str, worker: str, lease_seconds: float) -> int:
+        """Say that this worker is alive; how many games are its own.
+
+        It extends all that the worker's name holds: a worker that starts under a name which may
+        have been used before calls ``release_unfinished`` first.
+        """
+        [row] = self._rows(
+            "SELECT extend_leases(:run, :worker, :lease_seconds) AS games",
+            run=run,
+            worker=worker,
+            lease_seconds=lease_seconds,
+        )
+        return row.games
+
+    def release_unfinished(self, run: str, worker: str) -> int:
+        """Let others adopt this worker's games at once; how many there were."""
+        [row] = self._rows(
+            "SELECT release_unfinished(:run, :worker) AS games", run=run, worker=worker
+        )
+        return row.games

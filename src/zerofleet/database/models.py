@@ -1,0 +1,97 @@
+"""Published models: the row comes last, after the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, exc
+
+from zerofleet.database.connection import ConnectionPool, explain
+from zerofleet.errors import StaleEpochError
+
+_COLUMNS = "run, version, sha256, step, metrics, location, created_at"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """A published model."""
+
+    run: str
+    version: int
+    sha256: str
+    step: int
+    metrics: Mapping[str, float]
+    location: str
+    created_at: datetime
+
+
+class Models(ConnectionPool):
+    """Inserting and finding models."""
+
+    def insert_model(
+        self,
+        run: str,
+        version: int,
+        sha256: str,
+        step: int,
+        metrics: Mapping[str, float],
+        location: str,
+        epoch: int,
+    ) -> None:
+        """Publish a model whose file is in its place and was loaded once.
+
+        Repeating the same insertion does nothing.
+
+        Raises:
+            StaleEpochError: another trainer has taken over, or took this version.
+        """
+        try:
+            self._run(
+                "INSERT INTO models (run, version, sha256, step, metrics, location, epoch) VALUES "
+                "(:run, :version, :sha256, :step, CAST(:metrics AS jsonb), :location, :epoch)",
+                run=run,
+                version=version,
+                sha256=sha256,
+                step=step,
+                metrics=json.dumps(dict(metrics)),
+                location=location,
+                epoch=epoch,
+            )
+        except exc.IntegrityError as error:
+            known = self.model(run, version)
+            if known is None or known.sha256 != sha256:
+                raise StaleEpochError(
+                    f"model {version} of the run {run} cannot be published: "
+                    f"{explain(error.orig or error)}"
+                ) from error
+
+    def models(self, run: str) -> list[ModelRow]:
+        """Every model of a run, oldest first."""
+        rows = self._rows(
+            f"SELECT {_COLUMNS} FROM models WHERE run = :run ORDER BY version", run=run
+        )
+        return [_model(row) for row in rows]
+
+    def model(self, run: str, version: int) -> ModelRow | None:
+        """One model of a run."""
+        rows = self._rows(
+            f"SELECT {_COLUMNS} FROM models WHERE run = :run AND version = :version",
+            run=run,
+            version=version,
+        )
+        return _model(rows[0]) if rows else None
+
+    def next_version(self, run: str) -> int:
+        """The version after the newest; 1 for the first."""
+        [row] = self._rows(
+            "SELECT coalesce(max(version), 0) + 1 AS version FROM models WHERE run = :run", run=run
+        )
+        return row.version
+
+
+def _model(row: Row[Any]) -> ModelRow:
+    return ModelRow(*row)

@@ -1,0 +1,109 @@
+"""The chain of promotions: which model is best is the end of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg2 import errorcodes
+from sqlalchemy import exc, text
+
+from zerofleet.database.connection import ConnectionPool, explain
+from zerofleet.errors import ModelNotFoundError, StaleEpochError
+
+_SELECT = (
+    "SELECT run, seq, version, sha256, step, location, match_id, actor, at "
+    "FROM promotions JOIN models USING (run, version) WHERE run = :run ORDER BY seq DESC"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """One link of the chain, with the model it made the best."""
+
+    run: str
+    seq: int
+    version: int
+    sha256: str
+    step: int
+    location: str
+    match_id: int | None
+    actor: str
+    at: datetime
+
+
+class Promotions(ConnectionPool):
+    """Reading the chain and adding to it."""
+
+    def promotion_head(self, run: str) -> Promotion | None:
+        """The end of the chain: the best model. None before the first promotion."""
+        rows = self._rows(f"{_SELECT} LIMIT 1", run=run)
+        return Promotion(*rows[0]) if rows else None
+
+    def promotions(self, run: str) -> list[Promotion]:
+        """The whole chain, newest first."""
+        return [Promotion(*row) for row in self._rows(_SELECT, run=run)]
+
+    def promote(
+        self,
+        run: str,
+        version: int,
+        match_id: int | None,
+        actor: str,
+        expected_seq: int,
+        *,
+        epoch: int,
+    ) -> Promotion:
+        """Make a model the best, and in the same transaction decide its match as ``promoted``.
+
+        Args:
+            run: name of the run.
+            version: the model.
+            match_id: the match that it won; None where none was played.
+            actor: who promotes.
+            expected_seq: ``seq`` of the end of the chain that the decision was made on; 0 for a
+                chain without links.
+            epoch: the evaluator's fence epoch.
+
+        Raises:
+            StaleEpochError: somebody else promoted meanwhile, or has taken over as evaluator.
+            ModelNotFoundError: there is no such model.
+        """
+        try:
+            with self._transaction() as connection:
+                connection.execute(
+                    text(
+                        "INSERT INTO promotions "
+                        "(run, seq, prev_seq, version, match_id, actor, epoch) VALUES "
+                        "(:run, :seq, nullif(:prev_seq, 0), :version, :match_id, :actor, :epoch)"
+                    ),
+                    {
+                        "run": run,
+                        "seq": expected_seq + 1,
+                        "prev_seq": expected_seq,
+                        "version": version,
+                        "match_id": match_id,
+                        "actor": actor,
+                        "epoch": epoch,
+                    },
+                )
+                if match_id is not None:
+                    connection.execute(
+                        text(
+                            "UPDATE matches SET verdict = 'promoted', decided_at = now(), "
+                            "epoch = :epoch, candidate_score = (SELECT avg(candidate_score) "
+                            "FROM match_games AS g WHERE g.match_id = matches.match_id) "
+                            "WHERE match_id = :match_id AND verdict IS NULL"
+                        ),
+                        {"match_id": match_id, "epoch": epoch},
+                    )
+                row = connection.execute(text(f"{_SELECT} LIMIT 1"), {"run": run}).one()
+                return Promotion(*row)
+        except exc.IntegrityError as error:
+            code = getattr(error.orig, "pgcode", None)
+            if code == errorcodes.FOREIGN_KEY_VIOLATION and "(run, version)" in str(error.orig):
+                raise ModelNotFoundError(f"the run {run} has no model {version}") from error
+            raise StaleEpochError(
+                f"model {version} of the run {run} was not promoted, because the chain does not "
+                f"end at {expected_seq}: {explain(error.orig or error)}"
+            ) from error

@@ -1,0 +1,60 @@
+"""Every error zerofleet raises on purpose: one class for each reaction of the caller.
+
+- ``ZerofleetError``
+    - ``ConfigError``                bad input of a person: one line on stderr, exit status 2
+    - ``IllegalActionError``         also a ``ValueError``: an action the rules forbid
+    - ``InvalidRequestError``        also a ``ValueError``: a request that can never succeed as sent
+    - ``ModelNotFoundError``         also a ``LookupError``: no such model or version
+    - ``IncompatibleModelError``     a model file that is not what it says, or does not fit the game
+    - ``RecordRejectedError``        also a ``ValueError``: a game record that does not replay
+    - ``OverloadedError``            the queue is full: back off, then try again
+    - ``InferenceUnavailableError``  try again, perhaps on another server
+    - ``StoreUnavailableError``      Postgres or Redis does not answer: keep the data, try again
+    - ``StaleEpochError``            somebody newer holds this role or game: stop writing
+"""
+
+
+class ZerofleetError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class ConfigError(ZerofleetError):
+    """Input that a person must mend; the message names the thing, the value and the way out."""
+
+    exit_code = 2
+
+
+class IllegalActionError(ZerofleetError, ValueError):
+    """An action that the rules of the game forbid in this position."""
+
+
+class InvalidRequestError(ZerofleetError, ValueError):
+    """A request that can never succeed as it was sent."""
+
+
+class ModelNotFoundError(ZerofleetError, LookupError):
+    """No such model, or no such version of it."""
+
+
+class IncompatibleModelError(ZerofleetError):
+    """A model file that is damaged, is not what its name says, or does not fit the game."""
+
+
+class RecordRejectedError(ZerofleetError, ValueError):
+    """A game record that does not replay under the rules."""
+
+
+class OverloadedError(ZerofleetError):
+    """The other side has no room for more work now: back off, then try again."""
+
+
+class InferenceUnavailableError(ZerofleetError):
+    """The inference service does not answer; the request was pure and may be sent again."""
+
+
+class StoreUnavailableError(ZerofleetError):
+    """Postgres or Redis does not answer: keep what is not stored yet and try again."""
+
+
+class StaleEpochError(ZerofleetError):
+    """Somebody newer holds this role or this game: stop writing."""

@@ -1,0 +1,17 @@
+"""The exam: how often a player errs where perfect play is known.
+
+Two games have an exam, and their definitions differ, because their sizes do:
+
+- **tic_tac_toe** (``exam/lines.py``): the player meets every line of play an opponent can choose,
+  as both colours. A position of the exam is one finished game; an error is a game the player lost.
+- **connect_four** (``exam/sample.py``): a fixed seeded sample of positions whose legal actions
+  differ in what perfect play makes of them. An error is an action whose outcome of the game is
+  worse than the best one there.
+
+In both the player answers as it would in earnest: no noise, temperature 0 (the most visited
+action), no random symmetry, so that one model gives one result.
+"""
+
+from zerofleet.exam.examine import ExamResult, examine, has_exam
+
+__all__ = ["ExamResult", "examine", "has_exam"]

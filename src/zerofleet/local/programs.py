@@ -1,0 +1,90 @@
+"""The services of a local run as child processes: what each is started with."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from zerofleet.errors import ConfigError
+from zerofleet.local.folder import DataFolder
+from zerofleet.local.stores import StoreUrls
+from zerofleet.local.supervisor import Program
+
+_LOOPBACK = "127.0.0.1"
+_ROLE = {"trainer": "trainer", "evaluator": "evaluator", "selfplay": "worker"}
+_STOP_SECONDS = {"trainer": 20.0}  # it writes a checkpoint before it leaves
+
+
+def inference_address(port: int | None) -> str:
+    """Where the inference service of this run will listen: the port given, else a free one.
+
+    Raises:
+        ConfigError: the port is in use.
+    """
+    if port is None:
+        return f"{_LOOPBACK}:{free_ports(1)[0]}"
+    with socket.socket() as probe:
+        # As servers do: a port whose last connections are still closing counts as free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_LOOPBACK, port))
+        except (OSError, OverflowError) as error:
+            raise ConfigError(
+                f"port {port} cannot be used: {getattr(error, 'strerror', None) or error}; "
+                "give another --port, or none to take a free one"
+            ) from error
+    return f"{_LOOPBACK}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every service of a local run is told."""
+
+    folder: DataFolder
+    urls: StoreUrls
+    inference_address: str
+
+    def inference(self) -> Program:
+        """The inference service alone: all that ``zerofleet play`` needs."""
+        return self._program("inference", "inference", free_ports(1)[0])
+
+    def loop(self, workers: int) -> list[Program]:
+        """All services in the order of starting, with this many of self-play."""
+        names = ["inference", "trainer", "evaluator"]
+        names += ["selfplay"] if workers == 1 else [f"selfplay-{i + 1}" for i in range(workers)]
+        ports = free_ports(len(names))
+        return [
+            self._program(name.partition("-")[0], name, port)
+            for name, port in zip(names, ports, strict=True)
+        ]
+
+    def _program(self, service: str, name: str, metrics_port: int) -> Program:
+        environment = {
+            "ZEROFLEET_DATABASE_URL": self.urls.database[_ROLE.get(service, "worker")],
+            "ZEROFLEET_REDIS_URL": self.urls.redis,
+            "ZEROFLEET_INFERENCE_ADDRESS": self.inference_address,
+            "ZEROFLEET_LISTEN_ADDRESS": self.inference_address,
+            "ZEROFLEET_METRICS_ADDRESS": f"{_LOOPBACK}:{metrics_port}",
+            "ZEROFLEET_MODEL_FOLDER": str(self.folder.models),
+            "ZEROFLEET_CHECKPOINT_FOLDER": str(self.folder.checkpoints),
+            "PYTHONUNBUFFERED": "1",
+        }
+        self.folder.logs.mkdir(exist_ok=True)
+        return Program(
+            name=name,
+            arguments=(sys.executable, "-m", f"services.{service}", str(self.folder.run_file)),
+            environment=environment,
+            log=self.folder.logs / f"{name}.log",
+            stop_seconds=_STOP_SECONDS.get(service, 10.0),
+        )
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports that nobody uses on the loopback interface at this moment."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind((_LOOPBACK, 0))
+        return [one.getsockname()[1] for one in sockets]

@@ -1,0 +1,73 @@
+"""What runs in a data folder now, and how a command joins it or runs what it needs for a while."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Generator
+from dataclasses import asdict, dataclass
+from typing import Self
+
+from zerofleet.errors import ConfigError
+from zerofleet.local.folder import DataFolder, read_json, write_json
+from zerofleet.local.stores import Stores
+
+_START_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Where the stores and the inference service of a data folder listen.
+
+    The file may hold an outside database's password, so only its owner can read it.
+    """
+
+    pid: int
+    database_urls: dict[str, str]  # by role
+    redis_url: str
+    inference_address: str | None = None
+
+    @classmethod
+    def of(cls, stores: Stores, inference_address: str | None = None) -> Self:
+        """What this process runs."""
+        urls = stores.urls
+        return cls(os.getpid(), urls.database, urls.redis, inference_address)
+
+    @contextlib.contextmanager
+    def announced(self, folder: DataFolder) -> Generator[None]:
+        """Let other commands find it while this is entered."""
+        path = folder.root / "running.json"
+        write_json(path, asdict(self), mode=0o600)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def joined(folder: DataFolder, command: str) -> Generator[Running]:
+    """The stores of a folder: those that run already, else started for the time of this block.
+
+    Raises:
+        ConfigError: somebody is just starting or stopping there and does not get ready.
+    """
+    if folder.is_held():
+        yield _wait_announced(folder)
+        return
+    with folder.hold(command), Stores(folder) as stores:
+        running = Running.of(stores)
+        with running.announced(folder):
+            yield running
+
+
+def _wait_announced(folder: DataFolder) -> Running:
+    deadline = time.monotonic() + _START_SECONDS
+    path = folder.root / "running.json"
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ConfigError, TypeError):
+            running = Running(**read_json(path))
+            if running.pid == folder.holder_pid():
+                return running
+        time.sleep(0.1)
+    raise ConfigError(f"{folder.root} is starting or stopping and does not get ready: try again")

@@ -1,0 +1,120 @@
+"""Postgres and Redis for one run: embedded ones of its data folder, or those a person names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from zerofleet.errors import ConfigError
+from zerofleet.local.folder import DataFolder, read_json, write_json
+from zerofleet.local.keeper import Keeper
+from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.local.valkey import EmbeddedValkey
+
+ROLES = ("owner", "worker", "trainer", "evaluator", "console")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUrls:
+    """Where the stores are: Postgres once for each role, then Redis."""
+
+    database: dict[str, str]
+    redis: str
+
+
+def _say_nothing(line: str) -> None:
+    del line
+
+
+class Stores:
+    """The stores of a data folder, running while this is entered.
+
+    Args:
+        folder: held by the caller.
+        database_url: an outside Postgres instead of the embedded one, with the owner's rights.
+        redis_url: an outside Redis or Valkey.
+        say: told when a store died and was started again; from another thread.
+
+    Outside stores are remembered in the folder: a run that began in one database never goes on in
+    another by oversight.
+
+    Raises:
+        ConfigError: the run's record is in another database than the given one.
+    """
+
+    def __init__(
+        self,
+        folder: DataFolder,
+        database_url: str | None = None,
+        redis_url: str | None = None,
+        *,
+        say: Callable[[str], None] = _say_nothing,
+    ) -> None:
+        remembered = _Remembered(folder.root / "stores.json")
+        self._database_url = remembered.database_url(database_url)
+        self._redis_url = remembered.redis_url(redis_url)
+        self._remembered = remembered
+        self._folder = folder
+        self._say = say
+        self._keepers: list[Keeper] = []
+
+    def __enter__(self) -> Self:
+        postgres = EmbeddedPostgres(self._folder.root / "postgres")
+        valkey = EmbeddedValkey(self._folder.root / "valkey")
+        if self._redis_url is None:
+            self._keepers.append(Keeper("Valkey", valkey, self._say))
+        if self._database_url is None:
+            self._keepers.append(Keeper("Postgres", postgres, self._say))
+        for keeper in self._keepers:
+            keeper.start()
+        try:
+            started = {keeper.name: keeper.wait_started() for keeper in self._keepers}
+        except BaseException:
+            self.__exit__()
+            raise
+        self._remembered.save()
+        outside = self._database_url
+        database = {role: outside or postgres.url(role) for role in ROLES}
+        self.urls = StoreUrls(database, self._redis_url or started["Valkey"])
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for keeper in self._keepers:
+            keeper.stop()
+        self._keepers.clear()
+
+
+class _Remembered:
+    """Which outside stores the run of a folder uses; the file may hold a password: mode 0600."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fresh = not path.exists()
+        self._content: dict[str, Any] = {} if self._fresh else read_json(path)
+
+    def database_url(self, given: str | None) -> str | None:
+        """The record must not move unnoticed.
+
+        Raises:
+            ConfigError: the run's record is elsewhere.
+        """
+        known = self._content.setdefault("database_url", given)
+        if given is not None and given != known:
+            where = "in the embedded Postgres" if known is None else "at another address"
+            raise ConfigError(
+                f"this run's record is {where}: leave --database-url out, or give another --data "
+                f"(if the database has moved, edit {self._path})"
+            )
+        return known
+
+    def redis_url(self, given: str | None) -> str | None:
+        """Redis holds nothing that cannot be rebuilt, so another one will do."""
+        if given is not None:
+            self._content["redis_url"] = given
+        return self._content.setdefault("redis_url", None)
+
+    def save(self) -> None:
+        if self._fresh or read_json(self._path) != self._content:
+            write_json(self._path, self._content, mode=0o600)

@@ -1,0 +1,176 @@
+"""Run the services as child processes: start them, restart them, stop them in order.
+
+Children live in sessions of their own, so a Ctrl-C at the terminal reaches the supervisor alone and
+the order of stopping is its to choose. Should the supervisor be killed, the kernel ends them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import Popen
+from typing import Self
+
+from zerofleet.errors import ConfigError, ZerofleetError
+from zerofleet.local.process import start_child
+
+_QUICK_DEATH_SECONDS = 10.0
+_FIRST_PAUSE_SECONDS = 0.5
+_MOST_QUICK_DEATHS = 5
+
+
+class ProgramFailedError(ZerofleetError):
+    """A program that starting again does not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run as a child process."""
+
+    name: str
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    log: Path
+    stop_seconds: float = 10.0
+    """How long it may take to leave after SIGTERM."""
+
+    def last_log_lines(self, count: int) -> list[str]:
+        """The end of its log, for a person who asks why it died."""
+        with contextlib.suppress(OSError), self.log.open("rb") as log:
+            log.seek(max(0, self.log.stat().st_size - 16_384))
+            return log.read().decode(errors="replace").splitlines()[-count:]
+        return []
+
+
+@dataclass(slots=True)
+class Child:
+    """A program's process, now and before."""
+
+    program: Program
+    process: Popen[bytes] | None = None
+    restarts: int = 0
+    quick_deaths: int = 0
+    note: str = ""
+    """What a person should know: why it is not running now."""
+    stopping: bool = False
+    ended: asyncio.Future[int] | None = None
+    """The exit status of ``process``, when there is one."""
+
+
+class Supervisor:
+    """Keeps programs running until it is left; stops them in the reverse order of their start.
+
+    Args:
+        programs: in the order of starting.
+        say: told what a person should know, one line at a time.
+
+    Use as ``async with`` in the main thread; ``failed`` ends when a program cannot be kept running.
+    """
+
+    def __init__(self, programs: Sequence[Program], say: Callable[[str], None]) -> None:
+        self.children = [Child(program) for program in programs]
+        self._say = say
+        self._hurry = asyncio.Event()
+        self._keepers: list[asyncio.Task[None]] = []
+        self._waiters = ThreadPoolExecutor(len(programs), "waits-for-child")
+
+    async def __aenter__(self) -> Self:
+        self._keepers = [asyncio.create_task(self._keep(child)) for child in self.children]
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        for child, keeper in reversed(list(zip(self.children, self._keepers, strict=True))):
+            await self._stop(child)
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        self._waiters.shutdown()
+
+    async def failed(self) -> None:
+        """Wait until a program cannot be kept running.
+
+        Raises:
+            ProgramFailedError: it died five times in quick succession; the end of its log is in it.
+            ConfigError: it says that a person must mend its input.
+        """
+        done, _ = await asyncio.wait(self._keepers, return_when=asyncio.FIRST_EXCEPTION)
+        for keeper in done:
+            keeper.result()
+
+    def hurry(self) -> None:
+        """Stop waiting for children that are leaving: kill them."""
+        self._hurry.set()
+
+    async def _keep(self, child: Child) -> None:
+        loop = asyncio.get_running_loop()
+        while not child.stopping:
+            started = time.monotonic()
+            program = child.program
+            process = start_child(program.arguments, program.environment, program.log)
+            child.process, child.note = process, ""
+            child.ended = loop.run_in_executor(self._waiters, process.wait)
+            status = await asyncio.shield(child.ended)
+            if child.stopping:
+                return
+            child.process = None
+            _kill_session(process)  # what a dead program left behind
+            quick = time.monotonic() - started < _QUICK_DEATH_SECONDS
+            child.quick_deaths = child.quick_deaths + 1 if quick else 1
+            _give_up_if_hopeless(child, status)
+            pause = _FIRST_PAUSE_SECONDS * 2 ** (child.quick_deaths - 1)
+            child.note = f"{describe(status)}; starts again in {pause:g} s"
+            child.restarts += 1
+            self._say(f"{program.name} {child.note} (log: {program.log})")
+            await asyncio.sleep(pause)
+
+    async def _stop(self, child: Child) -> None:
+        child.stopping = True
+        if child.process is None or child.ended is None or child.ended.done():
+            return
+        name = child.program.name
+        self._say(f"stopping {name}")
+        child.process.terminate()
+        hurried = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait(
+            {child.ended, hurried},
+            timeout=child.program.stop_seconds,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        hurried.cancel()
+        if not child.ended.done():
+            self._say(f"killing {name}: it did not leave in time")
+            _kill_session(child.process)
+            await child.ended
+
+
+def _give_up_if_hopeless(child: Child, status: int) -> None:
+    program = child.program
+    if status == ConfigError.exit_code:
+        reason = next(iter(program.last_log_lines(1)), f"see {program.log}")
+        raise ConfigError(f"{program.name} cannot start: {reason}")
+    if child.quick_deaths >= _MOST_QUICK_DEATHS:
+        lines = "\n".join(f"    {line}" for line in program.last_log_lines(12))
+        raise ProgramFailedError(
+            f"{program.name} died {child.quick_deaths} times in a row, the last time it "
+            f"{describe(status)}. The end of {program.log}:\n{lines}"
+        )
+
+
+def _kill_session(process: Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # a child leads a session and group of its own
+
+
+def describe(status: int) -> str:
+    """How a process ended, in words."""
+    if status >= 0:
+        return f"ended with exit status {status}"
+    with contextlib.suppress(ValueError):
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"was ended by signal {-status}"

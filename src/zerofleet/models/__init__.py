@@ -1,0 +1,11 @@
+"""Exported models: their folder, the check before they count, the session that runs them.
+
+- ``zerofleet.models.folder``: files named by their sha256, and the Triton repository beside them.
+- ``zerofleet.models.graph``: what a model file may contain.
+- ``zerofleet.models.session``: ONNX Runtime behind two arrays in, two arrays out.
+- ``zerofleet.models.check``: ``python -m zerofleet.models.check``, the separate process that must
+  load a file before it is published.
+- ``zerofleet.models.publish``: file first, row second.
+
+Nothing is imported here, so that a process pays only for the parts it uses.
+"""

@@ -1,0 +1,126 @@
+"""What a model file may contain, told from its bytes before any runtime parses them.
+
+A model comes from a folder that other people may be able to write to. ONNX Runtime would follow
+names of external files and run any operator it knows, so a file is first read as plain protobuf
+(no dependency, a few hundred fields) and refused unless every node is one that our exporter writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerofleet.errors import IncompatibleModelError
+
+ALLOWED_OPERATORS = frozenset({
+    "Add", "BatchNormalization", "Cast", "Clip", "Concat", "Constant", "Conv", "Expand", "Flatten",
+    "Gather", "Gemm", "GlobalAveragePool", "Identity", "MatMul", "Mul", "ReduceMax", "ReduceMean",
+    "Relu", "Reshape", "Shape", "Slice", "Squeeze", "Sub", "Tanh", "Transpose", "Unsqueeze",
+    "QuantizeLinear", "DequantizeLinear",
+})  # fmt: skip
+
+# Field numbers of onnx.proto3; only those that can carry a graph, an operator or a file name.
+_MODEL_GRAPH, _MODEL_OPSET, _MODEL_FUNCTIONS = 7, 8, 25
+_OPSET_DOMAIN = 1
+_GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_SPARSE = 1, 5, 15
+_NODE_OPERATOR, _NODE_ATTRIBUTE, _NODE_DOMAIN = 4, 5, 7
+_ATTRIBUTE_TENSOR, _ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS = 5, 6, 11
+_TENSOR_EXTERNAL, _TENSOR_LOCATION = 13, 14
+_DEFAULT_DOMAINS = (b"", b"ai.onnx")
+
+_Field = tuple[int, int, memoryview]  # number, varint's value, length-delimited payload
+
+
+def check_graph(model_bytes: bytes) -> None:
+    """Refuse a model file with anything in it that our exporter does not write.
+
+    Raises:
+        IncompatibleModelError: not a model at all, or one with external data, functions,
+            subgraphs, sparse tensors, foreign domains or unknown operators.
+    """
+    graphs = 0
+    for number, _, payload in _fields(memoryview(model_bytes)):
+        if number == _MODEL_GRAPH:
+            graphs += 1
+            _check_nodes(payload)
+        elif number == _MODEL_OPSET:
+            _check_domain(payload, _OPSET_DOMAIN)
+        elif number == _MODEL_FUNCTIONS:
+            raise IncompatibleModelError("the model defines functions of its own")
+    if graphs != 1:
+        raise IncompatibleModelError("the file is not an ONNX model: it holds no graph")
+
+
+def _check_nodes(graph: memoryview) -> None:
+    for number, _, payload in _fields(graph):
+        if number == _GRAPH_NODE:
+            _check_node(payload)
+        elif number == _GRAPH_INITIALIZER:
+            _check_tensor(payload)
+        elif number == _GRAPH_SPARSE:
+            raise IncompatibleModelError("the model holds sparse tensors")
+
+
+def _check_node(node: memoryview) -> None:
+    operator = ""
+    for number, _, payload in _fields(node):
+        if number == _NODE_OPERATOR:
+            operator = bytes(payload).decode("utf-8", "replace")
+        elif number == _NODE_ATTRIBUTE:
+            _check_attribute(payload)
+    _check_domain(node, _NODE_DOMAIN)
+    if operator not in ALLOWED_OPERATORS:
+        raise IncompatibleModelError(f"the model uses the operator {operator[:60]!r}")
+
+
+def _check_attribute(attribute: memoryview) -> None:
+    for number, _, payload in _fields(attribute):
+        if number in {_ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS}:
+            raise IncompatibleModelError("the model holds a graph inside a graph")
+        if number == _ATTRIBUTE_TENSOR:
+            _check_tensor(payload)
+
+
+def _check_tensor(tensor: memoryview) -> None:
+    for number, value, _ in _fields(tensor):
+        if number == _TENSOR_EXTERNAL or (number == _TENSOR_LOCATION and value != 0):
+            raise IncompatibleModelError("the model keeps weights in another file")
+
+
+def _check_domain(message: memoryview, domain_field: int) -> None:
+    for number, _, payload in _fields(message):
+        if number == domain_field and bytes(payload) not in _DEFAULT_DOMAINS:
+            domain = bytes(payload).decode("utf-8", "replace")
+            raise IncompatibleModelError(f"the model uses the operator domain {domain[:60]!r}")
+
+
+def _fields(message: memoryview) -> Iterator[_Field]:
+    """The fields of one protobuf message in order; fixed-width ones come with no content."""
+    position, end, empty = 0, len(message), message[:0]
+    while position < end:
+        key, position = _varint(message, position)
+        number, wire_type = key >> 3, key & 7
+        if wire_type == 0:
+            value, position = _varint(message, position)
+            yield number, value, empty
+            continue
+        if wire_type == 2:
+            size, position = _varint(message, position)
+        else:
+            size = {1: 8, 5: 4}.get(wire_type, end)
+        if position + size > end:
+            raise IncompatibleModelError("the file is not an ONNX model, or is cut off")
+        yield number, 0, message[position : position + size] if wire_type == 2 else empty
+        position += size
+
+
+def _varint(message: memoryview, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if position >= len(message):
+            break
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise IncompatibleModelError("the file is not an ONNX model, or is cut off")

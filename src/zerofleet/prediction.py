@@ -1,0 +1,32 @@
+"""What a network says about a batch of positions, and who can be asked."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The network's answer to a batch; row ``i`` answers observation ``i``."""
+
+    policy_logits: NDArray[np.floating[Any]]  # [batch, num_actions] float16 or float32
+    value: NDArray[np.float32]  # [batch], in [-1, 1], for the player to move
+    model_version: int  # the one model that gave every row
+
+
+class Predictor(Protocol):
+    """Whoever predicts: a gRPC stream, an in-process session, a cache around either."""
+
+    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+        """Predict a batch.
+
+        Args:
+            observations: bit-packed planes, ``[batch, observation_bytes]`` uint8.
+
+        Raises:
+            InferenceUnavailableError: nobody answered; the call may be repeated.
+            OverloadedError: the server's queue is full; back off first.
+        """
+        ...

@@ -1,0 +1,44 @@
+"""The wire: the Open Inference Protocol for tensors, ``zerofleet.v1.Player`` for positions.
+
+Messages stay inside this package; what comes out are arrays and frozen dataclasses.
+"""
+
+from zerofleet.rpc.backend import BatchTimes, Duration, InferenceBackend, ModelCounters, ModelState
+from zerofleet.rpc.client import InferenceClient
+from zerofleet.rpc.codec import BEST, MAX_MESSAGE_BYTES, ModelShape, parse_version
+from zerofleet.rpc.player import (
+    Actions,
+    PlayedAction,
+    Player,
+    PositionPrediction,
+    SearchChild,
+    SearchOptions,
+    SearchTable,
+)
+from zerofleet.rpc.player_client import PlayerClient
+from zerofleet.rpc.prediction_stream import PredictionStream
+from zerofleet.rpc.server import Server, serve
+
+__all__ = [
+    "BEST",
+    "MAX_MESSAGE_BYTES",
+    "Actions",
+    "BatchTimes",
+    "Duration",
+    "InferenceBackend",
+    "InferenceClient",
+    "ModelCounters",
+    "ModelShape",
+    "ModelState",
+    "PlayedAction",
+    "Player",
+    "PlayerClient",
+    "PositionPrediction",
+    "PredictionStream",
+    "SearchChild",
+    "SearchOptions",
+    "SearchTable",
+    "Server",
+    "parse_version",
+    "serve",
+]

@@ -1,0 +1,138 @@
+"""The server's side of one ``ModelStreamInfer`` call.
+
+One reader takes requests, one writer sends answers as batches finish (gRPC forbids two writes at
+once), and no task is made for a request. A client that does not read its answers is not read from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import grpc
+import grpc.aio
+import structlog
+
+from zerofleet.errors import InvalidRequestError, ZerofleetError
+from zerofleet.prediction import Prediction
+from zerofleet.rpc import codec, status
+from zerofleet.rpc.backend import InferenceBackend
+from zerofleet.rpc.methods import Malformed
+from zerofleet.rpc.schema import open_inference as pb
+
+_log = structlog.get_logger()
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+# Requests of one stream that may be unanswered or unsent; the queue in rows is the true limit.
+_MAX_IN_FLIGHT = 256
+
+
+class AnswerStream:
+    """Answers the requests of one stream until the client or the server ends it."""
+
+    def __init__(self, backend: InferenceBackend, context: _Context) -> None:
+        self._backend = backend
+        self._context = context
+        self._pending: set[asyncio.Future[Prediction]] = set()
+        self._answers: asyncio.Queue[pb.ModelStreamInferResponse | None] = asyncio.Queue()
+        self._room = asyncio.Semaphore(_MAX_IN_FLIGHT)
+        self._drained = asyncio.Event()
+
+    def drain(self) -> None:
+        """Read no more; end the stream when what was read is answered."""
+        self._drained.set()
+
+    async def run(self, draining: bool) -> None:
+        """Serve the stream to its end."""
+        if draining:
+            await self._context.abort(grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
+        reader = asyncio.create_task(self._read())
+        writer = asyncio.create_task(self._write())
+        drained = asyncio.create_task(self._drained.wait())
+        try:
+            await asyncio.wait({reader, writer, drained}, return_when=asyncio.FIRST_COMPLETED)
+            if not writer.done():
+                await self._finish(writer)
+            if not reader.done():
+                await self._context.abort(
+                    grpc.StatusCode.UNAVAILABLE, "the server is shutting down"
+                )
+            reader.result()
+        finally:
+            tasks = (reader, writer, drained)
+            for task in tasks:
+                task.cancel()
+            for future in self._pending:
+                future.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _finish(self, writer: asyncio.Task[None]) -> None:
+        """Wait for the answers to everything that was read, then for the writer to send them."""
+        while self._pending:
+            await asyncio.wait(self._pending)
+            await asyncio.sleep(0)  # the futures' callbacks run after those who wait are woken
+        self._answers.put_nowait(None)
+        await writer
+
+    async def _read(self) -> None:
+        while True:
+            await self._room.acquire()
+            request = await self._context.read()
+            if isinstance(request, Malformed):
+                error = InvalidRequestError("the message is not a ModelInferRequest")
+                self._answers.put_nowait(_failure("", error))
+                continue
+            if not isinstance(request, pb.ModelInferRequest):
+                return
+            try:
+                self._submit(request)
+            except Exception as error:  # the next request may well be a good one
+                self._answers.put_nowait(_failure(request.id, error))
+
+    def _submit(self, request: pb.ModelInferRequest) -> None:
+        outputs = codec.requested_outputs(request)
+        run, request_id = request.model_name, request.id
+        observations = codec.decode_request(request, self._backend.shape(run))
+        version = codec.parse_version(run, request.model_version)
+        future = self._backend.submit(run, version, observations, _deadline(request))
+
+        def answer(done: asyncio.Future[Prediction]) -> None:
+            self._pending.discard(done)
+            if done.cancelled():
+                return
+            error = done.exception()
+            if error is not None:
+                self._answers.put_nowait(_failure(request_id, error))
+                return
+            response = codec.encode_response(run, request_id, done.result(), outputs)
+            self._answers.put_nowait(pb.ModelStreamInferResponse(infer_response=response))
+
+        self._pending.add(future)
+        future.add_done_callback(answer)
+
+    async def _write(self) -> None:
+        while (answer := await self._answers.get()) is not None:
+            await self._context.write(answer)
+            self._room.release()
+
+
+def _deadline(request: pb.ModelInferRequest) -> float | None:
+    """The end of a request's patience by ``time.monotonic()``."""
+    if "timeout" not in request.parameters:
+        return None
+    timeout = request.parameters["timeout"]
+    microseconds = timeout.int64_param or timeout.uint64_param
+    return time.monotonic() + microseconds / 1e6 if microseconds > 0 else None
+
+
+def _failure(request_id: str, error: BaseException) -> pb.ModelStreamInferResponse:
+    if not isinstance(error, ZerofleetError):
+        _log.error("request_failed", exc_info=error)
+    code = status.code_of(error)
+    response = pb.ModelInferResponse(id=request_id)
+    response.parameters["status"].string_param = code.name
+    return pb.ModelStreamInferResponse(
+        error_message=status.message_of(error) or code.name, infer_response=response
+    )

@@ -1,0 +1,132 @@
+"""A player as programs meet it: positions in, opinions and actions out.
+
+``Player`` is implemented twice: by the inference service over its own models, and by
+``PlayerClient`` over the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from zerofleet.rpc.codec import BEST
+
+Actions = Sequence[int] | Sequence[str]
+"""The actions from the start of a game, as numbers or as the game writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How to search; the defaults are the run file's."""
+
+    num_simulations: int | None = None
+    leaves: int = 1  # of one tree that may be at the network together: more is faster and weaker
+    seed: int | None = None  # None: drawn by the server
+    noise: bool = False  # Dirichlet noise in the root's priors
+
+
+@dataclass(frozen=True, slots=True)
+class PositionPrediction:
+    """The network's opinion of a position."""
+
+    run: str
+    version: int
+    to_play: int
+    value: float  # in [-1, 1], for the player to move
+    actions: tuple[int, ...]  # legal ones, ascending
+    action_strings: tuple[str, ...]
+    priors: tuple[float, ...]  # of ``actions``; they give 1 together
+
+
+@dataclass(frozen=True, slots=True)
+class SearchChild:
+    """One legal action at the root of a search."""
+
+    action: int
+    action_string: str
+    visit_count: int
+    prior: float
+    q_value: float | None  # for the player to move at the root; None while unvisited
+    principal_variation: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTable:
+    """The table at the root of a search."""
+
+    run: str
+    version: int
+    to_play: int
+    simulations: int
+    root_value: float  # for the player to move, after search
+    network_value: float  # for the player to move, before search
+    best_action: int
+    best_action_string: str
+    children: tuple[SearchChild, ...]
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedAction:
+    """The action a player chose."""
+
+    run: str
+    version: int
+    action: int
+    action_string: str
+    root_value: float
+    simulations: int
+
+
+class Player(Protocol):
+    """Whoever can be asked about positions.
+
+    All methods raise ``InvalidRequestError`` for an unknown game, an illegal action (named, with
+    its ply), a finished game, or options without sense, and ``ModelNotFoundError``. An empty
+    ``game`` or ``run`` is the server's.
+    """
+
+    async def predict(
+        self, game: str, actions: Actions, *, run: str = "", version: str = BEST
+    ) -> PositionPrediction:
+        """The network's opinion, without search."""
+        ...
+
+    async def search(
+        self,
+        game: str,
+        actions: Actions,
+        *,
+        run: str = "",
+        version: str = BEST,
+        options: SearchOptions = SearchOptions(),
+    ) -> SearchTable:
+        """The table after a whole search."""
+        ...
+
+    def analyze(
+        self,
+        game: str,
+        actions: Actions,
+        *,
+        run: str = "",
+        version: str = BEST,
+        options: SearchOptions = SearchOptions(),
+        every_simulations: int = 0,
+    ) -> AsyncIterator[SearchTable]:
+        """The table while the search runs, about every so many simulations (0: each tenth)."""
+        ...
+
+    async def play(
+        self,
+        game: str,
+        actions: Actions,
+        *,
+        run: str = "",
+        version: str = BEST,
+        options: SearchOptions = SearchOptions(),
+        temperature: float = 0.0,
+    ) -> PlayedAction:
+        """Choose an action: the most visited, or at a temperature a sample of the visits."""
+        ...

@@ -1,0 +1,142 @@
+"""Client of ``zerofleet.v1.Player``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self
+
+import grpc.aio
+
+from zerofleet.rpc import player_codec as codec
+from zerofleet.rpc.channel import open_channel
+from zerofleet.rpc.codec import BEST
+from zerofleet.rpc.methods import PLAYER, server_stream, unary
+from zerofleet.rpc.player import (
+    Actions,
+    PlayedAction,
+    PositionPrediction,
+    SearchOptions,
+    SearchTable,
+)
+from zerofleet.rpc.retry import retrying, rpc_error
+from zerofleet.rpc.schema import player as pb
+
+_DEFAULT = SearchOptions()
+
+
+class PlayerClient:
+    """A ``Player`` over the wire, for ``async with``.
+
+    Besides ``Player``'s errors, methods raise ``InferenceUnavailableError`` when nobody answered
+    within the timeout and ``OverloadedError`` when the server has no room.
+    """
+
+    def __init__(self, address: str, *, timeout: float = 60.0) -> None:
+        self._address = address
+        self._timeout = timeout
+
+    async def __aenter__(self) -> Self:
+        self._channel = channel = open_channel(self._address)
+        self._predict = unary(channel, PLAYER, "Predict", pb.PredictRequest, pb.PredictResponse)
+        self._search = unary(channel, PLAYER, "Search", pb.SearchRequest, pb.SearchResponse)
+        self._analyze = server_stream(
+            channel, PLAYER, "Analyze", pb.AnalyzeRequest, pb.SearchResponse
+        )
+        self._play = unary(channel, PLAYER, "Play", pb.PlayRequest, pb.PlayResponse)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._channel.close()
+
+    async def predict(
+        self, game: str, actions: Actions, *, run: str = "", version: str = BEST
+    ) -> PositionPrediction:
+        """See ``Player.predict``."""
+        request = pb.PredictRequest(
+            position=codec.encode_position(game, actions), model=pb.Model(run=run, version=version)
+        )
+        return codec.decode_prediction(
+            await retrying(
+                self._address, self._timeout, lambda left: self._predict(request, timeout=left)
+            )
+        )
+
+    async def search(
+        self,
+        game: str,
+        actions: Actions,
+        *,
+        run: str = "",
+        version: str = BEST,
+        options: SearchOptions = _DEFAULT,
+    ) -> SearchTable:
+        """See ``Player.search``."""
+        request = _search_request(game, actions, run, version, options)
+        return codec.decode_table(
+            await retrying(
+                self._address, self._timeout, lambda left: self._search(request, timeout=left)
+            )
+        )
+
+    async def analyze(
+        self,
+        game: str,
+        actions: Actions,
+        *,
+        run: str = "",
+        version: str = BEST,
+        options: SearchOptions = _DEFAULT,
+        every_simulations: int = 0,
+    ) -> AsyncIterator[SearchTable]:
+        """See ``Player.analyze``; a broken stream is an error, not another try."""
+        request = pb.AnalyzeRequest(
+            search=_search_request(game, actions, run, version, options),
+            every_simulations=every_simulations,
+        )
+        call = self._analyze(request, timeout=self._timeout)
+        try:
+            async for response in call:
+                yield codec.decode_table(response)
+        except grpc.aio.AioRpcError as error:
+            raise rpc_error(self._address, error) from error
+        finally:
+            call.cancel()
+
+    async def play(
+        self,
+        game: str,
+        actions: Actions,
+        *,
+        run: str = "",
+        version: str = BEST,
+        options: SearchOptions = _DEFAULT,
+        temperature: float = 0.0,
+    ) -> PlayedAction:
+        """See ``Player.play``."""
+        request = pb.PlayRequest(
+            position=codec.encode_position(game, actions),
+            model=pb.Model(run=run, version=version),
+            options=codec.encode_options(options),
+            temperature=temperature,
+        )
+        return codec.decode_played(
+            await retrying(
+                self._address, self._timeout, lambda left: self._play(request, timeout=left)
+            )
+        )
+
+
+def _search_request(
+    game: str, actions: Actions, run: str, version: str, options: SearchOptions
+) -> pb.SearchRequest:
+    return pb.SearchRequest(
+        position=codec.encode_position(game, actions),
+        model=pb.Model(run=run, version=version),
+        options=codec.encode_options(options),
+    )

@@ -1,0 +1,231 @@
+"""Many predictions in flight over one long-lived ``ModelStreamInfer`` call.
+
+A stream may end at any time: its server restarts, a proxy closes it, it has lived long enough.
+Predictions are pure, so whatever is unanswered then is sent again over the next one, and the
+caller sees nothing of it until its timeout is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import grpc
+import grpc.aio
+import numpy as np
+from numpy.typing import NDArray
+
+from zerofleet.errors import InferenceUnavailableError, ZerofleetError
+from zerofleet.prediction import Prediction
+from zerofleet.rpc import codec, status
+from zerofleet.rpc.channel import back_off
+from zerofleet.rpc.methods import INFERENCE, both_streams
+from zerofleet.rpc.schema import open_inference as pb
+
+_Call = grpc.aio.StreamStreamCall[pb.ModelInferRequest, pb.ModelStreamInferResponse]
+
+# A stream is given up after this long (with jitter), so that workers spread over new servers.
+_LIFETIME_SECONDS = 300.0
+
+
+@dataclass(slots=True, eq=False)
+class _Question:
+    """A prediction that somebody waits for."""
+
+    request: pb.ModelInferRequest
+    rows: int
+    deadline: float
+    answer: asyncio.Future[Prediction]
+    refusals: int = 0
+    last_error: str = field(default="")
+
+
+class PredictionStream:
+    """A ``Predictor`` over one stream, for ``async with``; made by ``InferenceClient.stream``."""
+
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        address: str,
+        *,
+        model: str,
+        version: str,
+        timeout: float,
+        lifetime: float = _LIFETIME_SECONDS,
+    ) -> None:
+        self._open = both_streams(
+            channel,
+            INFERENCE,
+            "ModelStreamInfer",
+            pb.ModelInferRequest,
+            pb.ModelStreamInferResponse,
+        )
+        self._address = address
+        self._model = model
+        self._version = version
+        self._timeout = timeout
+        self._lifetime = lifetime
+        self._ids = itertools.count(1)
+        self._questions: dict[str, _Question] = {}  # unanswered ones, oldest first
+        self._outbox: deque[str] = deque()  # ids that this stream has not sent yet
+        self._wake = asyncio.Event()
+        self._call: _Call | None = None
+        self._retired = False
+        self._last_answer = 0.0
+        self._last_error = "no connection yet"
+
+    async def __aenter__(self) -> Self:
+        self._runner = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._runner.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._runner
+
+    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+        """Predict a batch; any number of calls may wait at once.
+
+        Args:
+            observations: bit-packed planes, ``[batch, observation_bytes]`` uint8.
+
+        Raises:
+            ModelNotFoundError: no such model or version.
+            InvalidRequestError: the array cannot be what the model takes.
+            OverloadedError: the server's queue is full; back off first.
+            InferenceUnavailableError: nobody answered within the timeout.
+        """
+        if self._runner.done():
+            raise InferenceUnavailableError("the stream was closed")
+        request_id = str(next(self._ids))
+        question = _Question(
+            codec.encode_request(self._model, self._version, observations, request_id),
+            len(observations),
+            time.monotonic() + self._timeout,
+            asyncio.get_running_loop().create_future(),
+        )
+        self._questions[request_id] = question
+        self._send(request_id)
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await question.answer
+        except TimeoutError:
+            self._hang_up_if_silent()
+            reason = question.last_error or self._last_error
+            raise InferenceUnavailableError(
+                f"inference at {self._address} gave no answer in {self._timeout:g} s: {reason}"
+            ) from None
+        finally:
+            del self._questions[request_id]
+
+    def _send(self, request_id: str) -> None:
+        self._outbox.append(request_id)
+        self._wake.set()
+
+    def _hang_up_if_silent(self) -> None:
+        """End a stream that answers nobody, so that the next try is over a new one."""
+        if self._call is not None and time.monotonic() - self._last_answer >= self._timeout:
+            self._call.cancel()
+
+    async def _run(self) -> None:
+        failures = 0
+        try:
+            while True:
+                while not self._questions:
+                    self._wake.clear()
+                    await self._wake.wait()
+                answered = await self._converse()
+                failures = 0 if answered else failures + 1
+                if failures:
+                    await asyncio.sleep(back_off(failures - 1))
+        finally:
+            for question in self._questions.values():
+                if not question.answer.done():
+                    closed = InferenceUnavailableError("the stream was closed")
+                    question.answer.set_exception(closed)
+
+    async def _converse(self) -> bool:
+        """Hold one stream until it ends; True when at least one answer came."""
+        lifetime = self._lifetime * random.uniform(0.8, 1.2)  # nosec B311
+        self._retired = False
+        retirement = asyncio.get_running_loop().call_later(lifetime, self._retire)
+        self._call = call = self._open(timeout=lifetime + 2 * self._timeout)
+        self._outbox = deque(self._questions)
+        reader = asyncio.create_task(self._read(call))
+        writer = asyncio.create_task(self._write(call))
+        try:
+            await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
+            if writer.done() and not writer.cancelled() and writer.exception() is None:
+                await asyncio.wait({reader})  # the last answers of a retired stream
+        finally:
+            retirement.cancel()
+            call.cancel()
+            self._call = None
+            for task in (reader, writer):
+                task.cancel()
+            await asyncio.gather(reader, writer, return_exceptions=True)
+        return reader.result() if not reader.cancelled() else False
+
+    def _retire(self) -> None:
+        self._retired = True
+        self._wake.set()
+
+    async def _write(self, call: _Call) -> None:
+        while not self._retired:
+            while self._outbox:
+                question = self._questions.get(self._outbox.popleft())
+                if question is not None and not question.answer.done():
+                    left = question.deadline - time.monotonic()
+                    question.request.parameters["timeout"].int64_param = max(1, int(left * 1e6))
+                    await call.write(question.request)
+            self._wake.clear()
+            await self._wake.wait()
+        await call.done_writing()
+
+    async def _read(self, call: _Call) -> bool:
+        answered = False
+        try:
+            while isinstance(answer := await call.read(), pb.ModelStreamInferResponse):
+                answered = True
+                self._take(answer)
+            self._last_error = "the server ended the stream"
+        except grpc.aio.AioRpcError as error:
+            self._last_error = f"{error.code().name}: {error.details()}"
+        return answered
+
+    def _take(self, answer: pb.ModelStreamInferResponse) -> None:
+        self._last_answer = time.monotonic()
+        response = answer.infer_response
+        question = self._questions.get(response.id)
+        if question is None or question.answer.done():
+            return
+        if answer.error_message:
+            self._refused(response, answer.error_message, question)
+            return
+        try:
+            question.answer.set_result(codec.decode_response(response, question.rows))
+        except ZerofleetError as error:
+            question.answer.set_exception(error)
+
+    def _refused(self, response: pb.ModelInferResponse, message: str, question: _Question) -> None:
+        code = status.code_from_name(response.parameters["status"].string_param)
+        if code is not grpc.StatusCode.UNAVAILABLE:
+            question.answer.set_exception(status.error_of(code, message))
+            return
+        # Nobody can answer this yet (no model is promoted, say): ask again until the timeout.
+        question.last_error = message
+        pause = back_off(question.refusals)
+        question.refusals += 1
+        asyncio.get_running_loop().call_later(pause, self._send, response.id)

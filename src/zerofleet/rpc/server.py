@@ -1,0 +1,153 @@
+"""One gRPC server for both services, with health, reflection, limits and a clean end."""
+
+from __future__ import annotations
+
+import socket
+from types import TracebackType
+from typing import Self
+
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from zerofleet.errors import ConfigError
+from zerofleet.rpc.backend import InferenceBackend
+from zerofleet.rpc.codec import MAX_MESSAGE_BYTES
+from zerofleet.rpc.inference_servicer import InferenceServicer
+from zerofleet.rpc.interceptors import ErrorInterceptor
+from zerofleet.rpc.methods import INFERENCE, PLAYER, generic_handler
+from zerofleet.rpc.player import Player
+from zerofleet.rpc.player_servicer import PlayerServicer
+from zerofleet.rpc.schema import POOL
+
+# Calls open at once over all clients, streams included.
+_MAX_CALLS = 8192
+
+_OPTIONS = (
+    # Without this a second server binds the same port and gets every other connection.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # Clients ping every 30 s; one that pings more often than this is sent away.
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+
+
+class Server:
+    """Serves from ``async with`` on; health is NOT_SERVING until ``set_serving(True)``."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        inference: InferenceBackend,
+        player: Player | None = None,
+        reflection: bool = False,
+    ) -> None:
+        self._address = address
+        self._inference = InferenceServicer(inference)
+        self._player = None if player is None else PlayerServicer(player)
+        self._reflection = reflection
+        self._names = (INFERENCE,) if player is None else (INFERENCE, PLAYER)
+        self._serving: bool | None = None
+        self.port = 0
+        """The port that is bound, once entered (0 for a unix socket)."""
+
+    async def __aenter__(self) -> Self:
+        self._server = grpc.aio.server(
+            interceptors=(ErrorInterceptor(),),
+            options=_OPTIONS,
+            maximum_concurrent_rpcs=_MAX_CALLS,
+        )
+        self._health = HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(  # pyright: ignore[reportUnknownMemberType]
+            self._health, self._server
+        )
+        self._server.add_generic_rpc_handlers((generic_handler(INFERENCE, self._inference),))
+        if self._player is not None:
+            self._server.add_generic_rpc_handlers((generic_handler(PLAYER, self._player),))
+        if self._reflection:
+            names = (*self._names, "grpc.health.v1.Health", reflection.SERVICE_NAME)
+            reflection.enable_server_reflection(names, self._server, pool=POOL)
+        _check_free(self._address)
+        try:
+            self.port = self._server.add_insecure_port(self._address)
+        except RuntimeError as error:
+            raise _cannot_listen(self._address, "it is in use or not of this machine") from error
+        await self.set_serving(False)
+        await self._server.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._server.stop(0)
+
+    async def set_serving(self, serving: bool) -> None:
+        """Set what the health service says, for the server and for each service."""
+        if serving == self._serving:
+            return
+        self._serving = serving
+        status = health_pb2.HealthCheckResponse.SERVING
+        if not serving:
+            status = health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in ("", *self._names):
+            await self._health.set(name, status)
+
+    async def drain(self, grace: float) -> None:
+        """Refuse new calls, answer those that came, then stop; at most ``grace`` seconds."""
+        await self._health.enter_graceful_shutdown()
+        self._inference.drain()
+        await self._server.stop(grace)
+
+
+def _check_free(address: str) -> None:
+    """Find out what is wrong with an address before gRPC does, which logs much and says little."""
+    host, colon, port = address.rpartition(":")
+    if address.startswith("unix:") or not colon:
+        return
+    try:
+        found = socket.getaddrinfo(
+            host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, kind, protocol, _, place in found[:1]:
+            with socket.socket(family, kind, protocol) as probe:
+                # As servers do: a port whose last connections are still closing counts as free.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(place)
+    except (OSError, OverflowError, ValueError) as error:
+        raise _cannot_listen(address, getattr(error, "strerror", None) or str(error)) from error
+
+
+def _cannot_listen(address: str, reason: str) -> ConfigError:
+    return ConfigError(
+        f"cannot listen on {address}: {reason}; choose another ZEROFLEET_LISTEN_ADDRESS"
+    )
+
+
+def serve(
+    address: str,
+    *,
+    inference: InferenceBackend,
+    player: Player | None = None,
+    reflection: bool = False,
+) -> Server:
+    """A server for ``async with``.
+
+    Args:
+        address: ``host:port`` (port 0: any free one) or ``unix:path``.
+        inference: runs the models.
+        player: answers the player level; unset: only tensors are served.
+        reflection: tell the schema to whoever asks.
+
+    Raises:
+        ConfigError: on entering, when the address cannot be bound.
+    """
+    return Server(address, inference=inference, player=player, reflection=reflection)

@@ -1,0 +1,55 @@
+"""Fresh databases for tests: copies of one that was migrated once."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Generator
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg2
+
+from zerofleet.database import migrate
+
+
+class DatabaseTemplate:
+    """A migrated database that others are copied from, in about 20 ms each.
+
+    Args:
+        admin_url: of any database on the server, as a superuser.
+        owner_url: of a database that need not exist, as the role that owns it; its name becomes
+            the template's.
+    """
+
+    def __init__(self, admin_url: str, owner_url: str) -> None:
+        self._admin_url = admin_url
+        self._owner_url = owner_url
+        self._numbers = itertools.count(1)
+        parts = urlsplit(owner_url)
+        self._template = parts.path.lstrip("/")
+        self._owner = parts.username or ""
+        self._admin(f'CREATE DATABASE "{self._template}" OWNER "{self._owner}"')
+        migrate(owner_url)
+
+    @contextlib.contextmanager
+    def copy(self) -> Generator[str]:
+        """A fresh database while this is entered; its owner's URL."""
+        name = f"test_{os.getpid()}_{next(self._numbers)}"
+        self._admin(
+            f'CREATE DATABASE "{name}" OWNER "{self._owner}" TEMPLATE "{self._template}" '
+            "STRATEGY FILE_COPY"
+        )
+        try:
+            yield urlunsplit(urlsplit(self._owner_url)._replace(path=f"/{name}"))
+        finally:
+            self._admin(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+    def _admin(self, statement: str) -> None:
+        connection = psycopg2.connect(self._admin_url)
+        try:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+        finally:
+            connection.close()

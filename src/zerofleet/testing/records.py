@@ -1,0 +1,49 @@
+"""Game records for tests: random legal play under made-up searches, from a seed."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import numpy as np
+from zerofleet_core import State
+
+from zerofleet.records import GameRecord
+
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def random_record(
+    seed: int, game: str = "tic_tac_toe", *, model_version: int = 1, plies: int | None = None
+) -> GameRecord:
+    """A whole game of random moves, or its first ``plies``; the same seed gives the same record."""
+    generator = random.Random(f"{game} {seed}")
+    game_uid = UUID(int=generator.getrandbits(128), version=4)
+    state = State(game)
+    actions: list[int] = []
+    tables: list[list[int]] = []
+    while not state.is_terminal and len(actions) != plies:
+        tables.append(list(state.legal_actions()))
+        actions.append(generator.choice(tables[-1]))
+        state.apply(actions[-1])
+    length, children = len(actions), sum(map(len, tables))
+    arrays = np.random.default_rng(seed)
+    return GameRecord(
+        game_uid=game_uid,
+        game=game,
+        actions=np.asarray(actions, np.int16),
+        model_versions=np.full(length, model_version, np.int32),
+        root_values=arrays.uniform(-1, 1, length).astype(np.float32),
+        network_values=arrays.uniform(-1, 1, length).astype(np.float32),
+        simulations=np.full(length, 50, np.int32),
+        full_search=arrays.random(length) < 0.5,
+        offsets=np.cumsum([0, *map(len, tables)]).astype(np.int32),
+        child_actions=np.asarray([a for table in tables for a in table], np.int16),
+        child_visit_counts=arrays.integers(0, 50, children, np.int32),
+        child_priors=arrays.random(children, np.float32),
+        result=state.result if state.is_terminal else None,
+        reason="rules",
+        started_at=_START,
+        finished_at=_START + timedelta(seconds=length) if state.is_terminal else None,
+    )

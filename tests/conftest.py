@@ -1,0 +1,85 @@
+"""Real stores for tests: one server of each kind for the session, fresh contents for each test."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import redis
+
+from zerofleet.config import run_from_values
+from zerofleet.database import Database
+from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.local.valkey import EmbeddedValkey
+from zerofleet.testing.databases import DatabaseTemplate
+
+# Nothing here has to survive a crash of the machine; a killed server recovers all the same.
+FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+
+
+ENOUGH_BYTES = 2 << 30
+
+
+@pytest.fixture(scope="session")
+def store_folder() -> Iterator[Path]:
+    """A folder that the servers' user may enter, as pytest's own folders are not."""
+    with tempfile.TemporaryDirectory(prefix="zerofleet-tests-", dir=_memory()) as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres(store_folder: Path) -> Iterator[EmbeddedPostgres]:
+    with EmbeddedPostgres(store_folder / "postgres", FAST) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def database_template(postgres: EmbeddedPostgres) -> DatabaseTemplate:
+    admin_url = postgres.url("superuser", "postgres")
+    return DatabaseTemplate(admin_url, postgres.url("owner", "template_of_tests"))
+
+
+@pytest.fixture
+def database_url(database_template: DatabaseTemplate) -> Iterator[str]:
+    """The owner's URL of a fresh database with all tables."""
+    with database_template.copy() as url:
+        yield url
+
+
+@pytest.fixture
+def role_url(postgres: EmbeddedPostgres, database_url: str) -> Callable[[str], str]:
+    """The URL of the test's database for ``worker``, ``trainer``, ``evaluator``, ``console``."""
+    name = urlsplit(database_url).path.lstrip("/")
+    return lambda role: postgres.url(role, name)
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """A fresh database, as its owner, with the run ``test`` of tic-tac-toe."""
+    with Database(database_url) as opened:
+        opened.register_run(run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}}))
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def valkey(store_folder: Path) -> Iterator[EmbeddedValkey]:
+    with EmbeddedValkey(store_folder / "valkey", {"appendonly": "no"}) as server:
+        yield server
+
+
+@pytest.fixture
+def valkey_url(valkey: EmbeddedValkey) -> str:
+    """An empty Valkey."""
+    with redis.Redis.from_url(valkey.url()) as client:
+        client.flushall()
+    return valkey.url()
+
+
+def _memory() -> Path | None:
+    """A file system in memory, where there is room: copying databases is mostly writing files."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > ENOUGH_BYTES
+    return memory if roomy else None

@@ -1,0 +1,101 @@
+"""A network of plain numpy behind the real batcher, repository and wire."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from services.inference.backend import Backend
+from services.inference.batcher import Batcher, BatchLimits
+from services.inference.model import LoadedModel
+from services.inference.player import ModelPlayer
+from services.inference.repository import Promoted, Repository
+from zerofleet import games, rpc
+from zerofleet.config import SearchSection
+from zerofleet.errors import ModelNotFoundError
+
+RUN = "contract"
+GAME = "tic_tac_toe"
+
+
+class LinearSession:
+    """Logits and value are functions of the planes' bits, another one for each version."""
+
+    def __init__(self, version: int) -> None:
+        spec = games.spec(GAME)
+        generator = np.random.default_rng(version)
+        self._logits = generator.normal(size=(8 * spec.observation_bytes, spec.num_actions))
+        self._value = generator.normal(size=8 * spec.observation_bytes)
+
+    def run(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        bits = np.unpackbits(observations, axis=1).astype(np.float64)
+        return (
+            (bits @ self._logits).astype(np.float16),
+            np.tanh(bits @ self._value).astype(np.float32),
+        )
+
+
+class TwoVersions:
+    """A ``ModelSource`` of versions 1 and 2, the second promoted."""
+
+    def best(self) -> Promoted | None:
+        return self.promotions()[0]
+
+    def promotions(self) -> list[Promoted]:
+        return [Promoted(seq, seq, self.sha256(seq)) for seq in (2, 1)]
+
+    def sha256(self, version: int) -> str:
+        if version not in (1, 2):
+            raise ModelNotFoundError(f"model '{RUN}' has no version {version}")
+        return hashlib.sha256(bytes([version])).hexdigest()
+
+    def versions(self) -> list[int]:
+        return [1, 2]
+
+
+@dataclass
+class InProcess:
+    """The parts behind the wire, for those who need no wire."""
+
+    repository: Repository
+    batcher: Batcher
+    shape: rpc.ModelShape
+    player: ModelPlayer
+
+
+Open = Callable[[], contextlib.AbstractAsyncContextManager[InProcess]]
+
+
+@pytest.fixture
+def in_process() -> Open:
+    @contextlib.asynccontextmanager
+    async def opened() -> AsyncIterator[InProcess]:
+        def load(version: int, sha256: str) -> LoadedModel:
+            return LoadedModel(version, sha256, (LinearSession(version),))
+
+        repository = Repository(RUN, TwoVersions(), load)
+        async with Batcher(BatchLimits(64, 1024), repository.mark_bad) as batcher:
+            await repository.refresh()
+            spec = games.spec(GAME)
+            shape = rpc.ModelShape(spec.observation_bytes, spec.num_actions, 64)
+            player = ModelPlayer(GAME, SearchSection(num_simulations=40), repository, batcher)
+            yield InProcess(repository, batcher, shape, player)
+
+    return opened
+
+
+@pytest.fixture
+def over_wire(in_process: Open) -> Callable[[], contextlib.AbstractAsyncContextManager[str]]:
+    @contextlib.asynccontextmanager
+    async def opened() -> AsyncIterator[str]:
+        async with in_process() as parts:
+            backend = Backend(parts.repository, parts.batcher, parts.shape)
+            async with rpc.serve("127.0.0.1:0", inference=backend, player=parts.player) as server:
+                yield f"127.0.0.1:{server.port}"
+
+    return opened

@@ -1,0 +1,178 @@
+"""What every player promises, asked in process and over gRPC."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zerofleet.errors import InvalidRequestError, ModelNotFoundError
+from zerofleet.rpc import Player, PlayerClient, SearchOptions
+
+GAME = "tic_tac_toe"
+RUN = "contract"
+SEEDED = SearchOptions(num_simulations=60, seed=3)
+
+
+@pytest.fixture(params=["in process", "over gRPC"])
+def player(request: Any, in_process: Any, over_wire: Any) -> Any:
+    """``async with player() as it``."""
+
+    @contextlib.asynccontextmanager
+    async def opened() -> AsyncIterator[Player]:
+        if request.param == "in process":
+            async with in_process() as parts:
+                yield parts.player
+        else:
+            async with over_wire() as address, PlayerClient(address, timeout=20) as client:
+                yield client
+
+    return opened
+
+
+async def test_predict(player: Any) -> None:
+    async with player() as it:
+        opinion = await it.predict(GAME, [4, 0])
+        same = await it.predict("", ["b2", "a1"], run=RUN, version="2")
+        other = await it.predict(GAME, [4, 0], version="1")
+    assert opinion == same
+    assert (opinion.run, opinion.version, other.version) == (RUN, 2, 1)
+    assert opinion.to_play == 0
+    assert opinion.actions == (1, 2, 3, 5, 6, 7, 8)
+    assert opinion.action_strings[0] == "b1"
+    assert sum(opinion.priors) == pytest.approx(1, abs=1e-5)
+    assert opinion.priors != other.priors
+    assert -1 <= opinion.value <= 1
+
+
+async def test_search_gives_the_whole_table(player: Any) -> None:
+    async with player() as it:
+        table = await it.search(GAME, [4, 0], options=SEEDED)
+        opinion = await it.predict(GAME, [4, 0])
+    assert (table.run, table.version, table.to_play, table.done) == (RUN, 2, 0, True)
+    assert [child.action for child in table.children] == [1, 2, 3, 5, 6, 7, 8]
+    visits = {child.action: child.visit_count for child in table.children}
+    assert sum(visits.values()) == table.simulations
+    assert visits[table.best_action] == max(visits.values())
+    assert table.network_value == pytest.approx(opinion.value, abs=0.5)
+    for child in table.children:
+        assert (child.q_value is None) == (child.visit_count == 0)
+        assert child.principal_variation[0] == child.action
+    assert sum(child.prior for child in table.children) == pytest.approx(1, abs=1e-5)
+
+
+async def test_search_finds_the_win(player: Any) -> None:
+    """First: a1, b1 and to move; c1 wins."""
+    async with player() as it:
+        table = await it.search(GAME, ["a1", "a3", "b1", "b3"], options=SearchOptions(400, seed=1))
+    assert table.best_action_string == "c1"
+    assert table.root_value > 0.5
+
+
+async def test_a_seed_repeats_the_search(player: Any) -> None:
+    async with player() as it:
+        assert await it.search(GAME, [4], options=SEEDED) == await it.search(
+            GAME, [4], options=SEEDED
+        )
+
+
+async def test_defaults_come_from_the_run_file(player: Any) -> None:
+    async with player() as it:
+        assert (await it.search(GAME, [])).simulations == pytest.approx(40, abs=1)
+
+
+async def test_several_leaves_and_noise(player: Any) -> None:
+    options = SearchOptions(num_simulations=64, leaves=8, seed=3, noise=True)
+    async with player() as it:
+        table = await it.search(GAME, [4], options=options)
+    assert table.simulations >= 63
+
+
+async def test_analyze_ends_with_the_searchs_table(player: Any) -> None:
+    async with player() as it:
+        tables = [
+            table async for table in it.analyze(GAME, [4, 0], options=SEEDED, every_simulations=10)
+        ]
+        final = await it.search(GAME, [4, 0], options=SEEDED)
+    assert tables[-1] == final
+    assert [table.done for table in tables] == [False] * (len(tables) - 1) + [True]
+    simulations = [table.simulations for table in tables]
+    assert simulations == sorted(simulations)
+    assert 5 <= len(tables) <= 8
+
+
+async def test_play_takes_the_best_or_samples(player: Any) -> None:
+    async with player() as it:
+        table = await it.search(GAME, [4, 0], options=SEEDED)
+        played = await it.play(GAME, [4, 0], options=SEEDED)
+        assert played.action == table.best_action
+        assert played.action_string == table.best_action_string
+        assert played.version == 2
+        sampled = Counter()
+        for seed in range(20):
+            options = SearchOptions(num_simulations=60, seed=seed)
+            sampled[(await it.play(GAME, [4, 0], options=options, temperature=3.0)).action] += 1
+    assert len(sampled) > 1
+    assert set(sampled) <= {1, 2, 3, 5, 6, 7, 8}
+
+
+REFUSED = [
+    ([4, 4], "ply 1: illegal action 4"),
+    (["b2", "b2"], "ply 1: illegal action 'b2'"),
+    ([99], "ply 0: illegal action 99"),
+    ([-1], "ply 0: illegal action -1"),
+    (["castle"], "ply 0: illegal action 'castle'"),
+    ([0, 3, 1, 4, 2], "over after 5 plies, the first player won"),
+    ([0, 3, 1, 4, 2, 8], "ply 5: action 8 comes after the end"),
+]
+
+
+@pytest.mark.parametrize(("actions", "text"), REFUSED)
+async def test_positions_that_cannot_be_played(player: Any, actions: Any, text: str) -> None:
+    async with player() as it:
+        for ask in (it.predict, it.search, it.play):
+            with pytest.raises(InvalidRequestError, match=text):
+                await ask(GAME, actions)
+        with pytest.raises(InvalidRequestError, match=text):
+            _ = [table async for table in it.analyze(GAME, actions)]
+        assert (await it.predict(GAME, [])).version == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        SearchOptions(num_simulations=20_001),
+        SearchOptions(num_simulations=-1),
+        SearchOptions(leaves=257),
+        SearchOptions(leaves=-1),
+        SearchOptions(seed=-1),
+        SearchOptions(seed=1 << 64),
+    ],
+)
+async def test_options_without_sense(player: Any, options: SearchOptions) -> None:
+    async with player() as it:
+        with pytest.raises(InvalidRequestError):
+            await it.search(GAME, [], options=options)
+
+
+@pytest.mark.parametrize("temperature", [-1.0, np.nan, np.inf])
+async def test_temperatures_without_sense(player: Any, temperature: float) -> None:
+    async with player() as it:
+        with pytest.raises(InvalidRequestError, match="temperature"):
+            await it.play(GAME, [], temperature=temperature)
+
+
+async def test_strangers(player: Any) -> None:
+    async with player() as it:
+        with pytest.raises(InvalidRequestError, match="plays 'tic_tac_toe', not 'chess'"):
+            await it.search("chess", [])
+        with pytest.raises(ModelNotFoundError, match="unknown model 'nobody'"):
+            await it.search(GAME, [], run="nobody")
+        with pytest.raises(ModelNotFoundError, match="no version 9"):
+            await it.predict(GAME, [], version="9")
+        with pytest.raises(ModelNotFoundError, match="no version 'newest'"):
+            await it.play(GAME, [], version="newest")

@@ -1,0 +1,71 @@
+"""Numbers that are known of the games, counted again through the Python rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from zerofleet.games import State
+
+
+def census(game: str, depth: int) -> list[dict[int, tuple[State, int]]]:
+    """For each ply the different positions, by hash, with the number of lines that lead there."""
+    levels: list[dict[int, tuple[State, int]]] = [{State(game).hash: (State(game), 1)}]
+    for _ in range(depth):
+        level: dict[int, tuple[State, int]] = {}
+        for state, lines in levels[-1].values():
+            for action in state.legal_actions():
+                after = state.copy()
+                after.apply(action)
+                _, others = level.get(after.hash, (after, 0))
+                level[after.hash] = (after, others + lines)
+        levels.append(level)
+    return levels
+
+
+def lines(level: dict[int, tuple[State, int]], *, ended: bool = False) -> int:
+    return sum(count for state, count in level.values() if state.is_terminal or not ended)
+
+
+def test_tic_tac_toe() -> None:
+    levels = census("tic_tac_toe", 9)
+    assert [len(level) for level in levels] == [1, 9, 72, 252, 756, 1260, 1520, 1140, 390, 78]
+    alive = [1, 9, 72, 504, 3024, 15120, 54720, 148176, 200448, 127872]
+    assert [lines(level) for level in levels] == alive
+    ended = [0, 0, 0, 0, 0, 1440, 5328, 47952, 72576, 127872]
+    assert [lines(level, ended=True) for level in levels] == ended
+    terminal = [entry for level in levels for entry in level.values() if entry[0].is_terminal]
+    assert Counter(state.result for state, _ in terminal) == {1: 626, -1: 316, 0: 16}
+    results: Counter[int] = Counter()
+    for state, count in terminal:
+        results[state.result] += count
+    assert results == {1: 131_184, -1: 77_904, 0: 46_080}
+
+
+def test_perfect_tic_tac_toe_is_a_draw() -> None:
+    values: dict[int, int] = {}  # for the first player
+    for level in reversed(census("tic_tac_toe", 9)):
+        for key, (state, _) in level.items():
+            outcomes = []
+            for action in state.legal_actions():
+                after = state.copy()
+                after.apply(action)
+                outcomes.append(values[after.hash])
+            best = max if state.to_play == 0 else min
+            values[key] = state.result if state.is_terminal else best(outcomes)
+    assert values[State("tic_tac_toe").hash] == 0
+
+
+def test_connect_four() -> None:
+    levels = census("connect_four", 6)
+    assert [len(level) for level in levels] == [1, 7, 49, 238, 1120, 4263, 16422]
+    assert [lines(level) for level in levels] == [7**ply for ply in range(7)]
+
+
+@pytest.mark.slow
+def test_connect_four_deeper() -> None:
+    levels = census("connect_four", 8)
+    assert [len(level) for level in levels[7:]] == [54859, 184275]
+    assert [lines(level) for level in levels[7:]] == [823536, 5673234]
+    assert [lines(level, ended=True) for level in levels[7:]] == [13032, 44430]

@@ -1,0 +1,206 @@
+"""Real model files, a real server on a free port, and stores made of plain lists."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from services.inference.backend import Backend
+from services.inference.batcher import Batcher, BatchLimits
+from services.inference.model import ModelLoader
+from services.inference.repository import Promoted, Repository
+from zerofleet import rpc
+from zerofleet.errors import ModelNotFoundError, StoreUnavailableError
+from zerofleet.models.folder import ModelFolder
+from zerofleet.models.session import ModelSession
+from zerofleet.models.shape import Shape
+
+RUN = "marker"
+POISON = 66
+SHAPE = Shape(observation_bytes=8, num_actions=7)
+
+
+def marker_model(
+    version: int, shape: Shape = SHAPE, *, poisoned: bool = False, value_rank: int = 1
+) -> bytes:
+    """A tiny real model whose value is ``version / 1024`` for every position.
+
+    Poisoned, its value is infinite where the first byte of the observation is ``POISON``.
+    """
+    generator = np.random.default_rng(version)
+    weights = generator.normal(size=(shape.observation_bytes, shape.num_actions)) / 1000
+    values = np.full(256, version / 1024, np.float32)
+    if poisoned:
+        values[POISON] = np.inf
+    constants = {
+        "weights": weights.astype(np.float32),
+        "values": values,
+        "first": np.array(0 if value_rank == 1 else [0], np.int64),
+    }
+    nodes = [
+        helper.make_node("Cast", ["observation"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("MatMul", ["floats", "weights"], ["logits"]),
+        helper.make_node("Cast", ["logits"], ["policy_logits"], to=TensorProto.FLOAT16),
+        helper.make_node("Cast", ["observation"], ["integers"], to=TensorProto.INT64),
+        helper.make_node("Gather", ["integers", "first"], ["byte"], axis=1),
+        helper.make_node("Gather", ["values", "byte"], ["value"]),
+    ]
+    value_shape: list[str | int] = ["batch"] if value_rank == 1 else ["batch", 1]
+    graph = helper.make_graph(
+        nodes,
+        "marker",
+        [_tensor("observation", TensorProto.UINT8, ["batch", shape.observation_bytes])],
+        [
+            _tensor("policy_logits", TensorProto.FLOAT16, ["batch", shape.num_actions]),
+            _tensor("value", TensorProto.FLOAT, value_shape),
+        ],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return model.SerializeToString()
+
+
+def _tensor(name: str, kind: int, shape: list[str | int]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+@dataclass
+class ListedModels:
+    """A ``ModelSource`` of plain lists; ``away`` makes both stores silent."""
+
+    chain: list[Promoted] = field(default_factory=list)
+    known: dict[int, str] = field(default_factory=dict)
+    away: bool = False
+
+    def best(self) -> Promoted | None:
+        self._look()
+        return self.chain[-1] if self.chain else None
+
+    def promotions(self) -> list[Promoted]:
+        self._look()
+        return self.chain[::-1]
+
+    def sha256(self, version: int) -> str:
+        self._look()
+        if version not in self.known:
+            raise ModelNotFoundError(f"model '{RUN}' has no version {version}")
+        return self.known[version]
+
+    def versions(self) -> list[int]:
+        self._look()
+        return sorted(self.known)
+
+    def _look(self) -> None:
+        if self.away:
+            raise StoreUnavailableError("the stores are away")
+
+
+@dataclass
+class Models:
+    """A folder of published models and the stores that name them."""
+
+    folder: ModelFolder
+    source: ListedModels = field(default_factory=ListedModels)
+
+    def publish(self, version: int, model_bytes: bytes | None = None, *, name: str = "") -> str:
+        """Enter a model; with ``name`` under another sha256 than its own."""
+        content = marker_model(version) if model_bytes is None else model_bytes
+        sha256 = name or hashlib.sha256(content).hexdigest()
+        path = self.folder.path(sha256)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        self.source.known[version] = sha256
+        return sha256
+
+    def promote(self, version: int) -> None:
+        seq = len(self.source.chain) + 1
+        self.source.chain.append(Promoted(seq, version, self.source.known[version]))
+
+
+@dataclass
+class Served:
+    """A running server and its parts."""
+
+    address: str
+    server: rpc.Server
+    repository: Repository
+    batcher: Batcher
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Models:
+    return Models(ModelFolder(tmp_path / "models", RUN))
+
+
+Serve = Callable[..., contextlib.AbstractAsyncContextManager[Served]]
+
+
+@pytest.fixture
+def make_marker() -> Callable[..., bytes]:
+    return marker_model
+
+
+@pytest.fixture
+def serve(models: Models) -> Serve:
+    """A server over ``models``: ``async with serve(...) as served``."""
+
+    @contextlib.asynccontextmanager
+    async def serving(
+        *,
+        address: str = "127.0.0.1:0",
+        max_batch_rows: int = 256,
+        max_queue_rows: int = 4096,
+        threads: int = 1,
+        keep: int = 4,
+    ) -> AsyncIterator[Served]:
+        loader = ModelLoader(
+            models.folder.read_verified,
+            lambda content: ModelSession(content, SHAPE),
+            threads,
+            np.zeros((1, SHAPE.observation_bytes), np.uint8),
+        )
+        repository = Repository(RUN, models.source, loader, keep)
+        limits = BatchLimits(max_batch_rows, max_queue_rows, threads)
+        async with Batcher(limits, repository.mark_bad) as batcher:
+            shape = rpc.ModelShape(SHAPE.observation_bytes, SHAPE.num_actions, max_batch_rows)
+            backend = Backend(repository, batcher, shape)
+            await repository.refresh()
+            async with rpc.serve(address, inference=backend, reflection=True) as server:
+                await server.set_serving(backend.ready())
+                host = address.rpartition(":")[0]
+                yield Served(f"{host}:{server.port}", server, repository, batcher)
+
+    return serving
+
+
+@pytest.fixture
+def observations() -> Callable[[int], np.ndarray]:
+    """Some rows of observations, none of them poisonous."""
+
+    def make(rows: int) -> np.ndarray:
+        made = np.random.default_rng(rows).integers(0, 256, (rows, SHAPE.observation_bytes))
+        made[:, 0] = 1
+        return made.astype(np.uint8)
+
+    return make
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
+    """Poll until a condition holds, with a deadline."""
+
+    async def poll(condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():  # noqa: ASYNC110 - what is waited for has no event
+                await asyncio.sleep(0.005)
+
+    return poll

@@ -1,0 +1,125 @@
+"""Real stores, a folder of models, and inference processes over them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zerofleet import games
+from zerofleet.config import RunConfig, load_run
+from zerofleet.database import Database
+from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.models.folder import ModelFolder
+from zerofleet.models.shape import Shape
+
+ROOT = Path(__file__).resolve().parents[4]
+GAME = "connect_four"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@dataclass
+class Fleet:
+    """Stores, a folder of models, and inference processes over them."""
+
+    run_file: Path
+    run: RunConfig
+    database: Database
+    database_url: str
+    redis_url: str
+    folder: ModelFolder
+    make_marker: Any
+    port: int = field(default_factory=_free_port)
+    metrics_port: int = field(default_factory=_free_port)
+
+    def __post_init__(self) -> None:
+        self.database.register_run(self.run)
+        self.epoch = self.database.acquire_fence(self.run.name, "trainer")
+        self.evaluator_epoch = self.database.acquire_fence(self.run.name, "evaluator")
+        self.address = f"127.0.0.1:{self.port}"
+
+    def publish(self, version: int, *, promote: bool = True, damage: int = 0) -> None:
+        spec = games.spec(GAME)
+        shape = Shape(spec.observation_bytes, spec.num_actions)
+        content = self.make_marker(version, shape)
+        sha256 = hashlib.sha256(content).hexdigest()
+        self.folder.publish(self.folder.stage(content))
+        if damage:
+            path = self.folder.path(sha256)
+            path.chmod(0o644)
+            path.write_bytes(content[:-damage])
+        self.database.insert_model(self.run.name, version, sha256, version, {}, "", self.epoch)
+        if promote:
+            self.promote(version)
+
+    def promote(self, version: int) -> None:
+        head = self.database.promotion_head(self.run.name)
+        seq = head.seq if head else 0
+        self.database.promote(self.run.name, version, None, "test", seq, epoch=self.evaluator_epoch)
+
+    def environment(self) -> dict[str, str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ZEROFLEET_")}
+        return inherited | {
+            "ZEROFLEET_DATABASE_URL": self.database_url,
+            "ZEROFLEET_REDIS_URL": self.redis_url,
+            "ZEROFLEET_LISTEN_ADDRESS": self.address,
+            "ZEROFLEET_METRICS_ADDRESS": f"127.0.0.1:{self.metrics_port}",
+            "ZEROFLEET_MODEL_FOLDER": str(self.folder.root),
+            "ZEROFLEET_WORKER": "inference-1",
+            "ZEROFLEET_REFLECTION": "true",
+        }
+
+    @contextlib.contextmanager
+    def start(self, **changes: str) -> Iterator[subprocess.Popen[str]]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "services.inference", str(self.run_file)],
+            cwd=ROOT,
+            env=self.environment() | changes,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def refusal(self, **changes: str) -> str:
+        """What a process that cannot start says; it must be one line."""
+        with self.start(**changes) as process:
+            _, said = process.communicate(timeout=30)
+        assert process.returncode == 2, said
+        (line,) = [line for line in said.splitlines() if not line.startswith("{")]
+        return line
+
+    def heartbeat(self) -> Heartbeat | None:
+        beats = Heartbeats(self.redis_url, self.run.name)
+        with contextlib.closing(beats):
+            return next(iter(beats.read()), None)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, database_url: str, valkey_url: str, make_marker: Any) -> Iterator[Fleet]:
+    run_file = tmp_path / "run.toml"
+    run_file.write_text(
+        f'name = "serving"\n[game]\nname = "{GAME}"\n[inference]\nmax_batch_rows = 128\n'
+        "sessions = 2\n[search]\nnum_simulations = 30\n"
+    )
+    run = load_run(run_file)
+    folder = ModelFolder(tmp_path / "models", run.name)
+    with Database(database_url) as database:
+        yield Fleet(run_file, run, database, database_url, valkey_url, folder, make_marker)

@@ -1,0 +1,220 @@
+"""The whole process, ``python -m services.inference``, over real stores."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import numpy as np
+import pytest
+import redis
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from zerofleet import games
+from zerofleet.best import Best, BestPointer
+from zerofleet.errors import InvalidRequestError
+from zerofleet.rpc import InferenceClient, PlayerClient, SearchOptions
+
+GAME = "connect_four"
+
+
+def _observations(rows: int) -> np.ndarray:
+    return np.repeat(games.State(GAME).observation()[np.newaxis], rows, axis=0)
+
+
+async def _version(client: InferenceClient) -> int:
+    prediction = await client.predict("serving", _observations(2))
+    assert np.rint(prediction.value * 1024).tolist() == [prediction.model_version] * 2
+    return prediction.model_version
+
+
+async def _until(condition: Any) -> None:
+    async with asyncio.timeout(30):
+        while not await condition():  # noqa: ASYNC110 - a process has no event
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.slow
+async def test_life_of_a_service(fleet: Any) -> None:
+    """It waits, follows promotions with and without Redis, says how it is, and leaves."""
+    with fleet.start() as process:
+        async with InferenceClient(fleet.address, timeout=20) as client:
+
+            async def waits() -> bool:
+                beat = await asyncio.to_thread(fleet.heartbeat)
+                return beat is not None and beat.waiting_for == "the first promoted model"
+
+            await _until(waits)
+            assert not await client.server_ready()
+            assert await _health(fleet.address) == health_pb2.HealthCheckResponse.NOT_SERVING
+            fleet.publish(1)
+            await _until(client.server_ready)
+            assert await _version(client) == 1
+            await _until(lambda: _is_serving(fleet.address))
+
+            fleet.publish(2, promote=False)
+            with contextlib.closing(BestPointer(fleet.redis_url, "serving")) as pointer:
+                fleet.promote(2)
+                assert pointer.reconcile(fleet.database) is not None
+                await _until(lambda: _is(client, 2))
+                # A pointer that names a file that is not whole leaves the old model serving.
+                fleet.publish(3, damage=50)
+                pointer.reconcile(fleet.database)
+                await _until(lambda: _scraped(fleet, "model_load_failures_total", 1))
+                assert await _version(client) == 2
+            with redis.Redis.from_url(fleet.redis_url) as store:
+                store.flushall()
+            fleet.publish(4)
+            await _until(lambda: _is(client, 4))
+
+            async def beats() -> bool:
+                beat = await asyncio.to_thread(fleet.heartbeat)
+                return beat is not None and beat.figures["model_version"] == 4
+
+            await _until(beats)
+            beat = fleet.heartbeat()
+            assert beat is not None
+            assert (beat.service, beat.worker, beat.waiting_for) == ("inference", "inference-1", "")
+            assert beat.progress > 0
+            assert {"rows_per_s", "batch_mean", "queue_rows"} <= set(beat.figures)
+            await _check_player(fleet)
+            await _check_reflection(fleet.address)
+            metrics = await asyncio.to_thread(_scrape, fleet)
+            assert "zerofleet_inference_model_version 4.0" in metrics
+            assert 'zerofleet_inference_batch_rows_bucket{le="2.0"}' in metrics
+            assert 'zerofleet_inference_batch_release_total{reason="idle"}' in metrics
+        started = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        _, said = await asyncio.to_thread(process.communicate, timeout=20)
+        assert process.returncode == 0, said
+        assert time.monotonic() - started < 5
+        assert "Traceback" not in said
+
+
+async def _is(client: InferenceClient, version: int) -> bool:
+    return await _version(client) == version
+
+
+async def _scraped(fleet: Any, name: str, least: float) -> bool:
+    lines = (await asyncio.to_thread(_scrape, fleet)).splitlines()
+    values = [line.split()[1] for line in lines if line.startswith(f"zerofleet_inference_{name} ")]
+    return float(values[0]) >= least
+
+
+def _scrape(fleet: Any) -> str:
+    url = f"http://127.0.0.1:{fleet.metrics_port}/metrics"
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return response.read().decode()
+
+
+async def _health(address: str) -> int:
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        answers = [
+            (await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=10)).status
+            for name in ("", "inference.GRPCInferenceService", "zerofleet.v1.Player")
+        ]
+    assert len(set(answers)) == 1
+    return answers[0]
+
+
+async def _is_serving(address: str) -> bool:
+    return await _health(address) == health_pb2.HealthCheckResponse.SERVING
+
+
+async def _check_player(fleet: Any) -> None:
+    async with PlayerClient(fleet.address, timeout=20) as player:
+        table = await player.search(GAME, [3, 3], options=SearchOptions(seed=1))
+        assert (table.run, table.version) == ("serving", 4)
+        assert len(table.children) == 7
+        with pytest.raises(InvalidRequestError, match="ply 6: illegal action 3"):
+            await player.play(GAME, [3] * 7)
+
+
+async def _check_reflection(address: str) -> None:
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        requests = [
+            reflection_pb2.ServerReflectionRequest(list_services=""),
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol="zerofleet.v1.Player"),
+        ]
+        answers = [answer async for answer in stub.ServerReflectionInfo(iter(requests))]
+    names = {service.name for service in answers[0].list_services_response.service}
+    assert {"inference.GRPCInferenceService", "zerofleet.v1.Player"} <= names
+    assert answers[1].file_descriptor_response.file_descriptor_proto
+
+
+@pytest.mark.slow
+async def test_sigkill_and_restart_under_a_stream_lose_no_call(fleet: Any) -> None:
+    fleet.publish(1)
+    answers = 0
+    done = asyncio.Event()
+
+    async def ask(stream: Any) -> None:
+        nonlocal answers
+        while not done.is_set():
+            for prediction in await asyncio.gather(
+                *(stream.predict(_observations(16)) for _ in range(4))
+            ):
+                assert np.rint(prediction.value * 1024).tolist() == [1] * 16
+                answers += 1
+
+    async with (
+        InferenceClient(fleet.address, timeout=60) as client,
+        client.stream("serving") as stream,
+    ):
+        asker = asyncio.create_task(ask(stream))
+        for _ in range(2):
+            with fleet.start() as process:
+                before = answers
+
+                async def served(before: int = before) -> bool:
+                    if asker.done():
+                        await asker
+                    return answers > before + 40
+
+                await _until(served)
+                process.kill()
+        with fleet.start():
+            done.set()
+            await asker
+    assert answers > 80
+
+
+@pytest.mark.slow
+def test_bad_input_is_one_line_and_exit_2(fleet: Any, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = fleet.refusal(ZEROFLEET_LISTEN_ADDRESS=f"127.0.0.1:{port}")
+        assert f"cannot listen on 127.0.0.1:{port}" in line
+        line = fleet.refusal(ZEROFLEET_METRICS_ADDRESS=f"127.0.0.1:{port}")
+        assert f"cannot serve metrics on '127.0.0.1:{port}'" in line
+    assert "chess" in fleet.refusal(ZEROFLEET_GAME__NAME="chess")
+    fleet.run_file.unlink()
+    assert "cannot read the run file" in fleet.refusal()
+
+
+def test_the_pointer_is_not_followed_backwards(fleet: Any) -> None:
+    """Redis is a cache: whatever it says, an older promotion changes nothing."""
+    from services.inference.repository import Promoted
+    from services.inference.source import StoredModels
+
+    for version in (1, 2):
+        fleet.publish(version)
+    with contextlib.closing(BestPointer(fleet.redis_url, "serving")) as pointer:
+        source = StoredModels("serving", fleet.database, pointer)
+        head = source.best()
+        assert head is not None
+        assert (head.seq, head.version) == (2, 2)  # Redis is empty: from Postgres
+        pointer.set_if_newer(Best(1, 1, "0" * 64))
+        assert source.best() == Promoted(1, 1, "0" * 64)  # as Redis says; the repository ignores it
+        assert [promoted.version for promoted in source.promotions()] == [2, 1]
+        assert source.versions() == [1, 2]

@@ -1,0 +1,242 @@
+"""Each bad request gets its own status, and the server goes on answering everybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import numpy as np
+import pytest
+
+from zerofleet.errors import (
+    ConfigError,
+    InferenceUnavailableError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    OverloadedError,
+)
+from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.codec import encode_request
+from zerofleet.rpc.methods import INFERENCE, unary
+from zerofleet.rpc.schema import open_inference as pb
+
+RUN = "marker"
+
+Change = Callable[[pb.ModelInferRequest], None]
+
+
+def _set(name: str, value: Any) -> Change:
+    return lambda request: setattr(request, name, value)
+
+
+def _tensor(name: str, value: Any) -> Change:
+    return lambda request: setattr(request.inputs[0], name, value)
+
+
+def _shape(*shape: int) -> Change:
+    def change(request: pb.ModelInferRequest) -> None:
+        request.inputs[0].shape[:] = shape
+
+    return change
+
+
+def _raw(*contents: bytes) -> Change:
+    def change(request: pb.ModelInferRequest) -> None:
+        request.raw_input_contents[:] = contents
+
+    return change
+
+
+def _typed(request: pb.ModelInferRequest) -> None:
+    request.raw_input_contents[:] = []
+    request.inputs[0].contents.uint_contents.extend([0] * 16)
+
+
+def _rows(rows: int) -> Change:
+    def change(request: pb.ModelInferRequest) -> None:
+        _shape(rows, 8)(request)
+        _raw(bytes(8 * rows))(request)
+
+    return change
+
+
+BAD: dict[str, tuple[Change, grpc.StatusCode, str]] = {
+    "unknown model": (_set("model_name", "nobody"), grpc.StatusCode.NOT_FOUND, "nobody"),
+    "unknown version": (_set("model_version", "9"), grpc.StatusCode.NOT_FOUND, "9"),
+    "no version": (_set("model_version", "0x1"), grpc.StatusCode.NOT_FOUND, "0x1"),
+    "dtype": (_tensor("datatype", "FP32"), grpc.StatusCode.INVALID_ARGUMENT, "send UINT8"),
+    "name": (_tensor("name", "board"), grpc.StatusCode.INVALID_ARGUMENT, "'board'"),
+    "width": (_shape(2, 9), grpc.StatusCode.INVALID_ARGUMENT, "[2, 9]"),
+    "rank": (_shape(16), grpc.StatusCode.INVALID_ARGUMENT, "[16]"),
+    "no rows": (_shape(0, 8), grpc.StatusCode.INVALID_ARGUMENT, "[0, 8]"),
+    "negative rows": (_shape(-2, 8), grpc.StatusCode.INVALID_ARGUMENT, "[-2, 8]"),
+    "huge shape": (_shape(2**62, 8), grpc.StatusCode.INVALID_ARGUMENT, "at most"),
+    "short": (_raw(bytes(15)), grpc.StatusCode.INVALID_ARGUMENT, "15"),
+    "long": (_raw(bytes(17)), grpc.StatusCode.INVALID_ARGUMENT, "17"),
+    "two contents": (_raw(bytes(16), b""), grpc.StatusCode.INVALID_ARGUMENT, "one entry"),
+    "typed contents": (_typed, grpc.StatusCode.INVALID_ARGUMENT, "raw_input_contents"),
+    "too many rows": (_rows(257), grpc.StatusCode.INVALID_ARGUMENT, "at most 256"),
+    "no input": (
+        lambda request: request.ClearField("inputs"),
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "exactly one",
+    ),
+    "output": (
+        lambda request: request.outputs.add(name="ownership"),
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "ownership",
+    ),
+}
+
+
+@pytest.fixture
+def published(models: Any) -> None:
+    models.publish(1)
+    models.promote(1)
+
+
+@pytest.mark.usefixtures("published")
+async def test_every_bad_request_harms_only_its_sender(
+    serve: Any, observations: Any, until: Any
+) -> None:
+    async with (
+        serve() as served,
+        InferenceClient(served.address) as client,
+        grpc.aio.insecure_channel(served.address) as channel,
+        client.stream(RUN) as good,
+    ):
+        stop = asyncio.Event()
+        bystander = asyncio.create_task(_predict_until(stop, good, observations))
+        infer = unary(channel, INFERENCE, "ModelInfer", pb.ModelInferRequest, pb.ModelInferResponse)
+        for name, (change, code, text) in BAD.items():
+            request = encode_request(RUN, "best", observations(2))
+            change(request)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await infer(request, timeout=20)
+            assert caught.value.code() is code, name
+            assert text in (caught.value.details() or ""), name
+        stop.set()
+        assert await bystander > 0
+
+
+async def _predict_until(stop: asyncio.Event, stream: Any, observations: Any) -> int:
+    answers = 0
+    while not stop.is_set():
+        prediction = await stream.predict(observations(4))
+        assert prediction.model_version == 1
+        answers += 1
+    return answers
+
+
+@pytest.mark.usefixtures("published")
+@pytest.mark.parametrize("over", ["unary", "stream"])
+async def test_client_raises_our_errors(serve: Any, observations: Any, over: Any) -> None:
+    async with serve() as served, InferenceClient(served.address, timeout=20) as client:
+
+        async def predict(model: str, rows: np.ndarray, version: str = "best") -> None:
+            if over == "unary":
+                await client.predict(model, rows, version)
+                return
+            async with client.stream(model, version) as stream:
+                await stream.predict(rows)
+
+        with pytest.raises(ModelNotFoundError, match="unknown model 'nobody'"):
+            await predict("nobody", observations(1))
+        with pytest.raises(ModelNotFoundError, match="no version 5"):
+            await predict(RUN, observations(1), "5")
+        with pytest.raises(InvalidRequestError, match="at most 256"):
+            await predict(RUN, observations(257))
+        with pytest.raises(InvalidRequestError, match=r"\[1, 9\]"):
+            await predict(RUN, np.zeros((1, 9), np.uint8))
+        with pytest.raises(InvalidRequestError, match="float32"):
+            await predict(RUN, np.zeros((1, 8), np.float32))  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("published")
+async def test_a_full_queue_refuses_and_recovers(serve: Any, observations: Any) -> None:
+    async with (
+        serve(max_queue_rows=300) as served,
+        InferenceClient(served.address, timeout=20) as client,
+        client.stream(RUN) as stream,
+    ):
+        predictions = [stream.predict(observations(250)) for _ in range(40)]
+        results = await asyncio.gather(*predictions, return_exceptions=True)
+        refused = [result for result in results if isinstance(result, BaseException)]
+        assert all(isinstance(error, OverloadedError) for error in refused)
+        assert refused
+        assert len(refused) < 40
+        assert (await stream.predict(observations(250))).model_version == 1
+
+
+async def test_before_the_first_promotion_requests_wait(
+    serve: Any, models: Any, observations: Any
+) -> None:
+    async with serve() as served, InferenceClient(served.address, timeout=0.3) as hasty:
+        assert not await hasty.server_ready()
+        with pytest.raises(InferenceUnavailableError, match="first promoted model"):
+            await hasty.predict(RUN, observations(1))
+        async with (
+            InferenceClient(served.address, timeout=20) as patient,
+            patient.stream(RUN) as stream,
+        ):
+            waiting = asyncio.create_task(stream.predict(observations(3)))
+            models.publish(1)
+            models.promote(1)
+            await served.repository.refresh()
+            assert (await waiting).model_version == 1
+            assert await patient.server_ready()
+            assert await patient.model_ready(RUN)
+            assert await patient.model_ready(RUN, "1")
+
+
+async def test_an_address_that_cannot_be_bound_is_a_config_error(serve: Any) -> None:
+    async with serve() as served:
+        for address in (
+            served.address,
+            "elsewhere.invalid:1",
+            "127.0.0.1:http?",
+            "127.0.0.1:99999",
+        ):
+            with pytest.raises(ConfigError, match=f"cannot listen on {re.escape(address)}: "):
+                async with serve(address=address):
+                    pass
+
+
+@pytest.mark.usefixtures("published")
+async def test_messages_that_are_not_the_protocols(serve: Any, observations: Any) -> None:
+    """Garbage and messages over the limit end their own call; a stranger's stream goes on."""
+    async with (
+        serve() as served,
+        InferenceClient(served.address, timeout=20) as client,
+        client.stream(RUN) as good,
+        grpc.aio.insecure_channel(
+            served.address, options=[("grpc.max_send_message_length", -1)]
+        ) as channel,
+    ):
+        await good.predict(observations(1))
+        infer = channel.unary_unary(f"/{INFERENCE}/ModelInfer")
+        for message, code in (
+            (b"\xff\xff\xff", grpc.StatusCode.INVALID_ARGUMENT),
+            (bytes(65 << 20), grpc.StatusCode.RESOURCE_EXHAUSTED),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await infer(message, timeout=20)
+            assert caught.value.code() is code
+            assert (await good.predict(observations(2))).model_version == 1
+        garbage = channel.stream_stream(f"/{INFERENCE}/ModelStreamInfer")(timeout=20)
+        await garbage.write(b"\xff\xff\xff")
+        answer = pb.ModelStreamInferResponse.FromString(await garbage.read())
+        assert "not a ModelInferRequest" in answer.error_message
+        await garbage.write(encode_request(RUN, "", observations(2), "x").SerializeToString())
+        answer = pb.ModelStreamInferResponse.FromString(await garbage.read())
+        assert (answer.infer_response.id, answer.error_message) == ("x", "")
+        await garbage.done_writing()
+        assert await garbage.code() is grpc.StatusCode.OK
+        unknown = channel.unary_unary(f"/{INFERENCE}/RepositoryModelLoad")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await unknown(b"", timeout=20)
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

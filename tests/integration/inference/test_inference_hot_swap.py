@@ -1,0 +1,211 @@
+"""Promise 5: an answer comes from exactly the model it names, while models come, go and fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zerofleet.errors import (
+    IncompatibleModelError,
+    InferenceUnavailableError,
+    ModelNotFoundError,
+)
+from zerofleet.prediction import Prediction
+from zerofleet.rpc import InferenceClient
+
+RUN = "marker"
+
+
+def _decode(prediction: Prediction) -> set[int]:
+    return set(np.rint(prediction.value * 1024).astype(int).tolist())
+
+
+async def test_no_answer_names_another_model_under_swaps(
+    serve: Any, models: Any, observations: Any, until: Any
+) -> None:
+    """Several streams ask for the best and for exact versions while eight models are promoted."""
+    models.publish(1)
+    models.promote(1)
+    async with serve(threads=2, keep=3) as served, InferenceClient(served.address) as client:
+        stop = asyncio.Event()
+        newest: Counter[int] = Counter()
+
+        async def ask(version: str, rows: int) -> int:
+            answers = 0
+            async with client.stream(RUN, version) as stream:
+                while not stop.is_set():
+                    predictions = await asyncio.gather(
+                        *(stream.predict(observations(rows + extra)) for extra in range(4))
+                    )
+                    for prediction in predictions:
+                        assert _decode(prediction) == {prediction.model_version}
+                        assert version in ("best", str(prediction.model_version))
+                        if version == "best":
+                            newest[prediction.model_version] += 1
+                        answers += len(prediction.value)
+            return answers
+
+        for version in range(2, 10):
+            models.publish(version)
+        askers = [
+            asyncio.create_task(ask(version, rows))
+            for version, rows in (("best", 1), ("best", 16), ("best", 60), ("2", 8), ("9", 3))
+        ]
+        for version in range(2, 10):
+            models.promote(version)
+            await served.repository.refresh()
+            await until(lambda version=version: newest[version] > 100)
+        stop.set()
+        answers = sum(await asyncio.gather(*askers))
+    assert answers > 5_000
+    assert set(newest) >= set(range(2, 10))
+
+
+def _truncated(make: Any) -> bytes:
+    return make(2)[:-40]
+
+
+def _wrong_shape(make: Any) -> bytes:
+    from zerofleet.models.shape import Shape
+
+    return make(2, Shape(observation_bytes=9, num_actions=7))
+
+
+def _wrong_actions(make: Any) -> bytes:
+    from zerofleet.models.shape import Shape
+
+    return make(2, Shape(observation_bytes=8, num_actions=6))
+
+
+def _wrong_rank(make: Any) -> bytes:
+    return make(2, value_rank=2)
+
+
+@pytest.mark.parametrize("damage", [_truncated, _wrong_shape, _wrong_actions, _wrong_rank])
+async def test_a_damaged_model_leaves_the_old_one_serving(
+    serve: Any, models: Any, make_marker: Any, observations: Any, damage: Any
+) -> None:
+    models.publish(1)
+    models.promote(1)
+    async with serve() as served, InferenceClient(served.address) as client:
+        models.publish(2, damage(make_marker))
+        models.promote(2)
+        await served.repository.refresh()
+        assert (await client.predict(RUN, observations(3))).model_version == 1
+        with pytest.raises(IncompatibleModelError):
+            await client.predict(RUN, observations(3), "2")
+        assert not await client.model_ready(RUN, "2")
+        index = {state.version: state for state in await served.repository.index()}
+        assert index[1].ready
+        assert not index[2].ready
+        assert index[2].reason not in ("", "not in memory")
+        assert served.repository.failed_loads == 1
+        # A later promotion is not held up by the broken one.
+        models.publish(3)
+        models.promote(3)
+        await served.repository.refresh()
+        assert (await client.predict(RUN, observations(3))).model_version == 3
+
+
+async def test_bytes_under_a_wrong_name_are_not_loaded(
+    serve: Any, models: Any, make_marker: Any, observations: Any
+) -> None:
+    models.publish(1, make_marker(1), name="0" * 64)
+    models.promote(1)
+    async with serve() as served, InferenceClient(served.address, timeout=0.3) as client:
+        assert "do not hash to its name" in served.repository.waiting_for
+        assert not await client.model_ready(RUN, "1")
+        with pytest.raises(InferenceUnavailableError, match="do not hash to its name"):
+            await client.predict(RUN, observations(1))
+
+
+async def test_a_start_with_a_damaged_best_model_serves_the_one_before(
+    serve: Any, models: Any, make_marker: Any, observations: Any
+) -> None:
+    for version in (1, 2):
+        models.publish(version)
+        models.promote(version)
+    models.publish(3, make_marker(3)[:-1])
+    models.promote(3)
+    async with serve() as served, InferenceClient(served.address) as client:
+        assert (await client.predict(RUN, observations(1))).model_version == 2
+
+
+async def test_a_missing_file_that_appears_later_is_loaded(
+    serve: Any, models: Any, observations: Any, until: Any
+) -> None:
+    sha256 = models.publish(1)
+    path = models.folder.path(sha256)
+    content = path.read_bytes()
+    path.unlink()
+    models.promote(1)
+    async with serve() as served, InferenceClient(served.address, timeout=20) as client:
+        assert "no model" in served.repository.waiting_for
+        path.write_bytes(content)
+        follower = asyncio.create_task(served.repository.follow_best(0.01))
+        await until(lambda: served.repository.peek(None) is not None)
+        follower.cancel()
+        assert served.repository.waiting_for == ""
+        assert (await client.predict(RUN, observations(2))).model_version == 1
+
+
+async def test_a_model_that_gives_infinities_is_used_no_more(
+    serve: Any, models: Any, make_marker: Any, observations: Any
+) -> None:
+    models.publish(1)
+    models.promote(1)
+    poisonous = observations(4)
+    poisonous[2, 0] = 66
+    async with (
+        serve() as served,
+        InferenceClient(served.address, timeout=20) as client,
+        client.stream(RUN) as stream,
+    ):
+        models.publish(2, make_marker(2, poisoned=True))
+        models.promote(2)
+        await served.repository.refresh()
+        assert (await stream.predict(observations(4))).model_version == 2
+        with pytest.raises(InferenceUnavailableError, match="not finite"):
+            await stream.predict(poisonous)
+        await served.repository.refresh()
+        assert (await stream.predict(poisonous)).model_version == 1
+        with pytest.raises(IncompatibleModelError, match="non-finite"):
+            await client.predict(RUN, observations(1), "2")
+
+
+async def test_stores_away_leave_loaded_models_serving(
+    serve: Any, models: Any, observations: Any
+) -> None:
+    models.publish(1)
+    models.publish(2)
+    models.promote(1)
+    async with serve() as served, InferenceClient(served.address, timeout=1) as client:
+        models.source.away = True
+        await served.repository.refresh()
+        assert (await client.predict(RUN, observations(1))).model_version == 1
+        assert (await client.predict(RUN, observations(1), "1")).model_version == 1
+        with pytest.raises(InferenceUnavailableError, match="stores are away"):
+            await client.predict(RUN, observations(1), "2")
+        models.source.away = False
+        assert (await client.predict(RUN, observations(1), "2")).model_version == 2
+        with pytest.raises(ModelNotFoundError):
+            await client.predict(RUN, observations(1), "3")
+
+
+async def test_memory_is_bounded_and_keeps_the_best(
+    serve: Any, models: Any, observations: Any
+) -> None:
+    for version in range(1, 12):
+        models.publish(version)
+    models.promote(1)
+    async with serve(keep=3) as served, InferenceClient(served.address) as client:
+        for version in range(1, 12):
+            await client.predict(RUN, observations(1), str(version))
+        versions = [model.version for model in served.repository.loaded()]
+        assert len(versions) == 3
+        assert versions[0] == 1
+        assert (await client.predict(RUN, observations(1))).model_version == 1

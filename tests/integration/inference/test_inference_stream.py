@@ -1,0 +1,170 @@
+"""The stream's life: servers that end, calls that are given up, shutdown under load."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from zerofleet.errors import InferenceUnavailableError
+from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.prediction_stream import PredictionStream
+
+RUN = "marker"
+
+
+@pytest.fixture
+def published(models: Any) -> None:
+    models.publish(1)
+    models.promote(1)
+
+
+def _free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+async def _ask(stream: Any, rows: Any, until: asyncio.Event) -> int:
+    """Keep calls in flight until the event; a lost or failed call would raise here."""
+    answers = 0
+    while not until.is_set():
+        for prediction in await asyncio.gather(*(stream.predict(rows) for _ in range(4))):
+            assert len(prediction.value) == len(rows)
+            answers += 1
+    return answers
+
+
+@pytest.mark.usefixtures("published")
+async def test_servers_come_and_go_under_a_stream(
+    serve: Any, observations: Any, until: Any
+) -> None:
+    address = _free_address()
+    async with InferenceClient(address, timeout=30) as client, client.stream(RUN) as stream:
+        done = asyncio.Event()
+        asker = asyncio.create_task(_ask(stream, observations(8), done))
+        for _ in range(3):
+            async with serve(address=address) as served:
+                totals = served.batcher.statistics.totals
+                await until(lambda totals=totals: totals.success > 8)
+        async with serve(address=address):
+            done.set()
+            assert await asker > 24
+
+
+@pytest.mark.usefixtures("published")
+async def test_drain_answers_what_has_come_and_ends_quickly(
+    serve: Any, observations: Any, until: Any
+) -> None:
+    address = _free_address()
+    async with InferenceClient(address, timeout=30) as client, client.stream(RUN) as stream:
+        done = asyncio.Event()
+        async with serve(address=address) as served:
+            asker = asyncio.create_task(_ask(stream, observations(64), done))
+            await until(lambda: served.batcher.statistics.totals.success > 20)
+            started = time.monotonic()
+            await served.server.drain(grace=10)
+            assert time.monotonic() - started < 3
+            assert served.batcher.queue_rows == 0
+        async with serve(address=address):
+            done.set()
+            assert await asker > 20
+
+
+@pytest.mark.usefixtures("published")
+async def test_a_retired_stream_is_replaced_without_a_lost_call(
+    serve: Any, observations: Any, until: Any
+) -> None:
+    async with serve() as served, grpc.aio.insecure_channel(served.address) as channel:
+        stream = PredictionStream(
+            channel, served.address, model=RUN, version="best", timeout=20, lifetime=0.05
+        )
+        async with stream:
+            done = asyncio.Event()
+            asker = asyncio.create_task(_ask(stream, observations(8), done))
+            await until(lambda: served.batcher.statistics.totals.success > 400)
+            done.set()
+            answers = await asker
+        # Nothing was asked twice: a retired stream is read to its end first.
+        assert served.batcher.statistics.totals.success == answers
+
+
+async def test_no_server_is_unavailable_after_the_timeout(observations: Any) -> None:
+    address = _free_address()
+    async with InferenceClient(address, timeout=0.3) as client, client.stream(RUN) as stream:
+        for predict in (stream.predict, lambda rows: client.predict(RUN, rows)):
+            started = time.monotonic()
+            with pytest.raises(InferenceUnavailableError, match=address):
+                await predict(observations(1))
+            assert time.monotonic() - started < 3
+        assert not await client.server_ready()
+
+
+@pytest.mark.usefixtures("published")
+async def test_a_closed_stream_says_so(serve: Any, observations: Any) -> None:
+    async with serve() as served, InferenceClient(served.address) as client:
+        stream = client.stream(RUN)
+        async with stream:
+            await stream.predict(observations(1))
+        with pytest.raises(InferenceUnavailableError, match="closed"):
+            await stream.predict(observations(1))
+
+
+@pytest.mark.usefixtures("published")
+async def test_cancelled_calls_leave_nothing_behind(
+    serve: Any, observations: Any, until: Any
+) -> None:
+    async with serve() as served, InferenceClient(served.address, timeout=20) as client:
+        async with client.stream(RUN) as stream:
+            await stream.predict(observations(1))
+            given_up = [asyncio.create_task(stream.predict(observations(200))) for _ in range(20)]
+            await asyncio.sleep(0)
+            for task in given_up:
+                task.cancel()
+            await asyncio.gather(*given_up, return_exceptions=True)
+            assert not stream._questions
+            assert (await stream.predict(observations(3))).model_version == 1
+        await until(lambda: served.batcher.queue_rows == 0)
+        unary = [asyncio.create_task(client.predict(RUN, observations(200))) for _ in range(20)]
+        await asyncio.sleep(0)
+        for task in unary:
+            task.cancel()
+        await asyncio.gather(*unary, return_exceptions=True)
+        await until(lambda: served.batcher.queue_rows == 0)
+        assert (await client.predict(RUN, observations(3))).model_version == 1
+
+
+@pytest.mark.usefixtures("published")
+async def test_a_client_that_reads_no_answers_is_not_read_from(
+    serve: Any, observations: Any
+) -> None:
+    """Its answers would pile up in the server's memory otherwise."""
+    from zerofleet.rpc.codec import encode_request
+    from zerofleet.rpc.methods import INFERENCE, both_streams
+    from zerofleet.rpc.schema import open_inference as pb
+
+    async with serve() as served, grpc.aio.insecure_channel(served.address) as channel:
+        open_stream = both_streams(
+            channel,
+            INFERENCE,
+            "ModelStreamInfer",
+            pb.ModelInferRequest,
+            pb.ModelStreamInferResponse,
+        )
+        call = open_stream(timeout=30)
+        written = 0
+        with contextlib.suppress(TimeoutError):
+            while written < 20_000:
+                async with asyncio.timeout(1.0):
+                    await call.write(encode_request(RUN, "best", observations(256), str(written)))
+                written += 1
+        # Some answers fill the connection's window, a bounded number waits in the server.
+        assert served.batcher.statistics.totals.success < written < 20_000
+        async with InferenceClient(served.address) as client:
+            assert (await client.predict(RUN, observations(3))).model_version == 1

@@ -1,0 +1,119 @@
+"""The pointer in Redis: never back, rebuilt from the record, and no secret in its errors."""
+
+import threading
+
+import pytest
+import redis
+
+from zerofleet.best import Best, BestPointer
+from zerofleet.database import Database
+from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.heartbeat import Heartbeats
+from zerofleet.local.process import free_port
+
+
+def best(seq: int) -> Best:
+    return Best(seq, 10 * seq, f"{seq:064x}")
+
+
+@pytest.fixture
+def pointer(valkey_url: str) -> BestPointer:
+    pointer = BestPointer(valkey_url, "test")
+    yield pointer
+    pointer.close()
+
+
+@pytest.fixture
+def promoted(database: Database) -> Database:
+    """A run whose second model is the best."""
+    epoch = database.acquire_fence("test", "trainer")
+    for version in (1, 2, 3):
+        database.insert_model("test", version, f"{version:064x}", 0, {}, "m", epoch)
+    epoch = database.acquire_fence("test", "evaluator")
+    for seq, version in enumerate((1, 2)):
+        database.promote("test", version, None, "e", seq, epoch=epoch)
+    return database
+
+
+def test_it_moves_forward_only(pointer: BestPointer) -> None:
+    assert pointer.get() is None
+    assert pointer.set_if_newer(best(2))
+    assert not pointer.set_if_newer(best(2))
+    assert not pointer.set_if_newer(best(1))
+    assert pointer.get() == best(2)
+    assert pointer.set_if_newer(best(10))  # numbers, not words: "10" comes after "9"
+    assert not pointer.set_if_newer(best(9))
+
+
+def test_the_newest_of_many_writers_stays(pointer: BestPointer, valkey_url: str) -> None:
+    def write(first: int) -> None:
+        own = BestPointer(valkey_url, "test")
+        for seq in range(first, 200, 4):
+            own.set_if_newer(best(seq))
+        own.close()
+
+    threads = [threading.Thread(target=write, args=(first,)) for first in (4, 3, 2, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert pointer.get() == best(199)
+
+
+def test_runs_do_not_share_it(pointer: BestPointer, valkey_url: str) -> None:
+    other = BestPointer(valkey_url, "other")
+    pointer.set_if_newer(best(5))
+    assert other.get() is None
+    other.close()
+
+
+def test_it_is_rebuilt_after_a_wipe(
+    pointer: BestPointer, promoted: Database, valkey_url: str
+) -> None:
+    expected = Best(2, 2, f"{2:064x}")
+    assert pointer.reconcile(promoted) == expected
+    assert pointer.get() == expected
+    with redis.Redis.from_url(valkey_url) as client:
+        client.flushall()
+    assert pointer.get() is None
+    assert pointer.reconcile(promoted) == expected
+    assert pointer.get() == expected
+
+
+def test_reconciling_never_moves_it_back(pointer: BestPointer, promoted: Database) -> None:
+    pointer.set_if_newer(best(3))  # another evaluator was faster than this look at the record
+    pointer.reconcile(promoted)
+    assert pointer.get() == best(3)
+
+
+def test_before_the_first_promotion_there_is_none(pointer: BestPointer, database: Database) -> None:
+    assert pointer.reconcile(database) is None
+    assert pointer.get() is None
+
+
+def test_something_else_under_its_name_is_no_pointer(pointer: BestPointer, valkey_url: str) -> None:
+    with redis.Redis.from_url(valkey_url) as client:
+        client.hset("zerofleet:test:best", mapping={"seq": "1"})
+        assert pointer.get() is None
+
+
+def test_a_redis_that_is_away_is_named() -> None:
+    port = free_port()
+    url = f"redis://:canary@127.0.0.1:{port}/0"
+    for ask in (
+        BestPointer(url, "test").get,
+        lambda: BestPointer(url, "test").set_if_newer(best(1)),
+        Heartbeats(url, "test").read,
+    ):
+        with pytest.raises(StoreUnavailableError) as caught:
+            ask()
+        assert str(caught.value).startswith(f"Redis at 127.0.0.1:{port} does not answer: ")
+        assert "canary" not in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_url_that_is_none() -> None:
+    for kind in (BestPointer, Heartbeats):
+        with pytest.raises(ConfigError, match=r"write redis://host:6379/0") as caught:
+            kind("http://:canary@host", "test")
+        assert "canary" not in str(caught.value)

@@ -1,0 +1,89 @@
+"""What is measured comes back, and the summary adds it up."""
+
+import pytest
+
+from zerofleet.config import run_from_values
+from zerofleet.database import Database, Submission
+from zerofleet.errors import ConfigError
+from zerofleet.testing.records import random_record
+
+LOSSES = {"policy_loss": 1.5, "value_loss": 0.5, "policy_agreement": 0.25}
+
+
+@pytest.fixture
+def epoch(database: Database) -> int:
+    epoch = database.acquire_fence("test", "trainer")
+    for version in (1, 2):
+        metrics = {"train_policy_loss": 1.25}
+        database.insert_model("test", version, f"{version:064x}", 9, metrics, "where", epoch)
+    return epoch
+
+
+def test_models(database: Database, epoch: int) -> None:
+    [first, second] = database.models("test")
+    assert first.sha256 == f"{1:064x}"
+    assert (first.step, first.metrics, first.location) == (9, {"train_policy_loss": 1.25}, "where")
+    assert database.model("test", 2) == second
+    assert database.model("test", 3) is None
+    assert database.next_version("test") == 3
+    assert (database.models("other"), database.next_version("other")) == ([], 1)
+
+
+def test_a_repeated_measurement_replaces_the_first(database: Database, epoch: int) -> None:
+    database.insert_train_metrics("test", 100, "train", LOSSES, epoch)
+    newer = database.acquire_fence("test", "trainer")
+    database.insert_train_metrics("test", 100, "train", LOSSES | {"policy_loss": 1.0}, newer)
+    database.insert_train_metrics("test", 50, "train", LOSSES, newer)
+    database.insert_train_metrics("test", 100, "held_out", LOSSES, newer)
+    summary = database.summary("test")
+    assert (summary.step, summary.policy_loss, summary.held_out_policy_loss) == (100, 1.0, 1.5)
+
+
+def test_a_metric_that_nobody_knows(database: Database, epoch: int) -> None:
+    with pytest.raises(ValueError, match=r"unknown metrics .'loss'"):
+        database.insert_train_metrics("test", 1, "train", {**LOSSES, "loss": 1.0}, epoch)
+
+
+def test_exams_and_ratings(database: Database, epoch: int) -> None:
+    database.insert_exam("test", 1, 50, 300, 30)
+    database.insert_exam("test", 2, 50, 300, 0)
+    assert [(row.version, row.errors, row.error_rate) for row in database.exams("test")] == [
+        (1, 30, 0.1),
+        (2, 0, 0.0),
+    ]
+    database.upsert_ratings("test", [])
+    database.upsert_ratings("test", [(1, 0.0, 0.0), (2, 55.0, 12.5)])
+    rows = [(row.version, row.elo, row.elo_error, row.games) for row in database.ratings("test")]
+    assert rows == [(1, 0.0, 0.0, 0), (2, 55.0, 12.5, 0)]
+
+
+def test_summary(database: Database, epoch: int) -> None:
+    games = [Submission(random_record(seed)) for seed in range(5)]
+    database.submit_games("test", "w", games)
+    database.save_unfinished("test", "w", [(random_record(9, plies=2), 0)], 60)
+    evaluator = database.acquire_fence("test", "evaluator")
+    database.promote("test", 1, None, "e", 0, epoch=evaluator)
+    database.insert_exam("test", 1, 50, 300, 30)
+    database.upsert_ratings("test", [(1, 5.0, 1.0)])
+    database.insert_train_metrics("test", 100, "train", LOSSES, epoch)
+
+    summary = database.summary("test")
+    assert (summary.games, summary.games_last_hour, summary.workers_last_hour) == (5, 5, 1)
+    assert summary.positions == sum(game.record.length for game in games)
+    assert (summary.models, summary.newest_model) == (2, 2)
+    assert (summary.promotions, summary.best_model) == (1, 1)
+    assert (summary.elo, summary.elo_error, summary.error_rate) == (5.0, 1.0, 0.1)
+    assert (summary.unfinished_games, summary.rejected_games) == (1, 0)
+    assert summary.held_out_policy_loss is None
+    empty = database.summary("other")
+    assert (empty.games, empty.positions, empty.best_model, empty.elo) == (0, 0, None, None)
+
+
+def test_a_run_keeps_its_game_and_takes_new_settings(database: Database) -> None:
+    changed = {"name": "test", "game": {"name": "tic_tac_toe"}, "seed": 77}
+    database.register_run(run_from_values(changed))
+    with database._transaction() as connection:
+        config = connection.exec_driver_sql("SELECT config FROM runs").scalar_one()
+    assert config["seed"] == 77
+    with pytest.raises(ConfigError, match="plays tic_tac_toe, not connect_four"):
+        database.register_run(run_from_values({"name": "test", "game": {"name": "connect_four"}}))

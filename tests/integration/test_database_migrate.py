@@ -1,0 +1,106 @@
+"""Migrations: safe to repeat, safe beside each other, and honest about what they cannot do."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg2
+import pytest
+from alembic.script import ScriptDirectory
+from psycopg2 import sql
+
+import zerofleet.database
+from zerofleet.database import Database, migrate
+from zerofleet.database.schema import REVISION
+from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.local.postgres import EmbeddedPostgres
+
+ROLES = {f"zerofleet_{name}" for name in ("worker", "trainer", "evaluator", "console")}
+
+
+def run(url: str, *statements: str) -> list[tuple]:
+    connection = psycopg2.connect(url)
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        rows = cursor.fetchall() if cursor.description else []
+    connection.close()
+    return rows
+
+
+def test_the_code_knows_the_newest_migration() -> None:
+    scripts = Path(zerofleet.database.__file__).with_name("migrations")
+    directory = ScriptDirectory(str(scripts))
+    assert directory.get_heads() == [REVISION]
+
+
+def test_a_second_migration_changes_nothing(database_url: str) -> None:
+    before = run(database_url, "SELECT oid, relname FROM pg_class ORDER BY oid")
+    migrate(database_url)
+    assert run(database_url, "SELECT oid, relname FROM pg_class ORDER BY oid") == before
+
+
+def test_a_newer_database_is_left_alone(database_url: str) -> None:
+    run(database_url, "UPDATE alembic_version SET version_num = '9999'")
+    for action in (migrate, lambda url: Database(url).wait_ready(1)):
+        with pytest.raises(ConfigError, match=r"migrated by a newer zerofleet \(revision 9999"):
+            action(database_url)
+
+
+def test_tables_that_are_not_made_yet_are_waited_for(database_url: str) -> None:
+    run(database_url, "DROP TABLE alembic_version")
+    with (
+        Database(database_url) as database,
+        pytest.raises(StoreUnavailableError, match="run `zerofleet migrate`"),
+    ):
+        database.wait_ready(0.3)
+
+
+def test_a_database_without_our_tables_says_so(database_url: str) -> None:
+    run(database_url, "DROP TABLE games CASCADE")
+    with (
+        Database(database_url) as database,
+        pytest.raises(ConfigError, match="lacks our tables: run `zerofleet migrate`"),
+    ):
+        database.summary("test")
+
+
+@pytest.fixture
+def bare_server(store_folder: Path, request: pytest.FixtureRequest) -> Iterator[EmbeddedPostgres]:
+    """A server whose roles are not made yet."""
+    with EmbeddedPostgres(store_folder / request.node.name, {"fsync": "off"}) as server:
+        drop = [sql.SQL("DROP ROLE {}").format(sql.Identifier(role)) for role in ROLES]
+        run(server.url("superuser", "postgres"), *drop)
+        yield server
+
+
+@pytest.mark.slow
+def test_migrations_beside_each_other(bare_server: EmbeddedPostgres) -> None:
+    admin = bare_server.url("superuser", "postgres")
+    names = ["zerofleet", "second"]
+    for name in names[1:]:
+        run(admin, f"CREATE DATABASE {name} OWNER zerofleet")
+    code = "import sys; from zerofleet.database import migrate; migrate(sys.argv[1])"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code, bare_server.url("owner", name)])
+        for name in [*names, names[0]]
+    ]
+    assert [process.wait() for process in processes] == [0] * 3
+    rows = run(admin, "SELECT rolname, rolconfig FROM pg_roles WHERE rolname LIKE 'zerofleet\\_%'")
+    assert {name for name, _ in rows} == ROLES
+    [limits] = [limits for name, limits in rows if name == "zerofleet_console"]
+    assert "default_transaction_read_only=on" in limits
+    for name in names:
+        with Database(bare_server.url("owner", name)) as database:
+            database.wait_ready(1)
+
+
+@pytest.mark.slow
+def test_an_owner_who_may_not_make_roles(bare_server: EmbeddedPostgres) -> None:
+    run(bare_server.url("superuser", "postgres"), "ALTER ROLE zerofleet NOCREATEROLE")
+    with pytest.raises(ConfigError, match="permission denied to create role"):
+        migrate(bare_server.url())
+    with Database(bare_server.url()) as database, pytest.raises(StoreUnavailableError):
+        database.wait_ready(0)  # nothing of it was done

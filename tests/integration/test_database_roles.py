@@ -1,0 +1,179 @@
+"""What each role may not do, tried for real: the grants are the fence, not good manners."""
+
+from collections.abc import Callable, Iterator
+
+import psycopg2
+import pytest
+from psycopg2 import errors
+
+from zerofleet.config import run_from_values
+from zerofleet.database import Database, Submission
+from zerofleet.errors import ConfigError, StaleEpochError
+from zerofleet.testing.records import random_record
+
+ROLES = ("worker", "trainer", "evaluator", "console")
+COLUMNS = {  # one that the role with most rights may not change either
+    "runs": "name",
+    "models": "sha256",
+    "games": "result",
+    "positions": "action",
+    "unfinished_games": "epoch",
+    "matches": "candidate",
+    "match_games": "candidate_score",
+    "promotions": "version",
+    "fences": "epoch",
+    "exams": "errors",
+    "ratings": "version",
+    "rejected_games": "reason",
+    "games_conflict": "reason",
+    "alembic_version": "version_num",
+    "train_metrics": "step",
+}
+TABLES = tuple(COLUMNS)
+EVERYBODY = {"runs", "models", "promotions", "alembic_version"}
+MAY_READ = {
+    "worker": EVERYBODY,
+    "trainer": EVERYBODY
+    | {"games", "positions", "rejected_games", "train_metrics", "fences", "matches", "match_games"},
+    "evaluator": EVERYBODY
+    | {"games", "positions", "matches", "match_games", "exams", "ratings", "fences"}
+    | {"train_metrics"},
+    "console": set(TABLES),
+}
+MAY_INSERT = {
+    "worker": set(),
+    "trainer": {"models", "rejected_games", "train_metrics"},
+    "evaluator": {"matches", "match_games", "promotions", "exams", "ratings"},
+    "console": set(),
+}
+FUNCTIONS = {
+    "submit_games('r', 'w', '[]')": {"worker", "evaluator"},
+    "save_unfinished('r', 'w', '[]', 1)": {"worker"},
+    "adopt_unfinished('r', 'w', 1, 1)": {"worker"},
+    "extend_leases('r', 'w', 1)": {"worker"},
+    "release_unfinished('r', 'w')": {"worker"},
+    "acquire_fence('r', 'trainer')": {"trainer", "evaluator"},
+    "register_run('r', 'g', '{}')": {"worker", "trainer", "evaluator"},
+}
+OTHERS = (
+    "CREATE TABLE public.t (a int)",
+    "CREATE FUNCTION public.f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "DROP TABLE games",
+    "ALTER TABLE games DISABLE TRIGGER ALL",
+    "DROP TRIGGER append_only ON promotions",
+    "SET ROLE zerofleet",
+    "CREATE ROLE another",
+    "COPY games TO PROGRAM 'cat'",
+    "SELECT pg_read_file('/etc/passwd')",
+)
+
+
+@pytest.fixture(params=ROLES)
+def role(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def refused(role_url: Callable[[str], str], role: str) -> Iterator[Callable[[str], bool]]:
+    """Whether the role may not run a statement; the statement's other errors do not matter."""
+    connection = psycopg2.connect(role_url(role))
+    connection.autocommit = True
+    cursor = connection.cursor()
+    cursor.execute("SET default_transaction_read_only = off")  # anybody may; it protects nothing
+
+    def try_it(statement: str) -> bool:
+        try:
+            cursor.execute(statement)
+        except errors.InsufficientPrivilege:
+            return True
+        except psycopg2.Error:
+            return False
+        return False
+
+    yield try_it
+    connection.close()
+
+
+def test_tables(refused: Callable[[str], bool], role: str) -> None:
+    for table in TABLES:
+        assert refused(f"SELECT * FROM {table}") == (table not in MAY_READ[role]), table
+        insert = f"INSERT INTO {table} DEFAULT VALUES"
+        assert refused(insert) == (table not in MAY_INSERT[role]), table
+        update = f"UPDATE {table} SET {COLUMNS[table]} = DEFAULT"
+        assert refused(update) == (table != "train_metrics" or role != "trainer"), table
+        assert refused(f"DELETE FROM {table}"), table
+        assert refused(f"TRUNCATE {table}"), table
+
+
+def test_functions(refused: Callable[[str], bool], role: str) -> None:
+    for call, allowed in FUNCTIONS.items():
+        assert refused(f"SELECT {call}") == (role not in allowed), call
+
+
+def test_everything_else(refused: Callable[[str], bool]) -> None:
+    for statement in OTHERS:
+        assert refused(statement), statement
+
+
+def test_a_definers_function_looks_in_public_alone(role_url: Callable[[str], str]) -> None:
+    connection = psycopg2.connect(role_url("worker"))
+    with connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE runs (name text, game text)")
+        cursor.execute("INSERT INTO pg_temp.runs VALUES ('fake', 'tic_tac_toe')")
+        cursor.execute("SET search_path = pg_temp, public")
+        with pytest.raises(errors.ForeignKeyViolation, match="there is no run fake"):
+            cursor.execute("SELECT public.submit_games('fake', 'w', '[]')")
+    connection.close()
+
+
+def test_the_console_is_read_only_and_bounded(role_url: Callable[[str], str]) -> None:
+    connection = psycopg2.connect(role_url("console"))
+    with connection.cursor() as cursor:
+        for setting, expected in {
+            "default_transaction_read_only": "on",
+            "statement_timeout": "30s",
+            "jit": "off",
+        }.items():
+            cursor.execute(f"SHOW {setting}")
+            assert cursor.fetchone() == (expected,)
+    connection.close()
+
+
+def test_every_service_can_do_its_work_in_its_own_role(
+    database: Database, role_url: Callable[[str], str]
+) -> None:
+    run = run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}})
+    with Database(role_url("worker")) as worker:
+        worker.wait_ready(5)
+        worker.register_run(run)
+        worker.save_unfinished("test", "w", [(random_record(9, plies=2), 0)], 0)
+        assert len(worker.adopt_unfinished("test", "w", 1, 60)) == 1
+        assert worker.submit_games("test", "w", [Submission(random_record(1))]) == ["stored"]
+        assert worker.promotion_head("test") is None
+        with pytest.raises(ConfigError, match="permission denied for table games"):
+            worker.count_games("test")
+    with Database(role_url("trainer")) as trainer:
+        trainer.wait_ready(5)
+        epoch = trainer.acquire_fence("test", "trainer")
+        assert len(trainer.read_games("test", 0, 10).games) == 1
+        for version in (1, 2):
+            trainer.insert_model("test", version, f"{version:064x}", 0, {}, "m", epoch)
+        values = {"policy_loss": 1.0, "value_loss": 0.5}
+        for _ in range(2):
+            trainer.insert_train_metrics("test", 0, "train", values, epoch)
+        trainer.reject_game("test", random_record(1).game_uid, "a test")
+    with Database(role_url("evaluator")) as evaluator:
+        epoch = evaluator.acquire_fence("test", "evaluator")
+        evaluator.promote("test", 1, None, "e", 0, epoch=epoch)
+        match = evaluator.create_match(
+            "test", 2, 1, games=2, threshold=0.5, num_simulations=1, seed=1, epoch=epoch
+        )
+        evaluator.record_match_game("test", "e", match.match_id, 0, 0, random_record(2))
+        evaluator.insert_exam("test", 1, 10, 100, 3)
+        evaluator.upsert_ratings("test", [(1, 0.0, 0.0), (2, 10.0, 5.0)])
+        evaluator.upsert_ratings("test", [(1, 0.0, 0.0), (2, 20.0, 5.0)])
+        evaluator.promote("test", 2, match.match_id, "e", 1, epoch=epoch)
+        with pytest.raises(StaleEpochError):
+            evaluator.promote("test", 1, None, "e", 1, epoch=epoch)
+    with Database(role_url("console")) as console:
+        assert console.summary("test").best_model == 2

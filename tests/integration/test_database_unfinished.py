@@ -1,0 +1,73 @@
+"""Games in play go from worker to worker, and only the newest owner's writes count."""
+
+import numpy as np
+
+from zerofleet.database import Database, Submission
+from zerofleet.records import GameRecord
+from zerofleet.testing.records import random_record
+
+
+def begun(seed: int) -> GameRecord:
+    return random_record(seed, plies=3)
+
+
+def test_a_silent_workers_games_are_adopted_with_a_new_epoch(database: Database) -> None:
+    records = [begun(seed) for seed in range(3)]
+    assert database.save_unfinished("test", "a", [(r, 0) for r in records], 60) == [True] * 3
+    assert database.adopt_unfinished("test", "b", 10, 60) == []
+
+    assert database.release_unfinished("test", "a") == 3
+    [(first, epoch)] = database.adopt_unfinished("test", "b", 1, 60)
+    assert epoch == 1
+    original = next(record for record in records if record.game_uid == first.game_uid)
+    assert first.digest() == original.digest()
+    assert (first.started_at, first.finished_at) == (original.started_at, None)
+    assert len(database.adopt_unfinished("test", "c", 10, 60)) == 2
+    assert database.adopt_unfinished("test", "d", 10, 60) == []
+
+
+def test_the_former_owner_is_refused(database: Database) -> None:
+    record = begun(1)
+    database.save_unfinished("test", "a", [(record, 0)], 0)
+    [(_, epoch)] = database.adopt_unfinished("test", "b", 1, 60)
+
+    assert database.save_unfinished("test", "a", [(record, 0)], 60) == [False]
+    finished = random_record(1)
+    assert database.submit_games("test", "a", [Submission(finished, epoch=0)]) == ["conflict"]
+    assert database.count_games("test") == 0
+    assert database.save_unfinished("test", "b", [(record, epoch)], 60) == [True]
+    assert database.submit_games("test", "b", [Submission(finished, epoch)]) == ["stored"]
+    assert database.summary("test").unfinished_games == 0
+    # The late delivery of the same game is what it is: there already.
+    assert database.submit_games("test", "a", [Submission(finished, epoch=0)]) == ["duplicate"]
+
+
+def test_a_finished_game_cannot_be_saved_or_adopted_again(database: Database) -> None:
+    finished = random_record(1)
+    database.submit_games("test", "a", [Submission(finished)])
+    assert database.save_unfinished("test", "a", [(begun(1), 0)], 0) == [False]
+    assert database.adopt_unfinished("test", "b", 10, 60) == []
+
+
+def test_leases_are_extended_for_their_holder_alone(database: Database) -> None:
+    database.save_unfinished("test", "a", [(begun(1), 0)], 0)
+    database.save_unfinished("test", "b", [(begun(2), 0)], 0)
+    assert database.extend_leases("test", "a", 60) == 1
+    [(record, _)] = database.adopt_unfinished("test", "c", 10, 60)
+    assert record.game_uid == begun(2).game_uid
+
+
+def test_a_later_save_replaces_the_earlier(database: Database) -> None:
+    database.save_unfinished("test", "a", [(begun(1), 0)], 60)
+    later = random_record(1, plies=5)
+    assert database.save_unfinished("test", "a", [(later, 0)], 0) == [True]
+    [(record, _)] = database.adopt_unfinished("test", "b", 1, 60)
+    assert record.length == 5
+
+
+def test_a_record_comes_back_bit_for_bit(database: Database) -> None:
+    record = begun(1)
+    record.root_values[:] = np.float32([-0.0, 1e-42, 1 / 3])
+    database.save_unfinished("test", "a", [(record, 0)], 0)
+    [(back, _)] = database.adopt_unfinished("test", "b", 1, 60)
+    assert back.root_values.tobytes() == record.root_values.tobytes()

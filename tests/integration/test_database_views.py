@@ -1,0 +1,228 @@
+"""Each view's answer on games small enough to reckon by hand."""
+
+import dataclasses
+from collections.abc import Callable
+from decimal import Decimal
+from uuid import UUID
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from zerofleet.database import Database, MatchGame, Submission
+from zerofleet.records import GameRecord
+from zerofleet.testing.records import random_record
+
+# Tic-tac-toe squares: 0 1 2 on the first row, 3 4 5, 6 7 8.
+FIRST_WINS = [0, 3, 1, 4, 2]  # a1 a2 b1 b2 c1
+SECOND_WINS = [0, 3, 1, 4, 8, 5]
+DRAW = [0, 1, 2, 4, 3, 5, 7, 6, 8]
+
+
+def game(
+    number: int, actions: list[int], result: int, values: list[float], model: int = 1
+) -> GameRecord:
+    """A record whose search tables hold the played action and one more."""
+    template = random_record(number)
+    plies = len(actions)
+    others = [(action + 1) % 9 for action in actions]
+    return dataclasses.replace(
+        template,
+        game_uid=UUID(int=number),
+        actions=np.asarray(actions, np.int16),
+        model_versions=np.full(plies, model, np.int32),
+        root_values=np.asarray(values, np.float32),
+        network_values=np.zeros(plies, np.float32),
+        simulations=np.full(plies, 50, np.int32),
+        full_search=np.ones(plies, np.bool_),
+        offsets=np.arange(0, 2 * plies + 1, 2, np.int32),
+        child_actions=np.asarray(list(zip(others, actions, strict=True)), np.int16).ravel(),
+        child_visit_counts=np.tile(np.asarray([10, 40], np.int32), plies),
+        child_priors=np.tile(np.asarray([0.25, 0.75], np.float32), plies),
+        result=result,
+    )
+
+
+GAMES = [
+    game(1, FIRST_WINS, 1, [0.0, -0.72, 0.5, -0.96, 1.0]),
+    game(2, FIRST_WINS, 1, [0.0, -0.1, 0.5, -0.86, 1.0]),
+    game(3, SECOND_WINS, -1, [0.05, 0.0, -0.92, 0.3, -0.99, 1.0]),
+    game(4, DRAW, 0, [0.0, -0.97, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], model=2),
+]
+
+
+@pytest.fixture
+def stored(database: Database) -> Database:
+    database.submit_games("test", "w", [Submission(record) for record in GAMES[:3]])
+    database.submit_games("test", "v", [Submission(GAMES[3])])
+    # A match's game is no self-play, and another run's games are another's.
+    elsewhere = dataclasses.replace(GAMES[0], game_uid=UUID(int=9))
+    database.submit_games("test", "e", [Submission(elsewhere, kind="match")])
+    return database
+
+
+def ask(database: Database, query: str) -> list[tuple]:
+    with database._transaction() as connection:
+        return [
+            tuple(float(value) if isinstance(value, Decimal) else value for value in row)
+            for row in connection.execute(text(query))
+        ]
+
+
+def test_games_per_hour(stored: Database) -> None:
+    rows = ask(
+        stored, "SELECT run, sum(games), sum(plies), max(workers) FROM games_per_hour GROUP BY run"
+    )
+    assert rows in ([("test", 4, 25, 2)], [("test", 4, 25, 1)])  # the hour may have struck between
+    # One game in an hour has no rate; two have.
+    with stored._transaction() as connection:
+        connection.execute(
+            text(
+                "UPDATE games SET ingested_at = timestamptz '2026-01-01 10:00:00Z' "
+                "+ make_interval(secs => 5 * (('x' || right(game_uid::text, 1))::bit(4)::int - 1))"
+            )
+        )
+    assert ask(stored, "SELECT games, plies, plies_per_second, workers FROM games_per_hour") == [
+        (4, 25, pytest.approx(1.7), 2)
+    ]
+
+
+def test_model_summary(stored: Database) -> None:
+    assert ask(stored, "SELECT * FROM model_summary ORDER BY model") == [
+        ("test", 1, 3, 66.7, 33.3, 0.0, 5, 0.0),
+        ("test", 2, 1, 0.0, 0.0, 100.0, 9, 0.0),
+    ]
+
+
+def test_openings(stored: Database) -> None:
+    assert ask(stored, "SELECT * FROM openings ORDER BY model, opening") == [
+        ("test", 1, "a1 a2 b1", 3, 100.0, 0.667),
+        ("test", 2, "a1 b1 c1", 1, 100.0, 0.5),
+    ]
+
+
+def test_value_calibration(stored: Database) -> None:
+    bins = {row[1]: row[2:] for row in ask(stored, "SELECT * FROM value_calibration ORDER BY bin")}
+    # From -1.0 to -0.9: plies 3 of game 1, 2 and 4 of game 3, 1 of game 4; all but the draw lost.
+    assert bins[1] == (-1.0, -0.9, 4, pytest.approx(-0.96), -0.75)
+    assert bins[20] == (0.9, 1.0, 3, 1.0, 1.0)
+    # 0.5 twice: the first player of games 1 and 2, who won.
+    assert bins[16] == (0.5, 0.6, 2, 0.5, 1.0)
+    assert sum(row[2] for row in bins.values()) == 25
+    assert set(bins) <= set(range(1, 21))
+
+
+def test_resign_audit(stored: Database) -> None:
+    rows = ask(
+        stored,
+        "SELECT threshold, games, would_resign, wrong, wrong_percent FROM resign_audit "
+        "WHERE run = 'test' ORDER BY threshold",
+    )
+    assert [(round(row[0], 2), *row[1:]) for row in rows] == [
+        (-0.95, 4, 3, 1, 33.33),  # games 1 and 3 rightly, the draw wrongly
+        (-0.9, 4, 3, 1, 33.33),
+        (-0.85, 4, 4, 1, 25.0),  # game 2 as well
+        (-0.8, 4, 4, 1, 25.0),
+        (-0.7, 4, 4, 1, 25.0),
+    ]
+
+
+def test_resign_audit_leaves_resigned_games_out(stored: Database) -> None:
+    resigned = dataclasses.replace(GAMES[0], game_uid=UUID(int=10), reason="resignation")
+    stored.submit_games("test", "w", [Submission(resigned)])
+    assert ask(stored, "SELECT DISTINCT games FROM resign_audit") == [(4,)]
+    assert ask(stored, "SELECT resign_percent FROM model_summary WHERE model = 1") == [(25.0,)]
+
+
+def test_game_length(stored: Database) -> None:
+    assert ask(stored, "SELECT * FROM game_length ORDER BY model, length") == [
+        ("test", 1, 5, 2, 66.7),
+        ("test", 1, 6, 1, 33.3),
+        ("test", 2, 9, 1, 100.0),
+    ]
+
+
+def test_duplicates(stored: Database) -> None:
+    assert ask(stored, "SELECT * FROM duplicates ORDER BY model") == [
+        ("test", 1, 3, 2, 66.7),
+        ("test", 2, 1, 1, 100.0),
+    ]
+
+
+def test_game_moves(stored: Database) -> None:
+    rows = ask(
+        stored,
+        "SELECT ply, player, move, action, value, network_value, visits, prior, simulations, "
+        f"full_search, model FROM game_moves WHERE game_uid = '{GAMES[0].game_uid}' ORDER BY ply",
+    )
+    assert rows == [
+        (0, "first", "a1", 0, 0.0, 0.0, 40, 0.75, 50, True, 1),
+        (1, "second", "a2", 3, -0.72, 0.0, 40, 0.75, 50, True, 1),
+        (2, "first", "b1", 1, 0.5, 0.0, 40, 0.75, 50, True, 1),
+        (3, "second", "b2", 4, -0.96, 0.0, 40, 0.75, 50, True, 1),
+        (4, "first", "c1", 2, 1.0, 0.0, 40, 0.75, 50, True, 1),
+    ]
+
+
+def test_promotion_history(database: Database) -> None:
+    trainer = database.acquire_fence("test", "trainer")
+    for version in (1, 2):
+        database.insert_model("test", version, f"{version:064x}", 100 * version, {}, "m", trainer)
+    epoch = database.acquire_fence("test", "evaluator")
+    database.promote("test", 1, None, "e", 0, epoch=epoch)
+    match = database.create_match(
+        "test", 2, 1, games=4, threshold=0.55, num_simulations=50, seed=1, epoch=epoch
+    )
+    places = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    games = [_match_game(place, record) for place, record in zip(places, GAMES, strict=True)]
+    database.record_match_games("test", "e", match.match_id, games)
+    database.upsert_ratings("test", [(1, 0.0, 0.0), (2, 12.3, 40.0)])
+    database.promote("test", 2, match.match_id, "e", 1, epoch=epoch)
+
+    rows = ask(
+        database,
+        "SELECT seq, model, step, match_id, against, games, wins, draws, losses, score_percent, "
+        "threshold_percent, elo FROM promotion_history ORDER BY seq",
+    )
+    # As the candidate sees the games: won, lost, lost, drawn.
+    assert rows == [
+        (1, 1, 100, None, None, None, None, None, None, None, None, 0.0),
+        (2, 2, 200, match.match_id, 1, 4, 1, 1, 2, 37.5, 55.0, 12.0),
+    ]
+    assert [row.games for row in database.ratings("test")] == [4, 4]
+
+
+def _match_game(place: tuple[int, int], record: GameRecord) -> MatchGame:
+    return MatchGame(*place, record)
+
+
+def test_every_table_view_and_function_says_what_it_is(database: Database) -> None:
+    assert (
+        ask(
+            database,
+            "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace "
+            "AND relkind IN ('r', 'v') AND relname <> 'alembic_version' "
+            "AND obj_description(oid, 'pg_class') IS NULL",
+        )
+        == []
+    )
+    assert (
+        ask(
+            database,
+            "SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace "
+            "AND obj_description(oid, 'pg_proc') IS NULL",
+        )
+        == []
+    )
+
+
+def test_the_views_read_well_in_the_console(
+    stored: Database, role_url: Callable[[str], str]
+) -> None:
+    views = [
+        name for (name,) in ask(stored, "SELECT viewname FROM pg_views WHERE schemaname = 'public'")
+    ]
+    assert len(views) == 9
+    with Database(role_url("console")) as console:
+        for view in views:
+            ask(console, f"SELECT * FROM {view}")

@@ -1,0 +1,281 @@
+"""A Postgres of our own: as root and not, after crashes, and never two on one folder."""
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg2
+import pytest
+
+from zerofleet.errors import ConfigError
+from zerofleet.local.postgres import USERS, EmbeddedPostgres
+from zerofleet.local.postgres_programs import find_programs
+from zerofleet.local.process import Account, start_child, stop_child
+
+UNSYNCED = {"fsync": "off"}
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root changes users")
+
+
+def run(url: str, statement: str) -> list[tuple]:
+    connection = psycopg2.connect(url)
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        rows = cursor.fetchall() if cursor.description else []
+    connection.close()
+    return rows
+
+
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.01)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def folder(store_folder: Path, request: pytest.FixtureRequest) -> Path:
+    return store_folder / request.node.name
+
+
+def test_each_role_has_its_own_password(postgres: EmbeddedPostgres) -> None:
+    passwords = set()
+    for role, user in USERS.items():
+        url = postgres.url(role, "postgres")
+        assert run(url, "SELECT current_user, inet_server_addr()::text") == [
+            (user, "127.0.0.1/32")
+        ]
+        file = postgres.folder / "passwords" / user
+        assert mode(file) == 0o600
+        password = file.read_text().strip().rpartition(":")[2]
+        assert len(password) >= 24
+        assert password not in url
+        passwords.add(password)
+    assert len(passwords) == len(USERS)
+    assert run(postgres.url("owner", "postgres"), "SELECT usesuper FROM pg_user WHERE usename = "
+               "'zerofleet'") == [(False,)]  # fmt: skip
+
+
+def test_nobody_gets_in_without_a_password(postgres: EmbeddedPostgres) -> None:
+    for password in ("", "wrong"):
+        with pytest.raises(psycopg2.OperationalError, match=r"password"):
+            psycopg2.connect(
+                host="127.0.0.1", port=postgres.port, user="postgres", dbname="postgres",
+                password=password, passfile="/nonexistent", sslmode="disable",
+            )  # fmt: skip
+    rows = run(postgres.url("superuser"), "SHOW unix_socket_directories")
+    assert rows == [("",)]
+
+
+@pytest.mark.slow
+def test_it_resumes_after_a_clean_stop_and_after_a_crash(folder: Path) -> None:
+    server = EmbeddedPostgres(folder)
+    url = server.start()
+    run(url, "CREATE TABLE t AS SELECT generate_series(1, 1000) AS a")
+    server.stop()
+    server.stop()  # twice is once
+
+    url = server.start()
+    assert run(url, "SELECT count(*) FROM t") == [(1000,)]
+    run(url, "INSERT INTO t SELECT generate_series(1, 1000)")
+    assert server.process is not None
+    server.process.kill()
+    server.process.wait()
+    server.process = None
+    server.stop()  # only the folder's lock is left to give back
+
+    with EmbeddedPostgres(folder) as server:
+        assert run(server.url(), "SELECT count(*) FROM t") == [(2000,)]
+
+
+def test_a_folder_in_use_is_refused(postgres: EmbeddedPostgres) -> None:
+    second = EmbeddedPostgres(postgres.folder, leave_seconds=0.1)
+    with pytest.raises(ConfigError, match=f"a server is already running in {postgres.folder}"):
+        second.start()
+    assert run(postgres.url("owner", "postgres"), "SELECT 1") == [(1,)]
+
+
+@pytest.mark.slow
+def test_a_server_that_others_started_is_named(folder: Path) -> None:
+    with EmbeddedPostgres(folder, UNSYNCED):
+        pass
+    cluster = folder / "cluster"
+    owner = Account(cluster.stat().st_uid, cluster.stat().st_gid)
+    programs = find_programs(int((cluster / "PG_VERSION").read_text()))
+    stranger = start_child(
+        [programs.folder / "postgres", "-D", cluster, "-c", "listen_addresses=", "-k", ""],
+        log=folder / "stranger.log",
+        account=owner if os.geteuid() == 0 else None,
+    )
+    until(lambda: (cluster / "postmaster.pid").exists())
+    with pytest.raises(ConfigError, match=rf"process {stranger.pid}\) is already running on"):
+        EmbeddedPostgres(folder, leave_seconds=0.1).start()
+    stop_child(stranger, signal.SIGINT)
+
+
+@pytest.mark.slow
+def test_a_cluster_of_a_version_that_is_not_here(folder: Path) -> None:
+    with EmbeddedPostgres(folder, UNSYNCED):
+        pass
+    (folder / "cluster" / "PG_VERSION").write_text("99\n")
+    with pytest.raises(ConfigError, match="the data folder needs Postgres 99, but here are only"):
+        EmbeddedPostgres(folder).start()
+
+
+def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nonsense.*server\.log"):
+        EmbeddedPostgres(folder, {**UNSYNCED, "nonsense": "1"}).start()
+    # The cluster was made, and the next start, without nonsense, uses it.
+    with EmbeddedPostgres(folder, UNSYNCED) as server:
+        assert run(server.url(), "SELECT 1") == [(1,)]
+
+
+def test_a_folder_that_cannot_be_made() -> None:
+    with pytest.raises(ConfigError, match="cannot use the folder /proc/nowhere"):
+        EmbeddedPostgres(Path("/proc/nowhere/postgres")).start()
+
+
+@pytest.fixture
+def private_home() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="zerofleet-private-") as home:
+        yield Path(home)  # mode 0700, as /root is
+
+
+@as_root
+@pytest.mark.slow
+def test_a_private_folder_stays_private(private_home: Path, store_folder: Path) -> None:
+    folder, shelf = private_home / "data" / "postgres", store_folder / "shelf"
+    with EmbeddedPostgres(folder, UNSYNCED, shelf=shelf) as server:
+        run(server.url(), "CREATE TABLE t AS SELECT 1 AS a")
+        cluster = (folder / "cluster").resolve()
+        assert cluster.parent.parent == shelf.resolve()
+        assert cluster.stat().st_uid == NOBODY
+        assert (cluster.parent.stat().st_uid, mode(cluster.parent)) == (0, 0o755)
+        assert (cluster.parent / "origin").read_text().strip() == str(folder.resolve())
+    with EmbeddedPostgres(folder, UNSYNCED, shelf=shelf) as server:
+        assert run(server.url(), "SELECT a FROM t") == [(1,)]
+        assert (folder / "cluster").resolve() == cluster
+    assert mode(private_home) == 0o700
+    shutil.rmtree(cluster.parent)
+    with pytest.raises(ConfigError, match="which is gone"):
+        EmbeddedPostgres(folder, shelf=shelf).start()
+
+
+@as_root
+@pytest.mark.slow
+def test_private_programs_are_copied_once(
+    private_home: Path, store_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As where the virtual environment is below /root.
+    installed = find_programs().folder.parent.parent
+    shutil.copytree(installed, private_home / "site" / installed.name, symlinks=True)
+    libraries = installed.with_name(f"{installed.name}.libs")
+    shutil.copytree(libraries, private_home / "site" / libraries.name)
+    monkeypatch.syspath_prepend(str(private_home / "site"))
+    shelf = store_folder / "programs-shelf"
+    for number in range(2):
+        with EmbeddedPostgres(store_folder / f"copied-{number}", UNSYNCED, shelf=shelf) as server:
+            assert run(server.url(), "SELECT 1") == [(1,)]
+            assert server.process is not None
+            program = Path(f"/proc/{server.process.pid}/exe").readlink()
+            assert program.is_relative_to(shelf)
+    assert len(list(shelf.iterdir())) == 1
+
+
+START_AND_ANSWER = """
+import os, sys
+from pathlib import Path
+import psycopg2
+from zerofleet.local.postgres import EmbeddedPostgres
+with EmbeddedPostgres(Path(sys.argv[1]), {"fsync": "off"}) as server:
+    connection = psycopg2.connect(server.url())
+    cursor = connection.cursor()
+    cursor.execute("CREATE TABLE IF NOT EXISTS t (a int)")
+    cursor.execute("INSERT INTO t VALUES (1)")
+    cursor.execute("SELECT count(*) FROM t")
+    connection.commit()
+    print(os.geteuid(), cursor.fetchone()[0], Path(f"/proc/{server.process.pid}").stat().st_uid)
+    connection.close()
+"""
+
+
+@as_root
+@pytest.mark.slow
+def test_another_user_runs_it_as_themselves(folder: Path) -> None:
+    folder.mkdir()
+    os.chown(folder, NOBODY, NOBODY)
+
+    def answer() -> str:
+        return subprocess.run(
+            [sys.executable, "-c", START_AND_ANSWER, str(folder / "postgres")],
+            user=NOBODY, group=NOBODY, extra_groups=[], check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+
+    assert answer() == f"{NOBODY} 1 {NOBODY}\n"
+    assert answer() == f"{NOBODY} 2 {NOBODY}\n"
+    # Root goes on with it, and does not take it away.
+    with EmbeddedPostgres(folder / "postgres", UNSYNCED) as server:
+        assert run(server.url(), "SELECT count(*) FROM t") == [(2,)]
+    assert answer() == f"{NOBODY} 3 {NOBODY}\n"
+
+
+@as_root
+@pytest.mark.slow
+def test_another_users_cluster_is_refused(folder: Path) -> None:
+    with EmbeddedPostgres(folder, UNSYNCED):
+        pass
+    cluster = (folder / "cluster").resolve()
+    for path in (folder, folder / "lock", folder / "passwords"):
+        os.chown(path, 1, 1)
+    for path in (folder / "passwords").iterdir():
+        os.chown(path, 1, 1)
+    code = "import sys; from pathlib import Path; from zerofleet.errors import ConfigError\n"
+    code += "from zerofleet.local.postgres import EmbeddedPostgres\n"
+    code += "try: EmbeddedPostgres(Path(sys.argv[1])).start()\nexcept ConfigError as e: print(e)"
+    answer = subprocess.run(
+        [sys.executable, "-c", code, str(folder)],
+        user=1, group=1, extra_groups=[], check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert f"belongs to user number {cluster.stat().st_uid}: start as that user" in answer.stdout
+
+
+SUPERVISOR = """
+import sys, time
+from pathlib import Path
+from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.local.valkey import EmbeddedValkey
+folder = Path(sys.argv[1])
+postgres, valkey = EmbeddedPostgres(folder / "postgres"), EmbeddedValkey(folder / "valkey")
+postgres.start(), valkey.start()
+print(postgres.process.pid, valkey.process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_parent_leaves_no_orphan(folder: Path) -> None:
+    folder.mkdir()
+    for _ in range(2):  # and what it leaves behind starts again
+        parent = subprocess.Popen(
+            [sys.executable, "-c", SUPERVISOR, str(folder)], stdout=subprocess.PIPE, text=True
+        )
+        assert parent.stdout is not None
+        stores = [int(pid) for pid in parent.stdout.readline().split()]
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in stores))
+    with EmbeddedPostgres(folder / "postgres") as server:
+        assert run(server.url(), "SELECT 1") == [(1,)]

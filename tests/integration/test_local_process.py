@@ -1,0 +1,78 @@
+"""Children that die with us, log where we say, and are stopped in time."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from zerofleet.local.process import Account, start_child, stop_child
+
+SLEEP = "import time; print('up', flush=True); time.sleep(600)"
+DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP
+
+
+def wait_for(path: Path, content: str) -> None:
+    deadline = time.monotonic() + 20
+    while not path.exists() or content not in path.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_child_has_its_own_session_log_and_environment(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = "import os, sys; print(os.getsid(0) == os.getpid(), os.environ['COLOUR'], file=sys.stderr)"
+    child = start_child([sys.executable, "-c", code], {"COLOUR": "red"}, log)
+    assert child.wait() == 0
+    assert log.read_text() == "True red\n"
+    assert start_child([sys.executable, "-c", "print(2)"], log=log).wait() == 0
+    assert log.read_text() == "True red\n2\n"
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert start_child(["/nonexistent/program"], log=log).wait() == 126
+    assert log.read_text() == "cannot execute /nonexistent/program: No such file or directory\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes users")
+def test_a_child_becomes_another_user(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = "import os; print(os.getuid(), os.geteuid(), os.getgid(), os.getgroups())"
+    child = start_child([sys.executable, "-c", code], log=log, account=Account(65534, 65534))
+    assert child.wait() == 0
+    assert log.read_text() == "65534 65534 65534 []\n"
+
+
+def test_a_child_that_will_not_leave_is_killed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    child = start_child([sys.executable, "-c", SLEEP], log=log)
+    assert stop_child(child) == -signal.SIGTERM
+    assert stop_child(child) == -signal.SIGTERM  # twice is once
+    deaf = start_child([sys.executable, "-c", DEAF], log=tmp_path / "deaf")
+    wait_for(tmp_path / "deaf", "up")
+    assert stop_child(deaf, patience=0.1) == -signal.SIGKILL
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is Linux's")
+def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = (
+        "import sys, time; from pathlib import Path; from zerofleet.local.process import start_child\n"
+        f"child = start_child([sys.executable, '-c', {DEAF!r}], log=Path({str(log)!r}))\n"
+        "print(child.pid, flush=True); time.sleep(600)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    wait_for(log, "up")
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

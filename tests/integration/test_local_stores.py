@@ -1,0 +1,74 @@
+"""The stores of a data folder: started together, kept running, found by other commands."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from zerofleet.config import load_run
+from zerofleet.database import Database, migrate
+from zerofleet.errors import StoreUnavailableError
+from zerofleet.heartbeat import Heartbeats
+from zerofleet.local.folder import DataFolder
+from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.local.running import Running, joined
+from zerofleet.local.stores import ROLES, Stores
+
+RUN = load_run(Path(__file__).parents[2] / "runs" / "tictactoe.toml")
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    return DataFolder.for_run(tmp_path / "data", RUN)
+
+
+def test_a_command_joins_what_runs_or_runs_it(folder: DataFolder) -> None:
+    with folder.hold("up"), Stores(folder) as stores:
+        migrate(stores.urls.database["owner"])
+        assert tuple(stores.urls.database) == ROLES
+        announced = Running.of(stores, "127.0.0.1:1")
+        with announced.announced(folder), joined(folder, "status") as running:
+            assert running == announced
+            assert (folder.root / "running.json").stat().st_mode & 0o777 == 0o600
+    with joined(folder, "status") as running:
+        assert running.inference_address is None
+        assert folder.is_held()
+        with Database(running.database_urls["console"]) as database:
+            assert database.summary(RUN.name).games == 0
+    assert not folder.is_held()
+    assert not (folder.root / "running.json").exists()
+
+
+def test_stores_that_die_come_back_in_the_same_place(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[EmbeddedPostgres] = []
+    start = EmbeddedPostgres.start
+
+    def remember(self: EmbeddedPostgres) -> str:
+        started.append(self)
+        return start(self)
+
+    monkeypatch.setattr(EmbeddedPostgres, "start", remember)
+    said: list[str] = []
+    with folder.hold("up"), Stores(folder, say=said.append) as stores:
+        migrate(stores.urls.database["owner"])
+        assert started[0].process is not None
+        os.kill(started[0].process.pid, signal.SIGKILL)
+        with Database(stores.urls.database["console"]) as database:
+            deadline = time.monotonic() + 30
+            while True:
+                try:
+                    database.summary(RUN.name)
+                except StoreUnavailableError:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)
+                else:
+                    if said:
+                        break
+        assert said == ["Postgres has died; starting it again"]
+        Heartbeats(stores.urls.redis, RUN.name).read()

@@ -1,0 +1,145 @@
+"""Programs that die, hang, refuse or leave: what the supervisor makes of each."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from zerofleet.errors import ConfigError
+from zerofleet.local import supervisor as supervisor_module
+from zerofleet.local.supervisor import Program, ProgramFailedError, Supervisor
+
+SLEEPER = "import signal; signal.pause()"
+STUBBORN = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def program(tmp_path: Path, name: str, code: str, stop_seconds: float = 5.0) -> Program:
+    return Program(name, (sys.executable, "-c", code), {}, tmp_path / f"{name}.log", stop_seconds)
+
+
+async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        await asyncio.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+
+
+async def test_children_are_stopped_in_reverse_order(tmp_path: Path) -> None:
+    said: list[str] = []
+    programs = [program(tmp_path, name, SLEEPER) for name in ("inference", "trainer", "selfplay")]
+    async with Supervisor(programs, said.append) as supervisor:
+        await until(lambda: all(child.process for child in supervisor.children))
+    assert said == ["stopping selfplay", "stopping trainer", "stopping inference"]
+    for child in supervisor.children:
+        assert child.process is not None
+        assert child.process.returncode is not None
+
+
+async def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
+    said: list[str] = []
+    async with Supervisor([program(tmp_path, "worker", SLEEPER)], said.append) as supervisor:
+        (child,) = supervisor.children
+        await until(lambda: child.process is not None)
+        assert child.process is not None
+        first = child.process.pid
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: child.process is not None and child.process.pid != first)
+        assert child.restarts == 1
+        assert "was ended by SIGKILL; starts again in 0.5 s" in said[0]
+
+
+async def test_five_quick_deaths_are_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_module, "_FIRST_PAUSE_SECONDS", 0.01)
+    crash = program(tmp_path, "trainer", "raise SystemExit('out of ideas')")
+    async with Supervisor([crash], lambda _: None) as supervisor:
+        with pytest.raises(ProgramFailedError, match="died 5 times in a row") as failure:
+            await supervisor.failed()
+    assert "out of ideas" in str(failure.value)
+    assert str(crash.log) in str(failure.value)
+
+
+async def test_bad_input_is_not_tried_again(tmp_path: Path) -> None:
+    refuse = program(
+        tmp_path, "inference", "import sys; print('port 1 is in use', file=sys.stderr); sys.exit(2)"
+    )
+    async with Supervisor([refuse], lambda _: None) as supervisor:
+        with pytest.raises(ConfigError, match="inference cannot start: port 1 is in use"):
+            await supervisor.failed()
+    assert supervisor.children[0].restarts == 0
+
+
+async def test_a_child_that_does_not_leave_is_killed(tmp_path: Path) -> None:
+    said: list[str] = []
+    stubborn = program(tmp_path, "stubborn", STUBBORN, stop_seconds=0.3)
+    async with Supervisor([stubborn], said.append) as supervisor:
+        await until(lambda: stubborn.last_log_lines(1) == ["up"])
+    assert "killing stubborn: it did not leave in time" in said
+    process = supervisor.children[0].process
+    assert process is not None
+    assert process.returncode == -signal.SIGKILL
+
+
+async def test_hurry_does_not_wait(tmp_path: Path) -> None:
+    stubborn = program(tmp_path, "stubborn", STUBBORN, stop_seconds=60.0)
+    async with Supervisor([stubborn], lambda _: None) as supervisor:
+        await until(lambda: stubborn.last_log_lines(1) == ["up"])
+        supervisor.hurry()
+        began = time.monotonic()
+    assert time.monotonic() - began < 5.0
+
+
+async def test_stopping_while_a_restart_is_due(tmp_path: Path) -> None:
+    crash = program(tmp_path, "crash", "raise SystemExit(1)")
+    async with Supervisor([crash], lambda _: None) as supervisor:
+        await until(lambda: "starts again" in supervisor.children[0].note)
+
+
+@pytest.mark.slow
+def test_nothing_survives_the_supervisor(tmp_path: Path) -> None:
+    """SIGKILL cannot be handled, so the kernel must be the one who ends the children."""
+    code = f"""
+import asyncio, sys
+from pathlib import Path
+from zerofleet.local.supervisor import Program, Supervisor
+async def main():
+    log = Path({str(tmp_path)!r}) / "log"
+    program = Program("child", (sys.executable, "-c", {SLEEPER!r}), {{}}, log)
+    async with Supervisor([program], print) as supervisor:
+        while supervisor.children[0].process is None:
+            await asyncio.sleep(0.01)
+        print(supervisor.children[0].process.pid, flush=True)
+        await supervisor.failed()
+asyncio.run(main())
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 10
+    while is_alive(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -1,0 +1,176 @@
+"""``zerofleet up`` as a person meets it: real processes, started, asked, killed, started again."""
+
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+RUN_FILE = Path(__file__).parents[2] / "runs" / "tictactoe.toml"
+QUICK = ("--set", "trainer.min_positions=500", "--set", "trainer.publish_every_steps=50")
+SERVICES = ("inference", "trainer", "evaluator", "selfplay")
+
+pytestmark = pytest.mark.slow
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "zerofleet.cli", *arguments]
+
+
+def ask(*arguments: str, status: int = 0) -> str:
+    """Run a command to its end; what it wrote to stdout and stderr."""
+    completed = subprocess.run(
+        command(*arguments), capture_output=True, text=True, timeout=60, check=False
+    )
+    answer = completed.stdout + completed.stderr
+    assert completed.returncode == status, answer
+    return answer
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.05)
+
+
+class Up:
+    """A running ``zerofleet up``, with everything it says in a file."""
+
+    def __init__(self, folder: Path, data: Path, *options: str) -> None:
+        self.said = folder / f"up-{time.monotonic_ns()}.txt"
+        with self.said.open("wb") as output:
+            self.process = subprocess.Popen(
+                command("up", str(RUN_FILE), "--data", str(data), *QUICK, *options),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self.family: list[psutil.Process] = []
+
+    def text(self) -> str:
+        return self.said.read_text()
+
+    def games(self) -> int:
+        return max((int(each) for each in re.findall(r"games (\d+)", self.text())), default=0)
+
+    def wait_for_games(self) -> None:
+        wait_for(lambda: self.games() > 0 or self.process.poll() is not None)
+        assert self.process.poll() is None, self.text()
+        self.family = psutil.Process(self.process.pid).children(recursive=True)
+        assert len(self.family) > len(SERVICES)
+
+    def service(self, name: str) -> psutil.Process | None:
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if f"services.{name}" in process.cmdline():
+                    return process
+        return None
+
+    def end(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+    def wait_for_no_orphans(self) -> None:
+        _, alive = psutil.wait_procs(self.family, timeout=15)
+        assert not alive
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
+    started: list[Up] = []
+
+    def start_up(data: Path, *options: str) -> Up:
+        up = Up(tmp_path, data, *options)
+        started.append(up)
+        return up
+
+    yield start_up
+    for up in started:
+        up.process.kill()
+        up.process.wait()
+
+
+def test_a_run_is_asked_interrupted_and_resumed(tmp_path: Path, start: Callable[..., Up]) -> None:
+    data = tmp_path / "data"
+    up = start(data)
+    up.wait_for_games()
+    assert "is in use by `zerofleet up`" in ask("up", str(RUN_FILE), "--data", str(data), status=2)
+
+    status = json.loads(ask("status", "--data", str(data), "--json"))
+    assert status["up"] is True
+    assert status["games"] > 0
+    assert {stage["name"] for stage in status["stages"]} >= {"inference", "selfplay"}
+
+    worker = up.service("selfplay")
+    assert worker is not None
+    worker.kill()
+    wait_for(lambda: "selfplay was ended by SIGKILL; starts again in 0.5 s" in up.text())
+    wait_for(lambda: up.service("selfplay") not in {None, worker})
+
+    assert up.end(signal.SIGINT) == 0, up.text()
+    up.wait_for_no_orphans()
+    stops = re.findall(r"^stopping (\w+)$", up.text(), re.MULTILINE)
+    assert stops == ["selfplay", "evaluator", "trainer", "inference"]
+    assert f"zerofleet play --data {data}" in up.text()
+
+    games = json.loads(ask("status", "--data", str(data), "--json"))["games"]
+    count = "SELECT count(*) FROM games WHERE kind = 'selfplay'"
+    assert str(games) in ask("sql", "--data", str(data), "-c", count)
+    refused = ask("sql", "--data", str(data), "-c", "DELETE FROM games", status=1)
+    assert "read-only" in refused
+
+    again = start(data)
+    again.wait_for_games()
+    assert again.games() >= games
+    again.process.kill()
+    again.wait_for_no_orphans()
+
+    after_the_kill = start(data)
+    after_the_kill.wait_for_games()
+    assert after_the_kill.games() >= games
+    assert after_the_kill.end(signal.SIGTERM) == 0, after_the_kill.text()
+    after_the_kill.wait_for_no_orphans()
+
+
+def test_a_goal_ends_the_run_and_its_model_can_be_played(
+    tmp_path: Path, start: Callable[..., Up]
+) -> None:
+    """An easy goal: a model of a few steps meets it."""
+    data = tmp_path / "data"
+    up = start(data, "--until", "goal", "--set", "goal.exam_error_rate=0.06")
+    assert up.process.wait(90) == 0, up.text()
+    reached = re.search(r"Goal reached: model (\d+) has", up.text())
+    assert reached, up.text()
+    best = int(reached[1])
+    assert "CPU-seconds since the first game" in up.text()
+    again = start(data, "--until", "goal", "--set", "goal.exam_error_rate=0.06")
+    assert again.process.wait(30) == 0
+    assert f"Goal reached: model {best}" in again.text()
+    assert "stopping selfplay" not in again.text()
+
+    exam = ask("exam", "--data", str(data), "--json", "--simulations", "5")
+    values = json.loads(exam)
+    assert list(values) == ["game", "model", "simulations", "positions", "errors", "error_rate"]
+    assert values["model"] == best
+    assert values["simulations"] == 5
+    assert values["error_rate"] == values["errors"] / values["positions"]
+    assert "has no model '99'" in ask("exam", "--data", str(data), "--model", "99", status=2)
+
+    duel = subprocess.run(
+        command("play", "--data", str(data), "--second", "--simulations", "5"),
+        input="hint\nnowhere\nquit\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert f"model {best} plays" in duel.stdout
+    assert "expected line" in duel.stdout
+    assert "'nowhere' is no action of tic_tac_toe" in duel.stdout

@@ -1,0 +1,294 @@
+"""The trainer against a real Postgres and Valkey: it trains, publishes, waits, gives way."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+import psycopg2
+import pytest
+
+from services.trainer.checkpoints import CheckpointFolder
+from services.trainer.trainer import Places, Trainer
+from zerofleet.config import RunConfig, run_from_values
+from zerofleet.database import Database, Submission
+from zerofleet.errors import ConfigError, StaleEpochError
+from zerofleet.games import spec
+from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.models.folder import ModelFolder
+from zerofleet.models.session import ModelSession
+from zerofleet.records import GameRecord, is_held_out
+from zerofleet.testing.records import random_record
+
+pytestmark = pytest.mark.slow
+
+BATCH = 32
+DEADLINE = 60.0
+
+
+def a_run(**trainer: Any) -> RunConfig:
+    return run_from_values({
+        "name": "loop",
+        "game": {"name": "tic_tac_toe"},
+        "network": {"blocks": 1, "channels": 8},
+        "trainer": {
+            "batch_size": BATCH,
+            "min_positions": 50,
+            "publish_every_steps": 10,
+            "checkpoint_every_steps": 5,
+            "metrics_every_steps": 5,
+            "held_out_share": 0.2,
+            **trainer,
+        },
+    })  # fmt: skip
+
+
+def a_game(seed: int) -> GameRecord:
+    """A random game of which every ply is a training position."""
+    record = random_record(seed)
+    return replace(
+        record,
+        full_search=np.ones(record.length, np.bool_),
+        child_visit_counts=record.child_visit_counts + np.int32(1),
+    )
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+@dataclass
+class Surroundings:
+    """Stores and folders of one test; the trainer itself has only the rights of its role."""
+
+    database: Database
+    trainer_url: str
+    valkey_url: str
+    folder: Path
+    run: RunConfig = field(default_factory=a_run)
+    started: int = 0
+
+    def submit(self, seeds: range) -> list[GameRecord]:
+        records = [a_game(seed) for seed in seeds]
+        answers = self.database.submit_games("loop", "worker", [Submission(r) for r in records])
+        assert set(answers) == {"stored"}
+        return records
+
+    @contextlib.contextmanager
+    def training(self) -> Iterator[Future[None]]:
+        """A trainer in a thread; asked to leave at the end."""
+        stop = Event()
+        self.started += 1
+        with Database(self.trainer_url) as database, ThreadPoolExecutor(1) as pool:
+            places = Places(
+                database=database,
+                heartbeats=Heartbeats(self.valkey_url, "loop"),
+                models=ModelFolder(self.folder / "models", "loop"),
+                checkpoints=CheckpointFolder(self.folder / "checkpoints" / "loop"),
+                worker=f"trainer-{self.started}",
+            )
+            trainer = Trainer(self.run, spec("tic_tac_toe"), places, stop)
+            running = pool.submit(trainer.run)
+            try:
+                yield running
+            finally:
+                stop.set()
+                running.exception(timeout=DEADLINE)
+
+    def train_until(self, condition: Callable[[], object]) -> None:
+        with self.training() as running:
+            until(lambda: running.done() or condition())
+            assert not running.done() or running.exception() is None
+        running.result()
+
+    def steps(self) -> list[int]:
+        return [row.step for row in self.database.models("loop")]
+
+    def beat(self) -> Heartbeat | None:
+        """Of the trainer that was started last."""
+        beats = Heartbeats(self.valkey_url, "loop").read()
+        return next((b for b in beats if b.worker == f"trainer-{self.started}"), None)
+
+    def waits_for(self, words: str) -> bool:
+        beat = self.beat()
+        return beat is not None and words in beat.waiting_for
+
+    def idle(self) -> bool:
+        """Whether all that was paid for has been trained."""
+        beat = self.beat()
+        return beat is not None and re.fullmatch(r"[\d,]+ positions", beat.waiting_for) is not None
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        with self.database._transaction() as connection:
+            raw: Any = connection.connection.cursor()
+            raw.execute(statement)
+            return raw.fetchall()
+
+    def saved_step(self) -> int:
+        checkpoint = CheckpointFolder(self.folder / "checkpoints" / "loop").newest()
+        assert checkpoint is not None
+        return checkpoint.state.step
+
+
+@pytest.fixture
+def surroundings(
+    role_url: Callable[[str], str], database_url: str, valkey_url: str, tmp_path: Path
+) -> Iterator[Surroundings]:
+    with Database(database_url) as database:
+        database.register_run(a_run())
+        yield Surroundings(database, role_url("trainer"), valkey_url, tmp_path)
+
+
+def test_first_model_at_once_and_then_it_says_what_it_waits_for(surroundings: Surroundings) -> None:
+    surroundings.train_until(lambda: surroundings.waits_for("50 positions"))
+    [model] = surroundings.database.models("loop")
+    assert (model.version, model.step) == (1, 0)
+    folder = ModelFolder(surroundings.folder / "models", "loop")
+    assert folder.path(model.sha256) == folder.root / model.location
+    session = ModelSession(folder.read_verified(model.sha256), spec("tic_tac_toe"))
+    policy_logits, value = session.run(np.zeros((1, 4), np.uint8))
+    assert policy_logits.shape == (1, 9)
+    assert value.shape == (1,)
+
+
+def test_trains_as_much_as_the_games_paid_for(surroundings: Surroundings) -> None:
+    records = surroundings.submit(range(150))
+    paid = sum(record.length for record in records if not is_held_out(record.game_uid, 0.2))
+    steps = paid * 4 // BATCH
+    surroundings.train_until(
+        lambda: (
+            surroundings.query("SELECT max(step) FROM train_metrics")[0][0] == steps // 5 * 5
+            and surroundings.idle()
+        )
+    )
+    assert surroundings.saved_step() == steps
+    assert surroundings.steps() == [0, *range(10, steps + 1, 10)]
+    [row] = surroundings.query(
+        "SELECT count(*) FILTER (WHERE split = 'train'), "
+        "count(*) FILTER (WHERE split = 'held_out'),"
+        " max(samples), max(samples_per_position), max(window_games) FROM train_metrics"
+    )
+    last_measured = steps // 5 * 5
+    assert row[:3] == (steps // 5, steps // 5, last_measured * BATCH)
+    assert row[3] <= 4
+    assert row[4] == sum(not is_held_out(record.game_uid, 0.2) for record in records)
+    versions = [model.version for model in surroundings.database.models("loop")]
+    assert versions == list(range(1, len(versions) + 1))
+
+
+def test_a_restart_neither_trains_nor_publishes_again(surroundings: Surroundings) -> None:
+    surroundings.submit(range(100))
+    surroundings.train_until(surroundings.idle)
+    step, models = surroundings.saved_step(), surroundings.steps()
+    assert step > 10
+    surroundings.train_until(surroundings.idle)
+    assert surroundings.saved_step() == step
+    assert surroundings.steps() == models
+    surroundings.submit(range(100, 200))
+    surroundings.train_until(lambda: len(surroundings.steps()) > len(models) + 2)
+    assert surroundings.saved_step() > step
+    assert surroundings.steps() == sorted(set(surroundings.steps()))
+    assert all(step % 10 == 0 for step in surroundings.steps())
+
+
+def test_stopped_in_the_middle_it_goes_on_from_the_same_step(surroundings: Surroundings) -> None:
+    surroundings.submit(range(400))
+    for models in (2, 4, 6):
+        surroundings.train_until(lambda models=models: len(surroundings.steps()) >= models)
+    assert surroundings.steps() == [10 * i for i in range(len(surroundings.steps()))]
+
+
+def test_a_game_that_does_not_replay_is_left_out(surroundings: Surroundings) -> None:
+    bad = a_game(1_000)
+    assert bad.result is not None
+    bad = replace(bad, result=1 if bad.result < 1 else -1)
+    assert surroundings.database.submit_games("loop", "worker", [Submission(bad)]) == ["stored"]
+    surroundings.submit(range(60))
+    surroundings.train_until(lambda: len(surroundings.steps()) >= 2)
+    rows = surroundings.query("SELECT game_uid::text, reason FROM rejected_games")
+    assert [row[0] for row in rows] == [str(bad.game_uid)]
+    assert "result" in rows[0][1]
+
+
+def test_postgres_away_is_waited_out(
+    surroundings: Surroundings, postgres: EmbeddedPostgres
+) -> None:
+    name = surroundings.trainer_url.split("?")[0].rpartition("/")[2]
+    admin = psycopg2.connect(postgres.url("superuser", "postgres"))
+    admin.autocommit = True
+    with surroundings.training() as running, admin.cursor() as cursor:
+        until(surroundings.steps)
+        surroundings.submit(range(80))
+        until(lambda: len(surroundings.steps()) >= 2)
+        cursor.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
+        )
+        until(lambda: surroundings.waits_for("Postgres"))
+        cursor.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+        surroundings.database.wait_ready(DEADLINE)
+        models = len(surroundings.steps())
+        surroundings.submit(range(80, 300))
+        until(lambda: len(surroundings.steps()) >= models + 3)
+        assert not running.done()
+    admin.close()
+    running.result()
+    assert surroundings.steps() == [10 * i for i in range(len(surroundings.steps()))]
+
+
+def test_the_newer_trainer_wins(surroundings: Surroundings) -> None:
+    surroundings.submit(range(60))
+    with surroundings.training() as first:
+        until(surroundings.idle)  # torch cannot export from two threads of one process at a time
+        with surroundings.training() as second:
+            until(lambda: surroundings.query("SELECT max(epoch) FROM fences") == [(2,)])
+            surroundings.submit(range(60, 400))
+            until(first.done)
+            assert isinstance(first.exception(), StaleEpochError)
+            models = len(surroundings.steps())
+            surroundings.submit(range(400, 500))
+            until(lambda: second.done() or len(surroundings.steps()) > models)
+        second.result()
+    assert surroundings.steps() == sorted(set(surroundings.steps()))
+
+
+def test_valkey_away_changes_nothing(surroundings: Surroundings) -> None:
+    surroundings.submit(range(60))
+    away = replace(surroundings, valkey_url="redis://127.0.0.1:1/0")
+    away.train_until(lambda: len(away.steps()) >= 2)
+
+
+def test_lost_checkpoints_are_not_papered_over(surroundings: Surroundings) -> None:
+    surroundings.submit(range(60))
+    surroundings.train_until(lambda: len(surroundings.steps()) >= 2)
+    for path in (surroundings.folder / "checkpoints" / "loop").iterdir():
+        path.write_bytes(b"")
+    with (
+        surroundings.training() as running,
+        pytest.raises(ConfigError, match="no whole checkpoint"),
+    ):
+        running.result(timeout=DEADLINE)
+
+
+def test_a_newer_torn_checkpoint_falls_back(surroundings: Surroundings) -> None:
+    surroundings.submit(range(60))
+    surroundings.train_until(lambda: len(surroundings.steps()) >= 3)
+    folder = surroundings.folder / "checkpoints" / "loop"
+    newest = max(folder.glob("*.safetensors"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    models = surroundings.steps()
+    surroundings.submit(range(60, 120))
+    surroundings.train_until(lambda: len(surroundings.steps()) > len(models))
+    assert surroundings.steps() == [10 * i for i in range(len(surroundings.steps()))]

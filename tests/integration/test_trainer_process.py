@@ -1,0 +1,253 @@
+"""The trainer as a process: killed, stopped, given bad input."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from services.trainer.checkpoints import CheckpointFolder
+from zerofleet.config import load_run
+from zerofleet.database import Database, Submission
+from zerofleet.games import spec
+from zerofleet.models.folder import ModelFolder
+from zerofleet.models.publish import POINTS
+from zerofleet.models.session import ModelSession
+from zerofleet.testing.records import random_record
+
+pytestmark = pytest.mark.slow
+
+DEADLINE = 60.0
+INTERVAL = 5
+RUN_FILE = f"""
+name = "process"
+[game]
+name = "tic_tac_toe"
+[network]
+blocks = 1
+channels = 8
+[trainer]
+batch_size = 32
+min_positions = 50
+publish_every_steps = 10
+checkpoint_every_steps = {INTERVAL}
+metrics_every_steps = 1
+"""
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@dataclass
+class TrainerProcess:
+    """Starts trainers of one run, one after the other."""
+
+    database: Database
+    environment: dict[str, str]
+    folder: Path
+
+    def start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "services.trainer", str(self.folder / "run.toml")],
+            env=self.environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def submit(self, seeds: range) -> None:
+        records = [random_record(seed) for seed in seeds]
+        records = [
+            replace(
+                record,
+                full_search=np.ones(record.length, np.bool_),
+                child_visit_counts=record.child_visit_counts + np.int32(1),
+            )
+            for record in records
+        ]
+        self.database.submit_games("process", "worker", [Submission(r) for r in records])
+
+    def measured_step(self) -> int:
+        [row] = self.database._rows("SELECT coalesce(max(step), 0) AS step FROM train_metrics")
+        return row.step
+
+    def saved_step(self) -> int:
+        checkpoint = CheckpointFolder(self.folder / "checkpoints" / "process").newest()
+        return checkpoint.state.step if checkpoint else 0
+
+    def check_models(self) -> list[int]:
+        """Every row's file loads; versions have no gap; steps only grow. Returns the steps."""
+        folder = ModelFolder(self.folder / "models", "process")
+        models = self.database.models("process")
+        for model in models:
+            ModelSession(folder.read_verified(model.sha256), spec("tic_tac_toe"))
+        steps = [model.step for model in models]
+        assert [model.version for model in models] == list(range(1, len(models) + 1))
+        assert steps == sorted(set(steps))
+        return steps
+
+
+@pytest.fixture
+def trainer(
+    role_url: Callable[[str], str], database_url: str, valkey_url: str, tmp_path: Path
+) -> Iterator[TrainerProcess]:
+    (tmp_path / "run.toml").write_text(RUN_FILE)
+    environment = {
+        **os.environ,
+        "ZEROFLEET_DATABASE_URL": role_url("trainer"),
+        "ZEROFLEET_REDIS_URL": valkey_url,
+        "ZEROFLEET_MODEL_FOLDER": str(tmp_path / "models"),
+        "ZEROFLEET_CHECKPOINT_FOLDER": str(tmp_path / "checkpoints"),
+    }
+    with Database(database_url) as database:
+        database.register_run(load_run(tmp_path / "run.toml"))
+        yield TrainerProcess(database, environment, tmp_path)
+
+
+def test_killed_at_random_moments(trainer: TrainerProcess) -> None:
+    """Nothing is published twice, every row's file loads, at most one interval is lost."""
+    seed = random.randrange(1_000_000)
+    generator = random.Random(seed)
+    lost: list[int] = []
+    for kill in range(3):
+        trainer.submit(range(100 * kill, 100 * kill + 100))
+        process = trainer.start()
+        begun = trainer.measured_step()
+        wanted = begun + generator.randrange(1, 25)
+        until(lambda wanted=wanted: trainer.measured_step() >= wanted)
+        time.sleep(generator.uniform(0, 0.1))
+        process.kill()
+        process.communicate()
+        lost.append(trainer.measured_step() - trainer.saved_step())
+        trainer.check_models()
+    assert max(lost) <= INTERVAL, f"seed {seed}: steps lost {lost}"
+    process = trainer.start()
+    last = trainer.measured_step()
+    trainer.submit(range(300, 400))
+    until(lambda: trainer.measured_step() > last + 10)
+    process.terminate()
+    assert process.wait(10) == 0
+    process.communicate()
+    steps = trainer.check_models()
+    assert steps == [10 * i for i in range(len(steps))]
+
+
+def test_sigterm_saves_and_leaves_quickly(trainer: TrainerProcess) -> None:
+    trainer.submit(range(300))
+    process = trainer.start()
+    until(lambda: trainer.measured_step() >= 7)
+    begun = time.monotonic()
+    process.terminate()
+    assert process.wait(10) == 0
+    assert time.monotonic() - begun < 5
+    process.communicate()
+    assert trainer.saved_step() == trainer.measured_step()
+
+
+def test_sigterm_while_it_waits_for_postgres(trainer: TrainerProcess) -> None:
+    trainer.environment["ZEROFLEET_DATABASE_URL"] = "postgresql://nobody@127.0.0.1:1/none"
+    process = trainer.start()
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert "waiting" in line
+    assert "127.0.0.1:1" in line
+    process.terminate()
+    _, rest = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert "Traceback" not in rest
+
+
+@pytest.mark.parametrize(
+    ("run_file", "reason"),
+    [
+        (RUN_FILE.replace("tic_tac_toe", "tic_tac_to"), "tic_tac_to"),
+        (RUN_FILE.replace("batch_size", "bach_size"), "did you mean 'trainer.batch_size'"),
+        (RUN_FILE.replace('"process"', '"blobs"'), "'blobs'"),
+        (f"{RUN_FILE}window_positions = 49", "training could never start"),
+    ],
+)
+def test_bad_input_gets_one_line(trainer: TrainerProcess, run_file: str, reason: str) -> None:
+    (trainer.folder / "run.toml").write_text(run_file)
+    process = trainer.start()
+    _, errors = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 2
+    assert len(errors.splitlines()) == 1
+    assert reason in errors
+
+
+def test_changed_network_sizes_are_refused(trainer: TrainerProcess) -> None:
+    trainer.submit(range(50))
+    process = trainer.start()
+    until(lambda: trainer.saved_step() >= INTERVAL)
+    process.terminate()
+    process.communicate(timeout=DEADLINE)
+    (trainer.folder / "run.toml").write_text(RUN_FILE.replace("channels = 8", "channels = 9"))
+    process = trainer.start()
+    _, errors = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 2
+    assert "network of other sizes" in errors.splitlines()[-1]
+
+
+PUBLISHER = """
+import os, signal, sys
+from pathlib import Path
+from zerofleet.database import Database
+from zerofleet.models.folder import ModelFolder
+from zerofleet.models.golden import Golden
+from zerofleet.models.publish import publish
+
+root, stop_at, version, epoch = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+with (root / "golden").open("rb") as file:
+    golden = Golden.read(file)
+database = Database(os.environ["ZEROFLEET_DATABASE_URL"])
+
+def passing(point):
+    if point == stop_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def record(sha256, location):
+    database.insert_model("process", version, sha256, version, {}, location, epoch)
+
+publish(
+    ModelFolder(root / "models", "process"),
+    (root / "exported").read_bytes(), version, golden, record, passing=passing,
+)
+"""
+
+
+def test_publication_killed_at_every_point(trainer: TrainerProcess) -> None:
+    """A row without a loadable file: never. The same publication afterwards: always."""
+    from services.trainer.publisher import golden_answers, golden_observations
+    from zerofleet.network import PolicyValueNet, export_onnx
+
+    game = spec("tic_tac_toe")
+    run = load_run(trainer.folder / "run.toml")
+    network = PolicyValueNet(game, run.network, seed=1).eval()
+    golden = golden_answers(network, golden_observations(game))
+    (trainer.folder / "golden").write_bytes(golden.to_bytes())
+    exported = export_onnx(network, game.observation_bytes, {"version": "1"})
+    (trainer.folder / "exported").write_bytes(exported)
+    epoch = trainer.database.acquire_fence("process", "trainer")
+    for stop_at in (*POINTS, "never"):
+        command = [sys.executable, "-c", PUBLISHER, str(trainer.folder), stop_at, "1", str(epoch)]
+        ended = subprocess.run(command, check=False, env=trainer.environment, timeout=DEADLINE)
+        assert ended.returncode == (0 if stop_at == "never" else -signal.SIGKILL)
+        models = trainer.check_models()
+        assert len(models) == (1 if stop_at in {"recorded", "never"} else 0)
+    swept = ModelFolder(trainer.folder / "models", "process").sweep()
+    assert swept == 2  # killed before and after the check, with the temporary file still there
+    leftovers = [path for path in trainer.folder.rglob("*") if re.search(r"\.tmp$", path.name)]
+    assert leftovers == []

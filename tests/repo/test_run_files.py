@@ -1,0 +1,57 @@
+"""Run files load, and the page that explains their keys is complete."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zerofleet import games
+from zerofleet.config import load_run
+from zerofleet.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNS = sorted((ROOT / "runs").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_every_run_file_loads_and_names_a_game_that_exists(path: Path) -> None:
+    run = load_run(path)
+    assert run.game.name in games.names()
+
+
+def test_the_page_of_keys_is_fresh() -> None:
+    check = [sys.executable, str(ROOT / "scripts" / "run_file_page.py"), "--check"]
+    assert subprocess.run(check, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('name = "a"\n[game]\nname = "x"\n[serach]\n', "did you mean 'search'"),
+        ('name = "a"\n[game]\nname = "x"\n[search]\nc_put = 1', "did you mean 'search.c_puct'"),
+        ('name = "a"\n[game]\nname = "x"\n[search]\nnum_simulations = 0', "num_simulations = 0"),
+        ('name = "a"', "the key 'game' is missing"),
+        ("name = ", "is not a TOML file"),
+        ('name = "a b"\n[game]\nname = "x"', "letters, digits"),
+        (
+            'name = "a"\n[game]\nname = "x"\n[trainer]\nlearning_rate = [0.1]',
+            "exactly one rate more than steps",
+        ),
+    ],
+)
+def test_bad_run_files_get_one_line_that_helps(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load_run(path)
+    assert message in str(error.value)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_environment_wins_over_the_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ZEROFLEET_SEARCH__NUM_SIMULATIONS", "7")
+    assert load_run(RUNS[0]).search.num_simulations == 7

@@ -1,0 +1,147 @@
+"""What a person gets for a mistake: one line that names it, exit status 2, and no traceback."""
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from zerofleet.cli import main
+from zerofleet.config import load_run
+from zerofleet.local.folder import DataFolder
+
+RUNS = Path(__file__).parents[2] / "runs"
+TICTACTOE = str(RUNS / "tictactoe.toml")
+RUN = '[game]\nname = "tic_tac_toe"\n'
+
+Zerofleet = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def zerofleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Zerofleet:
+    """Run a command in an empty folder; its exit status and what it wrote to stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["zerofleet", *arguments])
+        with pytest.raises(SystemExit) as leaving:
+            main()
+        assert isinstance(leaving.value.code, int)
+        return leaving.value.code, capsys.readouterr().err
+
+    return run
+
+
+def complaint(answer: tuple[int, str]) -> str:
+    status, errors = answer
+    assert status == 2
+    assert errors.startswith("zerofleet: ")
+    assert errors.count("\n") == 1
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "cannot read the run file run.toml: No such file"),
+        ("name = ", "run.toml is not a TOML file"),
+        (RUN, "the key 'name' is missing"),
+        ('name = "a"\n[gmae]\nname = "x"', "unknown key 'gmae': did you mean 'game'?"),
+        (f'name = "a"\n{RUN}[search]\nnum_simulation = 5', "'search.num_simulations'"),
+        (f'name = "a"\n{RUN}[search]\nnum_simulations = 0', "greater than or equal to 1"),
+        ('name = "a"\n[game]\nname = "tic_tac_to"', "tic_tac_toe"),
+    ],
+)
+def test_run_files(zerofleet: Zerofleet, content: str | None, words: str) -> None:
+    if content is not None:
+        Path("run.toml").write_text(content)
+    assert words in complaint(zerofleet("up", "run.toml"))
+    assert not Path("zerofleet-data").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("search", "give KEY=VALUE"),
+        ("serach.c_puct=2", "did you mean 'search'?"),
+        ("search.cpuct=2", "did you mean 'search.c_puct'?"),
+        ("search.c_puct=-1", "greater than 0"),
+    ],
+)
+def test_settings(zerofleet: Zerofleet, setting: str, words: str) -> None:
+    assert words in complaint(zerofleet("up", TICTACTOE, "--set", setting))
+
+
+def test_a_goal_must_be_stated(zerofleet: Zerofleet) -> None:
+    Path("run.toml").write_text(f'name = "a"\n{RUN}')
+    assert "states no goal" in complaint(zerofleet("up", "run.toml", "--until", "goal"))
+
+
+def test_a_port_in_use(zerofleet: Zerofleet) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        words = complaint(zerofleet("up", TICTACTOE, "--port", str(port)))
+    assert f"port {port} cannot be used: Address already in use" in words
+
+
+def test_stores_that_do_not_answer(zerofleet: Zerofleet) -> None:
+    nowhere = "postgresql://nobody@127.0.0.1:1/none"
+    options = ("--redis-url", "redis://127.0.0.1:1/0")
+    words = complaint(zerofleet("up", TICTACTOE, "--database-url", nowhere, *options))
+    assert "Postgres at 127.0.0.1:1 does not answer" in words
+    words = complaint(zerofleet("up", TICTACTOE, "--data", "d", "--database-url", "x", *options))
+    assert "not one of Postgres" in words
+    assert "does not answer" in complaint(zerofleet("migrate", "--database-url", nowhere))
+
+
+def test_a_record_that_is_elsewhere(zerofleet: Zerofleet) -> None:
+    nowhere = "postgresql://nobody@127.0.0.1:{}/none"
+    options = ("--redis-url", "redis://127.0.0.1:1/0", "--database-url")
+    zerofleet("up", TICTACTOE, *options, nowhere.format(1))
+    assert "does not answer" in complaint(zerofleet("up", TICTACTOE))
+    words = complaint(zerofleet("up", TICTACTOE, *options, nowhere.format(2)))
+    assert "this run's record is at another address" in words
+
+
+@pytest.mark.parametrize("command", ["status", "sql", "play", "exam"])
+def test_there_must_be_a_data_folder(zerofleet: Zerofleet, command: str) -> None:
+    assert "no data folder under zerofleet-data/" in complaint(zerofleet(command))
+    assert "is not a data folder" in complaint(zerofleet(command, "--data", "nothing"))
+
+
+def test_data_folders_of_others(zerofleet: Zerofleet) -> None:
+    marker = Path("data/zerofleet.json")
+    marker.parent.mkdir()
+    marker.write_text('{"format": 1, "run": "other", "game": "connect_four"}')
+    words = complaint(zerofleet("up", TICTACTOE, "--data", "data"))
+    assert "belongs to the run 'other' of connect_four, not to 'tictactoe'" in words
+    marker.write_text('{"format": 9, "run": "tictactoe", "game": "tic_tac_toe"}')
+    assert "newer zerofleet" in complaint(zerofleet("up", TICTACTOE, "--data", "data"))
+    assert "newer zerofleet" in complaint(zerofleet("status", "--data", "data"))
+
+
+def test_a_folder_in_use(zerofleet: Zerofleet) -> None:
+    folder = DataFolder.for_run(Path("data"), load_run(Path(TICTACTOE)))
+    with folder.hold("up"):
+        words = complaint(zerofleet("up", TICTACTOE, "--data", "data"))
+    assert f"in use by `zerofleet up` (process {os.getpid()})" in words
+
+
+def test_play_over_an_address_needs_a_game(zerofleet: Zerofleet) -> None:
+    assert "give --game" in complaint(zerofleet("play", "--address", "127.0.0.1:1"))
+    words = complaint(zerofleet("play", "--address", "127.0.0.1:1", "--game", "chess"))
+    assert "chess" in words
+
+
+@pytest.mark.parametrize("arguments", [("fly",), ("up",), ("up", TICTACTOE, "--until", "noon")])
+def test_usage(zerofleet: Zerofleet, arguments: tuple[str, ...]) -> None:
+    status, errors = zerofleet(*arguments)
+    assert status == 2
+    assert "Error: " in errors.splitlines()[-1]

@@ -1,0 +1,113 @@
+"""The data folder: whose it is, and that only one runs stores in it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zerofleet.cli.chosen import chosen_folder
+from zerofleet.config import RunConfig, load_run
+from zerofleet.errors import ConfigError
+from zerofleet.local.folder import DataFolder
+
+RUN_FILE = Path(__file__).parents[2] / "runs" / "tictactoe.toml"
+
+
+@pytest.fixture
+def run() -> RunConfig:
+    return load_run(RUN_FILE)
+
+
+def test_a_new_folder_gets_its_marker(tmp_path: Path, run: RunConfig) -> None:
+    folder = DataFolder.for_run(tmp_path / "a" / "b", run)
+    marker = json.loads((folder.root / "zerofleet.json").read_text())
+    assert marker == {"format": 1, "run": "tictactoe", "game": "tic_tac_toe"}
+    assert DataFolder.open(folder.root) == DataFolder.for_run(folder.root, run) == folder
+
+
+def test_the_run_file_is_kept(tmp_path: Path, run: RunConfig) -> None:
+    folder = DataFolder.for_run(tmp_path / "data", run)
+    folder.keep_run_file(RUN_FILE)
+    folder.keep_run_file(folder.run_file)
+    assert load_run(folder.run_file) == run
+
+
+@pytest.mark.parametrize(
+    ("marker", "complaint"),
+    [
+        ('{"format": 2, "run": "tictactoe", "game": "tic_tac_toe"}', "a newer zerofleet"),
+        ('{"format": 1, "run": "other", "game": "tic_tac_toe"}', "belongs to the run 'other'"),
+        ('{"format": 1, "run": "tictactoe", "game": "go"}', "of go, not to"),
+        ('{"run": "tictactoe"}', "names no format"),
+        ("[1]", "cannot read"),
+        ("{", "cannot read"),
+    ],
+)
+def test_foreign_folders_are_refused(
+    tmp_path: Path, run: RunConfig, marker: str, complaint: str
+) -> None:
+    (tmp_path / "zerofleet.json").write_text(marker)
+    with pytest.raises(ConfigError, match=complaint) as refusal:
+        DataFolder.for_run(tmp_path, run)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_folder_of_other_things_is_left_alone(tmp_path: Path, run: RunConfig) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(ConfigError, match="is not empty and not a data folder"):
+        DataFolder.for_run(tmp_path, run)
+    with pytest.raises(ConfigError, match="is not a data folder"):
+        DataFolder.open(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot make the data folder"):
+        DataFolder.for_run(tmp_path / "file" / "below", run)
+
+
+def test_only_one_holds_a_folder(tmp_path: Path, run: RunConfig) -> None:
+    folder = DataFolder.for_run(tmp_path / "data", run)
+    assert not folder.is_held()
+    code = f"""
+from pathlib import Path
+from zerofleet.local.folder import DataFolder
+with DataFolder.open(Path({str(folder.root)!r})).hold("up"):
+    print("held", flush=True)
+    input()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        assert folder.is_held()
+        assert folder.holder_pid() == holder.pid
+        with pytest.raises(ConfigError, match=r"in use by `zerofleet up` \(process \d+"):
+            folder.hold("sql").__enter__()
+        holder.kill()
+    with folder.hold("sql"):
+        assert folder.is_held()
+    assert not folder.is_held()
+
+
+def test_the_folder_used_last_is_meant(
+    tmp_path: Path,
+    run: RunConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="no data folder under zerofleet-data/"):
+        chosen_folder(None)
+    for number, name in enumerate(("old", "new", "older")):
+        folder = DataFolder.for_run(Path("zerofleet-data") / name, run)
+        with folder.hold("up"):
+            pass
+
+        os.utime(folder.root / "lock", (number % 2, number % 2))
+    assert chosen_folder(None).root.name == "new"
+    assert "zerofleet-data/new, used last of 3" in capsys.readouterr().err
+    assert chosen_folder(Path("zerofleet-data/old")).root.name == "old"
+    with pytest.raises(ConfigError, match="zerofleet-data/tictactoe is not a data folder"):
+        chosen_folder(None, RUN_FILE)

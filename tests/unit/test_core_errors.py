@@ -1,0 +1,68 @@
+"""What the core's engines refuse, and how they say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from zerofleet_core import Match, Search, SearchConfig, SelfPlay
+
+
+@pytest.mark.parametrize(
+    ("logits", "value", "message"),
+    [
+        (np.zeros((2, 7), np.float32), np.zeros(2, np.float32), "3 leaves"),
+        (np.zeros((3, 9), np.float32), np.zeros(3, np.float32), r"expected \[3, 7\]"),
+        (np.zeros((3, 7), np.float32), np.zeros((3, 1), np.float32), r"value has shape \[3, 1\]"),
+        (np.zeros(21, np.float32), np.zeros(3, np.float32), r"policy_logits has shape \[21\]"),
+        (np.zeros((3, 7), np.float64), np.zeros(3, np.float32), "float16 or float32"),
+        (np.full((3, 7), np.nan, np.float16), np.zeros(3, np.float32), "not finite"),
+        (np.full((3, 7), np.inf, np.float32), np.zeros(3, np.float32), "not finite"),
+        (np.zeros((3, 7), np.float32), np.full(3, np.nan, np.float32), r"not in \[-1, 1\]"),
+        (np.zeros((3, 7), np.float32), np.full(3, 7, np.float32), r"not in \[-1, 1\]"),
+    ],
+)
+def test_unsound_predictions_change_nothing(
+    logits: NDArray[Any], value: NDArray[Any], message: str
+) -> None:
+    engine = SelfPlay("connect_four", 3, SearchConfig(), 1)
+    before = engine.select().copy()
+    with pytest.raises(ValueError, match=message):
+        engine.backup(logits, value, 1)
+    assert engine.statistics.positions_evaluated == 0
+    np.testing.assert_array_equal(engine.select(), before)
+    engine.backup(np.zeros((3, 7), np.float32), np.zeros(3, np.float32), 1)
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"num_simulations": 0},
+        {"c_puct": 0.0},
+        {"c_puct": float("nan")},
+        {"fpu": "best"},
+        {"fpu_reduction": -0.1},
+        {"dirichlet_fraction": 1.5},
+        {"dirichlet_alpha": 0.0},
+        {"temperature": -1.0},
+        {"temperature_moves": -1},
+        {"temperature_final": float("inf")},
+        {"virtual_loss": -1.0},
+        {"cache_positions": -1},
+    ],
+)
+def test_senseless_settings_name_themselves(knobs: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(knobs))):
+        SearchConfig(**knobs)
+
+
+def test_unknown_game_names_the_known_ones() -> None:
+    for make in (
+        lambda: SelfPlay("go", 1, SearchConfig(), 1),
+        lambda: Match("go", [[]], SearchConfig(), 1),
+        lambda: Search("go", [[]], SearchConfig(), 1),
+    ):
+        with pytest.raises(ValueError, match="unknown game 'go'; known: connect_four, tic_tac_toe"):
+            make()

@@ -1,0 +1,36 @@
+"""Openings: legal, seeded, distinct as far as the game goes, never the end of it."""
+
+import pytest
+
+from services.evaluator.openings import draw_openings
+from zerofleet.errors import ConfigError
+from zerofleet.games import State
+
+
+def test_openings_are_legal_distinct_positions_of_the_right_length() -> None:
+    openings = draw_openings("connect_four", 4, 50, seed=1)
+    states = [State("connect_four", actions) for actions in openings]
+    assert len({state.hash for state in states}) == 50
+    assert {state.ply for state in states} == {4}
+    assert not any(state.is_terminal for state in states)
+
+
+def test_the_seed_decides() -> None:
+    assert draw_openings("connect_four", 4, 20, 3) == draw_openings("connect_four", 4, 20, 3)
+    assert draw_openings("connect_four", 4, 20, 3) != draw_openings("connect_four", 4, 20, 4)
+
+
+def test_a_small_game_gives_what_it_has() -> None:
+    assert len(draw_openings("tic_tac_toe", 2, 500, seed=1)) == 72
+    assert draw_openings("tic_tac_toe", 0, 500, seed=1) == [[]]
+
+
+def test_no_opening_ends_the_game() -> None:
+    openings = draw_openings("tic_tac_toe", 7, 100, seed=1)
+    assert len(openings) == 100
+    assert not any(State("tic_tac_toe", actions).is_terminal for actions in openings)
+
+
+def test_more_plies_than_any_game_has_is_an_error_of_the_run_file() -> None:
+    with pytest.raises(ConfigError, match="opening_plies = 9"):
+        draw_openings("tic_tac_toe", 9, 10, seed=1)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerofleet import games
+from zerofleet.errors import ConfigError, IllegalActionError
+
+
+def test_a_line_is_read_in_the_games_notation() -> None:
+    assert games.parse_actions("tic_tac_toe", "b2 a1  c3\n") == [4, 0, 8]
+    assert games.parse_actions("connect_four", "4 4 1") == [3, 3, 0]
+    assert games.parse_actions("connect_four", "") == []
+
+
+def test_numbers_do_where_the_notation_is_none() -> None:
+    assert games.parse_actions("tic_tac_toe", "4 a1 8") == [4, 0, 8]
+
+
+@pytest.mark.parametrize(
+    ("game", "text", "message"),
+    [
+        ("tic_tac_toe", "b2 b2", "ply 1: 'b2': action 4 at ply 1 is illegal"),
+        ("tic_tac_toe", "b2 9", "ply 1: '9': action 9"),
+        ("tic_tac_toe", "b2 d4", "ply 1: 'd4'"),
+        ("connect_four", "4 0", "ply 1: '0'"),
+        ("connect_four", "4 8", "ply 1: '8'"),
+        ("connect_four", "1 2 1 2 1 2 1 3", "ply 7: '3': action 2 at ply 7 is illegal"),
+        ("connect_four", "4 -1", "ply 1: '-1'"),
+    ],
+)
+def test_what_breaks_the_rules_is_named(game: str, text: str, message: str) -> None:
+    with pytest.raises(IllegalActionError, match=message):
+        games.parse_actions(game, text)
+
+
+def test_unknown_game() -> None:
+    with pytest.raises(ConfigError, match="tic_tac_toe"):
+        games.parse_actions("tictactoe", "b2")
+    with pytest.raises(ConfigError, match="tic_tac_toe"):
+        games.format_actions("tictactoe", [4])
+
+
+@given(st.sampled_from(games.names()), st.lists(st.integers(0, 2**16), max_size=50))
+def test_what_is_written_can_be_read(game: str, choices: list[int]) -> None:
+    state, actions = games.State(game), list[int]()
+    for choice in choices:
+        if state.is_terminal:
+            break
+        legal = state.legal_actions()
+        actions.append(legal[choice % len(legal)])
+        state.apply(actions[-1])
+    assert games.parse_actions(game, games.format_actions(game, actions)) == actions

@@ -1,0 +1,117 @@
+"""The model folder: names are hashes, damage is noticed, Triton finds its entries."""
+
+import hashlib
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zerofleet.errors import ConfigError, IncompatibleModelError, ModelNotFoundError
+from zerofleet.models.folder import ModelFolder
+from zerofleet.models.shape import Shape
+
+CONTENT = np.random.default_rng(0).bytes(5_000)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ModelFolder:
+    return ModelFolder(tmp_path / "models", "run")
+
+
+def test_published_bytes_come_back(folder: ModelFolder) -> None:
+    staged = folder.stage(CONTENT)
+    assert staged.sha256 == hashlib.sha256(CONTENT).hexdigest()
+    path = folder.publish(staged)
+    assert path == folder.path(staged.sha256)
+    assert path.parent == folder.root / "blobs"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o444
+    assert folder.read_verified(staged.sha256) == CONTENT
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_the_same_bytes_may_be_published_again(folder: ModelFolder) -> None:
+    paths = [folder.publish(folder.stage(CONTENT)) for _ in range(2)]
+    assert paths[0] == paths[1]
+    assert paths[0].read_bytes() == CONTENT
+
+
+def test_triton_repository(folder: ModelFolder) -> None:
+    staged = folder.stage(CONTENT)
+    path = folder.publish(staged)
+    for _ in range(2):  # entering it again changes nothing
+        entry = folder.expose(staged.sha256, 3, Shape(16, 7))
+        assert entry == folder.root / "run" / "3" / "model.onnx"
+        assert entry.samefile(path)
+        assert [file.name for file in entry.parent.iterdir()] == ["model.onnx"]
+    config = (folder.root / "run" / "config.pbtxt").read_text()
+    assert 'name: "run"' in config
+    assert "dims: [ 16 ]" in config
+    assert "dims: [ 7 ]" in config
+
+
+def test_a_version_cut_off_before_its_row_is_replaced(folder: ModelFolder) -> None:
+    for content in (b"first", b"second"):
+        staged = folder.stage(content)
+        folder.publish(staged)
+        entry = folder.expose(staged.sha256, 1, Shape(4, 9))
+    assert entry.read_bytes() == b"second"
+
+
+def test_every_truncation_is_refused(folder: ModelFolder) -> None:
+    path = folder.publish(folder.stage(CONTENT))
+    sha256 = path.stem
+    path.chmod(0o644)
+    for part in range(64):
+        path.write_bytes(CONTENT[: len(CONTENT) * part // 64])
+        with pytest.raises(IncompatibleModelError, match="damaged"):
+            folder.read_verified(sha256)
+    path.write_bytes(CONTENT + b"\0")
+    with pytest.raises(IncompatibleModelError, match="damaged"):
+        folder.read_verified(sha256)
+
+
+def test_every_flipped_bit_is_refused(folder: ModelFolder) -> None:
+    path = folder.publish(folder.stage(CONTENT))
+    path.chmod(0o644)
+    generator = np.random.default_rng(1)
+    for bit in generator.integers(0, 8 * len(CONTENT), 1_000):
+        damaged = bytearray(CONTENT)
+        damaged[bit // 8] ^= 1 << (bit % 8)
+        path.write_bytes(damaged)
+        with pytest.raises(IncompatibleModelError, match="damaged"):
+            folder.read_verified(path.stem)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 64, "../../../etc/passwd", "A" * 64, "0" * 63])
+def test_names_that_are_no_hashes(folder: ModelFolder, name: str) -> None:
+    with pytest.raises(ModelNotFoundError):
+        folder.read_verified(name)
+
+
+def test_a_file_that_is_not_there(folder: ModelFolder) -> None:
+    with pytest.raises(ModelNotFoundError, match="no model"):
+        folder.read_verified("0" * 64)
+
+
+def test_sweep_takes_only_this_runs_leftovers(folder: ModelFolder) -> None:
+    other = ModelFolder(folder.root, "other")
+    kept = folder.publish(folder.stage(b"kept"))
+    folder.expose(kept.stem, 1, Shape(4, 9))
+    folder.stage(b"cut off")
+    others = other.stage(b"in the making")
+    (folder.root / "run" / "1" / ".77.tmp").write_bytes(b"cut off too")
+    assert folder.sweep() == 2
+    assert kept.exists()
+    assert others.path.exists()
+    assert [file.name for file in (folder.root / "run" / "1").iterdir()] == ["model.onnx"]
+    assert folder.sweep() == 0
+
+
+def test_sweep_of_a_folder_that_does_not_exist(folder: ModelFolder) -> None:
+    assert folder.sweep() == 0
+
+
+def test_a_run_cannot_take_the_blobs_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="blobs"):
+        ModelFolder(tmp_path, "blobs")

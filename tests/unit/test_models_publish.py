@@ -1,0 +1,130 @@
+"""Publication: checked by another process, and cut off at every point without harm."""
+
+import json
+import signal
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from zerofleet.config import NetworkSection
+from zerofleet.errors import IncompatibleModelError
+from zerofleet.games import spec
+from zerofleet.models.folder import ModelFolder
+from zerofleet.models.golden import Golden, compare
+from zerofleet.models.publish import POINTS, check_in_child, publish
+from zerofleet.models.session import ModelSession
+from zerofleet.network import PolicyValueNet, export_onnx
+
+
+@cache
+def exported() -> tuple[bytes, Golden]:
+    network = PolicyValueNet(spec("tic_tac_toe"), NetworkSection(blocks=1, channels=8), seed=1)
+    observations = np.random.default_rng(0).integers(0, 256, (16, 4), np.uint8)
+    with torch.no_grad():
+        policy_logits, value = network.eval()(torch.from_numpy(observations))
+    golden = Golden(observations, policy_logits.numpy(), value.numpy())
+    return export_onnx(network, 4, {}), golden
+
+
+def test_golden_answers_travel() -> None:
+    import io
+
+    golden = exported()[1]
+    read = Golden.read(io.BytesIO(golden.to_bytes()))
+    np.testing.assert_array_equal(read.observations, golden.observations)
+    np.testing.assert_array_equal(read.policy_logits, golden.policy_logits)
+    np.testing.assert_array_equal(read.value, golden.value)
+
+
+def test_rounding_is_acceptable_and_more_is_not() -> None:
+    golden = exported()[1]
+    rounded = golden.policy_logits.astype(np.float16)
+    assert compare(golden, rounded, golden.value).acceptable
+    assert not compare(golden, rounded + np.float16(0.02), golden.value).acceptable
+    assert not compare(golden, rounded, golden.value + np.float32(0.001)).acceptable
+    assert not compare(golden, rounded * np.float16("nan"), golden.value).acceptable
+
+
+def test_the_child_refuses_other_answers(tmp_path: Path) -> None:
+    model_bytes, golden = exported()
+    folder = ModelFolder(tmp_path, "run")
+    wrong = Golden(golden.observations, golden.policy_logits + 0.1, golden.value)
+    with pytest.raises(IncompatibleModelError, match="disagrees with the network"):
+        publish(folder, model_bytes, 1, wrong, lambda *_: pytest.fail("a row was written"))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_the_child_refuses_bytes_that_changed_on_disk(tmp_path: Path) -> None:
+    model_bytes, golden = exported()
+    staged = ModelFolder(tmp_path, "run").stage(model_bytes)
+    staged.path.chmod(0o644)
+    staged.path.write_bytes(model_bytes[:-1])
+    with pytest.raises(IncompatibleModelError, match="not those that were written"):
+        check_in_child(staged, golden)
+
+
+def test_the_child_needs_no_torch() -> None:
+    program = (
+        "import sys, zerofleet.models.check; "
+        "sys.exit(any(name in sys.modules for name in ('torch', 'onnx', 'pydantic')))"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+PUBLISHER = """
+import json, os, signal, sys
+from pathlib import Path
+from zerofleet.models.folder import ModelFolder
+from zerofleet.models.golden import Golden
+from zerofleet.models.publish import publish
+
+root, stop_at = Path(sys.argv[1]), sys.argv[2]
+with (root / "golden").open("rb") as file:
+    golden = Golden.read(file)
+
+def passing(point):
+    if point == stop_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def record(sha256, path):
+    with (root / "rows").open("a") as rows:
+        rows.write(json.dumps([sha256, str(path)]) + "\\n")
+
+folder = ModelFolder(root / "models", "run")
+folder.sweep()
+publish(folder, (root / "exported").read_bytes(), 1, golden, record, passing=passing)
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_every_point(tmp_path: Path) -> None:
+    """No row without a file that loads; nothing in the way of the next try; no litter after it."""
+    model_bytes, golden = exported()
+    (tmp_path / "exported").write_bytes(model_bytes)
+    (tmp_path / "golden").write_bytes(golden.to_bytes())
+    rows = tmp_path / "rows"
+    folder = ModelFolder(tmp_path / "models", "run")
+
+    def run(stop_at: str) -> int:
+        command = [sys.executable, "-c", PUBLISHER, str(tmp_path), stop_at]
+        return subprocess.run(command, check=False, timeout=60).returncode
+
+    for point in POINTS:
+        rows.unlink(missing_ok=True)
+        assert run(point) == -signal.SIGKILL, point
+        recorded = rows.read_text().splitlines() if rows.exists() else []
+        assert len(recorded) == (1 if point == "recorded" else 0)
+        for line in recorded:
+            ModelSession(folder.read_verified(json.loads(line)[0]), spec("tic_tac_toe"))
+    assert run("never") == 0
+    sha256 = json.loads(rows.read_text().splitlines()[-1])[0]
+    ModelSession(folder.read_verified(sha256), spec("tic_tac_toe"))
+    files = {
+        str(path.relative_to(folder.root)) for path in folder.root.rglob("*") if path.is_file()
+    }
+    assert files == {f"blobs/{sha256}.onnx", "run/1/model.onnx", "run/config.pbtxt"}

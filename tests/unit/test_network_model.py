@@ -1,0 +1,161 @@
+"""The network: bit unpacking, published sizes, loss, and that it learns."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from zerofleet.config import NetworkSection
+from zerofleet.network import Momentum, PolicyValueNet, l2_penalty, losses
+from zerofleet.network.bits import UnpackBits
+
+
+@dataclass(frozen=True)
+class Board:
+    observation_shape: tuple[int, int, int]
+    num_actions: int
+
+    @property
+    def observation_bytes(self) -> int:
+        return -(-int(np.prod(self.observation_shape)) // 8)
+
+
+TIC_TAC_TOE = Board((3, 3, 3), 9)
+CONNECT_FOUR = Board((3, 6, 7), 7)
+GO_19 = Board((17, 19, 19), 362)
+PAPER = {"channels": 256, "policy_channels": 2, "value_channels": 1, "value_hidden": 256}
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 3), (3, 6, 7), (17, 9, 9), (1, 1, 1), (2, 4, 4)])
+def test_unpacking_is_that_of_numpy(shape: tuple[int, int, int]) -> None:
+    generator = np.random.default_rng(0)
+    planes = generator.integers(0, 2, (20, *shape), np.uint8)
+    packed = np.packbits(planes.reshape(20, -1), axis=1)
+    unpacked = UnpackBits(shape)(torch.from_numpy(packed))
+    assert unpacked.dtype == torch.float32
+    np.testing.assert_array_equal(unpacked.numpy(), planes.astype(np.float32))
+
+
+def test_unpacking_knows_every_byte() -> None:
+    every_byte = np.arange(256, dtype=np.uint8)[:, np.newaxis]
+    unpacked = UnpackBits((1, 2, 4))(torch.from_numpy(every_byte)).reshape(256, 8)
+    np.testing.assert_array_equal(unpacked.numpy(), np.unpackbits(every_byte, axis=1))
+
+
+def parameters_by_hand(board: Board, section: NetworkSection) -> int:
+    """Counted from the description of the architecture, not from the code."""
+    planes, rows, columns = board.observation_shape
+    points = rows * columns
+    channels = section.channels
+
+    def convolution(inputs: int, outputs: int, kernel: int) -> int:
+        return inputs * outputs * kernel**2 + 2 * outputs  # and scale and shift of the norm
+
+    tower = convolution(planes, channels, 3)
+    tower += section.blocks * 2 * convolution(channels, channels, 3)
+    policy = convolution(channels, section.policy_channels, 1)
+    policy += section.policy_channels * points * board.num_actions + board.num_actions
+    value = convolution(channels, section.value_channels, 1)
+    value += section.value_channels * points * section.value_hidden + section.value_hidden
+    value += section.value_hidden + 1
+    return tower + policy + value
+
+
+@pytest.mark.parametrize(
+    ("board", "section", "expected"),
+    [
+        # AlphaGo Zero's two networks on 19x19: 19 and 39 residual blocks of 256 filters.
+        (GO_19, NetworkSection(blocks=19, **PAPER), 22_827_877),
+        (GO_19, NetworkSection(blocks=39, **PAPER), 46_441_317),
+        (CONNECT_FOUR, NetworkSection(blocks=5, channels=64), 375_386),
+        (TIC_TAC_TOE, NetworkSection(blocks=2, channels=32), 39_026),
+    ],
+)
+def test_number_of_parameters(board: Board, section: NetworkSection, expected: int) -> None:
+    network = PolicyValueNet(board, section)
+    count = sum(parameter.numel() for parameter in network.parameters())
+    assert count == parameters_by_hand(board, section)
+    assert count == expected
+
+
+@pytest.mark.parametrize("board", [TIC_TAC_TOE, CONNECT_FOUR, Board((5, 4, 9), 40)])
+def test_shapes_of_the_answers(board: Board) -> None:
+    network = PolicyValueNet(board, NetworkSection(blocks=1, channels=8)).eval()
+    observations = torch.zeros(7, board.observation_bytes, dtype=torch.uint8)
+    policy_logits, value = network(observations)
+    assert policy_logits.shape == (7, board.num_actions)
+    assert value.shape == (7,)
+    assert value.abs().max() <= 1
+
+
+def test_first_weights_depend_on_the_seed_alone() -> None:
+    torch.manual_seed(1)
+    first = PolicyValueNet(TIC_TAC_TOE, NetworkSection(blocks=1, channels=8), seed=5).state_dict()
+    torch.manual_seed(2)
+    again = PolicyValueNet(TIC_TAC_TOE, NetworkSection(blocks=1, channels=8), seed=5).state_dict()
+    other = PolicyValueNet(TIC_TAC_TOE, NetworkSection(blocks=1, channels=8), seed=6).state_dict()
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["tower.0.0.weight"], other["tower.0.0.weight"])
+
+
+def test_untrained_network_has_no_opinion() -> None:
+    network = PolicyValueNet(CONNECT_FOUR, NetworkSection(), seed=3).eval()
+    bits = np.random.default_rng(0).integers(0, 256, (256, 16), np.uint8)
+    policy_logits, value = network(torch.from_numpy(bits))
+    assert policy_logits.softmax(1).max() < 0.6
+    assert value.abs().mean() < 0.3
+
+
+def test_loss_by_hand() -> None:
+    policy_logits = torch.tensor([[0.0, 0.0], [1.0, 3.0]])
+    policy_target = torch.tensor([[0.5, 0.5], [0.0, 1.0]])
+    parts = losses(
+        policy_logits, torch.tensor([0.5, -1.0]), policy_target, torch.tensor([1.0, -1.0])
+    )
+    second = float(np.log(np.exp(1.0) + np.exp(3.0)) - 3.0)
+    assert parts.policy.item() == pytest.approx((np.log(2) + second) / 2, rel=1e-6)
+    assert parts.value.item() == pytest.approx((0.25 + 0.0) / 2)
+
+
+def test_momentum_goes_where_the_written_out_loss_goes() -> None:
+    """The reference takes the gradient of the whole loss, l2 term and all, tensor by tensor."""
+    section = NetworkSection(blocks=1, channels=8)
+    ours, reference = (PolicyValueNet(CONNECT_FOUR, section, seed=2) for _ in range(2))
+    momentum = Momentum(ours.parameters(), 0.9, l2=0.01)
+    weights = list(reference.parameters())
+    velocities = [torch.zeros_like(weight) for weight in weights]
+    bits = np.random.default_rng(0).integers(0, 256, (3, 32, 16), np.uint8)
+    for observations in torch.from_numpy(bits):
+        policy_logits, value = ours(observations)
+        (policy_logits.square().mean() + value.sum()).backward()
+        momentum.step(0.05)
+        policy_logits, value = reference(observations)
+        loss = policy_logits.square().mean() + value.sum() + l2_penalty(weights, 0.01)
+        with torch.no_grad():
+            gradients = torch.autograd.grad(loss, weights)
+            for weight, velocity, gradient in zip(weights, velocities, gradients, strict=True):
+                velocity.mul_(0.9).add_(gradient)
+                weight.sub_(0.05 * velocity)
+    for first, second in zip(ours.parameters(), reference.parameters(), strict=True):
+        assert first.stride() == second.stride()
+        torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-5)
+
+
+def test_learns_a_fixed_set_of_positions() -> None:
+    torch.set_num_threads(1)
+    generator = np.random.default_rng(0)
+    observations = torch.from_numpy(np.packbits(generator.integers(0, 2, (24, 27), np.uint8), 1))
+    actions = torch.from_numpy(generator.integers(0, 9, 24))
+    policy_target = torch.nn.functional.one_hot(actions, 9).float()
+    value_target = torch.from_numpy(generator.integers(-1, 2, 24)).float()
+    network = PolicyValueNet(TIC_TAC_TOE, NetworkSection(blocks=1, channels=16), seed=1)
+    momentum = Momentum(network.parameters(), 0.9, l2=0.0)
+    for _ in range(150):
+        parts = losses(*network(observations), policy_target, value_target)
+        (parts.policy + parts.value).backward()
+        momentum.step(0.05)
+    with torch.no_grad():
+        policy_logits, value = network.eval()(observations)
+    assert torch.equal(policy_logits.argmax(1), actions)
+    assert (value - value_target).abs().max() < 0.3

@@ -1,0 +1,134 @@
+"""The ledger: a game keeps its uid, start and epoch from its first ply to its record."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from zerofleet_core import EngineGame, SearchConfig, SelfPlay
+
+from services.selfplay.ledger import Ledger, to_engine
+from zerofleet.records import GameRecord
+
+GAME = "tic_tac_toe"
+BEGUN = datetime(2030, 1, 1, tzinfo=UTC)
+SEARCH = SearchConfig(num_simulations=8, cache_positions=0)
+
+
+def step(engine: SelfPlay) -> None:
+    rows = len(engine.select())
+    engine.backup(np.zeros((rows, 9), np.float32), np.zeros(rows, np.float32), 3)
+
+
+@pytest.fixture
+def clock() -> Iterator[datetime]:
+    def ticks() -> Iterator[datetime]:
+        now = BEGUN
+        while True:
+            yield now
+            now += timedelta(seconds=1)
+
+    return ticks()
+
+
+def finish_games(
+    engine: SelfPlay, ledger: Ledger, clock: Iterator[datetime], count: int
+) -> list[tuple[GameRecord, int]]:
+    finished: list[tuple[GameRecord, int]] = []
+    while len(finished) < count:
+        now = next(clock)
+        engine.select()
+        for game in engine.take_finished():
+            record = ledger.finish(game, now)
+            if record is not None:
+                finished.append(record)
+        ledger.begin(now)
+        step(engine)
+    return finished
+
+
+def one_unfinished(engine: SelfPlay, plies: int) -> EngineGame:
+    while True:
+        step(engine)
+        for game in engine.unfinished():
+            if len(game.actions) == plies:
+                return game
+
+
+def test_every_game_has_its_own_uid_and_began_before_it_ended(clock: Iterator[datetime]) -> None:
+    engine, ledger = SelfPlay(GAME, 4, SEARCH, 1), Ledger(GAME, 4)
+    records = [record for record, _ in finish_games(engine, ledger, clock, 40)]
+    assert len({record.game_uid for record in records}) == len(records)
+    for record in records:
+        assert record.finished_at is not None
+        assert record.finished_at - record.started_at >= timedelta(seconds=8)
+        assert record.result is not None
+
+
+def test_an_unfinished_game_keeps_its_uid(clock: Iterator[datetime]) -> None:
+    engine, ledger = SelfPlay(GAME, 1, SEARCH, 1), Ledger(GAME, 1)
+    ledger.begin(BEGUN)
+    game = one_unfinished(engine, 3)
+    before, epoch = ledger.unfinished(game)
+    assert (epoch, before.length, before.started_at) == (0, 3, BEGUN)
+    assert before.finished_at is None
+    [(after, _)] = finish_games(engine, ledger, clock, 1)
+    assert after.game_uid == before.game_uid
+    assert list(after.actions[:3]) == list(before.actions)
+
+
+def test_an_adopted_game_keeps_uid_start_and_new_epoch(clock: Iterator[datetime]) -> None:
+    engine, ledger = SelfPlay(GAME, 1, SEARCH, 1), Ledger(GAME, 1)
+    ledger.begin(BEGUN)
+    record, _ = ledger.unfinished(one_unfinished(engine, 4))
+
+    heir, heirs = SelfPlay(GAME, 2, SEARCH, 2), Ledger(GAME, 2)
+    heirs.adopt(heir.adopt(to_engine(record)), record, 7)
+    assert heirs.adopted == 1
+    finished = finish_games(heir, heirs, clock, 20)
+    assert heirs.adopted == 0
+    [(ended, epoch)] = [each for each in finished if each[0].game_uid == record.game_uid]
+    assert epoch == 7
+    assert ended.started_at == record.started_at
+    assert list(ended.actions[:4]) == list(record.actions)
+    assert list(ended.child_visit_counts[: record.offsets[-1]]) == list(record.child_visit_counts)
+    assert {epoch for each, epoch in finished if each is not ended} == {0}
+
+
+def test_plies_are_unsaved_until_saved_and_never_again() -> None:
+    engine, ledger = SelfPlay(GAME, 1, SEARCH, 1), Ledger(GAME, 1)
+    ledger.begin(BEGUN)
+    early = one_unfinished(engine, 2)
+    late = one_unfinished(engine, 4)
+    assert ledger.unsaved_plies(late) == 4
+    ledger.saved(late)
+    ledger.saved(early)  # an answer that comes late takes nothing back
+    assert ledger.unsaved_plies(late) == 0
+    assert ledger.unsaved_plies(one_unfinished(engine, 5)) == 1
+
+
+def test_a_disowned_game_gives_no_record(clock: Iterator[datetime]) -> None:
+    engine, ledger = SelfPlay(GAME, 1, SEARCH, 1), Ledger(GAME, 1)
+    ledger.begin(BEGUN)
+    game = one_unfinished(engine, 2)
+    lost, _ = ledger.unfinished(game)
+    ledger.disown(game.game_id)
+    assert ledger.unsaved_plies(game) == 0
+    records = finish_games(engine, ledger, clock, 3)
+    assert lost.game_uid not in {record.game_uid for record, _ in records}
+
+
+def test_games_that_begin_and_end_within_one_select_are_counted(clock: Iterator[datetime]) -> None:
+    """With everything cached a slot may play several games in one call."""
+    search = SearchConfig(
+        num_simulations=2, dirichlet_fraction=0.0, temperature=0.0, random_symmetry=False
+    )
+    engine, ledger = SelfPlay(GAME, 2, search, 1), Ledger(GAME, 2)
+    records = [record for record, _ in finish_games(engine, ledger, clock, 200)]
+    assert len({record.game_uid for record in records}) == len(records)
+
+
+def test_the_record_is_the_same_bytes_each_time(clock: Iterator[datetime]) -> None:
+    engine, ledger = SelfPlay(GAME, 1, SEARCH, 1), Ledger(GAME, 1)
+    [(record, _)] = finish_games(engine, ledger, clock, 1)
+    assert GameRecord.from_json(record.to_json()).digest() == record.digest()

@@ -1,0 +1,43 @@
+"""The trainer's figures over HTTP."""
+
+import socket
+import urllib.request
+
+import pytest
+
+from services.trainer.exporter import serve_figures
+from zerofleet.errors import ConfigError
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def test_figures_are_served_as_they_are_when_asked_for() -> None:
+    port = free_port()
+    steps = iter([7, 8])
+    end = serve_figures(f"127.0.0.1:{port}", lambda: (next(steps), {"train_policy_loss": 1.5}))
+    try:
+        for step in (7.0, 8.0):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                text = answer.read().decode()
+            assert f"zerofleet_trainer_step {step}" in text
+            assert "zerofleet_trainer_train_policy_loss 1.5" in text
+    finally:
+        end()
+
+
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:port", "127.0.0.1:99999"])
+def test_addresses_that_are_none(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"METRICS_ADDRESS|cannot serve metrics"):
+        serve_figures(address, lambda: (0, {}))
+
+
+def test_a_port_in_use() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(ConfigError, match="cannot serve metrics"):
+            serve_figures(f"127.0.0.1:{taken.getsockname()[1]}", lambda: (0, {}))
