@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 import time
 
-from zerofleet.heartbeat import Heartbeats
-
 from services.inference.batcher import Batcher
 from services.inference.repository import Repository
 from zerofleet.errors import StoreUnavailableError
+from zerofleet.heartbeat import Heartbeats
 
 _EVERY_SECONDS = 1.0
 
@@ -64,4 +63,5 @@ class Pulse:
             "batch_mean": rows / executions if executions else 0.0,
             "queue_rows": float(self._batcher.queue_rows),
             "model_version": float(best.version) if best else 0.0,
+            "model_load_failures": float(self._repository.failed_loads),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 
 from services.selfplay.settings import SelfplaySettings
@@ -25,12 +26,14 @@ async def serve(run: RunConfig, settings: SelfplaySettings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    with Database(settings.database_url, pool_size=2) as database:
+    with (
+        contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
+        Database(settings.database_url) as database,
+    ):
         async with (
             InferenceClient(settings.inference_address) as client,
             client.stream(run.name) as stream,
         ):
-            heartbeats = Heartbeats(settings.redis_url, run.name)
             await Worker(run, settings, database, heartbeats, stream).run(stop)
 
 

@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -13,10 +14,13 @@ from zerofleet.config import ProcessSettings
 
 
 class SelfplaySettings(ProcessSettings):
-    """Those of every process, and a seed for tests."""
+    """Those of every process, and two for tests and audits."""
 
     selfplay_seed: int | None = None
     """The same games each time, given the same predictions; unset: other games each time."""
+
+    selfplay_ledger: Path | None = None
+    """A file that gets a line for each game that Postgres has answered for; unset: none."""
 
     @property
     def worker_name(self) -> str:

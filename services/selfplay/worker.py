@@ -8,6 +8,7 @@ import time
 import structlog
 from zerofleet_core import SearchConfig, SelfPlay
 
+from services.selfplay.audit import AuditFile
 from services.selfplay.backoff import Backoff
 from services.selfplay.figures import Rates, Totals
 from services.selfplay.lane import Lane
@@ -57,7 +58,8 @@ class Worker:
         self._database = database
         self._heartbeats = heartbeats
         self.waits = Waits()
-        self.writer = GameWriter(database, run.name, name, play.spool_games, self.waits)
+        audit = AuditFile(settings.selfplay_ledger) if settings.selfplay_ledger else None
+        self.writer = GameWriter(database, run.name, name, play.spool_games, self.waits, audit)
         self.saver = GameSaver(database, run.name, name, play.lease_seconds, self.waits)
         self._pause = Pause(self.writer, play.max_ahead_positions, self.waits)
         search = SearchConfig(**run.search.model_dump())

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Callable
 from itertools import islice
+from uuid import UUID
 
 import structlog
 
@@ -21,6 +23,9 @@ _log = structlog.get_logger()
 
 _BATCH_GAMES = 64
 _GATHER_SECONDS = 0.1  # a commit costs the same for one game as for many
+# While Postgres answers, play waits for it rather than run ahead: what is spooled must be stored
+# in the few seconds that a preempted worker has to leave. The rest of the spool is for outages.
+_AHEAD_GAMES = 1_024
 
 
 class GameWriter:
@@ -30,18 +35,27 @@ class GameWriter:
         database: asked from a thread.
         run: name of the run.
         worker: name of this worker.
-        spool_games: games held at most before play must pause.
+        spool_games: games held at most, while Postgres is away, before play must pause.
         waits: told when Postgres is waited for.
+        audit: told of each game that Postgres has answered for, before it leaves the spool.
     """
 
     def __init__(
-        self, database: Database, run: str, worker: str, spool_games: int, waits: Waits
+        self,
+        database: Database,
+        run: str,
+        worker: str,
+        spool_games: int,
+        waits: Waits,
+        audit: Callable[[UUID, str], None] | None = None,
     ) -> None:
         self._database = database
         self._run = run
         self._worker = worker
         self._limit = spool_games
         self._waits = waits
+        self._audit = audit
+        self._away = False
         self._spool: deque[Submission] = deque()
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
@@ -58,9 +72,7 @@ class GameWriter:
         """Take charge of a finished game; never blocks and never refuses."""
         self._spool.append(submission)
         self._arrived.set()
-        if len(self._spool) >= self._limit and self._room.is_set():
-            self._room.clear()
-            self._waits.begin("spool", f"Postgres to take {len(self._spool)} finished games")
+        self._look_for_room()
 
     async def room(self) -> None:
         """Return at once while the spool has room; else when it has some again."""
@@ -82,9 +94,12 @@ class GameWriter:
                 try:
                     await self._submit(list(islice(self._spool, _BATCH_GAMES)))
                 except StoreUnavailableError:
+                    self._away = True
+                    self._look_for_room()
                     self._waits.begin("writer", "Postgres")
                     await backoff.sleep()
                 else:
+                    self._away = False
                     self._waits.end("writer")
                     backoff.reset()
             if self._closing:
@@ -112,8 +127,18 @@ class GameWriter:
 
         In a conflict another worker adopted the game, and what that one makes of it counts.
         """
+        if self._audit is not None:
+            self._audit(self._spool[0].record.game_uid, answer)
         self._spool.popleft()
         self.answers[answer] += 1
-        if len(self._spool) < self._limit and not self._room.is_set():
+        self._look_for_room()
+
+    def _look_for_room(self) -> None:
+        """Stop play at the limit; let it go on at half of it, so that it does not flutter."""
+        limit = self._limit if self._away else min(self._limit, _AHEAD_GAMES)
+        if self._room.is_set() and len(self._spool) >= limit:
+            self._room.clear()
+            self._waits.begin("spool", f"Postgres to take {len(self._spool)} finished games")
+        elif not self._room.is_set() and len(self._spool) <= limit // 2:
             self._room.set()
             self._waits.end("spool")

@@ -7,8 +7,8 @@ import sys
 from threading import Event
 from types import FrameType
 
-from services.trainer.service import serve
-from zerofleet.config import ProcessSettings, read_settings
+from zerofleet import games
+from zerofleet.config import ProcessSettings, load_run, read_settings
 from zerofleet.errors import ConfigError, ZerofleetError
 
 
@@ -23,7 +23,13 @@ def main() -> int:
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)
     try:
-        serve(read_settings(ProcessSettings, sys.argv[1:]), stop)
+        settings = read_settings(ProcessSettings, sys.argv[1:])
+        run = load_run(settings.run_file)
+        games.spec(run.game.name)
+        # Only now: torch takes a second to import, and bad input need not wait for it.
+        from services.trainer.service import serve
+
+        serve(run, settings, stop)
     except ZerofleetError as error:
         sys.stderr.write(f"trainer: {error}\n")
         return error.exit_code if isinstance(error, ConfigError) else 1

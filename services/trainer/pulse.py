@@ -35,29 +35,25 @@ class Pulse:
         self._worker = worker
         self._figures = figures
         self._next_beat = 0.0
-        self._next_log = 0.0
-        self._kind = ""
+        self._next_log: dict[str, float] = {}
 
     def working(self) -> None:
         """Nothing is waited for."""
-        self._kind = ""
         self._beat("")
 
     def waiting(self, kind: str, waiting_for: str | None = None) -> None:
         """Say what is waited for.
 
         Args:
-            kind: a new kind is logged at once, the same one again only now and then.
+            kind: each kind is logged when it first comes up, and then only now and then: a trainer
+                that keeps up with its games waits for some every second.
             waiting_for: the words, with figures that change; by default the kind itself.
         """
         words = waiting_for or kind
         now = time.monotonic()
-        if kind != self._kind or now >= self._next_log:
-            self._next_log = now + LOG_SECONDS
+        if now >= self._next_log.get(kind, 0.0):
+            self._next_log[kind] = now + LOG_SECONDS
             _log.info("waiting", waiting_for=words)
-        if kind != self._kind:
-            self._next_beat = 0.0
-        self._kind = kind
         self._beat(words)
 
     def _beat(self, waiting_for: str) -> None:

@@ -9,13 +9,13 @@ from threading import Event
 from services.trainer.checkpoints import CheckpointFolder
 from services.trainer.trainer import Places, Trainer
 from zerofleet import games, telemetry
-from zerofleet.config import ProcessSettings, load_run
+from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.database import Database
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.folder import ModelFolder
 
 
-def serve(settings: ProcessSettings, stop: Event) -> None:
+def serve(run: RunConfig, settings: ProcessSettings, stop: Event) -> None:
     """Train until told to stop.
 
     Raises:
@@ -23,7 +23,6 @@ def serve(settings: ProcessSettings, stop: Event) -> None:
         StaleEpochError: another trainer has taken over this run.
         IncompatibleModelError: the first model cannot be published.
     """
-    run = load_run(settings.run_file)
     spec = games.spec(run.game.name)
     telemetry.configure("trainer", level=settings.log_level)
     with Database(settings.database_url) as database:

@@ -93,3 +93,18 @@ def test_the_newest_games_are_found_for_a_resumed_trainer(database: Database) ->
     assert [game.game_uid for game in newest] == [random_record(s).game_uid for s in (7, 8, 9)]
     assert database.window_start("test", 11) == 0
     assert database.count_games("test") == 10
+
+
+def test_transactions_are_numbers_not_words(database: Database) -> None:
+    for seed, tx in enumerate((9, 10, 11, 100)):
+        [submission] = submissions(seed)
+        database.submit_games("test", "w", [submission])
+        database._run(
+            "UPDATE games SET tx = CAST(CAST(:tx AS text) AS xid8) "
+            "WHERE game_uid = CAST(:uid AS uuid)",
+            tx=tx,
+            uid=str(submission.record.game_uid),
+        )
+    assert [game.tx for game in read_all(database, 1)] == [9, 10, 11, 100]
+    assert database.window_start("test", 2) == 10
+    assert [game.tx for game in database.read_games("test", 9, 10).games] == [10, 11, 100]

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from zerofleet.errors import ConfigError
 from zerofleet.local.valkey import EmbeddedValkey
@@ -44,7 +46,7 @@ def test_it_remembers_after_a_clean_stop_and_after_a_crash(folder: Path) -> None
 
 def test_it_asks_for_its_password(valkey: EmbeddedValkey) -> None:
     with (
-        redis.Redis(host="127.0.0.1", port=valkey.port) as client,
+        redis.Redis(host="127.0.0.1", port=valkey.port, retry=Retry(NoBackoff(), 0)) as client,
         pytest.raises(redis.AuthenticationError),
     ):
         client.ping()

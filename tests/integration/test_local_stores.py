@@ -1,8 +1,10 @@
 """The stores of a data folder: started together, kept running, found by other commands."""
 
 import os
+import shutil
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,8 +24,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> DataFolder:
-    return DataFolder.for_run(tmp_path / "data", RUN)
+def folder(store_folder: Path, tmp_path: Path) -> Iterator[DataFolder]:
+    """One that Postgres' user may enter."""
+    root = store_folder / tmp_path.name
+    yield DataFolder.for_run(root, RUN)
+    shutil.rmtree(root)
 
 
 def test_a_command_joins_what_runs_or_runs_it(folder: DataFolder) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,6 +33,18 @@ def ask(*arguments: str, status: int = 0) -> str:
     answer = completed.stdout + completed.stderr
     assert completed.returncode == status, answer
     return answer
+
+
+def duel(typed: str, *arguments: str) -> str:
+    """What ``zerofleet play`` shows somebody who types these lines."""
+    return subprocess.run(
+        command("play", *arguments),
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
@@ -83,10 +96,18 @@ class Up:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
+def data(store_folder: Path, tmp_path: Path) -> Iterator[Path]:
+    """A data folder that Postgres' user may enter."""
+    folder = store_folder / tmp_path.name
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def start(tmp_path: Path, data: Path) -> Iterator[Callable[..., Up]]:
     started: list[Up] = []
 
-    def start_up(data: Path, *options: str) -> Up:
+    def start_up(*options: str) -> Up:
         up = Up(tmp_path, data, *options)
         started.append(up)
         return up
@@ -97,9 +118,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
         up.process.wait()
 
 
-def test_a_run_is_asked_interrupted_and_resumed(tmp_path: Path, start: Callable[..., Up]) -> None:
-    data = tmp_path / "data"
-    up = start(data)
+def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[..., Up]) -> None:
+    up = start()
     up.wait_for_games()
     assert "is in use by `zerofleet up`" in ask("up", str(RUN_FILE), "--data", str(data), status=2)
 
@@ -107,6 +127,9 @@ def test_a_run_is_asked_interrupted_and_resumed(tmp_path: Path, start: Callable[
     assert status["up"] is True
     assert status["games"] > 0
     assert {stage["name"] for stage in status["stages"]} >= {"inference", "selfplay"}
+
+    address = json.loads((data / "running.json").read_text())["inference_address"]
+    assert "expected line" in duel("hint\n", "--address", address, "--game", "tic_tac_toe")
 
     worker = up.service("selfplay")
     assert worker is not None
@@ -126,13 +149,13 @@ def test_a_run_is_asked_interrupted_and_resumed(tmp_path: Path, start: Callable[
     refused = ask("sql", "--data", str(data), "-c", "DELETE FROM games", status=1)
     assert "read-only" in refused
 
-    again = start(data)
+    again = start()
     again.wait_for_games()
     assert again.games() >= games
     again.process.kill()
     again.wait_for_no_orphans()
 
-    after_the_kill = start(data)
+    after_the_kill = start()
     after_the_kill.wait_for_games()
     assert after_the_kill.games() >= games
     assert after_the_kill.end(signal.SIGTERM) == 0, after_the_kill.text()
@@ -140,17 +163,16 @@ def test_a_run_is_asked_interrupted_and_resumed(tmp_path: Path, start: Callable[
 
 
 def test_a_goal_ends_the_run_and_its_model_can_be_played(
-    tmp_path: Path, start: Callable[..., Up]
+    data: Path, start: Callable[..., Up]
 ) -> None:
     """An easy goal: a model of a few steps meets it."""
-    data = tmp_path / "data"
-    up = start(data, "--until", "goal", "--set", "goal.exam_error_rate=0.06")
+    up = start("--until", "goal", "--set", "goal.exam_error_rate=0.06")
     assert up.process.wait(90) == 0, up.text()
     reached = re.search(r"Goal reached: model (\d+) has", up.text())
     assert reached, up.text()
     best = int(reached[1])
     assert "CPU-seconds since the first game" in up.text()
-    again = start(data, "--until", "goal", "--set", "goal.exam_error_rate=0.06")
+    again = start("--until", "goal", "--set", "goal.exam_error_rate=0.06")
     assert again.process.wait(30) == 0
     assert f"Goal reached: model {best}" in again.text()
     assert "stopping selfplay" not in again.text()
@@ -163,14 +185,7 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
     assert values["error_rate"] == values["errors"] / values["positions"]
     assert "has no model '99'" in ask("exam", "--data", str(data), "--model", "99", status=2)
 
-    duel = subprocess.run(
-        command("play", "--data", str(data), "--second", "--simulations", "5"),
-        input="hint\nnowhere\nquit\n",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert f"model {best} plays" in duel.stdout
-    assert "expected line" in duel.stdout
-    assert "'nowhere' is no action of tic_tac_toe" in duel.stdout
+    text = duel("hint\nnowhere\nquit\n", "--data", str(data), "--second", "--simulations", "5")
+    assert f"model {best} plays" in text
+    assert "expected line" in text
+    assert "'nowhere' is no action of tic_tac_toe" in text

@@ -16,6 +16,7 @@ import numpy as np
 import psycopg2
 import pytest
 
+from services.trainer import pulse
 from services.trainer.checkpoints import CheckpointFolder
 from services.trainer.trainer import Places, Trainer
 from zerofleet.config import RunConfig, run_from_values
@@ -144,8 +145,13 @@ class Surroundings:
 
 @pytest.fixture
 def surroundings(
-    role_url: Callable[[str], str], database_url: str, valkey_url: str, tmp_path: Path
+    role_url: Callable[[str], str],
+    database_url: str,
+    valkey_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Surroundings]:
+    monkeypatch.setattr(pulse, "BEAT_SECONDS", 0.1)
     with Database(database_url) as database:
         database.register_run(a_run())
         yield Surroundings(database, role_url("trainer"), valkey_url, tmp_path)

@@ -1,9 +1,13 @@
 """The train bucket: never more samples than new positions paid for."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.trainer.bucket import TrainBucket
+from services.trainer.trainer import check_sizes
+from zerofleet.config import TrainerSection
+from zerofleet.errors import ConfigError
 
 
 def test_positions_pay_for_samples() -> None:
@@ -37,6 +41,14 @@ def test_what_left_the_window_is_not_owed_any_more() -> None:
     assert bucket.samples == 2_400
     bucket.limit(700)
     assert bucket.samples == 2_400
+
+
+def test_sizes_with_which_training_could_never_start() -> None:
+    check_sizes(TrainerSection())
+    with pytest.raises(ConfigError, match="training could never start"):
+        check_sizes(TrainerSection(min_positions=50, window_positions=49))
+    with pytest.raises(ConfigError, match="pay for 50 samples at most"):
+        check_sizes(TrainerSection(min_positions=1, window_positions=100, samples_per_position=0.5))
 
 
 @given(st.lists(st.integers(0, 500), max_size=30), st.floats(0.1, 10), st.integers(1, 512))

@@ -45,7 +45,8 @@ constexpr int bound_by_second_player(const Board& board, Bits threats) {
 }
 
 // The first player follows, with a threat on an odd row: in its column he gets the odd rows, in all
-// others the even ones, because all other columns together have an even number of cells left.
+// others the even ones. An odd number of columns have an odd number of cells left now, so one of
+// them has no partner: it is the threat's own column, or else that column is its partner.
 constexpr int bound_by_first_player(const Board& board, Bits threats) {
   const Bits playable = board.playable();
   const Bits empty = kBoard ^ board.occupied;

@@ -68,6 +68,7 @@ class LocalRun:
         say(f"data folder: {self._folder.root}")
         with interruptible():
             try:
+                say("starting the stores, then the services")
                 with Stores(self._folder, database_url, redis_url, say=say) as stores:
                     figures, reached = self._train(stores)
                     say("stopping the stores")
@@ -109,6 +110,7 @@ class LocalRun:
         async with stop_event(first=say_stop, again=supervisor.hurry) as stop, supervisor:
             failed = asyncio.create_task(supervisor.failed())
             stopped = asyncio.create_task(stop.wait())
+            await asyncio.sleep(0)  # the children are started now
             pause, old_exams = _LOOK_SECONDS, len(figures.exams)
             while figures.exam_at(self._goal, after=old_exams) is None:
                 self._progress.show(figures, monitor.stages(supervisor.children))

@@ -34,8 +34,10 @@ def status(
         joined(folder, "status") as running,
         Monitor(run, running.database_urls["console"], running.redis_url) as monitor,
     ):
-        figures, stages = monitor.figures(), monitor.stages_of_heartbeats()
-    is_up = running.inference_address is not None
+        is_up = running.inference_address is not None
+        figures = monitor.figures()
+        # A heartbeat outlives the one who sent it by seconds.
+        stages = monitor.stages_of_heartbeats() if is_up else []
     if as_json:
         typer.echo(json.dumps(status_values(figures, stages, is_up=is_up), indent=2))
     else:

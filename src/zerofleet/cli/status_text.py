@@ -19,7 +19,7 @@ def status_text(figures: Figures, stages: Sequence[Stage], *, is_up: bool) -> st
     """A line for each figure."""
     rows = {
         "run": f"{figures.run} ({figures.game}), {'running' if is_up else 'stopped'}",
-        "games": f"{figures.games:,} ({figures.games_per_hour:,.0f} in the last hour)",
+        "games": f"{figures.games:,} ({figures.games_last_hour:,} in the last hour)",
         "positions": f"{figures.positions:,}",
         "models": f"{figures.models}, {figures.promotions} promoted",
         "best model": best_text(figures),

@@ -36,6 +36,7 @@ _CLIENT_DEFAULTS = {
 _SERVER_DEFAULTS = (
     f"-c statement_timeout={_STATEMENT_SECONDS}s"
     " -c idle_in_transaction_session_timeout=60s -c jit=off -c timezone=UTC"
+    " -c max_parallel_workers_per_gather=0"  # small questions, and machines that have other work
 )
 
 

@@ -50,9 +50,9 @@ FROM plies
 """
 
 _WINDOW_START = """
-SELECT tx::text FROM games
+SELECT tx::text AS first_tx FROM games
 WHERE run = :run AND kind = 'selfplay' AND tx < pg_snapshot_xmin(pg_current_snapshot())
-ORDER BY tx DESC OFFSET :newest_games - 1 LIMIT 1
+ORDER BY games.tx DESC OFFSET :newest_games - 1 LIMIT 1
 """
 
 _HEADER_BYTES = 20  # of array_send: dimensions, flags, element type, length, lower bound
@@ -107,7 +107,7 @@ class Window(ConnectionPool):
         0 when there are fewer than ``newest_games``.
         """
         rows = self._rows(_WINDOW_START, run=run, newest_games=newest_games)
-        return int(rows[0].tx) - 1 if rows else 0
+        return int(rows[0].first_tx) - 1 if rows else 0
 
     def count_games(self, run: str, kind: str = "selfplay") -> int:
         """How many games are stored."""

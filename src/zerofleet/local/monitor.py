@@ -50,7 +50,9 @@ class Figures:
     game: str
     games: int
     positions: int
+    games_last_hour: int
     games_per_hour: float
+    """The rate of the last half minute, by all workers."""
     positions_per_s: float
     """Predicted for self-play, by all workers."""
     models: int
@@ -141,8 +143,9 @@ class Monitor:
             game=self._run.game.name,
             games=summary.games,
             positions=summary.positions,
-            games_per_hour=self._rate("games_per_hour", summary.games_last_hour),
-            positions_per_s=self._rate("positions_per_s", 0.0),
+            games_last_hour=summary.games_last_hour,
+            games_per_hour=self._rate("games_per_hour"),
+            positions_per_s=self._rate("positions_per_s"),
             models=summary.models,
             promotions=summary.promotions,
             has_exam=has_exam(self._run.game.name),
@@ -164,10 +167,9 @@ class Monitor:
         """What everybody does who was heard of at the last look."""
         return [_stage(beat.service, beat, 0) for beat in self._beats]
 
-    def _rate(self, figure: str, otherwise: float) -> float:
+    def _rate(self, figure: str) -> float:
         """Sum over the self-play workers that were heard of lately."""
-        rates = [beat.figures[figure] for beat in self._beats if figure in beat.figures]
-        return sum(rates) if rates else otherwise
+        return sum(beat.figures.get(figure, 0.0) for beat in self._beats)
 
 
 def _stage_of_child(child: Child, beats: dict[str, Heartbeat]) -> Stage:

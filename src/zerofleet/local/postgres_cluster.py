@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,8 +114,7 @@ class Cluster:
             password_file.touch(0o600)
             password_file.write_text(password, encoding="utf-8")
             made.mkdir(0o700)
-            for path in (password_file, made):
-                os.chown(path, account.uid, account.gid)
+            _hand_over([password_file, made], account)
             arguments = [
                 f"--pgdata={made}",
                 f"--username={SUPERUSER}",
@@ -144,6 +144,17 @@ class Cluster:
 def dropped_to(account: Account) -> Account | None:
     """For ``start_child``: whom to become, None when that is who we are."""
     return account if account != Account.current() else None
+
+
+def _hand_over(paths: Sequence[Path], account: Account) -> None:
+    try:
+        for path in paths:
+            os.chown(path, account.uid, account.gid)
+    except OSError as error:
+        raise ConfigError(
+            f"Postgres does not run as root, and nothing can be handed to user number "
+            f"{account.uid} here ({error.strerror}): start as another user, or give --database-url"
+        ) from error
 
 
 def _nobody() -> Account:

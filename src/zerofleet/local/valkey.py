@@ -23,6 +23,8 @@ from types import MappingProxyType
 from typing import Self
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from zerofleet.errors import ConfigError
 from zerofleet.local.lock import FolderLock
@@ -152,6 +154,7 @@ class EmbeddedValkey:
             password=self._password(),
             socket_timeout=5,
             socket_connect_timeout=5,
+            retry=Retry(NoBackoff(), 0),
         )
         with contextlib.closing(client):
             while self.process.poll() is None and time.monotonic() < deadline:

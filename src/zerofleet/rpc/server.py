@@ -114,6 +114,8 @@ def _check_free(address: str) -> None:
     if address.startswith("unix:") or not colon:
         return
     try:
+        if not 0 <= int(port) <= 65_535:
+            raise ValueError("a port is a number up to 65535")
         found = socket.getaddrinfo(
             host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )

@@ -1,0 +1,161 @@
+"""Whole services as processes over real stores, with tiny real models."""
+
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from zerofleet import games
+from zerofleet.config import RunConfig, load_run
+from zerofleet.database import Database
+from zerofleet.local.process import start_child
+from zerofleet.models.folder import ModelFolder
+
+ROOT = Path(__file__).resolve().parents[3]
+DEADLINE = 60.0
+
+
+def tiny_model(game: str, version: int, seed: int) -> bytes:
+    """A linear model; the same ``seed`` plays the same, whatever the version."""
+    spec = games.spec(game)
+    generator = np.random.default_rng(seed)
+    constants = {
+        "policy_weights": generator.normal(size=(spec.observation_bytes, spec.num_actions)) / 100,
+        "value_weights": generator.normal(size=(spec.observation_bytes, 1)) / 500,
+    }
+    initializers = [
+        numpy_helper.from_array(array.astype(np.float32), name) for name, array in constants.items()
+    ]
+    initializers.append(numpy_helper.from_array(np.array([-1], np.int64), "flat"))
+    nodes = [
+        helper.make_node("Cast", ["observation"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("MatMul", ["floats", "policy_weights"], ["logits"]),
+        helper.make_node("Cast", ["logits"], ["policy_logits"], to=TensorProto.FLOAT16),
+        helper.make_node("MatMul", ["floats", "value_weights"], ["column"]),
+        helper.make_node("Tanh", ["column"], ["squashed"]),
+        helper.make_node("Reshape", ["squashed", "flat"], ["value"]),
+    ]
+    tensors = [
+        helper.make_tensor_value_info(name, kind, shape)
+        for name, kind, shape in (
+            ("observation", TensorProto.UINT8, ["batch", spec.observation_bytes]),
+            ("policy_logits", TensorProto.FLOAT16, ["batch", spec.num_actions]),
+            ("value", TensorProto.FLOAT, ["batch"]),
+        )
+    ]
+    graph = helper.make_graph(nodes, "tiny", tensors[:1], tensors[1:], initializers)
+    model: onnx.ModelProto = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=9,
+        doc_string=f"version {version}",  # so that each version has a sha256 of its own
+    )
+    return model.SerializeToString()
+
+
+@dataclass
+class Fleet:
+    """One run: its stores, its models, and the processes that a test starts."""
+
+    run: RunConfig
+    run_file: Path
+    database: Database
+    environment: dict[str, str]
+    models: ModelFolder
+    epoch: int
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def publish(self, version: int, seed: int = 0) -> None:
+        """A new model, as the trainer would publish it."""
+        content = tiny_model(self.run.game.name, version, seed)
+        self.models.publish(self.models.stage(content))
+        sha256 = hashlib.sha256(content).hexdigest()
+        self.database.insert_model(
+            self.run.name, version, sha256, version, {}, f"blobs/{sha256}.onnx", self.epoch
+        )
+
+    def start(self, service: str, **environment: str) -> subprocess.Popen[bytes]:
+        process = start_child(
+            [sys.executable, "-m", f"services.{service}", self.run_file],
+            {**self.environment, **environment},
+            self.run_file.parent / f"{service}.log",
+        )
+        self.processes.append(process)
+        return process
+
+    def log(self, service: str) -> str:
+        return (self.run_file.parent / f"{service}.log").read_text()
+
+    def query(self, statement: str) -> list[Any]:
+        return self.database._rows(statement)
+
+    def until(self, condition: Callable[[], bool], every: float = 0.02) -> None:
+        """Wait for a condition while nobody has died."""
+        deadline = time.monotonic() + DEADLINE
+        while not condition():
+            assert time.monotonic() < deadline, "not in time"
+            time.sleep(every)
+
+
+@pytest.fixture
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture
+def make_fleet(
+    tmp_path: Path,
+    database_url: str,
+    valkey_url: str,
+    free_address: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Callable[[str], Fleet]]:
+    """``make_fleet(TOML)``: a registered run with an inference service."""
+    monkeypatch.chdir(ROOT)
+    with Database(database_url) as database:
+        made: list[Fleet] = []
+
+        def make(toml: str) -> Fleet:
+            run_file = tmp_path / "run.toml"
+            run_file.write_text(toml)
+            run = load_run(run_file)
+            database.register_run(run)
+            fleet = Fleet(
+                run,
+                run_file,
+                database,
+                {
+                    "ZEROFLEET_DATABASE_URL": database_url,
+                    "ZEROFLEET_REDIS_URL": valkey_url,
+                    "ZEROFLEET_INFERENCE_ADDRESS": free_address,
+                    "ZEROFLEET_LISTEN_ADDRESS": free_address,
+                    "ZEROFLEET_MODEL_FOLDER": str(tmp_path / "models"),
+                    "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src"))),
+                },
+                ModelFolder(tmp_path / "models", run.name),
+                database.acquire_fence(run.name, "trainer"),
+            )
+            made.append(fleet)
+            fleet.start("inference")
+            return fleet
+
+        try:
+            yield make
+        finally:
+            for fleet in made:
+                for process in fleet.processes:
+                    process.kill()
+                    process.wait()

@@ -1,0 +1,112 @@
+"""What the figures of a run look like to a person."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from zerofleet.cli.progress import LiveTable, PlainLines, duration, one_line
+from zerofleet.cli.status_text import status_text, status_values
+from zerofleet.local.monitor import Exam, Figures, Loss, Stage
+
+EMPTY = Figures(
+    run="r",
+    game="tic_tac_toe",
+    games=0,
+    positions=0,
+    games_last_hour=0,
+    games_per_hour=0.0,
+    positions_per_s=0.0,
+    models=0,
+    promotions=0,
+    has_exam=True,
+)
+FULL = Figures(
+    run="r",
+    game="tic_tac_toe",
+    games=12_345,
+    positions=67_890,
+    games_last_hour=12_000,
+    games_per_hour=36_000.0,
+    positions_per_s=5_432.1,
+    models=4,
+    promotions=3,
+    has_exam=True,
+    exams=(Exam(1, 50, 600, 60, 0.1), Exam(3, 50, 500, 0, 0.0), Exam(4, 50, 500, 5, 0.01)),
+    train=Loss(1.25, 0.5),
+    held_out=Loss(1.5, 0.625),
+    best_version=4,
+    best_age_s=75.0,
+    elo=130.4,
+    elo_error=36.6,
+)
+STAGES = [
+    Stage("trainer", "waits for 600 positions", "600 positions"),
+    Stage("inference", "was ended by SIGKILL; starts again in 0.5 s", down=True, restarts=2),
+    Stage("selfplay", "plays"),
+]
+
+
+def test_a_line_says_everything() -> None:
+    line = one_line(FULL, STAGES, 65.0)
+    for words in (
+        "1:05 | games 12345 (36000/h) | positions/s 5432",
+        "loss policy 1.250 value 0.500; held out policy 1.500 value 0.625",
+        "best 4 of 4, promoted 1:15 ago",
+        "Elo +130 ± 37",
+        "exam errors 1: 10.00%, 3: 0.00%, 4: 1.00%",
+        "trainer: waits for 600 positions",
+        "inference: was ended by SIGKILL; starts again in 0.5 s",
+        "restarts 2",
+    ):
+        assert words in line
+    assert "selfplay" not in line
+    assert one_line(EMPTY, [], 0.0).count("none yet") == 5
+
+
+def test_the_table_says_everything() -> None:
+    text = io.StringIO()
+    console = Console(file=text, width=100, force_terminal=True, color_system=None)
+    with LiveTable(console) as table:
+        table.show(FULL, STAGES)
+        table.say("something happened")
+    shown = text.getvalue()
+    for words in ("12,345", "5,432/s", "policy 1.250", "+130 ± 37", "3: 0.00%", "600 positions"):
+        assert words in shown
+    assert "something happened" in shown
+
+
+def test_plain_lines_come_at_events_and_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    with PlainLines() as lines:
+        for figures in (EMPTY, EMPTY, FULL, FULL):
+            lines.show(figures, STAGES)
+    assert capsys.readouterr().out.count("\n") == 2
+
+
+def test_the_goal_is_met_by_the_best_or_a_new_exam() -> None:
+    assert EMPTY.exam_at(1.0) is None
+    assert FULL.exam_at(None) is None
+    assert FULL.exam_at(0.0) == FULL.exams[1]
+    assert FULL.exam_at(0.01) == FULL.exams[2]
+    assert FULL.exam_at(0.5) == FULL.exams[2]
+    assert FULL.exam_at(0.0, after=2) is None
+    assert FULL.exam_at(0.0, after=1) == FULL.exams[1]
+    assert FULL.exam_at(0.01, after=3) == FULL.exams[2]
+
+
+def test_status_as_text_and_json() -> None:
+    text = status_text(FULL, STAGES, is_up=True)
+    assert "r (tic_tac_toe), running" in text
+    assert "12,345 (12,000 in the last hour)" in text
+    assert "stopped" in status_text(EMPTY, [], is_up=False)
+    values = json.loads(json.dumps(status_values(FULL, STAGES, is_up=True)))
+    assert values["up"] is True
+    assert values["held_out"] == {"policy": 1.5, "value": 0.625}
+    assert values["exams"][1]["error_rate"] == 0.0
+    assert values["stages"][1]["restarts"] == 2
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.9, "0:00"), (65.0, "1:05"), (3_723.0, "1:02:03")])
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

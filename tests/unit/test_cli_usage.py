@@ -1,0 +1,48 @@
+"""The bill of a run: CPU and wall seconds since the first game."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from zerofleet.local.usage import Usage, UsageMeter, tree_cpu_seconds
+
+BURN = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
+
+
+def test_children_that_ended_are_counted() -> None:
+    before = tree_cpu_seconds(os.getpid())
+    subprocess.run([sys.executable, "-c", BURN], check=True)
+    assert tree_cpu_seconds(os.getpid()) - before >= 0.2
+
+
+def test_children_that_live_are_counted() -> None:
+    before = tree_cpu_seconds(os.getpid())
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{BURN}\nprint(flush=True)\ninput()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert tree_cpu_seconds(os.getpid()) - before >= 0.2
+        child.communicate(b"\n")
+
+
+def test_the_bill_begins_with_the_first_game_and_goes_on_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "usage.json"
+    meter = UsageMeter(path)
+    assert meter.read(games=0) == Usage(0.0, 0.0)
+    assert not path.exists()
+    began = time.monotonic()
+    meter.read(games=0)
+    while time.monotonic() < began + 0.02:
+        pass
+    first = meter.read(games=1)
+    assert first.wall_seconds >= 0.02
+    resumed = UsageMeter(path)
+    assert resumed.usage == first
+    assert resumed.read(games=2).wall_seconds >= first.wall_seconds
+    path.write_text("not JSON")
+    assert UsageMeter(path).usage == Usage(0.0, 0.0)
