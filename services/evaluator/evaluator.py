@@ -11,12 +11,12 @@ import structlog
 from services.evaluator.candidates import Work, choose
 from services.evaluator.examiner import examine_version, needs_exam
 from services.evaluator.gate import judge
-from services.evaluator.patience import Patience
 from services.evaluator.promotion import Promoter
 from services.evaluator.rating import Result, rate
 from services.evaluator.referee import Referee
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, MatchRow, Promotion
+from zerofleet.waiting import Waits
 
 _log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ class Evaluator:
         database: the record.
         referee: plays the matches.
         promoter: promotes the winners.
-        patience: told what is waited for.
+        waits: told what is waited for.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class Evaluator:
         database: Database,
         referee: Referee,
         promoter: Promoter,
-        patience: Patience,
+        waits: Waits,
     ) -> None:
         self._run = run
         self._name = run.name
         self._database = database
         self._referee = referee
         self._promoter = promoter
-        self._patience = patience
+        self._waits = waits
         self._judged = 0
         self._best = 0
 
@@ -72,17 +72,17 @@ class Evaluator:
         """
         await self._rate()
         while True:
-            head = await self._patience.ask(self._database.promotion_head, self._name)
+            head = await self._waits.ask_store(self._database.promotion_head, self._name)
             if head is not None:
                 self._best = head.version
                 await self._examine(head)
             work = await self._next(head)
             if work is None:
                 newer = f" newer than version {head.version}" if head else ""
-                self._patience.begin("evaluator", f"a candidate{newer}")
+                self._waits.begin("evaluator", f"a candidate{newer}")
                 await asyncio.sleep(_POLL_SECONDS)
                 continue
-            self._patience.end("evaluator")
+            self._waits.end("evaluator")
             if head is None or not self._run.evaluator.gate:
                 await self._promoter.promote(work.candidate, None, head)
             else:
@@ -91,9 +91,9 @@ class Evaluator:
 
     async def _next(self, head: Promotion | None) -> Work | None:
         """The next model to judge; those it makes superfluous are recorded as skipped."""
-        models = await self._patience.ask(self._database.models, self._name)
-        promotions = await self._patience.ask(self._database.promotions, self._name)
-        matches = await self._patience.ask(self._database.matches, self._name)
+        models = await self._waits.ask_store(self._database.models, self._name)
+        promotions = await self._waits.ask_store(self._database.promotions, self._name)
+        matches = await self._waits.ask_store(self._database.matches, self._name)
         judged = {match.candidate for match in matches if match.verdict in ("promoted", "rejected")}
         work = choose(
             [model.version for model in models],
@@ -117,7 +117,7 @@ class Evaluator:
                 continue
             if head is None or match.best != head.version:
                 await self._referee.close(match, "skipped")
-            elif await self._patience.ask(self._database.match_places, match.match_id):
+            elif await self._waits.ask_store(self._database.match_places, match.match_id):
                 begun = match.candidate
         return begun
 
@@ -128,7 +128,7 @@ class Evaluator:
             await self._referee.close(match, "rejected")
             return
         await self._referee.play(match)
-        score = await self._patience.ask(self._database.match_score, match.match_id)
+        score = await self._waits.ask_store(self._database.match_score, match.match_id)
         verdict = judge(score.score, match.threshold)
         _log.info(
             "judged",
@@ -147,7 +147,7 @@ class Evaluator:
 
     async def _examine(self, head: Promotion) -> None:
         """Examine the best model, unless that was done."""
-        exams = await self._patience.ask(self._database.exams, self._name)
+        exams = await self._waits.ask_store(self._database.exams, self._name)
         if not needs_exam(self._run, head.version, [exam.version for exam in exams]):
             return
         if not await self._referee.can_play(head.version):
@@ -155,7 +155,7 @@ class Evaluator:
         async with AsyncExitStack() as streams:
             predictor = await self._referee.predictor(streams, head.version)
             result = await examine_version(self._run, head.version, predictor)
-        await self._patience.ask(
+        await self._waits.ask_store(
             self._database.insert_exam,
             self._name,
             head.version,
@@ -166,11 +166,11 @@ class Evaluator:
 
     async def _rate(self) -> None:
         """Rate every model that played, from all games stored."""
-        pairs = await self._patience.ask(self._database.pair_results, self._name)
+        pairs = await self._waits.ask_store(self._database.pair_results, self._name)
         ratings = rate(
             Result(pair.candidate, pair.best, pair.wins, pair.draws, pair.losses) for pair in pairs
         )
-        await self._patience.ask(
+        await self._waits.ask_store(
             self._database.upsert_ratings,
             self._name,
             [(rating.version, rating.elo, rating.error) for rating in ratings],

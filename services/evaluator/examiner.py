@@ -18,7 +18,6 @@ async def examine_version(run: RunConfig, version: int, predictor: Predictor) ->
         predictor,
         num_simulations=run.exam.num_simulations,
         positions=run.exam.positions,
-        seed=run.seed,
         search=run.search,
     )
     _log.info("examined", version=version, errors=result.errors, positions=result.positions)

@@ -6,10 +6,10 @@ import asyncio
 
 import structlog
 
-from services.evaluator.patience import Patience
 from zerofleet.best import Best, BestPointer
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
+from zerofleet.waiting import Waits
 
 _log = structlog.get_logger()
 
@@ -25,7 +25,7 @@ class Promoter:
         run: name of the run.
         actor: who promotes, for the record.
         epoch: of the evaluator's fence; the database refuses an older one.
-        patience: told what is waited for.
+        waits: told what is waited for.
     """
 
     def __init__(
@@ -35,14 +35,14 @@ class Promoter:
         run: str,
         actor: str,
         epoch: int,
-        patience: Patience,
+        waits: Waits,
     ) -> None:
         self._database = database
         self._pointer = pointer
         self._run = run
         self._actor = actor
         self._epoch = epoch
-        self._patience = patience
+        self._waits = waits
 
     async def promote(
         self, version: int, match_id: int | None, head: Promotion | None
@@ -52,7 +52,7 @@ class Promoter:
         Raises:
             StaleEpochError: another evaluator promoted or took over; this one must stop.
         """
-        promotion = await self._patience.ask(self._record, version, match_id, head)
+        promotion = await self._waits.ask_store(self._record, version, match_id, head)
         _log.info("promoted", version=version, seq=promotion.seq, match_id=match_id)
         await self.point(promotion)
         return promotion

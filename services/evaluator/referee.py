@@ -11,13 +11,13 @@ import structlog
 
 from services.evaluator.match import Played, match_search, play
 from services.evaluator.openings import draw_openings
-from services.evaluator.patience import Patience, PatientPredictor
 from services.evaluator.record import match_record
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, MatchGame, MatchRow
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import State
 from zerofleet.rpc import InferenceClient
+from zerofleet.waiting import PatientPredictor, Waits
 
 _log = structlog.get_logger()
 
@@ -29,7 +29,7 @@ class Referee:
         run: the run.
         database: where matches and their games are rows.
         client: of the inference service.
-        patience: told what is waited for.
+        waits: told what is waited for.
         worker: name of this process.
         epoch: of the evaluator's fence.
     """
@@ -39,14 +39,14 @@ class Referee:
         run: RunConfig,
         database: Database,
         client: InferenceClient,
-        patience: Patience,
+        waits: Waits,
         worker: str,
         epoch: int,
     ) -> None:
         self._run = run
         self._database = database
         self._client = client
-        self._patience = patience
+        self._waits = waits
         self._worker = worker
         self._epoch = epoch
         self.games_played = 0
@@ -55,7 +55,12 @@ class Referee:
     async def predictor(self, streams: AsyncExitStack, version: int) -> PatientPredictor:
         """One exact version, over a stream that ends with ``streams``."""
         stream = self._client.stream(self._run.name, str(version))
-        return PatientPredictor(await streams.enter_async_context(stream), version, self._patience)
+        return PatientPredictor(
+            await streams.enter_async_context(stream),
+            self._waits,
+            f"version {version}",
+            f"inference to load version {version}",
+        )
 
     async def can_play(self, version: int) -> bool:
         """Whether a model answers at all; waits until the inference service has tried it."""
@@ -74,7 +79,7 @@ class Referee:
         section = self._run.evaluator
         seed = match_seed(self._run.seed, candidate, best)
         openings = self._openings(section.games // 2, seed)
-        return await self._patience.ask(
+        return await self._waits.ask_store(
             self._database.create_match,
             self._run.name,
             candidate,
@@ -89,7 +94,7 @@ class Referee:
     async def play(self, match: MatchRow) -> None:
         """Play the games that the match lacks; each is a row as soon as it is over."""
         openings = self._openings(match.games // 2, match.seed)
-        stored = await self._patience.ask(self._database.match_places, match.match_id)
+        stored = await self._waits.ask_store(self._database.match_places, match.match_id)
         places = {(index, player) for index in range(len(openings)) for player in (0, 1)}
         missing = places - stored
         self.figures = {"candidate": float(match.candidate), "match_games": float(len(stored))}
@@ -113,7 +118,7 @@ class Referee:
     async def close(self, match: MatchRow, verdict: Literal["rejected", "skipped"]) -> None:
         """Write down a verdict that promotes nobody."""
         _log.info(verdict, candidate=match.candidate, best=match.best)
-        await self._patience.ask(
+        await self._waits.ask_store(
             self._database.decide_match, match.match_id, verdict, epoch=self._epoch
         )
 
@@ -130,7 +135,7 @@ class Referee:
             versions = (first, second) if player == 0 else (second, first)
             record = match_record(self._run.game.name, each.game, versions, started_at, now)
             games.append(MatchGame(opening, player, record))
-        await self._patience.ask(
+        await self._waits.ask_store(
             self._database.record_match_games,
             self._run.name,
             self._worker,

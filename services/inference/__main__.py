@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-
 from services.inference.service import serve
 from services.inference.settings import InferenceSettings
-from zerofleet import telemetry
-from zerofleet.config import load_run, read_settings
-from zerofleet.errors import ConfigError
-
-
-def main() -> None:
-    """Read the settings, then serve until SIGTERM."""
-    try:
-        settings = read_settings(InferenceSettings, sys.argv[1:])
-        telemetry.configure("inference", level=settings.log_level)
-        asyncio.run(serve(load_run(settings.run_file), settings))
-    except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(error.exit_code)
-
+from zerofleet.service import run_service
 
 if __name__ == "__main__":
-    main()
+    run_service("inference", InferenceSettings, serve)

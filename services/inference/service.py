@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-from collections.abc import Coroutine, Generator
+from collections.abc import Generator
 
 import numpy as np
 import structlog
 
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
+from services.inference.figures import Figures
 from services.inference.metrics import InferenceCollector, serve_metrics
 from services.inference.model import ModelLoader
 from services.inference.player import ModelPlayer
-from services.inference.pulse import Pulse
 from services.inference.repository import Repository
 from services.inference.settings import InferenceSettings
 from services.inference.source import StoredModels
@@ -26,21 +25,19 @@ from zerofleet.database import Database
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
+from zerofleet.service import beat, first_of
 
 _log = structlog.get_logger()
 
 _POLL_SECONDS = 0.2  # a promotion is seen this much later at most
 
 
-async def serve(run: RunConfig, settings: InferenceSettings) -> None:
-    """Answer until SIGTERM or SIGINT; then finish what has come and return within seconds.
+async def serve(run: RunConfig, settings: InferenceSettings, stop: asyncio.Event) -> None:
+    """Answer until ``stop`` is set; then finish what has come and return within seconds.
 
     Raises:
         ConfigError: the game is unknown, or an address cannot be bound.
     """
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     with (
         Database(settings.database_url) as database,
         contextlib.closing(BestPointer(settings.redis_url, run.name)) as pointer,
@@ -50,8 +47,7 @@ async def serve(run: RunConfig, settings: InferenceSettings) -> None:
         loader = model_loader(run, settings)
         repository = Repository(run.name, source, loader, settings.inference_keep_models)
         async with batcher_for(run, repository) as batcher:
-            pulse = Pulse(heartbeats, settings.worker_name, batcher, repository)
-            await _answer(run, settings, repository, batcher, pulse, stop)
+            await _answer(run, settings, repository, batcher, heartbeats, stop)
 
 
 def model_loader(run: RunConfig, settings: InferenceSettings) -> ModelLoader:
@@ -78,12 +74,13 @@ async def _answer(
     settings: InferenceSettings,
     repository: Repository,
     batcher: Batcher,
-    pulse: Pulse,
+    heartbeats: Heartbeats,
     stop: asyncio.Event,
 ) -> None:
     spec = games.spec(run.game.name)
     shape = rpc.ModelShape(spec.observation_bytes, spec.num_actions, run.inference.max_batch_rows)
     backend = Backend(repository, batcher, shape)
+    figures = Figures(batcher, repository)
     player = ModelPlayer(run.game.name, run.search, repository, batcher)
     with _metrics(settings, batcher, repository):
         async with rpc.serve(
@@ -93,11 +90,11 @@ async def _answer(
             reflection=settings.reflection,
         ) as server:
             _log.info("serving", address=settings.listen_address, port=server.port, run=run.name)
-            await _until(
-                stop,
+            await first_of(
+                stop.wait(),
                 repository.follow_best(_POLL_SECONDS),
                 _keep_health(server, backend),
-                pulse.beat(),
+                beat(heartbeats, "inference", settings.worker_name, figures.pulse),
             )
             _log.info("draining", queue_rows=batcher.queue_rows)
             await server.drain(settings.inference_drain_seconds)
@@ -109,20 +106,6 @@ async def _keep_health(server: rpc.Server, backend: Backend) -> None:
     while True:
         await server.set_serving(backend.ready())
         await asyncio.sleep(_POLL_SECONDS / 2)
-
-
-async def _until(stop: asyncio.Event, *endless: Coroutine[None, None, None]) -> None:
-    """Run endless work until the stop; an unforeseen error in any of it ends the process."""
-    tasks = [asyncio.create_task(work) for work in endless]
-    waiting = asyncio.create_task(stop.wait())
-    try:
-        done, _ = await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in (waiting, *tasks):
-            task.cancel()
-        await asyncio.gather(waiting, *tasks, return_exceptions=True)
 
 
 @contextlib.contextmanager

@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-
 from services.selfplay.service import serve
 from services.selfplay.settings import SelfplaySettings
-from zerofleet import telemetry
-from zerofleet.config import load_run, read_settings
-from zerofleet.errors import ConfigError
-
-
-def main() -> None:
-    """Read the settings, then serve until SIGTERM."""
-    try:
-        settings = read_settings(SelfplaySettings, sys.argv[1:])
-        telemetry.configure("selfplay", level=settings.log_level)
-        asyncio.run(serve(load_run(settings.run_file), settings))
-    except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(error.exit_code)
-
+from zerofleet.service import run_service
 
 if __name__ == "__main__":
-    main()
+    run_service("selfplay", SelfplaySettings, serve)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from services.selfplay.waits import Waits
 from services.selfplay.writer import GameWriter
 from zerofleet.heartbeat import Heartbeat
+from zerofleet.waiting import Waits
 
 
 class Pause:

@@ -10,10 +10,10 @@ import structlog
 from zerofleet_core import EngineGame
 
 from services.selfplay.ledger import Ledger
-from services.selfplay.waits import Waits
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.records import GameRecord
+from zerofleet.waiting import Waits
 
 _log = structlog.get_logger()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 
 from services.selfplay.settings import SelfplaySettings
 from services.selfplay.worker import Worker
@@ -15,17 +14,13 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.rpc import InferenceClient
 
 
-async def serve(run: RunConfig, settings: SelfplaySettings) -> None:
-    """Play until SIGTERM or SIGINT; then keep everything and return within seconds.
+async def serve(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event) -> None:
+    """Play until ``stop`` is set; then keep everything and return within seconds.
 
     Raises:
         ConfigError: the run file asks for more than the inference service takes.
     """
     check(run)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
     with (
         contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
         Database(settings.database_url) as database,

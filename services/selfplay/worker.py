@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Callable
 
 import structlog
 from zerofleet_core import SearchConfig, SelfPlay
 
 from services.selfplay.audit import AuditFile
-from services.selfplay.backoff import Backoff
 from services.selfplay.figures import Rates, Totals
 from services.selfplay.lane import Lane
 from services.selfplay.ledger import Ledger
-from services.selfplay.patience import PatientPredictor
 from services.selfplay.pause import Pause
 from services.selfplay.saver import GameSaver
 from services.selfplay.settings import SelfplaySettings
-from services.selfplay.together import first_of, outlasting
-from services.selfplay.waits import Waits
 from services.selfplay.writer import GameWriter
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
@@ -26,10 +24,12 @@ from zerofleet.errors import StoreUnavailableError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord
+from zerofleet.service import Pulse, beat, first_of
+from zerofleet.waiting import PatientPredictor, Waits
 
 _log = structlog.get_logger()
 
-_BEAT_SECONDS = 1.0
+_HEAR_SECONDS = 0.5
 _LEAVE_SECONDS = 8.0  # a preempted machine may give no more than ten
 
 
@@ -68,7 +68,7 @@ class Worker:
             engine = SelfPlay(run.game.name, play.games_per_engine, search, seed)
             ledger = Ledger(run.game.name, play.games_per_engine)
             patient = PatientPredictor(
-                predictor, self.waits, f"engine {number}", settings.inference_address
+                predictor, self.waits, f"engine {number}", "the first promoted model"
             )
             self.lanes.append(
                 Lane(engine, ledger, patient, self.writer, self.saver, play.save_every_plies)
@@ -82,7 +82,13 @@ class Worker:
         """
         writing = asyncio.create_task(self.writer.run())
         try:
-            await first_of(stop.wait(), self._live(), self._beat(), outlasting(writing))
+            await first_of(
+                stop.wait(),
+                self._live(),
+                beat(self._heartbeats, "selfplay", self._name, self._pulse(Rates())),
+                self._hear_trainer(),
+                outlasting(writing),
+            )
         except BaseException:
             writing.cancel()
             raise
@@ -97,17 +103,8 @@ class Worker:
         await first_of(*(lane.play(self._pause) for lane in self.lanes), self._keep_leases())
 
     async def _register(self) -> None:
-        backoff = Backoff()
-        while True:
-            try:
-                await asyncio.to_thread(self._database.wait_ready, 1.0)
-                await asyncio.to_thread(self._database.register_run, self._run)
-            except StoreUnavailableError as error:
-                self.waits.begin("worker", str(error))
-                await backoff.sleep()
-            else:
-                self.waits.end("worker")
-                return
+        await self.waits.ask_store(self._database.wait_ready, 1.0)
+        await self.waits.ask_store(self._database.register_run, self._run)
 
     async def _leave(self, writing: asyncio.Task[None]) -> None:
         """Store what is finished, save what is not, let go of the leases."""
@@ -150,28 +147,28 @@ class Worker:
             await asyncio.sleep(self._run.selfplay.lease_seconds / 3)
             await self._adopt()
 
-    async def _beat(self) -> None:
-        """Report progress, not life: the plies played."""
-        rates = Rates()
-        while True:
+    def _pulse(self, rates: Rates) -> Callable[[], Pulse]:
+        def now() -> Pulse:
             totals = self._totals()
             figures = rates.take(time.monotonic(), totals)
             figures["spool"] = float(self.writer.spooled)
             figures["conflicts"] = float(self.writer.answers["conflict"])
-            try:
-                await asyncio.to_thread(
-                    self._heartbeats.beat,
-                    "selfplay",
-                    self._name,
-                    totals.plies,
-                    str(self.waits),
-                    figures,
-                )
-                if self._pause.watches_trainer:
+            return Pulse(totals.plies, str(self.waits), figures)
+
+        return now
+
+    async def _hear_trainer(self) -> None:
+        """Listen to how far the trainer is behind, where play must not run ahead of it."""
+        while True:
+            if self._pause.watches_trainer:
+                with contextlib.suppress(StoreUnavailableError):
                     self._pause.hear(await asyncio.to_thread(self._heartbeats.read))
-            except StoreUnavailableError:
-                pass  # a heartbeat is for whoever can read it now
-            await asyncio.sleep(_BEAT_SECONDS)
+            await asyncio.sleep(_HEAR_SECONDS)
 
     def _totals(self) -> Totals:
         return Totals.of([lane.engine for lane in self.lanes])
+
+
+async def outlasting(task: asyncio.Task[None]) -> None:
+    """Wait for a task that is not cancelled with the one who waits."""
+    await asyncio.shield(task)

@@ -14,10 +14,9 @@ from uuid import UUID
 
 import structlog
 
-from services.selfplay.backoff import Backoff
-from services.selfplay.waits import Waits
 from zerofleet.database import Database, Submission, SubmitStatus
 from zerofleet.errors import RecordRejectedError, StoreUnavailableError
+from zerofleet.waiting import Backoff, Waits
 
 _log = structlog.get_logger()
 

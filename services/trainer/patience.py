@@ -7,7 +7,11 @@ from collections.abc import Callable
 from threading import Event
 from typing import TypeVar
 
+import structlog
+
 from zerofleet.errors import StoreUnavailableError
+
+_log = structlog.get_logger()
 
 Answer = TypeVar("Answer")
 
@@ -23,10 +27,10 @@ class Patience:
 
     Args:
         stop: set when the process must leave.
-        say: told, before each wait, what is waited for and why.
+        say: told, before each wait, what is waited for.
     """
 
-    def __init__(self, stop: Event, say: Callable[[str, str], None]) -> None:
+    def __init__(self, stop: Event, say: Callable[[str], None]) -> None:
         self._stop = stop
         self._say = say
         self._random = random.Random()  # jitter, so that waiting processes spread
@@ -45,7 +49,8 @@ class Patience:
             try:
                 return call()
             except StoreUnavailableError as error:
-                self._say(store, str(error))
+                _log.info("store_away", store=store, reason=str(error))
+                self._say(store)
             if self._stop.wait(seconds * self._random.uniform(0.75, 1.25)):
                 raise StoppedError
             seconds = min(LONGEST_SECONDS, seconds * 2)

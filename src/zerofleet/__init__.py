@@ -8,10 +8,12 @@ The layers, top to bottom; a module imports only from layers below its own:
 - ``zerofleet.exam``: how often a player errs where perfect play is known.
 - ``zerofleet.rpc``: the wire: Open Inference Protocol and ``zerofleet.v1.Player``.
 - ``zerofleet.network`` (torch) and ``zerofleet.models``: weights, exported models, sessions.
+- ``zerofleet.service``: what every asynchronous service does the same way.
 - ``zerofleet.best`` and ``zerofleet.heartbeat``: what lives in Redis.
 - ``zerofleet.database``: what lives in Postgres.
 - ``zerofleet.config``: the run file and the settings of a process.
 - ``zerofleet.games``: the rules, as Python sees them.
+- ``zerofleet.waiting``: waiting for others, out loud.
 - ``zerofleet.records`` and ``zerofleet.prediction``: the nouns that travel between services.
 - ``zerofleet.telemetry`` and ``zerofleet.errors``.
 

@@ -104,8 +104,8 @@ def eventually(condition: Callable[[], object], seconds: float, what: str) -> No
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
-    data, log = tmp_path / "data", tmp_path / "up.log"
+def fleet(tmp_path: Path, store_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
+    data, log = store_folder / f"kills-{tmp_path.name}", tmp_path / "up.log"
     monkeypatch.setenv("ZEROFLEET_SELFPLAY_LEDGER", str(tmp_path / "ledger"))
     settings = [part for setting in SMALL for part in ("--set", setting)]
     command = [sys.executable, "-m", "zerofleet.cli", "up", str(RUN_FILE), "--data", str(data)]

@@ -34,7 +34,7 @@ def data(store_folder: Path, tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def zerofleet(*arguments: str, seconds: float = 60.0) -> str:
+def zerofleet(*arguments: str, seconds: float = 120.0) -> str:
     completed = subprocess.run(
         [sys.executable, "-m", "zerofleet.cli", *arguments],
         capture_output=True,

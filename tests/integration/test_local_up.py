@@ -16,6 +16,7 @@ import pytest
 
 RUN_FILE = Path(__file__).parents[2] / "runs" / "tictactoe.toml"
 QUICK = ("--set", "trainer.min_positions=500", "--set", "trainer.publish_every_steps=50")
+TINY = ("--set", "search.num_simulations=10", "--set", "network.channels=8")
 SERVICES = ("inference", "trainer", "evaluator", "selfplay")
 
 pytestmark = pytest.mark.slow
@@ -28,7 +29,7 @@ def command(*arguments: str) -> list[str]:
 def ask(*arguments: str, status: int = 0) -> str:
     """Run a command to its end; what it wrote to stdout and stderr."""
     completed = subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=60, check=False
+        command(*arguments), capture_output=True, text=True, timeout=120, check=False
     )
     answer = completed.stdout + completed.stderr
     assert completed.returncode == status, answer
@@ -42,12 +43,12 @@ def duel(typed: str, *arguments: str) -> str:
         input=typed,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     ).stdout
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"
@@ -88,7 +89,7 @@ class Up:
 
     def end(self, number: signal.Signals) -> int:
         self.process.send_signal(number)
-        return self.process.wait(60)
+        return self.process.wait(90)
 
     def wait_for_no_orphans(self) -> None:
         _, alive = psutil.wait_procs(self.family, timeout=15)
@@ -119,7 +120,7 @@ def start(tmp_path: Path, data: Path) -> Iterator[Callable[..., Up]]:
 
 
 def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[..., Up]) -> None:
-    up = start()
+    up = start(*TINY)
     up.wait_for_games()
     assert "is in use by `zerofleet up`" in ask("up", str(RUN_FILE), "--data", str(data), status=2)
 
@@ -149,13 +150,13 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     refused = ask("sql", "--data", str(data), "-c", "DELETE FROM games", status=1)
     assert "read-only" in refused
 
-    again = start()
+    again = start(*TINY)
     again.wait_for_games()
     assert again.games() >= games
     again.process.kill()
     again.wait_for_no_orphans()
 
-    after_the_kill = start()
+    after_the_kill = start(*TINY)
     after_the_kill.wait_for_games()
     assert after_the_kill.games() >= games
     assert after_the_kill.end(signal.SIGTERM) == 0, after_the_kill.text()
@@ -167,13 +168,13 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
 ) -> None:
     """An easy goal: a model of a few steps meets it."""
     up = start("--until", "goal", "--set", "goal.exam_error_rate=0.06")
-    assert up.process.wait(90) == 0, up.text()
+    assert up.process.wait(150) == 0, up.text()
     reached = re.search(r"Goal reached: model (\d+) has", up.text())
     assert reached, up.text()
     best = int(reached[1])
     assert "CPU-seconds since the first game" in up.text()
     again = start("--until", "goal", "--set", "goal.exam_error_rate=0.06")
-    assert again.process.wait(30) == 0
+    assert again.process.wait(60) == 0
     assert f"Goal reached: model {best}" in again.text()
     assert "stopping selfplay" not in again.text()
 
@@ -189,3 +190,10 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
     assert f"model {best} plays" in text
     assert "expected line" in text
     assert "'nowhere' is no action of tic_tac_toe" in text
+
+    for model in (data / "models" / "blobs").iterdir():
+        model.chmod(0o644)
+        model.write_bytes(b"not a model")
+    answer = ask("exam", "--data", str(data), status=2)
+    assert "is damaged" in answer
+    assert "Traceback" not in answer

@@ -138,6 +138,8 @@ def test_play_over_an_address_needs_a_game(zerofleet: Zerofleet) -> None:
     assert "give --game" in complaint(zerofleet("play", "--address", "127.0.0.1:1"))
     words = complaint(zerofleet("play", "--address", "127.0.0.1:1", "--game", "chess"))
     assert "chess" in words
+    words = complaint(zerofleet("play", "--address", "127.0.0.1:1", "--game", "tic_tac_toe"))
+    assert "127.0.0.1:1" in words
 
 
 @pytest.mark.parametrize("arguments", [("fly",), ("up",), ("up", TICTACTOE, "--until", "noon")])

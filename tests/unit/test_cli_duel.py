@@ -14,6 +14,7 @@ class FirstFree:
     """Always wants the first legal action."""
 
     game = "tic_tac_toe"
+    version = 7
 
     def search(self, actions: list[int]) -> SearchTable:
         state = State(self.game, actions)

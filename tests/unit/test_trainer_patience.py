@@ -25,7 +25,7 @@ def test_repeats_until_the_store_answers_and_says_so() -> None:
         return answer
 
     assert Patience(Event(), lambda *words: said.append(words))("Postgres", call) == "rows"
-    assert said == [("Postgres", "away")] * 2
+    assert said == [("Postgres",)] * 2
 
 
 def test_stop_ends_the_wait() -> None:

@@ -17,7 +17,7 @@ from zerofleet.cli.play import play
 from zerofleet.cli.sql import sql
 from zerofleet.cli.status import status
 from zerofleet.cli.up import up
-from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
+from zerofleet.errors import ConfigError, ZerofleetError
 
 _HELP = """Train AlphaGo-Zero-style players with a fleet of small services.
 
@@ -56,11 +56,8 @@ def main() -> None:
     """Run a command; what a person must mend comes as one line on stderr and exit status 2."""
     try:
         app()
-    except (ConfigError, StoreUnavailableError) as error:
-        typer.echo(f"zerofleet: {error}", err=True)
-        sys.exit(ConfigError.exit_code)
     except ZerofleetError as error:
         typer.echo(f"zerofleet: {error}", err=True)
-        sys.exit(1)
+        sys.exit(getattr(error, "exit_code", ConfigError.exit_code))
     except KeyboardInterrupt:
         sys.exit(130)

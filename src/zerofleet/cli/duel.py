@@ -19,6 +19,7 @@ _HELP = """Type an action as it stands on the board, or
   undo   take your last action back
   board  show the board again
   quit   leave (also Ctrl-D)"""
+_GREETING_SECONDS = 5.0
 _SIDES = ("first", "second")
 
 
@@ -26,6 +27,7 @@ class Opponent(Protocol):
     """Who answers."""
 
     game: str
+    version: int
 
     def search(self, actions: list[int]) -> SearchTable:
         """Its whole opinion of a position."""
@@ -47,6 +49,8 @@ class RemoteOpponent:
         self, address: str, run: str, game: str, version: str, simulations: int | None
     ) -> None:
         self.game = game
+        self.version = 0
+        self._address = address
         self._client = PlayerClient(address)
         self._model = {"run": run, "version": version}
         self._options = SearchOptions(num_simulations=simulations)
@@ -54,7 +58,12 @@ class RemoteOpponent:
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> Self:
-        self._run(self._client.__aenter__())
+        try:
+            self.version = self._run(self._greet())
+            self._run(self._client.__aenter__())
+        except BaseException:
+            self._runner.close()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -66,6 +75,11 @@ class RemoteOpponent:
         return self._run(
             self._client.search(self.game, actions, **self._model, options=self._options)
         )
+
+    async def _greet(self) -> int:
+        """The model's version, asked with little patience: somebody sits and waits."""
+        async with PlayerClient(self._address, timeout=_GREETING_SECONDS) as client:
+            return (await client.predict(self.game, [], **self._model)).version
 
     def _run(self, call: Coroutine[Any, Any, _Answer]) -> _Answer:
         return self._runner.run(call)
@@ -97,7 +111,8 @@ class Duel:
 
     def play(self) -> None:
         """Play until the person leaves."""
-        self._say(f"You are the {_SIDES[self._you]} player of {self._opponent.game}.\n{_HELP}\n")
+        opponent = f"{self._opponent.game} against model {self._opponent.version}"
+        self._say(f"You are the {_SIDES[self._you]} player of {opponent}.\n{_HELP}\n")
         try:
             while self._turn():
                 pass

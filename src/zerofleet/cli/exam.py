@@ -64,7 +64,6 @@ def exam(
                 _InProcess(session, row.version),
                 num_simulations=simulations or run.exam.num_simulations,
                 positions=positions or run.exam.positions,
-                seed=run.seed,
                 search=run.search,
             )
         )

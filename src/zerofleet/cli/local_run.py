@@ -91,6 +91,7 @@ class LocalRun:
             running.announced(self._folder),
             Monitor(self._run, running.database_urls["console"], running.redis_url) as monitor,
         ):
+            monitor.require_redis()
             figures = monitor.figures()
             old_exams = len(figures.exams)
             reached = figures.exam_at(self._goal, after=old_exams)

@@ -33,10 +33,11 @@ _CLIENT_DEFAULTS = {
     "tcp_user_timeout": 20_000,
     "application_name": "zerofleet",
 }
+# No parallel plans: the questions are small, and the window counts on rows staying in order.
 _SERVER_DEFAULTS = (
     f"-c statement_timeout={_STATEMENT_SECONDS}s"
     " -c idle_in_transaction_session_timeout=60s -c jit=off -c timezone=UTC"
-    " -c max_parallel_workers_per_gather=0"  # small questions, and machines that have other work
+    " -c max_parallel_workers_per_gather=0"
 )
 
 

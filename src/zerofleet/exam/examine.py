@@ -54,7 +54,7 @@ async def examine(
         predictor: the examined network; asked for many positions at once.
         num_simulations: simulations for each action.
         positions: size of the sample (Connect Four); tic-tac-toe is always walked in full.
-        seed: of the sample.
+        seed: of the sample; the same one everywhere, so that models of all runs compare.
         search: c_puct and first-play urgency come from here; by default those of ``[search]``.
 
     Raises:

@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Generator
 
-from zerofleet.errors import ConfigError, InferenceUnavailableError
+from zerofleet.errors import ConfigError
 from zerofleet.local.folder import DataFolder
 from zerofleet.local.process import start_child, stop_child
 from zerofleet.local.programs import Surroundings, inference_address
@@ -31,7 +31,7 @@ def lone_inference(folder: DataFolder, running: Running) -> Generator[str]:
     process = start_child(program.arguments, program.environment, program.log)
     try:
         deadline = time.monotonic() + _READY_SECONDS
-        while not asyncio.run(_is_ready(address, folder.run)):
+        while not asyncio.run(_is_ready(address)):
             if process.poll() is not None or time.monotonic() > deadline:
                 reason = next(iter(program.last_log_lines(1)), "it says nothing")
                 raise ConfigError(f"the inference service does not start: {reason}")
@@ -41,9 +41,6 @@ def lone_inference(folder: DataFolder, running: Running) -> Generator[str]:
         stop_child(process)
 
 
-async def _is_ready(address: str, run: str) -> bool:
-    try:
-        async with InferenceClient(address, timeout=2.0) as client:
-            return await client.model_ready(run)
-    except InferenceUnavailableError:
-        return False
+async def _is_ready(address: str) -> bool:
+    async with InferenceClient(address) as client:
+        return await client.server_ready()

@@ -120,6 +120,14 @@ class Monitor:
         self._database.close()
         self._heartbeats.close()
 
+    def require_redis(self) -> None:
+        """Look for Redis.
+
+        Raises:
+            StoreUnavailableError: it does not answer.
+        """
+        self._heartbeats.read()
+
     def figures(self) -> Figures:
         """The run in numbers, now.
 

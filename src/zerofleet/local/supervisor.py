@@ -27,7 +27,9 @@ _MOST_QUICK_DEATHS = 5
 
 
 class ProgramFailedError(ZerofleetError):
-    """A program that starting again does not help."""
+    """A program that starting again does not help; a person can only read its log."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True, slots=True)

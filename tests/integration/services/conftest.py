@@ -85,6 +85,19 @@ class Fleet:
             self.run.name, version, sha256, version, {}, f"blobs/{sha256}.onnx", self.epoch
         )
 
+    def promote(self, version: int) -> None:
+        """Make a published model the best in Postgres alone, examined already."""
+        head = self.database.promotion_head(self.run.name)
+        self.database.promote(
+            self.run.name,
+            version,
+            None,
+            "test",
+            head.seq if head else 0,
+            epoch=self.database.acquire_fence(self.run.name, "evaluator"),
+        )
+        self.database.insert_exam(self.run.name, version, 1, 1, 0)
+
     def start(self, service: str, **environment: str) -> subprocess.Popen[bytes]:
         process = start_child(
             [sys.executable, "-m", f"services.{service}", self.run_file],
@@ -97,14 +110,19 @@ class Fleet:
     def log(self, service: str) -> str:
         return (self.run_file.parent / f"{service}.log").read_text()
 
+    def logs(self) -> str:
+        """The ends of all logs."""
+        files = sorted(self.run_file.parent.glob("*.log"))
+        return "\n".join(f"== {file.name}\n{file.read_text()[-3000:]}" for file in files)
+
     def query(self, statement: str) -> list[Any]:
         return self.database._rows(statement)
 
     def until(self, condition: Callable[[], bool], every: float = 0.02) -> None:
-        """Wait for a condition while nobody has died."""
+        """Wait for a condition."""
         deadline = time.monotonic() + DEADLINE
         while not condition():
-            assert time.monotonic() < deadline, "not in time"
+            assert time.monotonic() < deadline, f"not in time; the logs:\n{self.logs()}"
             time.sleep(every)
 
 

@@ -21,12 +21,6 @@ lease_seconds = 1.0
 """
 
 
-def promote(fleet: Any) -> None:
-    fleet.publish(1)
-    epoch = fleet.database.acquire_fence("played", "evaluator")
-    fleet.database.promote("played", 1, None, "test", 0, epoch=epoch)
-
-
 def stored(fleet: Any) -> dict[str, list[int]]:
     rows = fleet.query(
         "SELECT game_uid::text AS uid, array_agg(action ORDER BY ply) AS actions "
@@ -51,7 +45,8 @@ def beats(fleet: Any) -> dict[str, Heartbeat]:
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_another_worker_goes_on_where_one_ended(make_fleet: Any, end: signal.Signals) -> None:
     fleet = make_fleet(RUN)
-    promote(fleet)
+    fleet.publish(1)
+    fleet.promote(1)
     first = fleet.start("selfplay", ZEROFLEET_WORKER="first")
     fleet.until(lambda: len(stored(fleet)) >= 20 and bool(saved(fleet)))
     began = time.monotonic()
@@ -81,7 +76,8 @@ def test_it_waits_for_a_model_and_says_so(make_fleet: Any) -> None:
     fleet = make_fleet(RUN)
     worker = fleet.start("selfplay", ZEROFLEET_WORKER="early")
     fleet.until(lambda: "inference" in beats(fleet).get("early", ABSENT).waiting_for)
-    promote(fleet)
+    fleet.publish(1)
+    fleet.promote(1)
     fleet.until(lambda: len(stored(fleet)) > 0)
     fleet.until(lambda: beats(fleet)["early"].waiting_for == "")
     assert beats(fleet)["early"].progress > 0

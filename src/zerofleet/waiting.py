@@ -1,0 +1,131 @@
+"""Waiting for others, out loud: what is waited for, how long to pause, whom to ask again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from zerofleet.errors import (
+    InferenceUnavailableError,
+    ModelNotFoundError,
+    OverloadedError,
+    StoreUnavailableError,
+)
+from zerofleet.prediction import Prediction, Predictor
+
+_log = structlog.get_logger()
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_SLOW_SECONDS = 3.0  # an answer out for longer than this is waited for, and said to be
+
+
+class Backoff:
+    """Delays that double from ``first`` to ``most`` seconds; each is drawn from its upper half.
+
+    The draw keeps a fleet from coming back in step.
+    """
+
+    def __init__(self, first: float = 0.1, most: float = 5.0) -> None:
+        self._first = first
+        self._most = most
+        self._next = first
+
+    async def sleep(self) -> None:
+        """Wait for this failure's share."""
+        delay = random.uniform(self._next / 2, self._next)
+        self._next = min(2 * self._next, self._most)
+        await asyncio.sleep(delay)
+
+    def reset(self) -> None:
+        """After a success the next failure waits ``first`` again."""
+        self._next = self._first
+
+
+class Waits:
+    """The things waited for, by who waits; heartbeats read it, and each change is logged once."""
+
+    def __init__(self) -> None:
+        self._things: dict[str, str] = {}
+
+    def begin(self, who: str, thing: str, **why: str) -> None:
+        """``who`` (a part of this process) waits for ``thing``; ``why`` goes to the log."""
+        if self._things.get(who) != thing:
+            self._things[who] = thing
+            _log.info("waiting", part=who, waiting_for=thing, **why)
+
+    def end(self, who: str) -> None:
+        """``who`` goes on."""
+        thing = self._things.pop(who, None)
+        if thing is not None:
+            _log.info("waited", part=who, waited_for=thing)
+
+    async def ask_store(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Make a store's call in a thread, until the store answers.
+
+        The call may have been done though its answer was lost: it must bear being done twice.
+        """
+        backoff = Backoff()
+        while True:
+            try:
+                answer = await asyncio.to_thread(call, *args, **kwargs)
+            except StoreUnavailableError as error:
+                self.begin("store", "Postgres", reason=str(error))
+                await backoff.sleep()
+            else:
+                self.end("store")
+                return answer
+
+    def __str__(self) -> str:
+        """Everything waited for, each thing once; empty while nothing is."""
+        return ", ".join(dict.fromkeys(self._things.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._things)
+
+
+class PatientPredictor:
+    """Asks again until there is an answer: predictions are pure, so nothing is lost.
+
+    Args:
+        predictor: the one that may be away, overloaded, or without the model as yet.
+        waits: told what is waited for.
+        who: the name of the waiting part.
+        model: what is waited for when the model is not there yet.
+    """
+
+    def __init__(self, predictor: Predictor, waits: Waits, who: str, model: str) -> None:
+        self._predictor = predictor
+        self._waits = waits
+        self._who = who
+        self._model = model
+
+    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+        """The prediction, however long it takes."""
+        backoff = Backoff()
+        while True:
+            slow = asyncio.get_running_loop().call_later(_SLOW_SECONDS, self._say, "an answer from")
+            try:
+                prediction = await self._predictor.predict(observations)
+            except ModelNotFoundError:
+                self._waits.begin(self._who, self._model)
+            except OverloadedError:
+                self._say("room in the queue of")
+            except InferenceUnavailableError:
+                self._say("")
+            else:
+                self._waits.end(self._who)
+                return prediction
+            finally:
+                slow.cancel()
+            await backoff.sleep()
+
+    def _say(self, what: str) -> None:
+        self._waits.begin(self._who, f"{what} inference".strip())
