@@ -98,6 +98,7 @@ class Play:
 
 def main() -> None:
     """Measure and print."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else it tells of the server's end
     arguments = parse()
     blocks, channels, simulations = SETTINGS[arguments.game]
     network = NetworkSection(blocks=blocks, channels=channels)

@@ -21,6 +21,7 @@ from zerofleet.waiting import Waits
 _log = structlog.get_logger()
 
 _POLL_SECONDS = 0.5
+_PATIENCE_SECONDS = 5.0  # with a candidate that inference cannot find, while newer ones wait
 
 
 class Evaluator:
@@ -124,7 +125,10 @@ class Evaluator:
     async def _judge(self, candidate: int, head: Promotion) -> None:
         """Play the match that decides on a candidate, or what is missing of it."""
         match = await self._referee.open(candidate, head.version)
-        if not await self._referee.can_play(candidate):
+        can_play = await self._can_play(candidate)
+        if can_play is None:
+            return  # the next turn records it as skipped
+        if not can_play:
             await self._referee.close(match, "rejected")
             return
         await self._referee.play(match)
@@ -144,6 +148,20 @@ class Evaluator:
         else:
             await self._referee.close(match, "rejected")
         await self._rate()
+
+    async def _can_play(self, candidate: int) -> bool | None:
+        """Whether a candidate answers; None when a newer one came while inference lacked it."""
+        asking = asyncio.create_task(self._referee.can_play(candidate))
+        try:
+            while not asking.done():
+                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
+                models = await self._waits.ask_store(self._database.models, self._name)
+                if not asking.done() and models[-1].version > candidate:
+                    return None
+            return asking.result()
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
 
     async def _examine(self, head: Promotion) -> None:
         """Examine the best model, unless that was done."""

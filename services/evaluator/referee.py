@@ -72,6 +72,8 @@ class Referee:
             except IncompatibleModelError as error:
                 _log.error("model_unusable", version=version, reason=str(error))
                 return False
+            finally:
+                self._waits.end(f"version {version}")  # also when the asking is given up
         return True
 
     async def open(self, candidate: int, best: int) -> MatchRow:

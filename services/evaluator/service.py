@@ -40,15 +40,24 @@ async def serve(run: RunConfig, settings: EvaluatorSettings, stop: asyncio.Event
         async with InferenceClient(settings.inference_address) as client:
             life = Life(run, settings, database, pointer, client, waits)
             try:
-                await first_of(
-                    stop.wait(),
-                    life.judge(),
-                    reconcile(pointer, database),
-                    beat(heartbeats, "evaluator", settings.worker_name, life.pulse),
-                )
+                with _metrics(settings, life):
+                    await first_of(
+                        stop.wait(),
+                        life.judge(),
+                        reconcile(pointer, database),
+                        beat(heartbeats, "evaluator", settings.worker_name, life.pulse),
+                    )
             except StaleEpochError as error:
                 _log.warning("fenced", reason=str(error))
     _log.info("stopped")
+
+
+def _metrics(settings: EvaluatorSettings, life: Life) -> contextlib.AbstractContextManager[None]:
+    if settings.metrics_address is None:
+        return contextlib.nullcontext()
+    from services.evaluator.metrics import served  # only who wants it pays for it
+
+    return served(settings.metrics_address, life.pulse)
 
 
 class Life:

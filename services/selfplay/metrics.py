@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -47,15 +47,12 @@ class WorkerCollector(Collector):
 
 
 @contextlib.contextmanager
-def metrics_served(address: str | None, worker: Worker) -> Iterator[None]:
-    """Serve ``/metrics`` from a thread while this is entered; nothing without an address.
+def served(address: str, worker: Worker) -> Generator[None]:
+    """Serve ``/metrics`` from a thread while this is entered.
 
     Raises:
         ConfigError: the address is not ``host:port``, or cannot be bound.
     """
-    if address is None:
-        yield
-        return
     host, _, port = address.rpartition(":")
     registry = CollectorRegistry(auto_describe=False)
     registry.register(WorkerCollector(worker))

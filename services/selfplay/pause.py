@@ -39,7 +39,7 @@ class Pause:
         ]
         if waiting and max(waiting) > self._max_ahead:
             self._trainer_keeps_up.clear()
-            self._waits.begin("pause", f"the trainer to train on {max(waiting)} positions")
+            self._waits.begin("pause", f"the trainer, {self._max_ahead} positions behind")
         else:
             self._trainer_keeps_up.set()
             self._waits.end("pause")

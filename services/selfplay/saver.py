@@ -67,7 +67,7 @@ class GameSaver:
                     ledger.saved(game)
                 elif ledger.disown(game.game_id):
                     _log.warning("game_lost", game_uid=str(record.game_uid), epoch=epoch)
-        self._reached()
+            self._reached()
         return True
 
     async def extend(self) -> None:

@@ -29,7 +29,17 @@ async def serve(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event)
             InferenceClient(settings.inference_address) as client,
             client.stream(run.name) as stream,
         ):
-            await Worker(run, settings, database, heartbeats, stream).run(stop)
+            worker = Worker(run, settings, database, heartbeats, stream)
+            with _metrics(settings, worker):
+                await worker.run(stop)
+
+
+def _metrics(settings: SelfplaySettings, worker: Worker) -> contextlib.AbstractContextManager[None]:
+    if settings.metrics_address is None:
+        return contextlib.nullcontext()
+    from services.selfplay.metrics import served  # only who wants it pays for it
+
+    return served(settings.metrics_address, worker)
 
 
 def check(run: RunConfig) -> None:

@@ -25,7 +25,7 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord
 from zerofleet.service import Pulse, beat, first_of
-from zerofleet.waiting import PatientPredictor, Waits
+from zerofleet.waiting import Backoff, PatientPredictor, Waits
 
 _log = structlog.get_logger()
 
@@ -114,14 +114,17 @@ class Worker:
         _log.info("leaving", finished_games_to_store=self.writer.spooled)
         try:
             async with asyncio.timeout(_LEAVE_SECONDS):
-                saved = [await lane.save_all() for lane in self.lanes]
-                await writing
-                kept = all(saved) and await self.saver.release()
+                await asyncio.gather(writing, self._save_unfinished())
         except TimeoutError:
-            kept = False
-        if not kept:
             _log.error("left_without_postgres", finished_games_lost=self.writer.spooled)
         _log.info("left", stored=self.writer.answers["stored"])
+
+    async def _save_unfinished(self) -> None:
+        backoff = Backoff(most=1.0)
+        while not (
+            all([await lane.save_all() for lane in self.lanes]) and await self.saver.release()
+        ):
+            await backoff.sleep()
 
     async def _adopt(self) -> None:
         """Share out expired games among the lanes, no more than their slots."""
@@ -138,7 +141,7 @@ class Worker:
         """Extend the leases while there is progress, and look for expired ones."""
         plies = -1
         while True:
-            played = self._totals().plies
+            played = self.totals().plies
             # A lease says that its game goes on: a worker that is stuck, and does not know what
             # for, lets others have it.
             if played != plies or self.waits:
@@ -149,7 +152,7 @@ class Worker:
 
     def _pulse(self, rates: Rates) -> Callable[[], Pulse]:
         def now() -> Pulse:
-            totals = self._totals()
+            totals = self.totals()
             figures = rates.take(time.monotonic(), totals)
             figures["spool"] = float(self.writer.spooled)
             figures["conflicts"] = float(self.writer.answers["conflict"])
@@ -165,7 +168,8 @@ class Worker:
                     self._pause.hear(await asyncio.to_thread(self._heartbeats.read))
             await asyncio.sleep(_HEAR_SECONDS)
 
-    def _totals(self) -> Totals:
+    def totals(self) -> Totals:
+        """Counts since the start, over all engines."""
         return Totals.of([lane.engine for lane in self.lanes])
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
+import threading
 from dataclasses import dataclass
 
 from zerofleet_core import State, connect_four_action_outcomes, transform_observation
@@ -35,8 +36,14 @@ class LabelledPosition:
 
 
 async def connect_four_sample(size: int, seed: int) -> tuple[LabelledPosition, ...]:
-    """The sample of ``size`` positions; labelled once in a process, in a thread of its own."""
-    return await asyncio.to_thread(_labelled_sample, size, seed)
+    """The sample of ``size`` positions; each is labelled once in a process.
+
+    A thread labels one position at a time, so that a cancelled exam ends within that position.
+    """
+    sample = _sample_of(seed)
+    while len(sample.positions) < size:
+        await asyncio.to_thread(sample.grow)
+    return tuple(sample.positions[:size])
 
 
 async def count_errors(player: Player, sample: tuple[LabelledPosition, ...]) -> int:
@@ -45,20 +52,30 @@ async def count_errors(player: Player, sample: tuple[LabelledPosition, ...]) -> 
     return sum(position.is_error(action) for position, action in zip(sample, chosen, strict=True))
 
 
+class _Sample:
+    """The positions of one seed, in the order in which they were drawn."""
+
+    def __init__(self, seed: int) -> None:
+        self.positions: list[LabelledPosition] = []
+        self._generator = random.Random(seed)
+        self._seen: set[bytes] = set()
+        self._one_at_a_time = threading.Lock()
+
+    def grow(self) -> None:
+        """Draw one more position; those that allow no error are passed over."""
+        with self._one_at_a_time:
+            actions, state = _random_position(self._generator)
+            if state.is_terminal or _key(state) in self._seen:
+                return
+            self._seen.add(_key(state))
+            outcomes = connect_four_action_outcomes(actions)
+            if len({outcome for outcome in outcomes if outcome is not None}) > 1:
+                self.positions.append(LabelledPosition(tuple(actions), tuple(outcomes)))
+
+
 @functools.cache
-def _labelled_sample(size: int, seed: int) -> tuple[LabelledPosition, ...]:
-    generator = random.Random(seed)
-    sample: list[LabelledPosition] = []
-    seen: set[bytes] = set()
-    while len(sample) < size:
-        actions, state = _random_position(generator)
-        if state.is_terminal or _key(state) in seen:
-            continue
-        seen.add(_key(state))
-        outcomes = connect_four_action_outcomes(actions)
-        if len({outcome for outcome in outcomes if outcome is not None}) > 1:
-            sample.append(LabelledPosition(tuple(actions), tuple(outcomes)))
-    return tuple(sample)
+def _sample_of(seed: int) -> _Sample:
+    return _Sample(seed)
 
 
 def _random_position(generator: random.Random) -> tuple[list[int], State]:

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from zerofleet.models.folder import ModelFolder
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE = 60.0
+ROLES = {"inference": "worker", "selfplay": "worker", "evaluator": "evaluator"}
 
 
 def tiny_model(game: str, version: int, seed: int) -> bytes:
@@ -74,11 +76,12 @@ class Fleet:
     environment: dict[str, str]
     models: ModelFolder
     epoch: int
+    urls: dict[str, str]  # of the database, by service
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def publish(self, version: int, seed: int = 0) -> None:
-        """A new model, as the trainer would publish it."""
-        content = tiny_model(self.run.game.name, version, seed)
+    def publish(self, version: int, seed: int = 0, *, content: bytes | None = None) -> None:
+        """A new model, as the trainer would publish it; or ``content`` that is none."""
+        content = content or tiny_model(self.run.game.name, version, seed)
         self.models.publish(self.models.stage(content))
         sha256 = hashlib.sha256(content).hexdigest()
         self.database.insert_model(
@@ -101,11 +104,24 @@ class Fleet:
     def start(self, service: str, **environment: str) -> subprocess.Popen[bytes]:
         process = start_child(
             [sys.executable, "-m", f"services.{service}", self.run_file],
-            {**self.environment, **environment},
+            {**self.environment, "ZEROFLEET_DATABASE_URL": self.urls[service], **environment},
             self.run_file.parent / f"{service}.log",
         )
         self.processes.append(process)
         return process
+
+    def start_with_metrics(self, service: str) -> tuple[subprocess.Popen[bytes], Callable[[], str]]:
+        """A process, and what reads its Prometheus page (empty while nobody answers)."""
+        address = f"127.0.0.1:{free_port()}"
+
+        def page() -> str:
+            try:
+                with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
+                    return answer.read().decode()
+            except OSError:
+                return ""
+
+        return self.start(service, ZEROFLEET_METRICS_ADDRESS=address), page
 
     def log(self, service: str) -> str:
         return (self.run_file.parent / f"{service}.log").read_text()
@@ -126,25 +142,25 @@ class Fleet:
             time.sleep(every)
 
 
-@pytest.fixture
-def free_address() -> str:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+        return probe.getsockname()[1]
 
 
 @pytest.fixture
 def make_fleet(
     tmp_path: Path,
+    postgres: Any,
     database_url: str,
     valkey_url: str,
-    free_address: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[[str], Fleet]]:
     """``make_fleet(TOML)``: a registered run with an inference service."""
     monkeypatch.chdir(ROOT)
     with Database(database_url) as database:
         made: list[Fleet] = []
+        address = f"127.0.0.1:{free_port()}"
 
         def make(toml: str) -> Fleet:
             run_file = tmp_path / "run.toml"
@@ -156,15 +172,18 @@ def make_fleet(
                 run_file,
                 database,
                 {
-                    "ZEROFLEET_DATABASE_URL": database_url,
                     "ZEROFLEET_REDIS_URL": valkey_url,
-                    "ZEROFLEET_INFERENCE_ADDRESS": free_address,
-                    "ZEROFLEET_LISTEN_ADDRESS": free_address,
+                    "ZEROFLEET_INFERENCE_ADDRESS": address,
+                    "ZEROFLEET_LISTEN_ADDRESS": address,
                     "ZEROFLEET_MODEL_FOLDER": str(tmp_path / "models"),
                     "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src"))),
                 },
                 ModelFolder(tmp_path / "models", run.name),
                 database.acquire_fence(run.name, "trainer"),
+                {
+                    service: postgres.url(database_url, role)  # with no more rights than it needs
+                    for service, role in ROLES.items()
+                },
             )
             made.append(fleet)
             fleet.start("inference")

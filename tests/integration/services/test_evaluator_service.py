@@ -71,11 +71,12 @@ def test_the_first_model_is_promoted_at_once_and_examined(make_fleet: Any) -> No
         beats = [beat for beat in heartbeats.read() if beat.service == "evaluator"]
         return [beat.waiting_for for beat in beats] == [thing]
 
-    process = fleet.start("evaluator")
+    process, page = fleet.start_with_metrics("evaluator")
     fleet.until(lambda: waits_for("a candidate"))
     fleet.publish(1)
     fleet.until(lambda: waits_for("a candidate newer than version 1"))
     heartbeats.close()
+    assert "zerofleet_evaluator_best_version 1.0" in page()
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 0
     assert "Traceback" not in fleet.log("evaluator")
@@ -156,6 +157,27 @@ def test_only_the_newest_candidate_is_played(make_fleet: Any) -> None:
     assert verdict(fleet, 2) == verdict(fleet, 3) == "skipped"
     assert fleet.database.match_score(matches(fleet)[2].match_id).games == 0
     assert fleet.database.match_score(matches(fleet)[4].match_id).games == 40
+
+
+def test_candidates_that_cannot_play_hold_nobody_up(make_fleet: Any) -> None:
+    """Model 2 is no model; model 3 comes while nobody can load it, model 4 a little later."""
+    fleet = make_fleet(run_file())
+    fleet.publish(1, seed=1)
+    fleet.promote(1)
+    fleet.publish(2, content=b"not a model")
+    process = fleet.start("evaluator")
+    fleet.until(lambda: verdict(fleet, 2) == "rejected")
+    [inference, _] = fleet.processes
+    inference.kill()
+    fleet.publish(3, seed=3)
+    fleet.until(lambda: 3 in matches(fleet))
+    fleet.publish(4, seed=4)
+    fleet.until(lambda: verdict(fleet, 3) == "skipped")
+    fleet.start("inference")
+    fleet.until(lambda: verdict(fleet, 4) in ("promoted", "rejected"))
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+    assert "Traceback" not in fleet.log("evaluator")
 
 
 def test_without_a_gate_every_model_is_promoted_in_order(make_fleet: Any) -> None:

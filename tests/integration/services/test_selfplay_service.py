@@ -74,13 +74,16 @@ def test_another_worker_goes_on_where_one_ended(make_fleet: Any, end: signal.Sig
 
 def test_it_waits_for_a_model_and_says_so(make_fleet: Any) -> None:
     fleet = make_fleet(RUN)
-    worker = fleet.start("selfplay", ZEROFLEET_WORKER="early")
+    fleet.environment["ZEROFLEET_WORKER"] = "early"
+    worker, page = fleet.start_with_metrics("selfplay")
     fleet.until(lambda: "inference" in beats(fleet).get("early", ABSENT).waiting_for)
     fleet.publish(1)
     fleet.promote(1)
     fleet.until(lambda: len(stored(fleet)) > 0)
     fleet.until(lambda: beats(fleet)["early"].waiting_for == "")
     assert beats(fleet)["early"].progress > 0
+    assert 'zerofleet_selfplay_answers_total{answer="stored"}' in page()
+    assert "zerofleet_selfplay_simulations_total" in page()
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(10) == 0
 
