@@ -49,8 +49,8 @@ class Patience:
             try:
                 return call()
             except StoreUnavailableError as error:
-                _log.info("store_away", store=store, reason=str(error))
                 self._say(store)
+                _log.info("store_away", store=store, reason=str(error))
             if self._stop.wait(seconds * self._random.uniform(0.75, 1.25)):
                 raise StoppedError
             seconds = min(LONGEST_SECONDS, seconds * 2)

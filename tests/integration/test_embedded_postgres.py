@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 
+import zerofleet
 from zerofleet.errors import ConfigError
 from zerofleet.local.postgres import USERS, EmbeddedPostgres
 from zerofleet.local.postgres_programs import find_programs, is_reachable
@@ -225,6 +226,11 @@ with EmbeddedPostgres(Path(sys.argv[1]), {"fsync": "off"}) as server:
 """
 
 
+def import_path() -> str:
+    """What we import from, with the sources themselves: an editable install is no folder."""
+    return os.pathsep.join([str(Path(zerofleet.__file__).parents[1]), *sys.path])
+
+
 @as_root
 @pytest.mark.slow
 def test_another_user_runs_it_as_themselves(folder: Path) -> None:
@@ -235,7 +241,7 @@ def test_another_user_runs_it_as_themselves(folder: Path) -> None:
         return subprocess.run(
             [others_python(), "-c", START_AND_ANSWER, str(folder / "postgres")],
             user=NOBODY, group=NOBODY, extra_groups=[], check=True, capture_output=True, text=True,
-            env={"PYTHONPATH": os.pathsep.join(sys.path)},
+            env={"PYTHONPATH": import_path()},
         ).stdout  # fmt: skip
 
     assert answer() == f"{NOBODY} 1 {NOBODY}\n"
@@ -262,7 +268,7 @@ def test_another_users_cluster_is_refused(folder: Path) -> None:
     answer = subprocess.run(
         [others_python(), "-c", code, str(folder)],
         user=1, group=1, extra_groups=[], check=True, capture_output=True, text=True,
-        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        env={"PYTHONPATH": import_path()},
     )  # fmt: skip
     assert f"belongs to user number {cluster.stat().st_uid}: start as that user" in answer.stdout
 

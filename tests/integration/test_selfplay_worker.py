@@ -18,6 +18,7 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.prediction import Prediction, Predictor
 from zerofleet.testing import HashPredictor, UniformPredictor
+from zerofleet.testing.forwarding import forwarding
 
 DEADLINE = 60.0
 at_play: set[asyncio.Task[None]] = set()
@@ -336,41 +337,6 @@ async def test_play_pauses_while_the_trainer_is_behind(database: Database, valke
         heartbeats.beat("trainer", "t", 2, "", {"unspent_positions": 10.0}, ttl=60)
         await until(lambda: plies(worker) > stands)
         assert not worker.waits
-
-
-@contextlib.asynccontextmanager
-async def forwarding(port_now: Callable[[], int]) -> AsyncIterator[int]:
-    """An address that stays while the server behind it comes back elsewhere; its port."""
-    pumps: set[asyncio.Task[None]] = set()
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.CancelledError):
-            while content := await reader.read(65_536):
-                writer.write(content)
-                await writer.drain()
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            there = await asyncio.open_connection("127.0.0.1", port_now())
-        except OSError:
-            writer.close()
-            return
-        for source, sink in ((reader, there[1]), (there[0], writer)):
-            task = asyncio.create_task(pump(source, sink))
-            pumps.add(task)
-            task.add_done_callback(pumps.discard)
-
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for task in list(pumps):
-            task.cancel()
-        await asyncio.gather(*pumps)
 
 
 async def test_no_finished_game_is_lost_while_postgres_is_away(

@@ -161,9 +161,8 @@ def test_sigterm_while_it_waits_for_postgres(trainer: TrainerProcess) -> None:
     trainer.environment["ZEROFLEET_DATABASE_URL"] = "postgresql://nobody@127.0.0.1:1/none"
     process = trainer.start()
     assert process.stderr is not None
-    line = process.stderr.readline()
-    assert "waiting" in line
-    assert "127.0.0.1:1" in line
+    assert '"waiting_for": "Postgres"' in process.stderr.readline()
+    assert "127.0.0.1:1" in process.stderr.readline()
     process.terminate()
     _, rest = process.communicate(timeout=10)
     assert process.returncode == 0

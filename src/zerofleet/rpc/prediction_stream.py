@@ -8,7 +8,6 @@ caller sees nothing of it until its timeout is over.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import random
 import time
@@ -92,8 +91,8 @@ class PredictionStream:
         trace: TracebackType | None,
     ) -> None:
         self._runner.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._runner
+        # Gathered, so that the runner's cancellation is not taken for our caller's.
+        await asyncio.gather(self._runner, return_exceptions=True)
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
         """Predict a batch; any number of calls may wait at once.

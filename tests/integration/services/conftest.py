@@ -25,6 +25,7 @@ from zerofleet.models.folder import ModelFolder
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE = 60.0
+# Each with no more rights than it needs.
 ROLES = {"inference": "worker", "selfplay": "worker", "evaluator": "evaluator"}
 
 
@@ -151,7 +152,7 @@ def free_port() -> int:
 @pytest.fixture
 def make_fleet(
     tmp_path: Path,
-    postgres: Any,
+    role_url: Callable[[str], str],
     database_url: str,
     valkey_url: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -180,10 +181,7 @@ def make_fleet(
                 },
                 ModelFolder(tmp_path / "models", run.name),
                 database.acquire_fence(run.name, "trainer"),
-                {
-                    service: postgres.url(database_url, role)  # with no more rights than it needs
-                    for service, role in ROLES.items()
-                },
+                {service: role_url(role) for service, role in ROLES.items()},
             )
             made.append(fleet)
             fleet.start("inference")
