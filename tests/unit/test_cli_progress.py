@@ -96,11 +96,11 @@ def test_the_goal_is_met_by_the_best_or_a_new_exam() -> None:
 
 
 def test_status_as_text_and_json() -> None:
-    text = status_text(FULL, STAGES, is_up=True)
+    text = status_text(FULL, STAGES, "127.0.0.1:8001")
     assert "r (tic_tac_toe), running" in text
     assert "12,345 (12,000 in the last hour)" in text
-    assert "stopped" in status_text(EMPTY, [], is_up=False)
-    values = json.loads(json.dumps(status_values(FULL, STAGES, is_up=True)))
+    assert "stopped" in status_text(EMPTY, [], None)
+    values = json.loads(json.dumps(status_values(FULL, STAGES, "127.0.0.1:8001")))
     assert values["up"] is True
     assert values["held_out"] == {"policy": 1.5, "value": 0.625}
     assert values["exams"][1]["error_rate"] == 0.0

@@ -96,6 +96,7 @@ class LocalRun:
             old_exams = len(figures.exams)
             reached = figures.exam_at(self._goal, after=old_exams)
             if reached is None:
+                self._progress.say(f"predictions over gRPC at {self._address}")
                 with self._progress:
                     figures = asyncio.run(self._supervise(stores, monitor, figures))
                 reached = figures.exam_at(self._goal, after=old_exams)

@@ -34,11 +34,11 @@ def status(
         joined(folder, "status") as running,
         Monitor(run, running.database_urls["console"], running.redis_url) as monitor,
     ):
-        is_up = running.inference_address is not None
+        address = running.inference_address
         figures = monitor.figures()
         # A heartbeat outlives the one who sent it by seconds.
-        stages = monitor.stages_of_heartbeats() if is_up else []
+        stages = monitor.stages_of_heartbeats() if address else []
     if as_json:
-        typer.echo(json.dumps(status_values(figures, stages, is_up=is_up), indent=2))
+        typer.echo(json.dumps(status_values(figures, stages, address), indent=2))
     else:
-        typer.echo(status_text(figures, stages, is_up=is_up))
+        typer.echo(status_text(figures, stages, address))

@@ -10,15 +10,16 @@ from zerofleet.cli.progress import best_text, elo_text, exam_text, loss_text
 from zerofleet.local.monitor import Figures, Stage
 
 
-def status_values(figures: Figures, stages: Sequence[Stage], *, is_up: bool) -> dict[str, Any]:
-    """Everything as JSON values."""
-    return {"up": is_up, **asdict(figures), "stages": [asdict(stage) for stage in stages]}
+def status_values(figures: Figures, stages: Sequence[Stage], address: str | None) -> dict[str, Any]:
+    """Everything as JSON values; ``address`` is the inference service's while the run is up."""
+    up = {"up": address is not None, "inference_address": address}
+    return {**up, **asdict(figures), "stages": [asdict(stage) for stage in stages]}
 
 
-def status_text(figures: Figures, stages: Sequence[Stage], *, is_up: bool) -> str:
+def status_text(figures: Figures, stages: Sequence[Stage], address: str | None) -> str:
     """A line for each figure."""
     rows = {
-        "run": f"{figures.run} ({figures.game}), {'running' if is_up else 'stopped'}",
+        "run": f"{figures.run} ({figures.game}), {'running' if address else 'stopped'}",
         "games": f"{figures.games:,} ({figures.games_last_hour:,} in the last hour)",
         "positions": f"{figures.positions:,}",
         "models": f"{figures.models}, {figures.promotions} promoted",
@@ -30,5 +31,7 @@ def status_text(figures: Figures, stages: Sequence[Stage], *, is_up: bool) -> st
     if figures.has_exam:
         rows["exam errors"] = exam_text(figures)
     rows |= {stage.name: stage.doing for stage in stages}
+    if address:
+        rows["gRPC"] = address
     width = max(map(len, rows)) + 2
     return "\n".join(f"{name:<{width}}{value}" for name, value in rows.items())
