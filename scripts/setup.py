@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -44,6 +45,14 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
+    headers = Path(sysconfig.get_path("include")) / "Python.h"
+    if not headers.exists():
+        print(
+            f"zerofleet needs Python's C headers and found no {headers}: install python3-dev or "
+            "the like",
+            file=sys.stderr,
+        )
+        return 2
     started = time.monotonic()
     try:
         if have.get("packages") != wanted["packages"]:
@@ -62,9 +71,9 @@ def main() -> int:
 
 def install_packages() -> None:
     """The interpreter's environment and every pinned package."""
-    if not PYTHON.exists():
+    if not (VENV / "bin" / "pip").exists():  # an environment that failed half-way has none
         step("make .venv")
-        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
     step("install the build tools")
     pip(*BUILD_TOOLS)
     step("install torch for this machine")

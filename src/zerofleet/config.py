@@ -7,6 +7,7 @@ file, defaults. A key that nobody knows is an error that names the nearest known
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -218,6 +219,18 @@ class RunConfig(BaseSettings):
     exam: ExamSection = ExamSection()
     goal: GoalSection | None = None
 
+    @model_validator(mode="after")
+    def _nobody_waits_for_the_other(self) -> RunConfig:
+        ahead, trainer = self.selfplay.max_ahead_positions, self.trainer
+        step = math.ceil(trainer.batch_size / trainer.samples_per_position)
+        if 0 < ahead < max(trainer.min_positions, step):
+            raise ValueError(
+                f"selfplay.max_ahead_positions = {ahead} would pause play before training can "
+                f"start: give {max(trainer.min_positions, step)} or more (trainer.min_positions, "
+                "and what one batch costs), or 0 to never pause"
+            )
+        return self
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -333,6 +346,8 @@ def _explain(error: ValidationError, source: str) -> str:
         return f"{source}: unknown key '{key}'{hint}"
     if first["type"] == "missing":
         return f"{source}: the key '{key}' is missing"
+    if not location:
+        return f"{source}: {first['msg'].removeprefix('Value error, ')}"
     return f"{source}: {key} = {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
 
 

@@ -38,6 +38,10 @@ def test_the_page_of_keys_is_fresh() -> None:
             'name = "a"\n[game]\nname = "x"\n[trainer]\nlearning_rate = [0.1]',
             "exactly one rate more than steps",
         ),
+        (
+            'name = "a"\n[game]\nname = "x"\n[selfplay]\nmax_ahead_positions = 1000',
+            "max_ahead_positions = 1000 would pause play before training can start: give 2000",
+        ),
     ],
 )
 def test_bad_run_files_get_one_line_that_helps(tmp_path: Path, text: str, message: str) -> None:

@@ -40,7 +40,6 @@ def sql(
 
 def _psql(url: str, query: str | None) -> int:
     """Run psql to its end; its exit status."""
-    from zerofleet.database import libpq_url
     from zerofleet.local.postgres_programs import find_programs
 
     # The role has no right to write; a database that somebody else set up may lack the role.
@@ -58,14 +57,19 @@ def _psql(url: str, query: str | None) -> int:
     else:
         arguments += ["--pset=pager=off"]
     environment = {"PGOPTIONS": options, "PGAPPNAME": "zerofleet sql"}
-    return _run(arguments, libpq_url(url), environment)
+    return _run(arguments, url, environment)
 
 
 def _run(arguments: list[str], url: str, environment: dict[str, str]) -> int:
     import os
 
+    from zerofleet.database import without_password
+
+    target, password = without_password(url)
+    if password is not None:
+        environment["PGPASSWORD"] = password
     completed = subprocess.run(
-        [*arguments, f"--dbname={url}"], env={**os.environ, **environment}, check=False
+        [*arguments, f"--dbname={target}"], env={**os.environ, **environment}, check=False
     )
     return completed.returncode
 

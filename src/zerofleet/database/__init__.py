@@ -1,6 +1,6 @@
 """The record of every run, in Postgres."""
 
-from zerofleet.database.address import libpq_url
+from zerofleet.database.address import libpq_url, without_password
 from zerofleet.database.database import Database
 from zerofleet.database.matches import MatchGame, MatchRow, MatchScore, PairResult, Verdict
 from zerofleet.database.metrics import ExamRow, RatingRow
@@ -29,4 +29,5 @@ __all__ = [
     "Verdict",
     "libpq_url",
     "migrate",
+    "without_password",
 ]

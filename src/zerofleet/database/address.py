@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import psycopg2
-from psycopg2.extensions import parse_dsn
+from psycopg2.extensions import make_dsn, parse_dsn
 
 from zerofleet.errors import ConfigError
 
@@ -33,6 +33,19 @@ def connection_parameters(url: str) -> dict[str, Any]:
         raise ConfigError(
             "the database URL is not one of Postgres: write postgresql://user@host:5432/name"
         ) from error
+
+
+def without_password(url: str) -> tuple[str, str | None]:
+    """A connection string for libpq's programs, and apart from it the password, if there is one.
+
+    Other users can see a program's arguments, so the password must go another way.
+
+    Raises:
+        ConfigError: it is not the URL of a Postgres.
+    """
+    parameters = connection_parameters(url)
+    password = parameters.pop("password", None)
+    return make_dsn(**parameters), password
 
 
 def place(parameters: dict[str, Any]) -> str:
