@@ -13,7 +13,8 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "run-file.md"
 HEAD = """# The run file
 
 One TOML file describes one run and is read by every service.
-Strongest first: the environment (`ZEROFLEET_SEARCH__NUM_SIMULATIONS=200`), the file, the defaults.
+Strongest first: `--set search.num_simulations=200` of `zerofleet up`, the environment
+(`ZEROFLEET_SEARCH__NUM_SIMULATIONS=200`), the file, the defaults.
 An unknown key is an error that names the nearest known one.
 This page is generated from `zerofleet/config.py` by `scripts/run_file_page.py`.
 """

@@ -16,6 +16,7 @@ from services.evaluator.rating import Result, rate
 from services.evaluator.referee import Referee
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, MatchRow, Promotion
+from zerofleet.errors import IncompatibleModelError
 from zerofleet.waiting import Waits
 
 _log = structlog.get_logger()
@@ -125,14 +126,19 @@ class Evaluator:
     async def _judge(self, candidate: int, head: Promotion) -> None:
         """Play the match that decides on a candidate, or what is missing of it."""
         match = await self._referee.open(candidate, head.version)
-        can_play = await self._can_play(candidate)
-        if can_play is None:
-            return  # the next turn records it as skipped
-        if not can_play:
-            await self._referee.close(match, "rejected")
+        if not await self._admit(match):
             return
-        await self._referee.play(match)
+        try:
+            await self._referee.play(match)
+        except IncompatibleModelError as error:
+            await self._go_without(match, head, str(error))
+            return
         score = await self._waits.ask_store(self._database.match_score, match.match_id)
+        if score.games != match.games:
+            # Its openings are not those of today's run file: the next turn begins another match.
+            _log.error("match_incomplete", match_id=match.match_id, games=score.games)
+            await self._referee.close(match, "skipped")
+            return
         verdict = judge(score.score, match.threshold)
         _log.info(
             "judged",
@@ -147,6 +153,29 @@ class Evaluator:
             await self._promoter.promote(candidate, match.match_id, head)
         else:
             await self._referee.close(match, "rejected")
+        await self._rate()
+
+    async def _admit(self, match: MatchRow) -> bool:
+        """Whether the candidate answers; one that cannot is rejected."""
+        can_play = await self._can_play(match.candidate)
+        if can_play is False:
+            await self._referee.close(match, "rejected")
+        return can_play is True  # None: the next turn records it as skipped
+
+    async def _go_without(self, match: MatchRow, head: Promotion, reason: str) -> None:
+        """A model failed in play: a candidate is rejected, a best model is replaced unbeaten.
+
+        Nothing else could replace it: no match against a model that cannot play has an end.
+        """
+        _log.error("match_broken_off", candidate=match.candidate, best=match.best, reason=reason)
+        if not await self._admit(match):
+            return
+        if await self._referee.can_play(match.best):
+            await asyncio.sleep(_POLL_SECONDS)  # both answer again: the next turn plays on
+            return
+        _log.error("best_unusable", best=match.best, promoted_without_match=match.candidate)
+        await self._promoter.promote(match.candidate, None, head)
+        await self._referee.close(match, "skipped")
         await self._rate()
 
     async def _can_play(self, candidate: int) -> bool | None:
@@ -170,9 +199,13 @@ class Evaluator:
             return
         if not await self._referee.can_play(head.version):
             return
-        async with AsyncExitStack() as streams:
-            predictor = await self._referee.predictor(streams, head.version)
-            result = await examine_version(self._run, head.version, predictor)
+        try:
+            async with AsyncExitStack() as streams:
+                predictor = await self._referee.predictor(streams, head.version)
+                result = await examine_version(self._run, head.version, predictor)
+        except IncompatibleModelError as error:
+            _log.error("exam_broken_off", version=head.version, reason=str(error))
+            return
         await self._waits.ask_store(
             self._database.insert_exam,
             self._name,

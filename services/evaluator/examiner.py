@@ -19,6 +19,7 @@ async def examine_version(run: RunConfig, version: int, predictor: Predictor) ->
         num_simulations=run.exam.num_simulations,
         positions=run.exam.positions,
         search=run.search,
+        most_rows=run.inference.max_batch_rows,
     )
     _log.info("examined", version=version, errors=result.errors, positions=result.positions)
     return result

@@ -66,9 +66,7 @@ async def play(
     for chunk in _chunks(sorted({opening for opening, _ in missing}), max(1, most_rows // 2)):
         match = Match(game, [openings[index] for index in chunk], search, 0)
         while not match.done:
-            asked = await asyncio.gather(
-                *(_advance(match, side, predictors[side]) for side in (CANDIDATE, BEST))
-            )
+            asked = await _advance_both(match, predictors)
             finished = [
                 Played((chunk[each.game_id // 2], each.game_id % 2), each)
                 for each in match.take_finished()
@@ -79,6 +77,19 @@ async def play(
                 await keep(wanted)
             elif not any(asked):
                 await asyncio.sleep(0)
+
+
+async def _advance_both(match: Match, predictors: tuple[Predictor, Predictor]) -> list[int]:
+    """One request of each side; when one fails, the other is not left asking."""
+    sides = [
+        asyncio.create_task(_advance(match, side, predictors[side])) for side in (CANDIDATE, BEST)
+    ]
+    try:
+        return await asyncio.gather(*sides)
+    finally:
+        for side in sides:
+            side.cancel()
+        await asyncio.gather(*sides, return_exceptions=True)
 
 
 async def _advance(match: Match, side: int, predictor: Predictor) -> int:

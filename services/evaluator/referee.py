@@ -94,7 +94,11 @@ class Referee:
         )
 
     async def play(self, match: MatchRow) -> None:
-        """Play the games that the match lacks; each is a row as soon as it is over."""
+        """Play the games that the match lacks; each is a row as soon as it is over.
+
+        Raises:
+            IncompatibleModelError: one of the two models cannot be used.
+        """
         openings = self._openings(match.games // 2, match.seed)
         stored = await self._waits.ask_store(self._database.match_places, match.match_id)
         places = {(index, player) for index in range(len(openings)) for player in (0, 1)}
@@ -115,7 +119,12 @@ class Referee:
             )
             search = match_search(self._run.search, match.num_simulations)
             rows = self._run.inference.max_batch_rows
-            await play(self._run.game.name, openings, missing, search, sides, keep, most_rows=rows)
+            name = self._run.game.name
+            try:
+                await play(name, openings, missing, search, sides, keep, most_rows=rows)
+            finally:
+                for version in (match.candidate, match.best):
+                    self._waits.end(f"version {version}")
 
     async def close(self, match: MatchRow, verdict: Literal["rejected", "skipped"]) -> None:
         """Write down a verdict that promotes nobody."""

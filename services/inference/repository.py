@@ -45,7 +45,9 @@ class ModelSource(Protocol):
     """What the stores know about one run's models; all methods block."""
 
     def best(self) -> Promoted | None:
-        """The newest promotion known; None before the first.
+        """The newest promotion as far as is cheap to know; None before the first.
+
+        It is checked against ``promotions`` before it is followed.
 
         Raises:
             StoreUnavailableError: neither store answers.
@@ -192,14 +194,45 @@ class Repository:
             if newest is None:
                 if not self._best:
                     self.waiting_for = "the first promoted model"
-            elif newest.seq > self._seq() and not await self._try(newest) and not self._best:
-                await self._fall_back()
+            elif not self._best or newest != self._best[0][0]:
+                await self._follow(newest)
         except StoreUnavailableError as error:
             if not self._best:
                 self.waiting_for = f"a store that names the best model: {error}"
 
-    def _seq(self) -> int:
-        return self._best[0][0].seq if self._best else 0
+    async def _follow(self, pointed: Promoted) -> None:
+        """Move to the end of the chain; without Postgres, to what the pointer names if newer.
+
+        A best model that is no part of the chain (the pointer was left by an older run of this
+        name) gives way to any promotion that loads, whatever its ``seq``.
+        """
+        try:
+            chain = await asyncio.to_thread(self._source.promotions)
+        except StoreUnavailableError:
+            if not self._best or pointed.seq > self._best[0][0].seq:
+                await self._try(pointed)
+            return
+        if not chain:
+            if not self._best:
+                self.waiting_for = "the first promoted model"
+            return
+        present = self._best[0][0] if self._best else None
+        if present is not None and present in chain:
+            if chain[0].seq > present.seq:
+                await self._try(chain[0])
+            return
+        for promoted in chain[:_EARLIER]:  # an earlier best model is better than none
+            if await self._try(promoted):
+                self._forget_others(chain)
+                return
+
+    def _forget_others(self, chain: Sequence[Promoted]) -> None:
+        """Drop best models that are no part of the chain: it has other models of their versions."""
+        others = [model for promoted, model in self._best if promoted not in chain]
+        self._best = [entry for entry in self._best if entry[0] in chain]
+        for model in others:
+            if self._loaded.get(model.version) is model and model is not self._best[0][1]:
+                del self._loaded[model.version]
 
     async def _try(self, promoted: Promoted) -> bool:
         try:
@@ -210,12 +243,6 @@ class Repository:
             return False
         self._swap(promoted, model)
         return True
-
-    async def _fall_back(self) -> None:
-        """With nothing in memory, an earlier best model is better than none."""
-        for promoted in (await asyncio.to_thread(self._source.promotions))[:_EARLIER]:
-            if await self._try(promoted):
-                return
 
     def _swap(self, promoted: Promoted, model: LoadedModel) -> None:
         self._best.insert(0, (promoted, model))

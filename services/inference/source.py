@@ -12,7 +12,9 @@ class StoredModels:
     """A ``ModelSource`` over both stores.
 
     The pointer in Redis is asked first because it is cheap; where Redis is away or empty, the
-    ledger of promotions in Postgres says the same. A version never changes: it is looked up once.
+    ledger of promotions in Postgres says the same. The pointer may be that of another chain until
+    the evaluator repairs it, so the repository believes ``promotions`` before it. A version never
+    changes: it is looked up once.
     """
 
     def __init__(self, run: str, database: Database, pointer: BestPointer) -> None:

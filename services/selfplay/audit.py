@@ -1,4 +1,4 @@
-"""A file beside the database: what Postgres has answered for, to compare afterwards."""
+"""A file beside the database: what was played and what was answered, to compare afterwards."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ from uuid import UUID
 
 
 class AuditFile:
-    """Appends ``uid answer`` lines; several workers may share one file."""
+    """Appends lines ``uid finished LENGTH`` and ``uid ANSWER``; workers may share a file."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
-    def __call__(self, game_uid: UUID, answer: str) -> None:
-        """Note an answer; it outlives this process, whatever ends it."""
-        os.write(self._file, f"{game_uid} {answer}\n".encode())
+    def finished(self, game_uid: UUID, length: int) -> None:
+        """Note a finished game, before Postgres knows of it."""
+        self._note(f"{game_uid} finished {length}")
+
+    def answered(self, game_uid: UUID, answer: str) -> None:
+        """Note what Postgres has answered."""
+        self._note(f"{game_uid} {answer}")
+
+    def _note(self, line: str) -> None:
+        os.write(self._file, f"{line}\n".encode())  # it outlives this process, whatever ends it

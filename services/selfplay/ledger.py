@@ -45,6 +45,11 @@ class Ledger:
         """Games from other workers that are not finished yet."""
         return sum(identity.epoch > 0 for identity in self._identities.values())
 
+    @property
+    def held(self) -> list[UUID]:
+        """Games that are played here and ours."""
+        return [identity.game_uid for identity in self._identities.values() if identity.ours]
+
     def begin(self, now: datetime) -> None:
         """Every free slot has begun a game; to be called after each ``select``."""
         while self._free_slots > 0:
@@ -74,13 +79,14 @@ class Ledger:
         """Whether the game is not finished yet."""
         return game.game_id in self._identities
 
-    def disown(self, game_id: int) -> bool:
-        """Somebody else owns this game: what is played of it here counts for nothing.
+    def disown(self, game_id: int, epoch: int) -> bool:
+        """Not ours with this epoch: somebody else's, and what is played of it here is in vain.
 
-        False: it is finished, and the database will say whose record counts.
+        False: it is finished, and the database will say whose record counts; or it was adopted
+        anew meanwhile, by this worker itself.
         """
         identity = self._identities.get(game_id)
-        if identity is None:
+        if identity is None or identity.epoch != epoch:
             return False
         identity.ours = False
         return True

@@ -37,12 +37,22 @@ class Pause:
             for beat in heartbeats
             if beat.service == "trainer"
         ]
-        if waiting and max(waiting) > self._max_ahead:
-            self._trainer_keeps_up.clear()
-            self._waits.begin("pause", f"the trainer, {self._max_ahead} positions behind")
+        if not waiting:
+            # It must catch up with what there is before it can say how much that is.
+            self._begin("the trainer to come up")
+        elif max(waiting) > self._max_ahead:
+            self._begin(f"the trainer, {self._max_ahead} positions behind")
         else:
-            self._trainer_keeps_up.set()
-            self._waits.end("pause")
+            self.hear_nothing()
+
+    def hear_nothing(self) -> None:
+        """Play on: the trainer keeps up, or nobody can say because Redis is away."""
+        self._trainer_keeps_up.set()
+        self._waits.end("pause")
+
+    def _begin(self, thing: str) -> None:
+        self._trainer_keeps_up.clear()
+        self._waits.begin("pause", thing)
 
     async def over(self) -> None:
         """Return when nothing speaks against playing; at once, normally."""

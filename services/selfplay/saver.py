@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from uuid import UUID
 
 import structlog
 from zerofleet_core import EngineGame
@@ -65,16 +66,20 @@ class GameSaver:
             for game, (record, epoch), is_ours in zip(batch, records, kept, strict=True):
                 if is_ours:
                     ledger.saved(game)
-                elif ledger.disown(game.game_id):
+                elif ledger.disown(game.game_id, epoch):
                     _log.warning("game_lost", game_uid=str(record.game_uid), epoch=epoch)
             self._reached()
         return True
 
-    async def extend(self) -> None:
-        """Push this worker's leases into the future."""
+    async def extend(self, game_uids: Sequence[UUID]) -> None:
+        """Push this worker's leases of these games into the future."""
         try:
             await asyncio.to_thread(
-                self._database.extend_leases, self._run, self._worker, self._lease_seconds
+                self._database.extend_leases,
+                self._run,
+                self._worker,
+                game_uids,
+                self._lease_seconds,
             )
         except StoreUnavailableError:
             self._lost_sight()
@@ -120,4 +125,8 @@ class GameSaver:
     def _lost_sight(self) -> None:
         self.reachable = False
         self._waits.begin("saver", "Postgres")
+        self.hold_back()
+
+    def hold_back(self) -> None:
+        """Postgres was away: adopt nothing for one lease's time."""
         self._adopt_after = time.monotonic() + self._lease_seconds

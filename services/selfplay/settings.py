@@ -20,7 +20,7 @@ class SelfplaySettings(ProcessSettings):
     """The same games each time, given the same predictions; unset: other games each time."""
 
     selfplay_ledger: Path | None = None
-    """A file that gets a line for each game that Postgres has answered for; unset: none."""
+    """A file that gets a line for each finished game and for each answer; unset: none."""
 
     @property
     def worker_name(self) -> str:

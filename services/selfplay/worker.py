@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from uuid import UUID
 
 import structlog
 from zerofleet_core import SearchConfig, SelfPlay
@@ -20,7 +21,7 @@ from services.selfplay.settings import SelfplaySettings
 from services.selfplay.writer import GameWriter
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
-from zerofleet.errors import StoreUnavailableError
+from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord
@@ -31,6 +32,7 @@ _log = structlog.get_logger()
 
 _HEAR_SECONDS = 0.5
 _LEAVE_SECONDS = 8.0  # a preempted machine may give no more than ten
+_RELEASE_SECONDS = 1.0
 
 
 class Worker:
@@ -89,6 +91,16 @@ class Worker:
                 self._hear_trainer(),
                 outlasting(writing),
             )
+        except Exception as error:
+            if isinstance(error, ConfigError) or writing.done():
+                writing.cancel()
+            else:  # whatever it is, the games that were played are not to blame
+                _log.error("leaving_after_error", error=repr(error))
+                try:
+                    await self._leave(writing)
+                except Exception as another:
+                    _log.error("left_with_error", error=repr(another))
+            raise
         except BaseException:
             writing.cancel()
             raise
@@ -103,27 +115,49 @@ class Worker:
         await first_of(*(lane.play(self._pause) for lane in self.lanes), self._keep_leases())
 
     async def _register(self) -> None:
-        await self.waits.ask_store(self._database.wait_ready, 1.0)
-        await self.waits.ask_store(self._database.register_run, self._run)
+        try:
+            await asyncio.to_thread(self._database.wait_ready, 0.0)
+            await asyncio.to_thread(self._database.register_run, self._run)
+        except StoreUnavailableError:
+            await self.waits.ask_store(self._database.wait_ready, 1.0)
+            await self.waits.ask_store(self._database.register_run, self._run)
+            self.saver.hold_back()
 
     async def _leave(self, writing: asyncio.Task[None]) -> None:
         """Store what is finished, save what is not, let go of the leases."""
-        for lane in self.lanes:
-            lane.collect()
-        self.writer.close()
-        _log.info("leaving", finished_games_to_store=self.writer.spooled)
+        try:
+            for lane in self.lanes:
+                lane.collect()
+        finally:
+            self.writer.close()
+            _log.info("leaving", finished_games_to_store=self.writer.spooled)
+            await self._keep(writing)
+        _log.info("left", stored=self.writer.answers["stored"])
+
+    async def _keep(self, writing: asyncio.Task[None]) -> None:
+        results: tuple[BaseException | None, ...] = ()
         try:
             async with asyncio.timeout(_LEAVE_SECONDS):
-                await asyncio.gather(writing, self._save_unfinished())
+                # One that fails does not take the other with it.
+                results = await asyncio.gather(
+                    writing, self._save_unfinished(), return_exceptions=True
+                )
+                # Last: a game that somebody adopts while it is on its way to be stored is refused.
+                backoff = Backoff(most=1.0)
+                while not await self.saver.release():
+                    await backoff.sleep()
         except TimeoutError:
             _log.error("left_without_postgres", finished_games_lost=self.writer.spooled)
-        _log.info("left", stored=self.writer.answers["stored"])
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RELEASE_SECONDS):
+                    await self.saver.release()
+        for result in results:
+            if result is not None:
+                raise result
 
     async def _save_unfinished(self) -> None:
         backoff = Backoff(most=1.0)
-        while not (
-            all([await lane.save_all() for lane in self.lanes]) and await self.saver.release()
-        ):
+        while not all([await lane.save_all() for lane in self.lanes]):
             await backoff.sleep()
 
     async def _adopt(self) -> None:
@@ -139,16 +173,21 @@ class Worker:
 
     async def _keep_leases(self) -> None:
         """Extend the leases while there is progress, and look for expired ones."""
-        plies = -1
+        simulations = -1
         while True:
-            played = self.totals().plies
+            # Not plies: a single one may take longer than a lease lasts.
+            done = self.totals().simulations
             # A lease says that its game goes on: a worker that is stuck, and does not know what
             # for, lets others have it.
-            if played != plies or self.waits:
-                await self.saver.extend()
-            plies = played
+            if done != simulations or self.waits:
+                await self.saver.extend(self._held())
+            simulations = done
             await asyncio.sleep(self._run.selfplay.lease_seconds / 3)
             await self._adopt()
+
+    def _held(self) -> list[UUID]:
+        """The games that this worker plays, or has finished and not stored yet."""
+        return [uid for lane in self.lanes for uid in lane.ledger.held] + self.writer.held
 
     def _pulse(self, rates: Rates) -> Callable[[], Pulse]:
         def now() -> Pulse:
@@ -156,7 +195,7 @@ class Worker:
             figures = rates.take(time.monotonic(), totals)
             figures["spool"] = float(self.writer.spooled)
             figures["conflicts"] = float(self.writer.answers["conflict"])
-            return Pulse(totals.plies, str(self.waits), figures)
+            return Pulse(totals.simulations, str(self.waits), figures)
 
         return now
 
@@ -164,8 +203,10 @@ class Worker:
         """Listen to how far the trainer is behind, where play must not run ahead of it."""
         while True:
             if self._pause.watches_trainer:
-                with contextlib.suppress(StoreUnavailableError):
+                try:
                     self._pause.hear(await asyncio.to_thread(self._heartbeats.read))
+                except StoreUnavailableError:
+                    self._pause.hear_nothing()
             await asyncio.sleep(_HEAR_SECONDS)
 
     def totals(self) -> Totals:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
 from itertools import islice
 from uuid import UUID
 
 import structlog
 
+from services.selfplay.audit import AuditFile
 from zerofleet.database import Database, Submission, SubmitStatus
 from zerofleet.errors import RecordRejectedError, StoreUnavailableError
 from zerofleet.waiting import Backoff, Waits
@@ -36,7 +36,7 @@ class GameWriter:
         worker: name of this worker.
         spool_games: games held at most, while Postgres is away, before play must pause.
         waits: told when Postgres is waited for.
-        audit: told of each game that Postgres has answered for, before it leaves the spool.
+        audit: told of each game when it comes, and of its answer before it leaves the spool.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class GameWriter:
         worker: str,
         spool_games: int,
         waits: Waits,
-        audit: Callable[[UUID, str], None] | None = None,
+        audit: AuditFile | None = None,
     ) -> None:
         self._database = database
         self._run = run
@@ -67,8 +67,15 @@ class GameWriter:
         """Games that Postgres has not answered for yet."""
         return len(self._spool)
 
+    @property
+    def held(self) -> list[UUID]:
+        """The same, by uid."""
+        return [submission.record.game_uid for submission in self._spool]
+
     def put(self, submission: Submission) -> None:
         """Take charge of a finished game; never blocks and never refuses."""
+        if self._audit is not None:
+            self._audit.finished(submission.record.game_uid, submission.record.length)
         self._spool.append(submission)
         self._arrived.set()
         self._look_for_room()
@@ -127,7 +134,7 @@ class GameWriter:
         In a conflict another worker adopted the game, and what that one makes of it counts.
         """
         if self._audit is not None:
-            self._audit(self._spool[0].record.game_uid, answer)
+            self._audit.answered(self._spool[0].record.game_uid, answer)
         self._spool.popleft()
         self.answers[answer] += 1
         self._look_for_room()

@@ -1,7 +1,8 @@
 """The pointer to the best model, in Redis: a copy of the end of the chain of promotions.
 
-It may be wiped at any time, for ``reconcile`` rebuilds it from Postgres; and it never moves back,
-whoever writes it in whatever order.
+It may be wiped at any time, for ``reconcile`` rebuilds it from Postgres; and it never moves back
+along the chain, whoever writes it in whatever order. What is no part of the chain (left by an older
+run of the same name, say) is replaced.
 """
 
 from __future__ import annotations
@@ -30,6 +31,19 @@ end
 redis.call('HSET', KEYS[1], 'seq', ARGV[1], 'version', ARGV[2], 'sha256', ARGV[3])
 return 1
 """
+_REPLACE = """
+local now = redis.call('HMGET', KEYS[1], 'seq', 'version', 'sha256')
+for i = 1, 3 do
+    if (now[i] or '') ~= ARGV[i] then
+        return 0
+    end
+end
+redis.call('DEL', KEYS[1])
+if ARGV[4] then
+    redis.call('HSET', KEYS[1], 'seq', ARGV[4], 'version', ARGV[5], 'sha256', ARGV[6])
+end
+return 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +59,7 @@ class _Commands(Protocol):
     """What is used of Redis."""
 
     def hgetall(self, name: str) -> dict[bytes, bytes]: ...
-    def eval(self, script: str, numkeys: int, *keys_and_args: str) -> int: ...
+    def eval(self, script: str, numkeys: int, *keys_and_args: str | bytes) -> int: ...
     def close(self) -> None: ...
 
 
@@ -82,14 +96,7 @@ class BestPointer:
         Raises:
             StoreUnavailableError: Redis does not answer.
         """
-        with self._our_errors():
-            fields = self._redis.hgetall(self._key)
-        try:
-            return Best(
-                int(fields[b"seq"]), int(fields[b"version"]), fields[b"sha256"].decode("ascii")
-            )
-        except (KeyError, ValueError):
-            return None
+        return _parsed(self._fields())
 
     def set_if_newer(self, best: Best) -> bool:
         """Move the pointer forward; False when it was there already, or further.
@@ -104,7 +111,7 @@ class BestPointer:
         return moved == 1
 
     def reconcile(self, database: Database) -> Best | None:
-        """Bring the pointer up to the record.
+        """Bring the pointer up to the record; one that contradicts the record is replaced.
 
         Returns:
             The best model by the record; None before the first promotion.
@@ -112,13 +119,31 @@ class BestPointer:
         Raises:
             StoreUnavailableError: Postgres or Redis does not answer.
         """
+        # In this order: a promotion is in Postgres before the pointer names it, so a pointer that
+        # was read first and is ahead of the head, or beside it, names no promotion of this chain.
+        fields = self._fields()
         head = database.promotion_head(self._run)
-        if head is None:
-            return None
-        best = Best(head.seq, head.version, head.sha256)
-        if self.set_if_newer(best):
+        best = None if head is None else Best(head.seq, head.version, head.sha256)
+        pointed = _parsed(fields)
+        if fields and (
+            best is None or pointed is None or (pointed.seq >= best.seq and pointed != best)
+        ):
+            if self._replace(fields, best):
+                _log.warning("foreign_pointer_replaced", run=self._run, was=pointed, now=best)
+        elif best is not None and self.set_if_newer(best):
             _log.info("pointer_moved", run=self._run, seq=best.seq, version=best.version)
         return best
+
+    def _fields(self) -> dict[bytes, bytes]:
+        with self._our_errors():
+            return self._redis.hgetall(self._key)
+
+    def _replace(self, seen: dict[bytes, bytes], best: Best | None) -> bool:
+        """Write another pointer, or none, unless it is no more what was seen."""
+        old = [seen.get(name, b"") for name in (b"seq", b"version", b"sha256")]
+        new = [] if best is None else [str(best.seq), str(best.version), best.sha256]
+        with self._our_errors():
+            return self._redis.eval(_REPLACE, 1, self._key, *old, *new) == 1
 
     def close(self) -> None:
         """Close the connections."""
@@ -132,3 +157,10 @@ class BestPointer:
             raise StoreUnavailableError(
                 f"Redis at {self._place} does not answer: {error}"
             ) from error
+
+
+def _parsed(fields: dict[bytes, bytes]) -> Best | None:
+    try:
+        return Best(int(fields[b"seq"]), int(fields[b"version"]), fields[b"sha256"].decode("ascii"))
+    except (KeyError, ValueError):
+        return None

@@ -80,10 +80,50 @@ def test_it_is_rebuilt_after_a_wipe(
     assert pointer.get() == expected
 
 
-def test_reconciling_never_moves_it_back(pointer: BestPointer, promoted: Database) -> None:
-    pointer.set_if_newer(best(3))  # another evaluator was faster than this look at the record
+@pytest.mark.parametrize("before", [None, 1, 9])
+def test_reconciling_never_moves_it_back(
+    pointer: BestPointer, promoted: Database, before: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another evaluator promotes, or repairs, between this one's looks at Redis and Postgres."""
+    if before is not None:
+        pointer.set_if_newer(best(before))
+    head = promoted.promotion_head("test")
+    now = Best(3, 3, f"{3:064x}")
+
+    def overtaken(_: str) -> object:
+        pointer._redis.delete(pointer._key)
+        assert pointer.set_if_newer(now)
+        return head
+
+    monkeypatch.setattr(promoted, "promotion_head", overtaken)
     pointer.reconcile(promoted)
-    assert pointer.get() == best(3)
+    assert pointer.get() == now
+
+
+@pytest.mark.parametrize("foreign", [best(40), best(2), Best(2, 2, "f" * 64)])
+def test_what_is_no_part_of_the_chain_is_replaced(
+    pointer: BestPointer, promoted: Database, foreign: Best
+) -> None:
+    """As after a restore of Postgres alone, or a new run under the name of an old one."""
+    assert pointer.set_if_newer(foreign)
+    expected = Best(2, 2, f"{2:064x}")
+    assert pointer.reconcile(promoted) == expected
+    assert pointer.get() == expected
+
+
+def test_a_broken_pointer_is_replaced(
+    pointer: BestPointer, promoted: Database, valkey_url: str
+) -> None:
+    with redis.Redis.from_url(valkey_url) as client:
+        client.hset("zerofleet:test:best", mapping={"seq": "99"})
+    expected = pointer.reconcile(promoted)
+    assert pointer.get() == expected == Best(2, 2, f"{2:064x}")
+
+
+def test_a_pointer_without_any_promotion_goes(pointer: BestPointer, database: Database) -> None:
+    pointer.set_if_newer(best(40))
+    assert pointer.reconcile(database) is None
+    assert pointer.get() is None
 
 
 def test_before_the_first_promotion_there_is_none(pointer: BestPointer, database: Database) -> None:

@@ -50,7 +50,7 @@ FUNCTIONS = {
     "submit_games('r', 'w', '[]')": {"worker", "evaluator"},
     "save_unfinished('r', 'w', '[]', 1)": {"worker"},
     "adopt_unfinished('r', 'w', 1, 1)": {"worker"},
-    "extend_leases('r', 'w', 1)": {"worker"},
+    "extend_leases('r', 'w', '{}', 1)": {"worker"},
     "release_unfinished('r', 'w')": {"worker"},
     "acquire_fence('r', 'trainer')": {"trainer", "evaluator"},
     "register_run('r', 'g', '{}')": {"worker", "trainer", "evaluator"},

@@ -52,7 +52,16 @@ def test_a_finished_game_cannot_be_saved_or_adopted_again(database: Database) ->
 def test_leases_are_extended_for_their_holder_alone(database: Database) -> None:
     database.save_unfinished("test", "a", [(begun(1), 0)], 0)
     database.save_unfinished("test", "b", [(begun(2), 0)], 0)
-    assert database.extend_leases("test", "a", 60) == 1
+    uids = [begun(1).game_uid, begun(2).game_uid]
+    assert database.extend_leases("test", "a", uids, 60) == 1
+    [(record, _)] = database.adopt_unfinished("test", "c", 10, 60)
+    assert record.game_uid == begun(2).game_uid
+
+
+def test_only_the_games_that_are_named_are_extended(database: Database) -> None:
+    database.save_unfinished("test", "a", [(begun(1), 0), (begun(2), 0)], 0)
+    assert database.extend_leases("test", "a", [], 60) == 0
+    assert database.extend_leases("test", "a", [begun(1).game_uid], 60) == 1
     [(record, _)] = database.adopt_unfinished("test", "c", 10, 60)
     assert record.game_uid == begun(2).game_uid
 

@@ -326,8 +326,8 @@ async def test_heartbeats_carry_progress_and_what_is_waited_for(
 
 async def test_play_pauses_while_the_trainer_is_behind(database: Database, valkey_url: str) -> None:
     heartbeats = Heartbeats(valkey_url, "test")
-    heartbeats.beat("trainer", "t", 1, "", {"unspent_positions": 5000.0}, ttl=60)
-    worker = make_worker(make_run(max_ahead_positions=1000), database, valkey_url, "ahead")
+    heartbeats.beat("trainer", "t", 1, "", {"unspent_positions": 5e6}, ttl=60)
+    worker = make_worker(make_run(max_ahead_positions=1_000_000), database, valkey_url, "ahead")
     async with running(worker):
         await until(lambda: "trainer" in str(worker.waits))
         await asyncio.sleep(0.05)  # batches that were away come in

@@ -1,5 +1,6 @@
 """What a person gets for a mistake: one line that names it, exit status 2, and no traceback."""
 
+import json
 import os
 import socket
 import sys
@@ -104,7 +105,12 @@ def test_stores_that_do_not_answer(zerofleet: Zerofleet) -> None:
 def test_a_record_that_is_elsewhere(zerofleet: Zerofleet) -> None:
     nowhere = "postgresql://nobody@127.0.0.1:{}/none"
     options = ("--redis-url", "redis://127.0.0.1:1/0", "--database-url")
-    zerofleet("up", TICTACTOE, *options, nowhere.format(1))
+    words = complaint(zerofleet("up", TICTACTOE, *options, nowhere.format(1)))
+    assert "does not answer" in words
+    stores = Path("zerofleet-data/tictactoe/stores.json")
+    assert not stores.exists()  # an address that never answered is not the record's
+
+    stores.write_text(json.dumps({"database_url": nowhere.format(1), "redis_url": None}))
     assert "does not answer" in complaint(zerofleet("up", TICTACTOE))
     words = complaint(zerofleet("up", TICTACTOE, *options, nowhere.format(2)))
     assert "this run's record is at another address" in words

@@ -67,3 +67,20 @@ async def test_the_sample_is_what_it_says(sample: tuple[LabelledPosition, ...]) 
 async def test_the_seed_decides_the_sample() -> None:
     assert await connect_four_sample(3, seed=1) == (await connect_four_sample(40, seed=1))[:3]
     assert await connect_four_sample(3, seed=2) != await connect_four_sample(3, seed=1)
+
+
+async def test_a_request_has_no_more_rows_than_the_server_takes(
+    sample: tuple[LabelledPosition, ...],
+) -> None:
+    rows: list[int] = []
+
+    class Counts(KnowsTheSample):
+        async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+            rows.append(len(observations))
+            return await super().predict(observations)
+
+    predictor = Counts(sample, 1)
+    result = await examine(
+        "connect_four", predictor, num_simulations=2, positions=SIZE, seed=1, most_rows=16
+    )
+    assert (result.positions, max(rows)) == (SIZE, 16)

@@ -112,10 +112,23 @@ def test_a_disowned_game_gives_no_record(clock: Iterator[datetime]) -> None:
     ledger.begin(BEGUN)
     game = one_unfinished(engine, 2)
     lost, _ = ledger.unfinished(game)
-    ledger.disown(game.game_id)
+    assert ledger.held == [lost.game_uid]
+    assert ledger.disown(game.game_id, 0)
+    assert ledger.held == []
     assert ledger.unsaved_plies(game) == 0
     records = finish_games(engine, ledger, clock, 3)
     assert lost.game_uid not in {record.game_uid for record, _ in records}
+
+
+def test_a_refusal_of_an_old_epoch_disowns_nothing() -> None:
+    engine, ledger = SelfPlay(GAME, 1, SEARCH, 1), Ledger(GAME, 1)
+    ledger.begin(BEGUN)
+    game = one_unfinished(engine, 2)
+    record, sent = ledger.unfinished(game)
+    assert ledger.renew(record.game_uid, sent + 1)  # while a save is on its way
+    assert not ledger.disown(game.game_id, sent)
+    assert ledger.held == [record.game_uid]
+    assert ledger.unsaved_plies(game) == 2
 
 
 def test_games_that_begin_and_end_within_one_select_are_counted(clock: Iterator[datetime]) -> None:

@@ -65,6 +65,7 @@ def exam(
                 num_simulations=simulations or run.exam.num_simulations,
                 positions=positions or run.exam.positions,
                 search=run.search,
+                most_rows=run.inference.max_batch_rows,
             )
         )
         values = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 from pathlib import Path
 
 from zerofleet.cli.progress import elo_text, loss_text
@@ -50,10 +52,10 @@ def _what_now(figures: Figures, folder: DataFolder) -> list[str]:
     data = f"--data {shlex.quote(str(_short(folder.root)))}"
     model = _short(folder.models) / folder.run / str(figures.best_version) / "model.onnx"
     return [
-        f"play     zerofleet play {data}",
-        f"query    zerofleet sql {data} -c 'SELECT * FROM promotion_history'",
-        f"inspect  zerofleet status {data}",
-        f"exam     zerofleet exam {data} --model all",
+        f"play     {_command()} play {data}",
+        f"query    {_command()} sql {data} -c 'SELECT * FROM promotion_history'",
+        f"inspect  {_command()} status {data}",
+        f"exam     {_command()} exam {data} --model all",
         f"model    {model}",
         f"logs     {_short(folder.logs)}",
     ]
@@ -62,7 +64,15 @@ def _what_now(figures: Figures, folder: DataFolder) -> list[str]:
 def _go_on(folder: DataFolder) -> list[str]:
     root = shlex.quote(str(_short(folder.root)))
     run_file = shlex.quote(str(_short(folder.run_file)))
-    return [f"go on    zerofleet up {run_file} --data {root}"]
+    return [f"go on    {_command()} up {run_file} --data {root}"]
+
+
+def _command() -> str:
+    """What a person types here for this program, so that the lines can be pasted."""
+    if shutil.which("zerofleet") is not None:
+        return "zerofleet"
+    here = Path(sys.executable).parent / "zerofleet"
+    return shlex.quote(str(_short(here))) if here.exists() else "zerofleet"
 
 
 def _short(path: Path) -> Path:

@@ -92,6 +92,7 @@ class LocalRun:
             Monitor(self._run, running.database_urls["console"], running.redis_url) as monitor,
         ):
             monitor.require_redis()
+            stores.remember()
             figures = monitor.figures()
             old_exams = len(figures.exams)
             reached = figures.exam_at(self._goal, after=old_exams)

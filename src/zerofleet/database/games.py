@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import cast
+from uuid import UUID
 
 import structlog
 from sqlalchemy import exc
@@ -123,16 +124,18 @@ class Games(ConnectionPool):
         )
         return [(GameRecord.from_json(row.record), row.epoch) for row in rows]
 
-    def extend_leases(self, run: str, worker: str, lease_seconds: float) -> int:
-        """Say that this worker is alive; how many games are its own.
+    def extend_leases(
+        self, run: str, worker: str, game_uids: Sequence[UUID], lease_seconds: float
+    ) -> int:
+        """Say that this worker goes on with these games; how many of them it holds leases of.
 
-        It extends all that the worker's name holds: a worker that starts under a name which may
-        have been used before calls ``release_unfinished`` first.
+        What its name holds besides, it does not know of: others shall have it.
         """
         [row] = self._rows(
-            "SELECT extend_leases(:run, :worker, :lease_seconds) AS games",
+            "SELECT extend_leases(:run, :worker, CAST(:uids AS uuid[]), :lease_seconds) AS games",
             run=run,
             worker=worker,
+            uids=[str(uid) for uid in game_uids],
             lease_seconds=lease_seconds,
         )
         return row.games

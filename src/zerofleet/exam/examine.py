@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from zerofleet.config import SearchSection
 from zerofleet.errors import ConfigError
 from zerofleet.exam.lines import walk_lines
-from zerofleet.exam.player import Player
+from zerofleet.exam.player import MOST_ROWS, Player
 from zerofleet.exam.sample import connect_four_sample, count_errors
 from zerofleet.prediction import Predictor
 
@@ -46,6 +46,7 @@ async def examine(
     positions: int,
     seed: int = 1,
     search: SearchSection | None = None,
+    most_rows: int = MOST_ROWS,
 ) -> ExamResult:
     """Examine whoever ``predictor`` is, behind a search of ``num_simulations`` for each action.
 
@@ -56,12 +57,14 @@ async def examine(
         positions: size of the sample (Connect Four); tic-tac-toe is always walked in full.
         seed: of the sample; the same one everywhere, so that models of all runs compare.
         search: c_puct and first-play urgency come from here; by default those of ``[search]``.
+        most_rows: positions of one request at most; a server's limit is ``max_batch_rows``.
 
     Raises:
         ConfigError: no exam for this game.
         InferenceUnavailableError, OverloadedError: from ``predictor``.
     """
-    player = Player.of(game, predictor, num_simulations, search or SearchSection())
+    section = search or SearchSection()
+    player = Player.of(game, predictor, num_simulations, section, most_rows)
     if game == "tic_tac_toe":
         walk = await walk_lines(player)
         return ExamResult(game, num_simulations, walk.finished, walk.lost)

@@ -10,7 +10,7 @@ from zerofleet_core import Search, SearchConfig
 from zerofleet.config import SearchSection
 from zerofleet.prediction import Predictor
 
-_POSITIONS_PER_SEARCH = 256  # also the most rows of one request, whatever the server's limit is
+MOST_ROWS = 256  # of one request, unless the caller knows the server's limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,16 @@ class Player:
     game: str
     predictor: Predictor
     config: SearchConfig
+    most_rows: int = MOST_ROWS  # of one request, so also positions of one search
 
     @classmethod
     def of(
-        cls, game: str, predictor: Predictor, num_simulations: int, search: SearchSection
+        cls,
+        game: str,
+        predictor: Predictor,
+        num_simulations: int,
+        search: SearchSection,
+        most_rows: int = MOST_ROWS,
     ) -> Player:
         """A player whose search differs from self-play's in this: nothing in it is random."""
         config = SearchConfig(
@@ -39,13 +45,13 @@ class Player:
             cache_positions=search.cache_positions,
             random_symmetry=False,
         )
-        return cls(game, predictor, config)
+        return cls(game, predictor, config, most_rows)
 
     async def choose(self, positions: Sequence[Sequence[int]]) -> list[int]:
         """The most visited action in each position; a position is its list of actions so far."""
         chosen: list[int] = []
-        for first in range(0, len(positions), _POSITIONS_PER_SEARCH):
-            chosen += await self._search(positions[first : first + _POSITIONS_PER_SEARCH])
+        for first in range(0, len(positions), self.most_rows):
+            chosen += await self._search(positions[first : first + self.most_rows])
         return chosen
 
     async def _search(self, positions: Sequence[Sequence[int]]) -> list[int]:

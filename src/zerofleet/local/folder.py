@@ -71,7 +71,7 @@ class DataFolder:
         Raises:
             ConfigError: the folder belongs to another run or game, or holds other things.
         """
-        if not (root / MARKER).exists():
+        if not _exists(root / MARKER):
             marker = {"format": FORMAT, "run": run.name, "game": run.game.name}
             write_json(_made(root) / MARKER, marker)
         folder = cls.open(root)
@@ -169,6 +169,13 @@ def _locked(lock: TextIO, *, patience: float) -> bool:
             time.sleep(0.02)
         else:
             return True
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError as error:
+        raise ConfigError(f"cannot look into {path.parent}: {error.strerror}") from error
 
 
 def _made(root: Path) -> Path:

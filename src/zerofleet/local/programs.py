@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import socket
 import sys
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 from zerofleet.errors import ConfigError
@@ -13,6 +14,7 @@ from zerofleet.local.stores import StoreUrls
 from zerofleet.local.supervisor import Program
 
 _LOOPBACK = "127.0.0.1"
+_PORTS = range(20_000, 32_000)
 _ROLE = {"trainer": "trainer", "evaluator": "evaluator", "selfplay": "worker"}
 _STOP_SECONDS = {"trainer": 20.0}  # it writes a checkpoint before it leaves
 
@@ -82,9 +84,18 @@ class Surroundings:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nobody uses on the loopback interface at this moment."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((_LOOPBACK, 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Different ports that nobody listens on at this moment.
+
+    They are bound seconds later, and again after a restart, so they come from below the range out
+    of which the kernel serves outgoing connections: none of those can take one meanwhile.
+    """
+    chosen: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        if len(chosen) == count:
+            break
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((_LOOPBACK, port))
+                chosen.append(port)
+    return chosen

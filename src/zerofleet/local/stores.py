@@ -74,11 +74,14 @@ class Stores:
         except BaseException:
             self.__exit__()
             raise
-        self._remembered.save()
         outside = self._database_url
         database = {role: outside or postgres.url(role) for role in ROLES}
         self.urls = StoreUrls(database, self._redis_url or started["Valkey"])
         return self
+
+    def remember(self) -> None:
+        """Keep, for the next start, which outside stores were named; call it when they answer."""
+        self._remembered.save()
 
     def __exit__(self, *exception: object) -> None:
         for keeper in self._keepers:

@@ -80,8 +80,11 @@ class ListedModels:
     chain: list[Promoted] = field(default_factory=list)
     known: dict[int, str] = field(default_factory=dict)
     away: bool = False
+    foreign: Promoted | None = None  # what the pointer names instead of the end of the chain
 
     def best(self) -> Promoted | None:
+        if self.foreign is not None:
+            return self.foreign
         self._look()
         return self.chain[-1] if self.chain else None
 

@@ -64,7 +64,8 @@ def pointer(fleet: Any) -> Best | None:
 
 def test_the_first_model_is_promoted_at_once_and_examined(make_fleet: Any) -> None:
     """Meanwhile the evaluator says what it waits for."""
-    fleet = make_fleet(run_file())
+    # Fewer rows than the exam has positions: the server would refuse them all at once.
+    fleet = make_fleet(run_file() + "[inference]\nmax_batch_rows = 8\n")
     heartbeats = Heartbeats(fleet.environment["ZEROFLEET_REDIS_URL"], "judged")
 
     def waits_for(thing: str) -> bool:
@@ -180,6 +181,49 @@ def test_candidates_that_cannot_play_hold_nobody_up(make_fleet: Any) -> None:
     assert "Traceback" not in fleet.log("evaluator")
 
 
+def test_a_best_model_that_cannot_play_is_replaced(make_fleet: Any) -> None:
+    """Its file is damaged: a candidate that is none is still rejected, the next is promoted."""
+    fleet = make_fleet(run_file())
+    fleet.publish(1, content=b"not a model")
+    fleet.promote(1)
+    fleet.publish(2, content=b"not a model either")
+    process = fleet.start("evaluator")
+    fleet.until(lambda: verdict(fleet, 2) == "rejected")
+    fleet.publish(3, seed=3)
+    fleet.until(lambda: verdict(fleet, 3) == "skipped")
+    assert versions(fleet) == [1, 3]
+    assert fleet.database.promotion_head("judged").match_id is None
+    assert "best_unusable" in fleet.log("evaluator")
+    fleet.publish(4, seed=4)
+    fleet.until(lambda: verdict(fleet, 4) in ("promoted", "rejected"))
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+    assert "Traceback" not in fleet.log("evaluator")
+
+
+def test_a_match_that_cannot_be_completed_decides_nothing(make_fleet: Any) -> None:
+    """Of another size than the openings of today's run file allow; a new match is played."""
+    fleet = make_fleet(run_file().replace("opening_plies = 3", "opening_plies = 1"))
+    fleet.publish(1, seed=1)
+    fleet.promote(1)
+    fleet.publish(2, seed=2)
+    old = fleet.database.create_match(
+        "judged",
+        2,
+        1,
+        games=40,
+        threshold=0.0,
+        num_simulations=24,
+        seed=9,
+        epoch=fleet.database.acquire_fence("judged", "evaluator"),
+    )
+    judge_until(fleet, lambda: verdict(fleet, 2) in ("promoted", "rejected"))
+    both = {match.match_id: match for match in fleet.database.matches("judged")}
+    assert both.pop(old.match_id).verdict == "skipped"
+    [new] = both.values()
+    assert fleet.database.match_score(new.match_id).games == new.games < 40
+
+
 def test_without_a_gate_every_model_is_promoted_in_order(make_fleet: Any) -> None:
     fleet = make_fleet(run_file(gate="false"))
     for version in (1, 2, 3):
@@ -237,8 +281,11 @@ def test_a_promotion_needs_no_redis(make_fleet: Any) -> None:
 
 
 def test_of_two_evaluators_one_judges(make_fleet: Any) -> None:
-    """The second takes over; the first notices at its next write, and leaves."""
-    fleet = make_fleet(run_file(0.49))
+    """The second takes over; the first notices at its next write, and leaves.
+
+    The match outlasts the pause between two looks for a candidate, so that both begin it.
+    """
+    fleet = make_fleet(run_file(0.49).replace("num_simulations = 24", "num_simulations = 200"))
     fleet.publish(1, seed=5)
     fleet.database.insert_exam("judged", 1, 1, 1, 0)
     first = fleet.start("evaluator", ZEROFLEET_WORKER="first")

@@ -237,18 +237,21 @@ COMMENT ON FUNCTION adopt_unfinished IS
     'Take over games whose lease has run out; their epoch grows, so the worker before is refused.';
 
 
-CREATE FUNCTION extend_leases(in_run text, in_worker text, in_lease_seconds double precision)
+CREATE FUNCTION extend_leases(
+    in_run text, in_worker text, in_game_uids uuid[], in_lease_seconds double precision
+)
 RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
     WITH extended AS (
         UPDATE unfinished_games SET lease_until = now() + make_interval(secs => in_lease_seconds)
-        WHERE run = in_run AND worker = in_worker
+        WHERE run = in_run AND worker = in_worker AND game_uid = ANY (in_game_uids)
         RETURNING 1
     )
     SELECT count(*) FROM extended;
 END;
-COMMENT ON FUNCTION extend_leases IS 'The worker is alive: its games stay its own. Answers how many.';
+COMMENT ON FUNCTION extend_leases IS
+    'The worker goes on with these games: they stay its own. Answers how many do.';
 
 
 CREATE FUNCTION release_unfinished(in_run text, in_worker text) RETURNS bigint

@@ -1,0 +1,228 @@
+"""A worker's decisions about leases, pauses and its end, with stores that do as they are told."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from services.selfplay.settings import SelfplaySettings
+from services.selfplay.worker import Worker
+from zerofleet.config import run_from_values
+from zerofleet.database import Database, Submission, SubmitStatus
+from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.prediction import Prediction
+from zerofleet.records import GameRecord
+from zerofleet.testing import HashPredictor
+
+
+class Stores:
+    """Postgres and Redis in one."""
+
+    def __init__(self) -> None:
+        self.away_at_first = 0
+        self.redis_away = False
+        self.behind = 0.0
+        self.progress = 0
+        self.log: list[str] = []
+        self.stored: set[UUID] = set()
+        self.saved: set[UUID] = set()
+        self.extended: list[set[UUID]] = []
+
+    def wait_ready(self, timeout: float) -> None:
+        self.away_at_first -= 1
+        if self.away_at_first >= 0:
+            raise StoreUnavailableError("no Postgres")
+
+    def register_run(self, run: object) -> None:
+        pass
+
+    def submit_games(
+        self, run: str, worker: str, submissions: Sequence[Submission]
+    ) -> list[SubmitStatus]:
+        self.log.append("submit")
+        self.stored |= {submission.record.game_uid for submission in submissions}
+        return ["stored"] * len(submissions)
+
+    def save_unfinished(
+        self, run: str, worker: str, records: list[tuple[GameRecord, int]], lease: float
+    ) -> list[bool]:
+        self.log.append("save")
+        self.saved |= {record.game_uid for record, _ in records}
+        return [True] * len(records)
+
+    def adopt_unfinished(self, run: str, worker: str, limit: int, lease: float) -> list[Any]:
+        self.log.append("adopt")
+        return []
+
+    def extend_leases(self, run: str, worker: str, uids: list[UUID], lease: float) -> int:
+        self.extended.append(set(uids))
+        return len(uids)
+
+    def release_unfinished(self, run: str, worker: str) -> int:
+        self.log.append("release")
+        return 0
+
+    def beat(self, service: str, worker: str, progress: int, *_: object, **__: object) -> None:
+        self.progress = progress
+
+    def read(self) -> list[Heartbeat]:
+        if self.redis_away:
+            raise StoreUnavailableError("no Redis")
+        return [Heartbeat("trainer", "t", 1, "", {"unspent_positions": self.behind})]
+
+
+class Slow:
+    """So slow that a ply takes longer than a lease lasts."""
+
+    async def predict(self, observations: np.ndarray) -> Prediction:
+        await asyncio.sleep(0.02)
+        return await HashPredictor("connect_four").predict(observations)
+
+
+def make_worker(stores: Stores, simulations: int = 8, slow: bool = False, **play: Any) -> Worker:
+    values = {
+        "name": "test",
+        "game": {"name": "connect_four"},
+        "search": {"num_simulations": simulations, "cache_positions": 0},
+        "selfplay": {"games_per_engine": 4, "engines": 1, **play},
+    }
+    return Worker(
+        run_from_values(values),
+        SelfplaySettings(run_file=Path("run.toml"), worker="one", selfplay_seed=1),
+        cast("Database", stores),
+        cast("Heartbeats", stores),
+        Slow() if slow else HashPredictor("connect_four"),
+    )
+
+
+@contextlib.asynccontextmanager
+async def running(worker: Worker) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    task = asyncio.create_task(worker.run(stop))
+    try:
+        yield
+        stop.set()
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.002)
+
+
+@pytest.fixture
+def stores() -> Stores:
+    return Stores()
+
+
+async def test_one_slow_ply_is_progress(stores: Stores) -> None:
+    worker = make_worker(stores, simulations=10_000, slow=True, lease_seconds=0.3)
+    async with running(worker):
+        await until(lambda: len(stores.extended) >= 4 and stores.progress > 0)
+        assert worker.totals().plies == 0
+
+
+async def test_leases_are_extended_of_games_that_are_here_and_ours(stores: Stores) -> None:
+    worker = make_worker(stores, simulations=10_000, slow=True, lease_seconds=0.3)
+    [lane] = worker.lanes
+    async with running(worker):
+        await until(lambda: lane.ledger.held)
+        lane.ledger.disown(0, 0)
+        ours = set(lane.ledger.held)
+        assert len(ours) == 3
+        await until(lambda: ours in stores.extended)
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+async def test_who_starts_in_an_outage_adopts_nothing_at_first(
+    stores: Stores, failures: int
+) -> None:
+    """The leases of live workers have run out too; they extend them first."""
+    stores.away_at_first = failures
+    worker = make_worker(stores)
+    async with running(worker):
+        await until(lambda: worker.totals().plies > 0)
+        assert ("adopt" in stores.log) == (failures == 0)
+
+
+async def test_a_pause_ends_when_redis_goes_away(stores: Stores) -> None:
+    stores.behind = 5e6
+    worker = make_worker(stores, max_ahead_positions=1_000_000)
+    async with running(worker):
+        await until(lambda: "trainer" in str(worker.waits))
+        stands = worker.totals().plies
+        stores.redis_away = True
+        await until(lambda: worker.totals().plies > stands + 50)
+
+
+async def test_leases_end_after_everything_is_stored_and_saved(stores: Stores) -> None:
+    worker = make_worker(stores)
+    async with running(worker):
+        await until(lambda: worker.writer.spooled)
+    assert stores.log.count("release") == 2  # at its start, for a worker of its name
+    assert stores.log[-1] == "release"
+    assert {"submit", "save"} <= set(stores.log)
+
+
+async def test_leases_end_though_not_everything_could_be_stored(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise StoreUnavailableError("no Postgres")
+
+    monkeypatch.setattr("services.selfplay.worker._LEAVE_SECONDS", 0.3)
+    monkeypatch.setattr(stores, "submit_games", away)
+    worker = make_worker(stores)
+    async with running(worker):
+        await until(lambda: worker.writer.spooled)
+    assert worker.writer.spooled > 0
+    assert stores.log[-1] == "release"
+
+
+@pytest.mark.parametrize("part", ["predict", "save"])
+async def test_an_unforeseen_error_takes_no_finished_game_along(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError("unforeseen")
+
+    worker = make_worker(stores)
+    [lane] = worker.lanes
+    task = asyncio.create_task(worker.run(asyncio.Event()))
+    await until(lambda: stores.stored and worker.writer.spooled)
+    if part == "predict":
+        monkeypatch.setattr(lane._predictor, "predict", fail)
+    else:
+        monkeypatch.setattr(worker.saver, "save", fail)
+    with pytest.raises(RuntimeError, match="unforeseen"):
+        await asyncio.wait_for(task, 20)
+    assert worker.writer.spooled == 0
+    assert len(stores.stored) == worker.totals().games
+    if part == "predict":
+        played = [game for game in lane.engine.unfinished() if len(game.actions) > 0]
+        assert {lane.ledger.unfinished(game)[0].game_uid for game in played} <= stores.saved
+    assert stores.log[-1] == "release"
+
+
+async def test_an_error_of_configuration_ends_it_at_once(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def another_game(_: object) -> None:
+        raise ConfigError("another game")
+
+    monkeypatch.setattr(stores, "register_run", another_game)
+    with pytest.raises(ConfigError):
+        await make_worker(stores).run(asyncio.Event())
+    assert stores.log == []
