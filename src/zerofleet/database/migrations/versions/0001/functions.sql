@@ -198,6 +198,8 @@ BEGIN ATOMIC
             now() + make_interval(secs => in_lease_seconds)
         FROM delivered AS d
         WHERE NOT EXISTS (SELECT FROM games AS g WHERE g.game_uid = d.game_uid)
+        -- Every function locks unfinished games in the order of their uids: no deadlocks.
+        ORDER BY d.game_uid
         ON CONFLICT (game_uid) DO UPDATE SET
             ply = excluded.ply, record = excluded.record, worker = excluded.worker,
             lease_until = excluded.lease_until, saved_at = now()
@@ -219,9 +221,12 @@ RETURNS TABLE (record json, epoch integer)
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
     -- A save that ran beside the game's submission may have left a row of a finished game.
-    DELETE FROM unfinished_games AS u
-    WHERE u.run = in_run AND u.lease_until <= now()
-        AND EXISTS (SELECT FROM games AS g WHERE g.game_uid = u.game_uid);
+    DELETE FROM unfinished_games WHERE game_uid IN (
+        SELECT u.game_uid FROM unfinished_games AS u
+        WHERE u.run = in_run AND u.lease_until <= now()
+            AND EXISTS (SELECT FROM games AS g WHERE g.game_uid = u.game_uid)
+        ORDER BY u.game_uid FOR UPDATE SKIP LOCKED
+    );
     UPDATE unfinished_games AS u SET
         epoch = u.epoch + 1, worker = in_worker,
         lease_until = now() + make_interval(secs => in_lease_seconds)
@@ -243,9 +248,14 @@ CREATE FUNCTION extend_leases(
 RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
-    WITH extended AS (
-        UPDATE unfinished_games SET lease_until = now() + make_interval(secs => in_lease_seconds)
+    WITH ours AS MATERIALIZED (
+        SELECT game_uid FROM unfinished_games
         WHERE run = in_run AND worker = in_worker AND game_uid = ANY (in_game_uids)
+        ORDER BY game_uid FOR UPDATE
+    ), extended AS (
+        UPDATE unfinished_games AS u
+        SET lease_until = now() + make_interval(secs => in_lease_seconds)
+        FROM ours WHERE u.game_uid = ours.game_uid
         RETURNING 1
     )
     SELECT count(*) FROM extended;
@@ -257,9 +267,13 @@ COMMENT ON FUNCTION extend_leases IS
 CREATE FUNCTION release_unfinished(in_run text, in_worker text) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
-    WITH released AS (
-        UPDATE unfinished_games SET lease_until = now()
+    WITH ours AS MATERIALIZED (
+        SELECT game_uid FROM unfinished_games
         WHERE run = in_run AND worker = in_worker AND lease_until > now()
+        ORDER BY game_uid FOR UPDATE
+    ), released AS (
+        UPDATE unfinished_games AS u SET lease_until = now()
+        FROM ours WHERE u.game_uid = ours.game_uid
         RETURNING 1
     )
     SELECT count(*) FROM released;
