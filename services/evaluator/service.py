@@ -18,7 +18,7 @@ from zerofleet.database import Database
 from zerofleet.errors import StaleEpochError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.rpc import InferenceClient
-from zerofleet.service import Pulse, beat, first_of
+from zerofleet.service import Pulse, beat, first_of, served_metrics
 from zerofleet.waiting import Waits
 
 _log = structlog.get_logger()
@@ -55,9 +55,9 @@ async def serve(run: RunConfig, settings: EvaluatorSettings, stop: asyncio.Event
 def _metrics(settings: EvaluatorSettings, life: Life) -> contextlib.AbstractContextManager[None]:
     if settings.metrics_address is None:
         return contextlib.nullcontext()
-    from services.evaluator.metrics import served  # only who wants it pays for it
+    from services.evaluator.metrics import PulseCollector  # only who wants it pays for it
 
-    return served(settings.metrics_address, life.pulse)
+    return served_metrics(settings.metrics_address, PulseCollector(life.pulse))
 
 
 class Life:

@@ -1,17 +1,14 @@
-"""Prometheus metrics of a worker over HTTP."""
+"""Prometheus metrics of a worker ."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from services.selfplay.worker import Worker
-from zerofleet.errors import ConfigError
 
 _PREFIX = "zerofleet_selfplay"
 _COUNTED = {
@@ -44,28 +41,3 @@ class WorkerCollector(Collector):
             "Finished games that are not stored yet.",
             value=self._worker.writer.spooled,
         )
-
-
-@contextlib.contextmanager
-def served(address: str, worker: Worker) -> Generator[None]:
-    """Serve ``/metrics`` from a thread while this is entered.
-
-    Raises:
-        ConfigError: the address is not ``host:port``, or cannot be bound.
-    """
-    host, _, port = address.rpartition(":")
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(WorkerCollector(worker))
-    try:
-        server, thread = start_http_server(int(port), host.strip("[]") or "127.0.0.1", registry)
-    except (OSError, ValueError, OverflowError) as error:
-        raise ConfigError(
-            f"cannot serve metrics on '{address}' ({error}): "
-            "give a free host:port in ZEROFLEET_METRICS_ADDRESS"
-        ) from error
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -12,6 +12,7 @@ from zerofleet.database import Database
 from zerofleet.errors import ConfigError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.rpc import InferenceClient
+from zerofleet.service import served_metrics
 
 
 async def serve(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event) -> None:
@@ -37,9 +38,9 @@ async def serve(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event)
 def _metrics(settings: SelfplaySettings, worker: Worker) -> contextlib.AbstractContextManager[None]:
     if settings.metrics_address is None:
         return contextlib.nullcontext()
-    from services.selfplay.metrics import served  # only who wants it pays for it
+    from services.selfplay.metrics import WorkerCollector  # only who wants it pays for it
 
-    return served(settings.metrics_address, worker)
+    return served_metrics(settings.metrics_address, WorkerCollector(worker))
 
 
 def check(run: RunConfig) -> None:

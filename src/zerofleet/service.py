@@ -6,14 +6,17 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from zerofleet import telemetry
 from zerofleet.config import ProcessSettings, RunConfig, load_run, read_settings
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.heartbeat import Heartbeats
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 _BEAT_SECONDS = 1.0
 
@@ -89,3 +92,31 @@ async def beat(
                 heartbeats.beat, service, worker, now.progress, now.waiting_for, dict(now.figures)
             )
         await asyncio.sleep(_BEAT_SECONDS)
+
+
+@contextlib.contextmanager
+def served_metrics(address: str, collector: Collector) -> Generator[None]:
+    """Serve ``/metrics`` from a thread while this is entered.
+
+    Raises:
+        ConfigError: the address is not ``host:port``, or cannot be bound.
+    """
+    # Here, because only who wants metrics pays for the library.
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    host, _, port = address.rpartition(":")
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    try:
+        server, thread = start_http_server(int(port), host.strip("[]") or "127.0.0.1", registry)
+    except (OSError, ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"cannot serve metrics on '{address}' ({error}): "
+            "give a free host:port in ZEROFLEET_METRICS_ADDRESS"
+        ) from error
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
