@@ -1,10 +1,12 @@
 // The three engines, for Python: self-play, matches, and the search of given positions.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -119,6 +121,17 @@ void bind_self_play(nb::module_& module) {
             self.run([&](SelfPlayEngine& engine) { engine.set_accepting(accept); });
           },
           "accept"_a, "False: slots that become free start no games, adopted ones neither.")
+      .def(
+          "set_resignation",
+          [](const PySelfPlay& self, std::optional<float> threshold, double play_on_share) {
+            self.run(
+                [&](SelfPlayEngine& engine) { engine.set_resignation(threshold, play_on_share); });
+          },
+          "threshold"_a.none(), "play_on_share"_a,
+          "Set v_resign for games that begin from now on; None: nobody resigns.\n\n"
+          "The player to move resigns when the root's value and its most visited child's are\n"
+          "below the threshold. In a random share of games nobody does (`plays_on`).\n\n"
+          "Raises:\n    ValueError: a threshold outside [-1, 1], a share outside [0, 1].")
       .def_prop_ro("statistics", &statistics<SelfPlayEngine>);
 }
 

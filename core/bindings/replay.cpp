@@ -49,13 +49,15 @@ using Batch = std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>>;
 
 int add(ReplayBuffer& buffer, const Column<std::int16_t>& actions, int result,
         const Column<bool>& full_search, const Column<std::int32_t>& offsets,
-        const Column<std::int16_t>& child_actions, const Column<std::int32_t>& child_visit_counts) {
+        const Column<std::int16_t>& child_actions, const Column<std::int32_t>& child_policy_weights,
+        bool resigned) {
   const RecordedGame game{.actions = span_of(actions),
                           .result = result,
                           .full_search = span_of(full_search),
                           .offsets = span_of(offsets),
                           .child_actions = span_of(child_actions),
-                          .child_visit_counts = span_of(child_visit_counts)};
+                          .child_policy_weights = span_of(child_policy_weights),
+                          .resigned = resigned};
   const nb::gil_scoped_release release;
   return buffer.add(game);
 }
@@ -86,7 +88,7 @@ void bind_replay(nb::module_& module) {
   nb::class_<ReplayBuffer>(
       module, "ReplayBuffer",
       "The newest games, from which training positions are drawn.\n\n"
-      "Keeps moves and visit counts; positions are rebuilt by playing. Safe to "
+      "Keeps moves and policy weights; positions are rebuilt by playing. Safe to "
       "use from several threads.")
       .def(
           nb::new_([](const std::string& game, std::int64_t max_positions, std::int64_t max_games) {
@@ -97,7 +99,8 @@ void bind_replay(nb::module_& module) {
           "Raises:\n    ValueError: unknown game, or a limit below 1.")
       .def("add", &add, nb::arg("actions").noconvert(), "result"_a,
            nb::arg("full_search").noconvert(), nb::arg("offsets").noconvert(),
-           nb::arg("child_actions").noconvert(), nb::arg("child_visit_counts").noconvert(),
+           nb::arg("child_actions").noconvert(), nb::arg("child_policy_weights").noconvert(),
+           nb::kw_only(), "resigned"_a = false,
            "Store a finished game and return its number of training positions.\n\n"
            "Args:\n"
            "    actions: [plies] int16.\n"
@@ -106,10 +109,14 @@ void bind_replay(nb::module_& module) {
            "    offsets: [plies + 1] int32; ply i has [offsets[i], offsets[i + 1]) of the rest.\n"
            "    child_actions: [offsets[-1]] int16, all legal actions in ascending order; may be\n"
            "        empty at plies without a full search.\n"
-           "    child_visit_counts: [offsets[-1]] int32.\n\n"
+           "    child_policy_weights: [offsets[-1]] int32, the policy target up to scale.\n"
+           "    resigned: the player to move after the last action gave up.\n\n"
            "Raises:\n"
            "    ValueError: the game does not replay under the rules; names ply and reason.\n"
            "    TypeError: a column of another dtype.")
+      .def("set_max_positions", &ReplayBuffer::set_max_positions, "max_positions"_a,
+           "Bound the positions kept; oldest games leave at once when it is passed.\n\n"
+           "Raises:\n    ValueError: below 1.")
       .def_prop_ro("positions", &ReplayBuffer::positions, "Training positions now in the buffer.")
       .def_prop_ro("games", &ReplayBuffer::games, "Games now in the buffer.")
       .def_prop_ro("total_positions", &ReplayBuffer::total_positions,
@@ -118,7 +125,7 @@ void bind_replay(nb::module_& module) {
            "Draw positions uniformly, with replacement; equal content and seed, equal batch.\n\n"
            "Returns:\n"
            "    observations [batch, observation_bytes] uint8, policy_target [batch, num_actions]\n"
-           "    float32 (normalised visit counts), value_target [batch] float32 (the result for\n"
+           "    float32 (normalised weights), value_target [batch] float32 (the result for\n"
            "    the player to move). A random symmetry moves observation and policy alike.\n\n"
            "Raises:\n    ValueError: the buffer is empty, or batch_size is below 1.");
 }

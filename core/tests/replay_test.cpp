@@ -26,7 +26,7 @@ struct OwnedGame {
   std::array<bool, 64> full_search{};
   std::vector<std::int32_t> offsets = {0};
   std::vector<std::int16_t> child_actions;
-  std::vector<std::int32_t> child_visit_counts;
+  std::vector<std::int32_t> child_policy_weights;
 
   RecordedGame view() const {
     return {.actions = actions,
@@ -34,7 +34,7 @@ struct OwnedGame {
             .full_search = std::span(full_search).first(actions.size()),
             .offsets = offsets,
             .child_actions = child_actions,
-            .child_visit_counts = child_visit_counts};
+            .child_policy_weights = child_policy_weights};
   }
 };
 
@@ -48,7 +48,7 @@ OwnedGame random_game(Random& random, int period = 1) {
     game.full_search[static_cast<std::size_t>(position.ply())] = position.ply() % period == 0;
     for (const Action action : actions) {
       game.child_actions.push_back(action);
-      game.child_visit_counts.push_back(1 + static_cast<int>(random.below(100)));
+      game.child_policy_weights.push_back(1 + static_cast<int>(random.below(100)));
     }
     game.offsets.push_back(static_cast<std::int32_t>(game.child_actions.size()));
     const auto choice = random.below(static_cast<std::uint64_t>(actions.size()));
@@ -172,21 +172,22 @@ void refuses_what_does_not_replay() {
   refused([](OwnedGame& game) { game.actions[2] = 7; }, "action 7 at ply 2");
   refused([](OwnedGame& game) { game.actions[0] = -1; }, "action -1 at ply 0");
   refused([](OwnedGame& game) { game.result = game.result == 1 ? -1 : 1; }, "the record says");
-  refused([](OwnedGame& game) { game.child_visit_counts[8] = -5; }, "ply 1: visit count -5");
+  refused([](OwnedGame& game) { game.child_policy_weights[8] = -5; }, "ply 1: policy weight -5");
   refused([](OwnedGame& game) { game.child_actions[8] = 0; }, "ply 1: child_actions");
-  refused([](OwnedGame& game) { std::fill_n(game.child_visit_counts.begin() + 14, 7, 0); },
-          "ply 2: no visits");
+  refused([](OwnedGame& game) { std::fill_n(game.child_policy_weights.begin() + 14, 7, 0); },
+          "ply 2: no policy weight");
   refused([](OwnedGame& game) { game.offsets[1] = 20; }, "ply 1: offsets decrease");
   refused([](OwnedGame& game) { game.offsets[0] = -7; }, "offsets starts with");
   refused([](OwnedGame& game) { game.offsets.push_back(0); }, "plies + 1");
   refused([](OwnedGame& game) { game.child_actions.pop_back(); }, "child_actions has");
-  refused([](OwnedGame& game) { game.child_visit_counts.push_back(1); }, "child_visit_counts has");
+  refused([](OwnedGame& game) { game.child_policy_weights.push_back(1); },
+          "child_policy_weights has");
   refused(
       [](OwnedGame& game) {
         game.actions.pop_back();
         game.offsets.pop_back();
         game.child_actions.resize(static_cast<std::size_t>(game.offsets.back()));
-        game.child_visit_counts.resize(game.child_actions.size());
+        game.child_policy_weights.resize(game.child_actions.size());
       },
       "the game is not over");
   refused(
@@ -209,7 +210,7 @@ void takes_what_is_unusual_but_right() {
   game.offsets.assign(game.actions.size() + 1, 7);
   game.offsets[0] = 0;
   game.child_actions.resize(7);
-  game.child_visit_counts = {2'000'000'000, 0, 0, 0, 0, 0, 2'000'000'000};
+  game.child_policy_weights = {2'000'000'000, 0, 0, 0, 0, 0, 2'000'000'000};
   game.full_search.fill(false);
   const auto buffer = make_replay_buffer("connect_four", {1000, 10});
   check(buffer->add(game.view()) == 0);

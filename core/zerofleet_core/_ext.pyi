@@ -124,7 +124,7 @@ def invert_symmetry(game: str, symmetry: int) -> int:
 class SearchConfig:
     """The knobs of the search, named as in a run file's [search] section."""
 
-    def __init__(self, *, num_simulations: int = 100, c_puct: float = 1.5, fpu: str = 'reduction', fpu_reduction: float = 0.2, dirichlet_fraction: float = 0.25, dirichlet_alpha: float | None = None, temperature: float = 1.0, temperature_moves: int = 30, temperature_final: float = 0.0, virtual_loss: float = 1.0, reuse_tree: bool = True, cache_positions: int = 200000, random_symmetry: bool = True) -> None:
+    def __init__(self, *, num_simulations: int = 100, full_search_share: float = 1.0, fast_simulations: int | None = None, c_puct: float = 1.5, c_puct_growth: float = 0.0, c_puct_base: float = 19652.0, fpu: str = 'reduction', fpu_reduction: float = 0.2, root_policy_temperature: float = 1.0, dirichlet_fraction: float = 0.25, dirichlet_alpha: float | None = None, forced_playouts: float = 0.0, min_child_visits: int = 0, prune_targets: bool = False, root: str = 'puct', gumbel_actions: int = 16, gumbel_scale: float = 1.0, gumbel_c_visit: float = 50.0, gumbel_c_scale: float = 1.0, temperature: float = 1.0, temperature_moves: int = 30, temperature_final: float = 0.0, virtual_loss: float = 1.0, reuse_tree: bool = True, cache_positions: int = 200000, random_symmetry: bool = True) -> None:
         """
         Raises:
             ValueError: a setting makes no sense; the message names it.
@@ -134,7 +134,19 @@ class SearchConfig:
     def num_simulations(self) -> int: ...
 
     @property
+    def full_search_share(self) -> float: ...
+
+    @property
+    def fast_simulations(self) -> int | None: ...
+
+    @property
     def c_puct(self) -> float: ...
+
+    @property
+    def c_puct_growth(self) -> float: ...
+
+    @property
+    def c_puct_base(self) -> float: ...
 
     @property
     def fpu(self) -> str: ...
@@ -143,10 +155,37 @@ class SearchConfig:
     def fpu_reduction(self) -> float: ...
 
     @property
+    def root_policy_temperature(self) -> float: ...
+
+    @property
     def dirichlet_fraction(self) -> float: ...
 
     @property
     def dirichlet_alpha(self) -> float | None: ...
+
+    @property
+    def forced_playouts(self) -> float: ...
+
+    @property
+    def min_child_visits(self) -> int: ...
+
+    @property
+    def prune_targets(self) -> bool: ...
+
+    @property
+    def root(self) -> str: ...
+
+    @property
+    def gumbel_actions(self) -> int: ...
+
+    @property
+    def gumbel_scale(self) -> float: ...
+
+    @property
+    def gumbel_c_visit(self) -> float: ...
+
+    @property
+    def gumbel_c_scale(self) -> float: ...
 
     @property
     def temperature(self) -> float: ...
@@ -177,7 +216,7 @@ class EngineGame:
     0 simulations and no children.
     """
 
-    def __init__(self, *, actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], model_versions: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], root_values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], network_values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], simulations: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], full_search: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], child_visit_counts: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_priors: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], result: int | None = None, reason: str = 'rules', game_id: int = 0) -> None:
+    def __init__(self, *, actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], model_versions: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], root_values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], network_values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], best_child_values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], simulations: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], full_search: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], child_visit_counts: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_priors: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_policy_weights: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], result: int | None = None, reason: str = 'rules', resign_threshold: float | None = None, plays_on: bool = False, game_id: int = 0) -> None:
         """
         Raises:
             ValueError: the columns do not fit together.
@@ -202,6 +241,10 @@ class EngineGame:
     @property
     def network_values(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', writable=False)]:
         """[plies] before search, for the player to move"""
+
+    @property
+    def best_child_values(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', writable=False)]:
+        """[plies] of the most visited child, for the player to move"""
 
     @property
     def simulations(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]:
@@ -230,11 +273,24 @@ class EngineGame:
         """[offsets[-1]] the network's, without noise"""
 
     @property
+    def child_policy_weights(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]:
+        """[offsets[-1]] the training target of a full search, up to scale"""
+
+    @property
     def result(self) -> int | None:
         """+1 first player won, -1 second, 0 draw; None: unfinished"""
 
     @property
-    def reason(self) -> str: ...
+    def reason(self) -> str:
+        """'rules', or 'resign': the player to move gave up."""
+
+    @property
+    def resign_threshold(self) -> float | None:
+        """v_resign when the game began; None: nobody could resign."""
+
+    @property
+    def plays_on(self) -> bool:
+        """Nobody resigns, so that v_resign can be checked."""
 
     def __repr__(self) -> str: ...
 
@@ -324,6 +380,17 @@ class SelfPlay:
 
     def set_accepting(self, accept: bool) -> None:
         """False: slots that become free start no games, adopted ones neither."""
+
+    def set_resignation(self, threshold: float | None, play_on_share: float) -> None:
+        """
+        Set v_resign for games that begin from now on; None: nobody resigns.
+
+        The player to move resigns when the root's value and its most visited child's are
+        below the threshold. In a random share of games nobody does (`plays_on`).
+
+        Raises:
+            ValueError: a threshold outside [-1, 1], a share outside [0, 1].
+        """
 
     @property
     def statistics(self) -> EngineStatistics: ...
@@ -470,7 +537,7 @@ class ReplayBuffer:
     """
     The newest games, from which training positions are drawn.
 
-    Keeps moves and visit counts; positions are rebuilt by playing. Safe to use from several threads.
+    Keeps moves and policy weights; positions are rebuilt by playing. Safe to use from several threads.
     """
 
     def __init__(self, game: str, max_positions: int, max_games: int) -> None:
@@ -481,7 +548,7 @@ class ReplayBuffer:
             ValueError: unknown game, or a limit below 1.
         """
 
-    def add(self, actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], result: int, full_search: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], child_visit_counts: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int:
+    def add(self, actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], result: int, full_search: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], child_policy_weights: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, resigned: bool = False) -> int:
         """
         Store a finished game and return its number of training positions.
 
@@ -492,11 +559,20 @@ class ReplayBuffer:
             offsets: [plies + 1] int32; ply i has [offsets[i], offsets[i + 1]) of the rest.
             child_actions: [offsets[-1]] int16, all legal actions in ascending order; may be
                 empty at plies without a full search.
-            child_visit_counts: [offsets[-1]] int32.
+            child_policy_weights: [offsets[-1]] int32, the policy target up to scale.
+            resigned: the player to move after the last action gave up.
 
         Raises:
             ValueError: the game does not replay under the rules; names ply and reason.
             TypeError: a column of another dtype.
+        """
+
+    def set_max_positions(self, max_positions: int) -> None:
+        """
+        Bound the positions kept; oldest games leave at once when it is passed.
+
+        Raises:
+            ValueError: below 1.
         """
 
     @property
@@ -517,7 +593,7 @@ class ReplayBuffer:
 
         Returns:
             observations [batch, observation_bytes] uint8, policy_target [batch, num_actions]
-            float32 (normalised visit counts), value_target [batch] float32 (the result for
+            float32 (normalised weights), value_target [batch] float32 (the result for
             the player to move). A random symmetry moves observation and policy alike.
 
         Raises:

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,6 +42,7 @@ class SelfPlayEngine {
   virtual std::vector<GameColumns> unfinished() const = 0;
   virtual std::int64_t adopt(GameColumns game) = 0;
   virtual void set_accepting(bool accepting) = 0;
+  virtual void set_resignation(std::optional<float> threshold, double play_on_share) = 0;
   virtual EngineStatistics statistics() const = 0;
 };
 

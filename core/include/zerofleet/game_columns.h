@@ -1,6 +1,7 @@
 // The record of one game as columns, a row for each ply.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -9,7 +10,9 @@
 #include <vector>
 
 #include "zerofleet/game.h"
+#include "zerofleet/move_choice.h"
 #include "zerofleet/replay_moves.h"
+#include "zerofleet/tree.h"
 
 namespace zerofleet {
 
@@ -19,11 +22,13 @@ struct PlyResult {
   int model_version = 0;
   float root_value = 0.0f;
   float network_value = 0.0f;
+  float best_child_value = 0.0f;
   int simulations = 0;
   bool full_search = false;
   std::span<const Action> child_actions = {};
   std::span<const std::int32_t> child_visit_counts = {};
   std::span<const float> child_priors = {};
+  std::span<const std::int32_t> child_policy_weights = {};
 };
 
 // The search table of ply i is [offsets[i], offsets[i + 1]) of the child_* columns. Values are for
@@ -35,26 +40,33 @@ struct GameColumns {
   std::vector<std::int32_t> model_versions;
   std::vector<float> root_values;
   std::vector<float> network_values;
+  std::vector<float> best_child_values;   // of the most visited child, for the player to move
   std::vector<std::int32_t> simulations;  // visits of the root, kept ones included
   std::vector<std::uint8_t> full_search;
   std::vector<std::int32_t> offsets = {0};
   std::vector<std::int16_t> child_actions;
   std::vector<std::int32_t> child_visit_counts;
-  std::vector<float> child_priors;  // the network's, without noise
-  std::optional<int> result;        // nothing while the game goes on
-  std::string reason = "rules";
+  std::vector<float> child_priors;                 // the network's, without noise
+  std::vector<std::int32_t> child_policy_weights;  // the training target, up to scale
+  std::optional<int> result;                       // nothing while the game goes on
+  std::string reason = "rules";                    // or "resign"
+  std::optional<float> resign_threshold;  // v_resign when the game began; nothing: none was known
+  bool plays_on = false;                  // nobody resigns, so that v_resign can be checked
 
   void append(const PlyResult& ply) {
     actions.push_back(ply.action);
     model_versions.push_back(ply.model_version);
     root_values.push_back(ply.root_value);
     network_values.push_back(ply.network_value);
+    best_child_values.push_back(ply.best_child_value);
     simulations.push_back(ply.simulations);
     full_search.push_back(ply.full_search);
     child_actions.insert(child_actions.end(), ply.child_actions.begin(), ply.child_actions.end());
     child_visit_counts.insert(child_visit_counts.end(), ply.child_visit_counts.begin(),
                               ply.child_visit_counts.end());
     child_priors.insert(child_priors.end(), ply.child_priors.begin(), ply.child_priors.end());
+    child_policy_weights.insert(child_policy_weights.end(), ply.child_policy_weights.begin(),
+                                ply.child_policy_weights.end());
     offsets.push_back(static_cast<std::int32_t>(child_actions.size()));
   }
 
@@ -64,6 +76,7 @@ struct GameColumns {
     require(model_versions.size() == plies, "model_versions");
     require(root_values.size() == plies, "root_values");
     require(network_values.size() == plies, "network_values");
+    require(best_child_values.size() == plies, "best_child_values");
     require(simulations.size() == plies, "simulations");
     require(full_search.size() == plies, "full_search");
     require(offsets.size() == plies + 1 && offsets.front() == 0, "offsets");
@@ -74,6 +87,7 @@ struct GameColumns {
     require(child_actions.size() == children, "child_actions");
     require(child_visit_counts.size() == children, "child_visit_counts");
     require(child_priors.size() == children, "child_priors");
+    require(child_policy_weights.size() == children, "child_policy_weights");
   }
 
  private:
@@ -93,6 +107,14 @@ G reached_position(const GameColumns& game) {
   return position_after<G>(std::span<const std::int16_t>(game.actions));
 }
 
+// Mean value of the root's most visited child, for the player to move at the root.
+inline float best_child_value(const Tree& tree) {
+  const EdgeWindow children = tree.edges_of(kRoot);
+  const auto size = static_cast<std::size_t>(children.count);
+  const int best = most_visited({children.visit_count, size}, {children.prior, size});
+  return children.value_sum[best] / static_cast<float>(std::max(children.visit_count[best], 1));
+}
+
 // Reads off the root what the record keeps of a search, for the action of child `chosen`.
 template <class SearchType>
 PlyResult ply_result(const SearchType& search, int chosen, int model_version) {
@@ -102,11 +124,13 @@ PlyResult ply_result(const SearchType& search, int chosen, int model_version) {
           .model_version = model_version,
           .root_value = search.root_value(),
           .network_value = tree.value[0],
+          .best_child_value = best_child_value(tree),
           .simulations = search.root_visits(),
           .full_search = true,
           .child_actions = {tree.action.data(), children},
           .child_visit_counts = {tree.visit_count.data(), children},
-          .child_priors = {tree.prior.data(), children}};
+          .child_priors = {tree.prior.data(), children},
+          .child_policy_weights = {tree.visit_count.data(), children}};
 }
 
 }  // namespace zerofleet

@@ -22,13 +22,14 @@ struct RecordedGame {
   std::span<const bool> full_search;      // [plies]
   std::span<const std::int32_t> offsets;  // [plies + 1]
   std::span<const std::int16_t> child_actions;
-  std::span<const std::int32_t> child_visit_counts;
+  std::span<const std::int32_t> child_policy_weights;  // the training target, up to scale
+  bool resigned = false;                               // the player to move at the end gave up
 
   std::span<const std::int16_t> actions_at(std::size_t ply) const {
     return child_actions.subspan(first_child(ply), children(ply));
   }
-  std::span<const std::int32_t> visit_counts_at(std::size_t ply) const {
-    return child_visit_counts.subspan(first_child(ply), children(ply));
+  std::span<const std::int32_t> policy_weights_at(std::size_t ply) const {
+    return child_policy_weights.subspan(first_child(ply), children(ply));
   }
 
  private:
@@ -60,13 +61,13 @@ inline void check_columns(const RecordedGame& game) {
   require(game.child_actions.size() == children,
           "child_actions has " + std::to_string(game.child_actions.size()) +
               " entries, the last offset is " + std::to_string(children));
-  require(game.child_visit_counts.size() == children,
-          "child_visit_counts has " + std::to_string(game.child_visit_counts.size()) +
+  require(game.child_policy_weights.size() == children,
+          "child_policy_weights has " + std::to_string(game.child_policy_weights.size()) +
               " entries, the last offset is " + std::to_string(children));
 }
 
 // Throws std::invalid_argument unless this ply's table lists every legal action in ascending order
-// with visit counts that make a policy. A ply that is no training target may lack its table: it
+// with weights that make a policy. A ply that is no training target may lack its table: it
 // was not searched.
 template <Game G>
 void check_search_table(const RecordedGame& game, std::size_t ply, const G& position) {
@@ -79,11 +80,11 @@ void check_search_table(const RecordedGame& game, std::size_t ply, const G& posi
     fail("child_actions are not the legal actions in ascending order");
   }
   std::int64_t total = 0;
-  for (const std::int32_t count : game.visit_counts_at(ply)) {
-    if (count < 0) fail("visit count " + std::to_string(count) + " is negative");
-    total += count;
+  for (const std::int32_t weight : game.policy_weights_at(ply)) {
+    if (weight < 0) fail("policy weight " + std::to_string(weight) + " is negative");
+    total += weight;
   }
-  if (total == 0 && game.full_search[ply]) fail("no visits in a full search");
+  if (total == 0 && game.full_search[ply]) fail("no policy weight in a full search");
 }
 
 // Throws std::invalid_argument, naming ply and reason, unless the game is complete, keeps the rules
@@ -100,9 +101,14 @@ void check_game(const RecordedGame& game) {
     apply_checked(position, game.actions[ply]);
   }
   const std::string end = "ply " + std::to_string(game.actions.size()) + ": ";
-  if (!position.is_terminal()) throw std::invalid_argument(end + "the game is not over");
-  if (position.result() != game.result) {
-    throw std::invalid_argument(end + "the result is " + std::to_string(position.result()) +
+  if (position.is_terminal() == game.resigned) {
+    throw std::invalid_argument(
+        end + (game.resigned ? "nobody can resign: the game is over" : "the game is not over"));
+  }
+  const int winner = position.to_play() == kFirstPlayer ? -1 : 1;
+  const int result = game.resigned ? winner : position.result();
+  if (result != game.result) {
+    throw std::invalid_argument(end + "the result is " + std::to_string(result) +
                                 ", the record says " + std::to_string(game.result));
   }
 }

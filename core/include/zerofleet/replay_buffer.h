@@ -1,6 +1,6 @@
 // The newest games, from which training positions are drawn.
 //
-// Games are kept as moves and visit counts, a few hundred bytes each; a position is rebuilt by
+// Games are kept as moves and policy weights, a few hundred bytes each; a position is rebuilt by
 // playing its game again up to its ply. That is cheap next to training, and the same memory holds
 // far more games than packed observations would.
 #pragma once
@@ -47,6 +47,10 @@ class ReplayBuffer {
   virtual int observation_bytes() const = 0;
   virtual int num_actions() const = 0;
 
+  // Another bound on positions; oldest games leave at once when it is passed.
+  // Throws std::invalid_argument below 1.
+  virtual void set_max_positions(std::int64_t max_positions) = 0;
+
   // Stores a game; returns its number of training positions, the plies with a full search.
   // Throws std::invalid_argument, naming ply and reason, when the game does not replay.
   virtual int add(const RecordedGame& game) = 0;
@@ -72,19 +76,26 @@ class ReplayBufferOf final : public ReplayBuffer {
   int observation_bytes() const override { return kObservationBytes<G>; }
   int num_actions() const override { return G::kNumActions; }
 
+  void set_max_positions(std::int64_t max_positions) override {
+    if (max_positions < 1) throw std::invalid_argument("max_positions must be at least 1");
+    const std::unique_lock lock(mutex_);
+    limits_.max_positions = max_positions;
+    drop_oldest();
+  }
+
   int add(const RecordedGame& game) override {
     check_game<G>(game);
     const std::unique_lock lock(mutex_);
     const std::size_t positions_before = positions_.size();
     StoredGame stored{.actions = {game.actions.begin(), game.actions.end()},
-                      .visit_counts = {},
+                      .policy_weights = {},
                       .result = static_cast<std::int8_t>(game.result)};
     for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
       if (!game.full_search[ply]) continue;
       positions_.push_back({.game = static_cast<std::uint32_t>(games_dropped_ + games_.size()),
-                            .first_count = static_cast<std::uint32_t>(stored.visit_counts.size()),
+                            .first_count = static_cast<std::uint32_t>(stored.policy_weights.size()),
                             .ply = static_cast<std::uint16_t>(ply)});
-      append_scaled(game.visit_counts_at(ply), stored.visit_counts);
+      append_scaled(game.policy_weights_at(ply), stored.policy_weights);
     }
     const std::size_t added = positions_.size() - positions_before;
     if (added == 0) return 0;
@@ -124,7 +135,8 @@ class ReplayBufferOf final : public ReplayBuffer {
 
   struct StoredGame {
     std::vector<StoredAction> actions;
-    std::vector<std::uint16_t> visit_counts;  // of the plies with a full search, one after another
+    std::vector<std::uint16_t>
+        policy_weights;  // of the plies with a full search, one after another
     std::int32_t positions = 0;
     std::int8_t result = 0;
   };
@@ -168,7 +180,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     write_observation(position, symmetry, batch.observations.subspan(row * kBytes, kBytes));
 
     const auto actions = position.legal_actions();
-    const std::uint16_t* counts = game.visit_counts.data() + stored.first_count;
+    const std::uint16_t* counts = game.policy_weights.data() + stored.first_count;
     std::int64_t total = 0;
     for (int i = 0; i < actions.size(); ++i) total += counts[i];
     float* policy = batch.policy_targets.data() + row * G::kNumActions;

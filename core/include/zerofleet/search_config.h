@@ -1,6 +1,7 @@
 // The knobs of the search, as one value.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <stdexcept>
@@ -14,13 +15,32 @@ enum class Fpu {
   kReduction,  // the position's own value, minus fpu_reduction * sqrt(prior mass tried so far)
 };
 
+// How the root of a search chooses among its children.
+enum class RootChoice {
+  kPuct,    // by the formula used everywhere else, with noise in the priors
+  kGumbel,  // by Gumbel sampling and sequential halving
+};
+
 struct SearchConfig {
   int num_simulations = 100;  // a move is chosen when the root has this many, kept ones included
+  double full_search_share = 1.0;       // of self-play's moves; the others get a fast search
+  std::optional<int> fast_simulations;  // nothing: a tenth of num_simulations
   double c_puct = 1.5;
+  double c_puct_growth = 0.0;  // times ln(1 + (1 + sum N) / c_puct_base), added to c_puct
+  double c_puct_base = 19'652.0;
   Fpu fpu = Fpu::kReduction;
   double fpu_reduction = 0.2;
+  double root_policy_temperature = 1.0;
   double dirichlet_fraction = 0.25;       // share of noise in the root's priors
   std::optional<double> dirichlet_alpha;  // nothing: 0.03 * 361 / points of the board
+  double forced_playouts = 0.0;  // k of sqrt(k * P * sum N) for the root's children; 0: off
+  int min_child_visits = 0;      // of every child of the root; 0: off
+  bool prune_targets = false;    // without the visits that only forcing or noise caused
+  RootChoice root = RootChoice::kPuct;
+  int gumbel_actions = 16;    // considered at the root
+  double gumbel_scale = 1.0;  // of the noise, in self-play
+  double gumbel_c_visit = 50.0;
+  double gumbel_c_scale = 1.0;
   double temperature = 1.0;
   int temperature_moves = 30;  // plies played at `temperature`; then `temperature_final`
   double temperature_final = 0.0;
@@ -33,6 +53,10 @@ struct SearchConfig {
     return ply < temperature_moves ? temperature : temperature_final;
   }
 
+  int simulations_of_fast_search() const {
+    return fast_simulations.value_or(std::max(1, num_simulations / 10));
+  }
+
   double alpha(int board_points) const {
     return dirichlet_alpha.value_or(0.03 * 361 / board_points);
   }
@@ -40,11 +64,21 @@ struct SearchConfig {
   // Throws std::invalid_argument naming the first setting that makes no sense.
   void check() const {
     require(num_simulations >= 1, "num_simulations", "at least 1");
-    require(std::isfinite(c_puct) && c_puct > 0, "c_puct", "positive");
+    require(full_search_share > 0 && full_search_share <= 1, "full_search_share", "in (0, 1]");
+    require(simulations_of_fast_search() >= 1, "fast_simulations", "at least 1");
+    require(is_positive(c_puct), "c_puct", "positive");
+    require(is_non_negative(c_puct_growth), "c_puct_growth", "at least 0");
+    require(is_positive(c_puct_base), "c_puct_base", "positive");
     require(is_non_negative(fpu_reduction), "fpu_reduction", "at least 0");
     require(dirichlet_fraction >= 0 && dirichlet_fraction <= 1, "dirichlet_fraction", "in [0, 1]");
-    const double concentration = dirichlet_alpha.value_or(1.0);
-    require(std::isfinite(concentration) && concentration > 0, "dirichlet_alpha", "positive");
+    require(is_positive(dirichlet_alpha.value_or(1.0)), "dirichlet_alpha", "positive");
+    require(is_positive(root_policy_temperature), "root_policy_temperature", "positive");
+    require(is_non_negative(forced_playouts), "forced_playouts", "at least 0");
+    require(min_child_visits >= 0, "min_child_visits", "at least 0");
+    require(gumbel_actions >= 1, "gumbel_actions", "at least 1");
+    require(is_non_negative(gumbel_scale), "gumbel_scale", "at least 0");
+    require(is_non_negative(gumbel_c_visit), "gumbel_c_visit", "at least 0");
+    require(is_positive(gumbel_c_scale), "gumbel_c_scale", "positive");
     require(is_non_negative(temperature), "temperature", "at least 0");
     require(temperature_moves >= 0, "temperature_moves", "at least 0");
     require(is_non_negative(temperature_final), "temperature_final", "at least 0");
@@ -53,6 +87,7 @@ struct SearchConfig {
   }
 
  private:
+  static bool is_positive(double number) { return std::isfinite(number) && number > 0; }
   static bool is_non_negative(double number) { return std::isfinite(number) && number >= 0; }
 
   static void require(bool holds, const std::string& name, const std::string& expected) {

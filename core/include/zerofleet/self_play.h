@@ -1,9 +1,11 @@
 // Many games against oneself at once, one leaf of each in a batch.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -75,6 +77,18 @@ class SelfPlay final : public SelfPlayEngine {
 
   void set_accepting(bool accepting) override { accepting_ = accepting; }
 
+  // For games that begin from now on. In a random share of them nobody resigns.
+  void set_resignation(std::optional<float> threshold, double play_on_share) override {
+    if (threshold && !(*threshold >= -1.0f && *threshold <= 1.0f)) {
+      throw std::invalid_argument("a resignation threshold must be in [-1, 1]");
+    }
+    if (!(play_on_share >= 0.0 && play_on_share <= 1.0)) {
+      throw std::invalid_argument("play_on_share must be in [0, 1]");
+    }
+    resign_threshold_ = threshold;
+    play_on_share_ = play_on_share;
+  }
+
   EngineStatistics statistics() const override {
     EngineStatistics now = counts_;
     now.positions_evaluated = queue_.positions_evaluated();
@@ -136,10 +150,17 @@ class SelfPlay final : public SelfPlayEngine {
     }
     slot.random = Random(seed_, static_cast<std::uint64_t>(slot.game.game_id));
     slot.symmetry_seed = slot.random.next();
+    const bool plays_on = slot.random.uniform() < play_on_share_;
+    if (slot.game.actions.empty()) {
+      slot.game.resign_threshold = resign_threshold_;
+      slot.game.plays_on = plays_on;
+    }
     slot.search.set_root(reached_position<G>(slot.game));
     slot.new_simulations = 0;
     slot.live = true;
-    if (slot.search.root().is_terminal()) finish_game(slot);
+    if (slot.search.root().is_terminal()) {
+      finish_game(slot, slot.search.root().result(), "rules");
+    }
     return true;
   }
 
@@ -168,19 +189,31 @@ class SelfPlay final : public SelfPlayEngine {
     const int chosen = choose_child({children.visit_count, size}, {children.prior, size},
                                     config_.temperature_at(slot.search.root().ply()), slot.random);
     const PlyResult ply = ply_result(slot.search, chosen, queue_.model_version());
+    if (resigns(slot.game, ply)) {
+      finish_game(slot, slot.search.root().to_play() == kFirstPlayer ? -1 : 1, "resign");
+      return;
+    }
     slot.game.append(ply);
     ++counts_.plies;
     slot.new_simulations = 0;
     slot.search.play(ply.action, config_.reuse_tree, scratch_);
     if (slot.search.root().is_terminal()) {
-      finish_game(slot);
+      finish_game(slot, slot.search.root().result(), "rules");
     } else if (slot.search.is_expanded()) {
       slot.search.start_root(noise_, slot.random);
     }
   }
 
-  void finish_game(Slot& slot) {
-    slot.game.result = slot.search.root().result();
+  // Both the root's value and its best child's must be below the threshold (Silver et al., Nature
+  // 2017, Methods, "Self-play"). A game has at least one ply.
+  static bool resigns(const GameColumns& game, const PlyResult& ply) {
+    return game.resign_threshold && !game.plays_on && !game.actions.empty() &&
+           std::max(ply.root_value, ply.best_child_value) < *game.resign_threshold;
+  }
+
+  void finish_game(Slot& slot, int result, const char* reason) {
+    slot.game.result = result;
+    slot.game.reason = reason;
     slot.live = false;
     slot.search.set_root(G());
     finished_.push_back(std::move(slot.game));
@@ -199,6 +232,8 @@ class SelfPlay final : public SelfPlayEngine {
   EngineStatistics counts_;
   std::int64_t next_game_id_ = 0;
   bool accepting_ = true;
+  std::optional<float> resign_threshold_;
+  double play_on_share_ = 0.0;
 };
 
 }  // namespace zerofleet

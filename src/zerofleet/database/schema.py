@@ -2,9 +2,9 @@
 
 from zerofleet.errors import ConfigError
 
-REVISION = "0001"
+REVISION = "0002"
 """The newest migration."""
-_KNOWN = frozenset({REVISION})
+_KNOWN = frozenset({"0001", REVISION})
 
 
 def check_revision(revision: str | None, where: str) -> None:

@@ -1,0 +1,237 @@
+// Go by the Tromp-Taylor rules, on square boards.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "zerofleet/game.h"
+#include "zerofleet/games/go_board.h"
+#include "zerofleet/games/go_notation.h"
+#include "zerofleet/games/go_rules.h"
+#include "zerofleet/games/go_seen.h"
+#include "zerofleet/symmetry.h"
+
+namespace zerofleet {
+
+// The first player has the black stones. Action and point `kSize * row + column`, row 0 at the top;
+// action `kSize * kSize` is the pass. A game ends with two passes in a row or after `max_length`
+// plies. No move on the board may lead to a position that the game has been through, whoever was
+// to move then (positional superko, by 64-bit hashes); a pass is always legal. Scored is the area.
+//
+// Observed is what AlphaGo Zero saw (Silver et al. 2017, Methods, "Neural network architecture"):
+// with X the stones of the player to move and Y the opponent's, the planes X_t, Y_t, X_{t-1},
+// Y_{t-1}, ..., X_{t-7}, Y_{t-7}, C. Time counts plies, passes too; before the start the board is
+// empty; C is all ones when Black is to move.
+template <int kSize>
+class Go {
+  static_assert(kSize >= 2 && kSize <= 19);
+
+ public:
+  static constexpr std::string_view kName = "go";
+  static constexpr int kRows = kSize;
+  static constexpr int kColumns = kSize;
+  static constexpr int kPass = kSize * kSize;
+  static constexpr int kNumActions = kPass + 1;
+  static constexpr int kMaxLength = std::max(2 * kSize * kSize, 64);
+  static constexpr int kNumSymmetries = 8;
+  static constexpr int kHistory = 8;  // boards in an observation
+  static constexpr int kPlanes = 2 * kHistory + 1;
+
+  using Board = GoBoard<kSize, kSize>;
+  using Points = typename Board::Points;
+
+  // Komi 7.5, or as many points as the board has; suicide is allowed; twice as many plies as
+  // points.
+  static constexpr GoRules default_rules() {
+    return {std::min(7.5f, static_cast<float>(kPass)), true, 2 * kPass};
+  }
+
+  Go() : Go(default_rules()) {}
+
+  // Throws std::invalid_argument for a komi that is no multiple of 0.5 or exceeds the number of
+  // points, and for a max_length outside 1..kMaxLength.
+  explicit Go(const GoRules& rules) {
+    check_go_rules(rules, kPass, kMaxLength);
+    half_komi_ = static_cast<std::int16_t>(2.0f * rules.komi);
+    max_length_ = static_cast<std::int16_t>(rules.max_length);
+    suicide_ = rules.suicide;
+    seen_.insert(board_.hash());
+  }
+
+  GoRules rules() const { return {0.5f * static_cast<float>(half_komi_), suicide_, max_length_}; }
+
+  int ply() const { return ply_; }
+  Player to_play() const { return static_cast<Player>(ply_ & 1); }
+  int result() const { return result_; }
+  bool is_terminal() const { return passes_ == 2 || ply_ == max_length_; }
+
+  const Board& board() const { return board_; }
+
+  // By player, the points of the area if the game ended here.
+  std::array<Points, 2> area() const { return board_.area(); }
+
+  // Black's points less White's if the game ended here, komi included.
+  float score() const { return 0.5f * static_cast<float>(half_score()); }
+
+  // Covers all that an observation shows or legal actions depend on.
+  std::uint64_t hash() const {
+    std::uint64_t sum = std::uint64_t{passes_} << 1 | std::uint64_t(ply_ & 1);
+    std::uint64_t salt = 0;
+    const auto add = [&](std::uint64_t bits) {
+      sum += mix_bits(bits ^ (salt += 0x9e3779b97f4a7c15ULL));
+    };
+    for (int age = 0; age < kHistory; ++age) add(recent(age).hash);
+    const Points points = legal_points();
+    for (int word = 0; word < Points::kWords; ++word) add(points.word(word));
+    return mix_bits(sum);
+  }
+
+  bool is_legal(int action) const {
+    if (action < 0 || action > kPass || is_terminal()) return false;
+    return action == kPass || (board_.at(action) == kNoStone && is_playable(action));
+  }
+
+  ActionList<kNumActions> legal_actions() const {
+    ActionList<kNumActions> actions;
+    if (is_terminal()) return actions;
+    legal_points().for_each([&](int point) { actions.push_back(point); });
+    actions.push_back(kPass);
+    return actions;
+  }
+
+  void apply(Action action) {
+    const Player player = to_play();
+    ++ply_;
+    if (action == kPass) {
+      ++passes_;
+    } else {
+      passes_ = 0;
+      board_.play(action, player);
+      seen_.insert(board_.hash());
+      if (board_.at(action) == player) once_held_[player].set(action);
+    }
+    recent_[ply_ % kHistory] = {board_.stones(), board_.hash()};
+    if (is_terminal()) {
+      const int half_points = half_score();
+      result_ = static_cast<std::int8_t>((half_points > 0) - (half_points < 0));
+    }
+  }
+
+  Planes<kPlanes, kPass> observe() const {
+    Planes<kPlanes, kPass> planes;
+    const Player player = to_play();
+    for (int age = 0; age < kHistory; ++age) {
+      planes[2 * age] = to_plane(recent(age).stones[player]);
+      planes[2 * age + 1] = to_plane(recent(age).stones[1 - player]);
+    }
+    planes[2 * kHistory] = Plane<kPass>::filled(player == kFirstPlayer);
+    return planes;
+  }
+
+  static constexpr int symmetric_point(int point, int symmetry) {
+    return dihedral_point(point, symmetry, kSize);
+  }
+  static constexpr int symmetric_action(int action, int symmetry) {
+    return action == kPass ? kPass : symmetric_point(action, symmetry);
+  }
+
+  // "D4" as in the Go Text Protocol: column, then row from the bottom; or "pass".
+  static std::string action_to_string(Action action) {
+    return action == kPass ? "pass" : go_point_to_string(action, kSize);
+  }
+
+  static std::optional<Action> string_to_action(std::string_view text) {
+    std::string capitals(text);
+    for (char& letter : capitals) {
+      if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
+    }
+    if (capitals == "PASS") return static_cast<Action>(kPass);
+    const std::optional<int> point = string_to_go_point(capitals, kSize);
+    if (!point) return std::nullopt;
+    return static_cast<Action>(*point);
+  }
+
+  std::string to_string() const {
+    std::string picture;
+    for (int row = 0; row < kSize; ++row) {
+      const std::string number = std::to_string(kSize - row);
+      picture += (number.size() == 1 ? " " : "") + number;
+      for (int column = 0; column < kSize; ++column) {
+        const Player player = board_.at(kSize * row + column);
+        picture += ' ';
+        picture += player == kNoStone ? '.' : player == kFirstPlayer ? 'X' : 'O';
+      }
+      picture += '\n';
+    }
+    picture += "  ";
+    for (int column = 0; column < kSize; ++column) {
+      picture += ' ';
+      picture += kGoColumns[static_cast<std::size_t>(column)];
+    }
+    return picture;
+  }
+
+  bool operator==(const Go& other) const {
+    return rules() == other.rules() && ply_ == other.ply_ && passes_ == other.passes_ &&
+           board_ == other.board_ && seen_ == other.seen_ && recent_ == other.recent_;
+  }
+
+ private:
+  struct Moment {
+    std::array<Points, 2> stones;  // by player
+    std::uint64_t hash;            // of the board
+
+    bool operator==(const Moment&) const = default;
+  };
+
+  // The board `age` plies ago.
+  const Moment& recent(int age) const { return recent_[(ply_ - age + kHistory) % kHistory]; }
+
+  // Whether the player to move may put a stone on this empty point.
+  bool is_playable(int point) const {
+    const auto outcome = board_.outcome(point, to_play());
+    return (suicide_ || !outcome.is_suicide) && !seen_.contains(outcome.hash);
+  }
+
+  // The empty points where the player to move may put a stone; none when the game has ended.
+  //
+  // Most need no look. A move with an empty neighbour is no suicide, and then it leads to a
+  // position with its stone in it: a new one if the player never held the point before.
+  Points legal_points() const {
+    if (is_terminal()) return {};
+    Points legal = board_.empty_points();
+    const Points free = legal.neighbours().without(once_held_[to_play()]);
+    legal.without(free).for_each([&](int point) {
+      if (!is_playable(point)) legal.reset(point);
+    });
+    return legal;
+  }
+
+  int half_score() const {
+    const auto [black, white] = area();
+    return 2 * (black.size() - white.size()) - half_komi_;
+  }
+
+  // Both types number and store points alike.
+  static Plane<kPass> to_plane(const Points& points) { return std::bit_cast<Plane<kPass>>(points); }
+
+  Board board_;
+  SeenPositions<kMaxLength + 1> seen_;     // the start and the boards after moves
+  std::array<Moment, kHistory> recent_{};  // by ply % kHistory; the last boards
+  std::array<Points, 2> once_held_{};      // by player; points where a stone stood at some time
+  std::int16_t half_komi_;
+  std::int16_t max_length_;
+  std::int16_t ply_ = 0;
+  std::uint8_t passes_ = 0;  // in a row, just before
+  bool suicide_;
+  std::int8_t result_ = 0;
+};
+
+static_assert(Game<Go<2>> && Game<Go<9>> && Game<Go<19>>);
+
+}  // namespace zerofleet

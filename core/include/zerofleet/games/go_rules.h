@@ -1,0 +1,34 @@
+// The settings of a game of Go.
+#pragma once
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+namespace zerofleet {
+
+struct GoRules {
+  float komi;      // White's compensation in points, a multiple of 0.5; an integer allows draws
+  bool suicide;    // whether a move may remove its own chain
+  int max_length;  // plies after which the game ends and is scored as it stands
+
+  bool operator==(const GoRules&) const = default;
+};
+
+// Throws std::invalid_argument for rules that a board of `points` points, whose games have room for
+// `capacity` plies, cannot be played by.
+inline void check_go_rules(const GoRules& rules, int points, int capacity) {
+  const float half_points = 2.0f * rules.komi;
+  if (!(std::abs(rules.komi) <= static_cast<float>(points)) ||
+      half_points != std::floor(half_points)) {
+    throw std::invalid_argument("komi is " + std::to_string(rules.komi) +
+                                "; it must be a multiple of 0.5 from " + std::to_string(-points) +
+                                " to " + std::to_string(points));
+  }
+  if (rules.max_length < 1 || rules.max_length > capacity) {
+    throw std::invalid_argument("max_length is " + std::to_string(rules.max_length) +
+                                "; it must be from 1 to " + std::to_string(capacity));
+  }
+}
+
+}  // namespace zerofleet

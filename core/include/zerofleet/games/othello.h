@@ -1,0 +1,220 @@
+// Othello on 8 x 8: enclosed discs change sides; whoever has more at the end wins.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "zerofleet/game.h"
+#include "zerofleet/symmetry.h"
+
+namespace zerofleet {
+
+// Action and point `8 * row + column`; row 0 is the top. Action 64 passes: it is the only legal
+// action of a player who cannot flip a disc while the opponent can, and it counts as a ply. The
+// game ends when neither can. Black is the first player. Observed are the discs of the player to
+// move, the opponent's, and the side to move (all ones when that is the second player).
+//
+// A symmetry keeps the rules, not always the start: 1, 2 and the two quarter turns exchange the
+// colours of the four discs there, so the images of a game under those begin elsewhere.
+class Othello {
+ public:
+  static constexpr std::string_view kName = "othello";
+  static constexpr int kRows = 8;
+  static constexpr int kColumns = 8;
+  static constexpr int kPass = kRows * kColumns;
+  static constexpr int kNumActions = kPass + 1;
+  static constexpr int kPlanes = 3;
+  static constexpr int kNumSymmetries = 8;
+  // 60 squares are empty at the start, and a disc follows every pass: a pass needs an opponent who
+  // can place one.
+  static constexpr int kMaxLength = 2 * 60;
+
+  // The start: d4 and e5 are White's, d5 and e4 Black's.
+  constexpr Othello() : Othello(0x0000000810000000, 0x0000001008000000, kFirstPlayer) {}
+
+  // Any position; bit p of a word is point p. `ply` becomes the least that the number of discs and
+  // the player to move allow. Throws std::invalid_argument for fewer than four discs, or two on
+  // one square.
+  constexpr Othello(std::uint64_t black, std::uint64_t white, Player to_play)
+      : discs_{black, white} {
+    const int placed = std::popcount(black | white) - 4;
+    if (placed < 0) {
+      throw std::invalid_argument("a position has at least 4 discs, not " +
+                                  std::to_string(placed + 4));
+    }
+    if ((black & white) != 0) {
+      throw std::invalid_argument("square " + square(std::countr_zero(black & white)) +
+                                  " has two discs; give it one");
+    }
+    ply_ = static_cast<std::int8_t>(placed + ((placed ^ to_play) & 1));
+    find_placements();
+  }
+
+  constexpr int ply() const { return ply_; }
+  constexpr Player to_play() const { return static_cast<Player>(ply_ & 1); }
+  constexpr bool is_terminal() const { return placements_ == 0 && !must_pass_; }
+
+  constexpr int result() const {
+    if (!is_terminal()) return 0;
+    const int lead = std::popcount(discs_[0]) - std::popcount(discs_[1]);
+    return (lead > 0) - (lead < 0);
+  }
+
+  // Passes separate the player to move from the number of discs, so the hash names the player.
+  constexpr std::uint64_t hash() const {
+    const std::uint64_t bits = mix_bits(mix_bits(discs_[0] + 1) ^ discs_[1]);
+    return to_play() == kFirstPlayer ? bits : ~bits;
+  }
+
+  constexpr bool is_legal(int action) const {
+    if (action == kPass) return must_pass_;
+    return action >= 0 && action < kPass && ((placements_ >> action) & 1);
+  }
+
+  constexpr ActionList<kNumActions> legal_actions() const {
+    ActionList<kNumActions> actions;
+    for (std::uint64_t bits = placements_; bits != 0; bits &= bits - 1) {
+      actions.push_back(std::countr_zero(bits));
+    }
+    if (must_pass_) actions.push_back(kPass);
+    return actions;
+  }
+
+  constexpr void apply(Action action) {
+    if (action != kPass) {
+      std::uint64_t& own = discs_[to_play()];
+      std::uint64_t& opponent = discs_[1 - to_play()];
+      const std::uint64_t disc = std::uint64_t{1} << action;
+      const std::uint64_t flipped = enclosed(disc, own, opponent);
+      own |= disc | flipped;
+      opponent ^= flipped;
+    }
+    ++ply_;
+    find_placements();
+  }
+
+  constexpr Planes<kPlanes, kRows * kColumns> observe() const {
+    using PlaneType = Plane<kRows * kColumns>;
+    const Player player = to_play();
+    return {PlaneType(discs_[player]), PlaneType(discs_[1 - player]),
+            PlaneType::filled(player == kSecondPlayer)};
+  }
+
+  // Discs of a player; bit p is point p.
+  constexpr std::uint64_t discs(Player player) const { return discs_[player]; }
+
+  static constexpr int symmetric_point(int point, int symmetry) {
+    return dihedral_point(point, symmetry, kColumns);
+  }
+  static constexpr int symmetric_action(int action, int symmetry) {
+    return action == kPass ? kPass : symmetric_point(action, symmetry);
+  }
+
+  // "a1" is the top left square, "h8" the bottom right one, "pass" the pass.
+  static std::string action_to_string(Action action) {
+    return action == kPass ? "pass" : square(action);
+  }
+
+  // Reads capitals too.
+  static std::optional<Action> string_to_action(std::string_view text) {
+    std::string lower(text);
+    for (char& letter : lower) {
+      if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+    }
+    if (lower == "pass") return static_cast<Action>(kPass);
+    if (lower.size() != 2 || lower[0] < 'a' || lower[0] > 'h' || lower[1] < '1' || lower[1] > '8') {
+      return std::nullopt;
+    }
+    return static_cast<Action>(kColumns * (lower[1] - '1') + (lower[0] - 'a'));
+  }
+
+  std::string to_string() const {
+    std::string picture = "  a b c d e f g h";
+    for (int point = 0; point < kRows * kColumns; ++point) {
+      if (point % kColumns == 0) {
+        picture += '\n';
+        picture += static_cast<char>('1' + point / kColumns);
+      }
+      picture += ' ';
+      picture += (discs_[0] >> point) & 1 ? 'x' : (discs_[1] >> point) & 1 ? 'o' : '.';
+    }
+    return picture;
+  }
+
+  constexpr bool operator==(const Othello&) const = default;
+
+ private:
+  // What the eight directions add to a point's number.
+  using Steps = std::integer_sequence<int, 1, 7, 8, 9, -1, -7, -8, -9>;
+
+  static constexpr std::string square(int point) {
+    return {static_cast<char>('a' + point % kColumns), static_cast<char>('1' + point / kColumns)};
+  }
+
+  // Moves every bit by kStep points; a bit may wrap around a side edge.
+  template <int kStep>
+  static constexpr std::uint64_t shift(std::uint64_t bits) {
+    if constexpr (kStep > 0) {
+      return bits << kStep;
+    } else {
+      return bits >> -kStep;
+    }
+  }
+
+  // The opponent's discs that stand in an unbroken row behind any of `starts`. A row that can be
+  // enclosed is at most six long and, unless vertical, has no disc on a side edge: leaving those
+  // out stops every wrapped bit. The row grows as in a parallel prefix: 1, 2, 4, 6 discs.
+  template <int kStep>
+  static constexpr std::uint64_t row_behind(std::uint64_t starts, std::uint64_t opponent) {
+    constexpr bool kVertical = kStep == kColumns || kStep == -kColumns;
+    const std::uint64_t links = kVertical ? opponent : opponent & 0x7e7e7e7e7e7e7e7e;
+    const std::uint64_t double_links = links & shift<kStep>(links);
+    std::uint64_t row = links & shift<kStep>(starts);
+    row |= links & shift<kStep>(row);
+    row |= double_links & shift<2 * kStep>(row);
+    row |= double_links & shift<2 * kStep>(row);
+    return row;
+  }
+
+  // The discs that turn over when `disc` is placed.
+  static constexpr std::uint64_t enclosed(std::uint64_t disc, std::uint64_t own,
+                                          std::uint64_t opponent) {
+    const auto along = [&]<int kStep>(std::integral_constant<int, kStep>) {
+      const std::uint64_t row = row_behind<kStep>(disc, opponent);
+      return (shift<kStep>(row) & own) != 0 ? row : 0;
+    };
+    return [&]<int... kSteps>(std::integer_sequence<int, kSteps...>) {
+      return (along(std::integral_constant<int, kSteps>{}) | ...);
+    }(Steps{});
+  }
+
+  // The empty squares where the owner of `own` encloses a disc.
+  static constexpr std::uint64_t placements(std::uint64_t own, std::uint64_t opponent) {
+    const std::uint64_t ends = [&]<int... kSteps>(std::integer_sequence<int, kSteps...>) {
+      return (shift<kSteps>(row_behind<kSteps>(own, opponent)) | ...);
+    }(Steps{});
+    return ends & ~(own | opponent);
+  }
+
+  constexpr void find_placements() {
+    const std::uint64_t own = discs_[to_play()];
+    const std::uint64_t opponent = discs_[1 - to_play()];
+    placements_ = placements(own, opponent);
+    must_pass_ = placements_ == 0 && placements(opponent, own) != 0;
+  }
+
+  std::array<std::uint64_t, 2> discs_;  // by player; point p is bit p
+  std::uint64_t placements_ = 0;        // of the player to move; follows from the rest
+  std::int8_t ply_ = 0;
+  bool must_pass_ = false;  // follows from the rest, too
+};
+
+static_assert(Game<Othello>);
+
+}  // namespace zerofleet

@@ -1,0 +1,36 @@
+"""The run file (what is trained, and how) and the settings of a process (where things are).
+
+Order for both, strongest first: command line, environment (``ZEROFLEET_SEARCH__NUM_SIMULATIONS``),
+file, defaults. A key that nobody knows is an error that names the nearest known one.
+"""
+
+from zerofleet.config.judge import EvaluatorSection, ExamSection, GoalSection, RatingSection
+from zerofleet.config.learn import NetworkSection, OverfitSection, TrainerSection
+from zerofleet.config.load import load_run, read_settings
+from zerofleet.config.play import GameSection, ResignSection, SearchSection, SelfplaySection
+from zerofleet.config.process import ENV_PREFIX, ProcessSettings
+from zerofleet.config.run import RunConfig, run_from_values
+from zerofleet.config.section import Section
+from zerofleet.config.serve import InferenceSection
+
+__all__ = [
+    "ENV_PREFIX",
+    "EvaluatorSection",
+    "ExamSection",
+    "GameSection",
+    "GoalSection",
+    "InferenceSection",
+    "NetworkSection",
+    "OverfitSection",
+    "ProcessSettings",
+    "RatingSection",
+    "ResignSection",
+    "RunConfig",
+    "SearchSection",
+    "Section",
+    "SelfplaySection",
+    "TrainerSection",
+    "load_run",
+    "read_settings",
+    "run_from_values",
+]

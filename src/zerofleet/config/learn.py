@@ -1,0 +1,118 @@
+"""What learns, and from what: ``[network]``, ``[trainer]``, ``[overfit]``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from zerofleet.config.section import Section
+
+
+class NetworkSection(Section):
+    """``[network]``: the residual network with the papers' two heads."""
+
+    blocks: int = Field(default=5, ge=0)
+    """Residual blocks after the first convolution."""
+    channels: int = Field(default=64, ge=1)
+    """Filters of every convolution of the tower."""
+    policy_channels: int = Field(default=2, ge=1)
+    """Filters of the policy head's 1x1 convolution."""
+    value_channels: int = Field(default=1, ge=1)
+    """Filters of the value head's 1x1 convolution."""
+    value_hidden: int = Field(default=64, ge=1)
+    """Width of the value head's hidden layer (256 in the paper)."""
+    global_pooling: bool = False
+    """Every third block, and the policy head, also see means and maxima over the whole board (Wu
+    2019, section 3.3)."""
+    squeeze_excitation: bool = False
+    """Each block scales its filters by what the whole board shows (Hu et al. 2018)."""
+
+
+class TrainerSection(Section):
+    """``[trainer]``: window, loss and pace."""
+
+    batch_size: int = Field(default=256, ge=1)
+    """Positions of one SGD step."""
+    learning_rate: tuple[float, ...] = (0.01, 0.001, 0.0001)
+    """Learning rates, annealed in this order ..."""
+    learning_rate_steps: tuple[int, ...] = (400_000, 600_000)
+    """... each change at one of these steps (one fewer than the rates)."""
+    schedule: Literal["steps", "samples"] = "steps"
+    """Whether ``learning_rate_steps`` count SGD steps, or samples (positions drawn)."""
+    warmup_samples: int = Field(default=0, ge=0)
+    """The rate rises in a straight line from a twentieth over the first this many samples."""
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    """Momentum of SGD."""
+    l2: float = Field(default=1e-4, ge=0)
+    """Weight c of ``c * |theta|^2`` in the loss."""
+    value_loss_weight: float = Field(default=1.0, gt=0)
+    """Weight of the value's squared error beside the policy's cross-entropy."""
+    window_games: int = Field(default=500_000, ge=1)
+    """Only the most recent this many games are sampled."""
+    window_positions: int = Field(default=1_000_000, ge=1)
+    """The window holds at most this many positions in memory."""
+    growing_window: bool = False
+    """Sample the newest ``c (1 + beta ((N / c)^alpha - 1) / alpha)`` of all N positions so far (Wu
+    2019, section 4) instead of the whole window, which still bounds it."""
+    growing_window_positions: int = Field(default=250_000, ge=1)
+    """c of the growing window: up to so many positions, all are sampled."""
+    growing_window_alpha: float = Field(default=0.75, gt=0, le=1)
+    """alpha of the growing window."""
+    growing_window_beta: float = Field(default=0.4, gt=0, le=1)
+    """beta of the growing window: its growth when N = c."""
+    min_positions: int = Field(default=2_000, ge=1)
+    """Training starts when the window holds this many."""
+    samples_per_position: float = Field(default=4.0, gt=0)
+    """The train bucket: each new position pays for this many samples, never more."""
+    held_out_share: float = Field(default=0.05, ge=0, lt=1)
+    """Share of games (by hash of their uid) that is never trained on."""
+    publish_every_steps: int = Field(default=1_000, ge=1)
+    """A candidate model is published this often."""
+    checkpoint_every_steps: int = Field(default=1_000, ge=1)
+    """State for resuming is written this often: the most that a crash loses."""
+    metrics_every_steps: int = Field(default=100, ge=1)
+    """Losses are recorded this often, on trained and on held-out games."""
+    average_decay: float = Field(default=0.0, ge=0, lt=1)
+    """Published weights are an exponential average of snapshots with this decay; 0: the last."""
+    average_every_steps: int = Field(default=50, ge=1)
+    """Steps between two snapshots."""
+    augment: bool = True
+    """Train on each position under a random symmetry of the board."""
+    mixed_precision: Literal["auto", "off", "bf16", "fp16"] = "auto"
+    """Precision of the forward pass; auto: bf16 on a GPU that has it, off on CPUs."""
+    channels_last: bool = True
+    """Memory layout of the convolutions."""
+    compile: bool = False
+    """Compile the network with torch.compile; slow to start, faster afterwards on GPUs."""
+    tensorboard: bool = False
+    """Also write the metrics as TensorBoard events, beside the checkpoints (extra
+    ``tensorboard``)."""
+    threads: int = Field(default=1, ge=1)
+    """CPU threads of the trainer."""
+
+    @model_validator(mode="after")
+    def _one_rate_more_than_steps(self) -> TrainerSection:
+        if len(self.learning_rate) != len(self.learning_rate_steps) + 1:
+            raise ValueError(
+                f"learning_rate has {len(self.learning_rate)} values and learning_rate_steps "
+                f"{len(self.learning_rate_steps)}: give exactly one rate more than steps"
+            )
+        return self
+
+
+class OverfitSection(Section):
+    """``[overfit]``: when held-out games are predicted worse than those trained on."""
+
+    action: Literal["slow", "wait", "off"] = "slow"
+    """slow: new positions pay for less training; wait: no step until new games close the gap."""
+    max_policy_gap: float = Field(default=0.2, gt=0)
+    """Most that the held-out policy loss may exceed the training one, nats."""
+    max_value_gap: float = Field(default=0.1, gt=0)
+    """Most that the held-out value loss may exceed the training one, squared error."""
+    smoothing: float = Field(default=0.8, ge=0, lt=1)
+    """Gaps are exponential averages with this decay over measurements."""
+    slow_factor: float = Field(default=0.25, gt=0, lt=1)
+    """While too wide, a new position pays for this share of ``samples_per_position``."""
+    min_positions: int = Field(default=1_000, ge=1)
+    """Held-out positions needed before anything is concluded."""

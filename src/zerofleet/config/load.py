@@ -1,0 +1,93 @@
+"""Reading run files and settings, with errors that name the way out."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from zerofleet.config.process import ENV_PREFIX, ProcessSettings
+from zerofleet.config.run import RunConfig
+from zerofleet.errors import ConfigError
+
+_Settings = TypeVar("_Settings", bound=ProcessSettings)
+
+
+def load_run(path: Path) -> RunConfig:
+    """Read a run file.
+
+    Raises:
+        ConfigError: one line that names the file, the key, the value and the way out.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the run file {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not a TOML file: {error}") from error
+    try:
+        return RunConfig(**values)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, str(path))) from error
+
+
+def read_settings(kind: type[_Settings], arguments: Sequence[str]) -> _Settings:
+    """The settings of a service: the run file is its only argument, the rest is environment.
+
+    Raises:
+        ConfigError: one line that names the variable, its value and the way out.
+    """
+    if len(arguments) != 1:
+        raise ConfigError("give one argument, the run file: python -m services.NAME RUN_FILE")
+    try:
+        return kind(run_file=Path(arguments[0]))
+    except ValidationError as error:
+        first = error.errors()[0]
+        variable = ENV_PREFIX + "__".join(str(part) for part in first["loc"]).upper()
+        raise ConfigError(f"{variable} = {first['input']!r}: {first['msg']}") from error
+
+
+def _explain(error: ValidationError, source: str) -> str:
+    """One problem as one line; an unknown key first, for it may be a missing one misspelt."""
+    problems = error.errors()
+    first = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])
+    location = [str(part) for part in first["loc"]]
+    key = ".".join(location)
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(location[-1], _known_keys(location[:-1]), n=1, cutoff=0.5)
+        prefix = ".".join([*location[:-1], ""])
+        hint = f": did you mean '{prefix}{near[0]}'?" if near else _key_list(location[:-1])
+        return f"{source}: unknown key '{key}'{hint}"
+    if first["type"] == "missing":
+        return f"{source}: the key '{key}' is missing"
+    if not location:
+        return f"{source}: {first['msg'].removeprefix('Value error, ')}"
+    return f"{source}: {key} = {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
+
+
+def _section(path: list[str]) -> type[BaseModel] | None:
+    model: type[BaseModel] = RunConfig
+    for part in path:
+        field = model.model_fields.get(part)
+        if field is None:
+            return None
+        candidates = [field.annotation, *get_args(field.annotation)]
+        sections = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
+        if not sections:
+            return None
+        model = sections[0]
+    return model
+
+
+def _known_keys(path: list[str]) -> list[str]:
+    model = _section(path)
+    return list(model.model_fields) if model else []
+
+
+def _key_list(path: list[str]) -> str:
+    keys = _known_keys(path)
+    return f": known keys here are {', '.join(keys)}" if keys else ""

@@ -1,0 +1,112 @@
+"""How games are played: ``[game]``, ``[search]``, ``[resign]``, ``[selfplay]``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from zerofleet.config.section import Section
+
+
+class GameSection(Section):
+    """``[game]``: what is played."""
+
+    name: str
+    """A game of the core with its rules (``go(size=9,komi=7.5)``), ``openspiel:chess``, or
+    ``python:module:Class``. ``game = "..."`` at the top level says the same."""
+
+
+class SearchSection(Section):
+    """``[search]``: MCTS as in AlphaGo Zero (Nature 2017, Methods, "Search algorithm")."""
+
+    num_simulations: int = Field(default=100, ge=1)
+    """Simulations for each move."""
+    full_search_share: float = Field(default=1.0, gt=0, le=1)
+    """Self-play: share of moves, drawn at random, that get the full search and become training
+    targets (playout cap randomization, Wu 2019, section 3.1)."""
+    fast_simulations: int | None = Field(default=None, ge=1)
+    """Simulations of the other moves, which get no noise; unset: a tenth of ``num_simulations``."""
+    c_puct: float = Field(default=1.5, gt=0)
+    """Exploration constant of PUCT: ``Q + c_puct * P * sqrt(sum N) / (1 + N)``."""
+    c_puct_growth: float = Field(default=0.0, ge=0)
+    """``c_puct`` grows with a node's visits: plus this * ``ln(1 + (1 + sum N) / c_puct_base)``."""
+    c_puct_base: float = Field(default=19_652.0, gt=0)
+    """Visits at which the growth of ``c_puct`` sets in."""
+    fpu: Literal["zero", "reduction"] = "reduction"
+    """Value of an unvisited action: 0 as in AlphaGo Zero, or the parent's, reduced."""
+    fpu_reduction: float = Field(default=0.2, ge=0)
+    """With ``fpu = "reduction"``: parent's value - this * sqrt(prior mass already visited)."""
+    root_policy_temperature: float = Field(default=1.0, gt=0)
+    """Self-play: priors of the root to the power of 1 / this, before the noise."""
+    dirichlet_fraction: float = Field(default=0.25, ge=0, le=1)
+    """Share of noise in the root's priors (epsilon)."""
+    dirichlet_alpha: float | None = Field(default=None, gt=0)
+    """Concentration of the noise; unset: ``0.03 * 361 / points of the board``."""
+    forced_playouts: float = Field(default=0.0, ge=0)
+    """Self-play, full searches: a child of the root that was visited at all gets at least
+    ``sqrt(this * P * sum N)`` visits, P with noise (Wu 2019, section 3.2, has 2); 0: off."""
+    min_child_visits: int = Field(default=0, ge=0)
+    """Self-play, full searches: every child of the root gets at least this many visits; 0: off."""
+    prune_targets: bool = False
+    """Leave visits that only forcing or noise caused out of the training target (Wu 2019, 3.2)."""
+    root: Literal["puct", "gumbel"] = "puct"
+    """How the root chooses: by PUCT, or by Gumbel sampling with sequential halving (Danihelka et
+    al., ICLR 2022), which improves the policy even at a few simulations."""
+    gumbel_actions: int = Field(default=16, ge=1)
+    """Gumbel: actions of the root that are considered."""
+    gumbel_scale: float = Field(default=1.0, ge=0)
+    """Gumbel: scale of the noise in self-play; matches and served searches have none."""
+    gumbel_c_visit: float = Field(default=50.0, ge=0)
+    """Gumbel: ``sigma(q) = (c_visit + max N) * c_scale * q``, q in [0, 1]."""
+    gumbel_c_scale: float = Field(default=1.0, gt=0)
+    """Gumbel: see ``gumbel_c_visit``."""
+    temperature: float = Field(default=1.0, ge=0)
+    """Exponent ``1 / temperature`` on visit counts for the first ``temperature_moves`` plies."""
+    temperature_moves: int = Field(default=30, ge=0)
+    """Plies played at ``temperature``."""
+    temperature_final: float = Field(default=0.0, ge=0)
+    """Temperature afterwards; 0 takes the most visited action."""
+    virtual_loss: float = Field(default=1.0, ge=0)
+    """Losses a path counts while its leaf is away (only where one tree has several leaves out)."""
+    reuse_tree: bool = True
+    """Keep the chosen child's subtree as the next root, under fresh noise."""
+    cache_positions: int = Field(default=200_000, ge=0)
+    """Predictions kept by position, emptied when the model changes; 0 switches the cache off."""
+    random_symmetry: bool = True
+    """Show each leaf to the network under a random symmetry of the board."""
+
+
+class ResignSection(Section):
+    """``[resign]``: early resignation with an automatic threshold (Nature 2017, Methods)."""
+
+    enabled: bool = False
+    """The player to move resigns when the root's value and its best child's are below v_resign."""
+    play_on_share: float = Field(default=0.1, gt=0, le=1)
+    """Share of games, drawn at their start, in which nobody resigns: they calibrate v_resign."""
+    false_positive_share: float = Field(default=0.05, gt=0, lt=1)
+    """v_resign is the highest at which, among games played on, at most this share of the
+    resignations would have been by a player who did not lose."""
+    min_games: int = Field(default=100, ge=1)
+    """Nobody resigns before this many games were played on."""
+    window_games: int = Field(default=1_000, ge=1)
+    """Games played on that v_resign is computed from: the last ones in the order of their start."""
+    every_seconds: float = Field(default=30.0, gt=0)
+    """v_resign is recomputed, and read by workers, this often."""
+
+
+class SelfplaySection(Section):
+    """``[selfplay]``: how a worker plays."""
+
+    games_per_engine: int = Field(default=256, ge=1)
+    """Games that one engine plays at once; about the leaves of one message."""
+    engines: int = Field(default=2, ge=1)
+    """Engines in flight in one worker: the tree of one works while the other waits."""
+    save_every_plies: int = Field(default=16, ge=1)
+    """Unfinished games are saved this often: a SIGKILL loses fewer plies of a game than this."""
+    lease_seconds: float = Field(default=30.0, gt=0)
+    """A saved game whose worker is silent this long may be adopted by another worker."""
+    spool_games: int = Field(default=20_000, ge=1)
+    """Finished games held while Postgres does not answer; then play pauses."""
+    max_ahead_positions: int = Field(default=0, ge=0)
+    """Pause when the trainer has this many positions unread (0: never pause)."""

@@ -1,0 +1,60 @@
+"""Values that a run file starts from: the paper's, or what later work proved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Values = dict[str, Any]
+
+AGZ: Values = {
+    "search": {
+        "num_simulations": 1600,
+        "fpu": "zero",
+        "full_search_share": 1.0,
+        "temperature_moves": 30,
+    },
+    "resign": {"enabled": True},
+    "network": {"blocks": 19, "channels": 256, "value_hidden": 256},
+    "trainer": {
+        "batch_size": 2048,
+        "learning_rate": (0.01, 0.001, 0.0001),
+        "learning_rate_steps": (400_000, 600_000),
+        "window_games": 500_000,
+        "window_positions": 100_000_000,
+        "publish_every_steps": 1000,
+        "checkpoint_every_steps": 1000,
+    },
+    "evaluator": {
+        "test": "fixed",
+        "games": 400,
+        "num_simulations": 1600,
+        "threshold": 0.55,
+        "draws_only": "reject",
+    },
+}
+"""AlphaGo Zero (Silver et al., Nature 2017, Methods)."""
+
+FAST: Values = {
+    "search": {
+        "full_search_share": 0.25,
+        "forced_playouts": 2.0,
+        "prune_targets": True,
+    },
+    "resign": {"enabled": True},
+    "network": {"global_pooling": True},
+    "trainer": {"growing_window": True, "average_decay": 0.75},
+    "evaluator": {"test": "sprt", "threshold": 0.5},
+}
+"""Accelerations: Wu 2019 (arXiv 1902.10565), sections 3 and 4; sequential tests for the gate."""
+
+PRESETS: dict[str, Values] = {"agz": AGZ, "fast": FAST, "plain": {}}
+
+
+def merge(below: Values, above: Values) -> Values:
+    """``below`` with the keys of ``above`` written over it, section by section."""
+    merged = dict(below)
+    for key, value in above.items():
+        known = merged.get(key)
+        both = isinstance(known, dict) and isinstance(value, dict)
+        merged[key] = merge(known, value) if both else value  # pyright: ignore[reportUnknownArgumentType]
+    return merged

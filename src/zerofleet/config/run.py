@@ -1,0 +1,108 @@
+"""One run: all sections together."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from zerofleet.config.judge import EvaluatorSection, ExamSection, GoalSection, RatingSection
+from zerofleet.config.learn import NetworkSection, OverfitSection, TrainerSection
+from zerofleet.config.play import GameSection, ResignSection, SearchSection, SelfplaySection
+from zerofleet.config.presets import PRESETS, merge
+from zerofleet.config.process import ENV_PREFIX
+from zerofleet.config.serve import InferenceSection
+
+
+def _plain_name(value: str) -> str:
+    if not value.replace("_", "").replace("-", "").isalnum() or len(value) > 48:
+        raise ValueError("use letters, digits, '-' and '_', at most 48 of them")
+    return value
+
+
+class RunConfig(BaseSettings):
+    """One run, read by all services."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter="__",
+        use_attribute_docstrings=True,
+    )
+
+    name: Annotated[str, AfterValidator(_plain_name)]
+    """Name of the run: its rows, its model and its pointer carry it."""
+    seed: int = Field(default=1, ge=0)
+    """Seed of the network's first weights and of everything sampled."""
+    preset: Literal["fast", "agz", "plain"] = "fast"
+    """What the file starts from: ``fast`` adds the accelerations of later work, ``agz`` has the
+    numbers of the AlphaGo Zero paper, ``plain`` only the defaults below."""
+    game: GameSection
+    search: SearchSection = SearchSection()
+    resign: ResignSection = ResignSection()
+    network: NetworkSection = NetworkSection()
+    selfplay: SelfplaySection = SelfplaySection()
+    inference: InferenceSection = InferenceSection()
+    trainer: TrainerSection = TrainerSection()
+    overfit: OverfitSection = OverfitSection()
+    evaluator: EvaluatorSection = EvaluatorSection()
+    rating: RatingSection = RatingSection()
+    exam: ExamSection = ExamSection()
+    goal: GoalSection | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on_a_preset(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(values.get("game"), str):
+            values = {**values, "game": {"name": values["game"]}}
+        return merge(PRESETS.get(values.get("preset", "fast"), {}), values)
+
+    @model_validator(mode="after")
+    def _nobody_waits_for_the_other(self) -> RunConfig:
+        ahead, trainer = self.selfplay.max_ahead_positions, self.trainer
+        step = math.ceil(trainer.batch_size / trainer.samples_per_position)
+        if 0 < ahead < max(trainer.min_positions, step):
+            raise ValueError(
+                f"selfplay.max_ahead_positions = {ahead} would pause play before training can "
+                f"start: give {max(trainer.min_positions, step)} or more (trainer.min_positions, "
+                "and what one batch costs), or 0 to never pause"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment above the file, whose values come in as arguments."""
+        del settings_cls, dotenv_settings, file_secret_settings
+        return env_settings, init_settings
+
+
+def run_from_values(values: dict[str, Any]) -> RunConfig:
+    """Rebuild a run from stored values alone, without looking at the environment."""
+
+    class Stored(RunConfig):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            *_: PydanticBaseSettingsSource,
+            **__: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return (InitSettingsSource(settings_cls, init_kwargs=values),)
+
+    return Stored(**values)
