@@ -6,6 +6,7 @@ void bind_games(nanobind::module_& module);
 void bind_engines(nanobind::module_& module);
 void bind_replay(nanobind::module_& module);
 void bind_solver(nanobind::module_& module);
+void bind_outside(nanobind::module_& module);
 
 NB_MODULE(_ext, module) {
   module.doc() = "The search core of zerofleet: rules, MCTS and replay, without I/O.";
@@ -14,4 +15,5 @@ NB_MODULE(_ext, module) {
   bind_engines(module);
   bind_replay(module);
   bind_solver(module);
+  bind_outside(module);
 }

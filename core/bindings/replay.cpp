@@ -46,6 +46,8 @@ Matrix<T> to_matrix(std::vector<T> values, std::size_t rows) {
 }
 
 using Batch = std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>>;
+using BatchWithOrigin = std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>,
+                                   Array<std::int32_t>, Array<std::int32_t>, Array<std::int64_t>>;
 
 int add(ReplayBuffer& buffer, const Column<std::int16_t>& actions, int result,
         const Column<bool>& full_search, const Column<std::int32_t>& offsets,
@@ -62,22 +64,59 @@ int add(ReplayBuffer& buffer, const Column<std::int16_t>& actions, int result,
   return buffer.add(game);
 }
 
-Batch sample(const ReplayBuffer& buffer, std::int64_t batch_size, std::uint64_t seed,
-             bool symmetry) {
-  if (batch_size < 1) throw std::invalid_argument("batch_size must be at least 1");
-  const auto rows = static_cast<std::size_t>(batch_size);
+// The memory of a batch while it is filled.
+struct Rows {
+  Rows(const ReplayBuffer& buffer, std::int64_t batch_size)
+      : count(checked(batch_size)),
+        observations(count * static_cast<std::size_t>(buffer.observation_bytes())),
+        policy_targets(count * static_cast<std::size_t>(buffer.num_actions())),
+        value_targets(count) {}
+
+  static std::size_t checked(std::int64_t batch_size) {
+    if (batch_size < 1) throw std::invalid_argument("batch_size must be at least 1");
+    return static_cast<std::size_t>(batch_size);
+  }
+
+  TrainingBatch batch() { return {observations, policy_targets, value_targets}; }
+
+  std::size_t count;
   std::vector<std::uint8_t> observations;
   std::vector<float> policy_targets;
   std::vector<float> value_targets;
+};
+
+Batch sample(const ReplayBuffer& buffer, std::int64_t batch_size, std::uint64_t seed,
+             bool symmetry) {
+  Rows rows(buffer, batch_size);
   {
     const nb::gil_scoped_release release;
-    observations.resize(rows * static_cast<std::size_t>(buffer.observation_bytes()));
-    policy_targets.resize(rows * static_cast<std::size_t>(buffer.num_actions()));
-    value_targets.resize(rows);
-    buffer.sample(seed, symmetry, {observations, policy_targets, value_targets});
+    buffer.sample(seed, symmetry, rows.batch());
   }
-  return {to_matrix(std::move(observations), rows), to_matrix(std::move(policy_targets), rows),
-          to_array(std::move(value_targets))};
+  return {to_matrix(std::move(rows.observations), rows.count),
+          to_matrix(std::move(rows.policy_targets), rows.count),
+          to_array(std::move(rows.value_targets))};
+}
+
+BatchWithOrigin sample_with_plies(const ReplayBuffer& buffer, std::int64_t batch_size,
+                                  std::uint64_t seed, bool symmetry) {
+  Rows rows(buffer, batch_size);
+  std::vector<std::int32_t> plies(rows.count);
+  std::vector<std::int32_t> lengths(rows.count);
+  std::vector<std::int64_t> games(rows.count);
+  {
+    const nb::gil_scoped_release release;
+    TrainingBatch batch = rows.batch();
+    batch.plies = plies;
+    batch.game_lengths = lengths;
+    batch.game_indices = games;
+    buffer.sample(seed, symmetry, batch);
+  }
+  return {to_matrix(std::move(rows.observations), rows.count),
+          to_matrix(std::move(rows.policy_targets), rows.count),
+          to_array(std::move(rows.value_targets)),
+          to_array(std::move(plies)),
+          to_array(std::move(lengths)),
+          to_array(std::move(games))};
 }
 
 }  // namespace
@@ -121,6 +160,15 @@ void bind_replay(nb::module_& module) {
       .def_prop_ro("games", &ReplayBuffer::games, "Games now in the buffer.")
       .def_prop_ro("total_positions", &ReplayBuffer::total_positions,
                    "Training positions ever added.")
+      .def_prop_ro("total_games", &ReplayBuffer::total_games,
+                   "Games ever added that had a training position.")
+      .def(
+          "sample_with_plies", &sample_with_plies, "batch_size"_a, "seed"_a, nb::kw_only(),
+          "symmetry"_a = true,
+          "Draw as `sample` does, and say where each row comes from.\n\n"
+          "Returns:\n"
+          "    What `sample` returns, then ply [batch] int32, length of its game in plies [batch]\n"
+          "    int32, and number of its game [batch] int64, counted from the first ever added.")
       .def("sample", &sample, "batch_size"_a, "seed"_a, nb::kw_only(), "symmetry"_a = true,
            "Draw positions uniformly, with replacement; equal content and seed, equal batch.\n\n"
            "Returns:\n"

@@ -21,7 +21,7 @@ namespace {
 
 // Throws std::invalid_argument for an illegal action and for a game that is over.
 connect_four::Board board_after(const std::vector<int>& actions) {
-  const auto position = position_after<ConnectFour>(std::span<const int>(actions));
+  const auto position = position_after(FixedRules<ConnectFour>(), std::span<const int>(actions));
   if (position.is_terminal()) {
     throw std::invalid_argument("the game is over: nobody has an outcome left to reach");
   }

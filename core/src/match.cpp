@@ -1,5 +1,7 @@
 #include "zerofleet/match.h"
 
+#include <type_traits>
+
 #include "zerofleet/games.h"
 
 namespace zerofleet {
@@ -7,9 +9,9 @@ namespace zerofleet {
 std::unique_ptr<MatchEngine> make_match(const std::string& game, const ActionLists& openings,
                                         const SearchConfig& config, std::uint64_t seed) {
   config.check();
-  return visit_game(game, [&](auto type) -> std::unique_ptr<MatchEngine> {
-    using G = typename decltype(type)::type;
-    return std::make_unique<Match<G>>(openings, config, seed);
+  return visit_game(game, [&](const auto& rules) -> std::unique_ptr<MatchEngine> {
+    using G = typename std::decay_t<decltype(rules)>::Position;
+    return std::make_unique<Match<G>>(rules, openings, config, seed);
   });
 }
 

@@ -1,5 +1,7 @@
 #include "zerofleet/position_search.h"
 
+#include <type_traits>
+
 #include "zerofleet/games.h"
 
 namespace zerofleet {
@@ -13,9 +15,9 @@ std::unique_ptr<PositionSearchEngine> make_position_search(const std::string& ga
   if (options.leaves_per_position < 1) {
     throw std::invalid_argument("leaves_per_position must be at least 1");
   }
-  return visit_game(game, [&](auto type) -> std::unique_ptr<PositionSearchEngine> {
-    using G = typename decltype(type)::type;
-    return std::make_unique<PositionSearch<G>>(positions, config, seed, options);
+  return visit_game(game, [&](const auto& rules) -> std::unique_ptr<PositionSearchEngine> {
+    using G = typename std::decay_t<decltype(rules)>::Position;
+    return std::make_unique<PositionSearch<G>>(rules, positions, config, seed, options);
   });
 }
 

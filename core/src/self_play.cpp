@@ -1,5 +1,7 @@
 #include "zerofleet/self_play.h"
 
+#include <type_traits>
+
 #include "zerofleet/games.h"
 
 namespace zerofleet {
@@ -8,9 +10,9 @@ std::unique_ptr<SelfPlayEngine> make_self_play(const std::string& game, int game
                                                const SearchConfig& config, std::uint64_t seed) {
   config.check();
   if (games < 1) throw std::invalid_argument("games must be at least 1");
-  return visit_game(game, [&](auto type) -> std::unique_ptr<SelfPlayEngine> {
-    using G = typename decltype(type)::type;
-    return std::make_unique<SelfPlay<G>>(static_cast<std::size_t>(games), config, seed);
+  return visit_game(game, [&](const auto& rules) -> std::unique_ptr<SelfPlayEngine> {
+    using G = typename std::decay_t<decltype(rules)>::Position;
+    return std::make_unique<SelfPlay<G>>(rules, static_cast<std::size_t>(games), config, seed);
   });
 }
 

@@ -52,7 +52,7 @@ std::vector<GameColumns> play(SelfPlayEngine& engine, std::size_t wanted) {
 }
 
 void one_seed_gives_the_same_games() {
-  for (const std::string& game : AllGames::names()) {
+  for (const std::string& game : game_names()) {
     const auto config = small_config();
     const auto first = play(*make_self_play(game, 5, config, 11), 12);
     const auto second = play(*make_self_play(game, 5, config, 11), 12);
@@ -81,8 +81,8 @@ void records_are_complete() {
     config.reuse_tree = reuse;
     for (const GameColumns& game : play(*make_self_play("tic_tac_toe", 3, config, 1), 10)) {
       game.check_shape();
-      check(reached_position<TicTacToe>(game).is_terminal());
-      check(reached_position<TicTacToe>(game).result() == *game.result);
+      check(reached_position(FixedRules<TicTacToe>(), game).is_terminal());
+      check(reached_position(FixedRules<TicTacToe>(), game).result() == *game.result);
       for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
         int visits = 0;
         float priors = 0.0f;
@@ -208,7 +208,7 @@ void a_match_swaps_colours() {
   for (const GameColumns& game : games) {
     const std::size_t opening = game.game_id < 2 ? 1 : 2;
     check(game.actions[0] == (game.game_id < 2 ? 3 : 2));
-    check(reached_position<ConnectFour>(game).result() == *game.result);
+    check(reached_position(FixedRules<ConnectFour>(), game).result() == *game.result);
     for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
       const int side = static_cast<int>((ply + game.game_id) % 2);
       check(game.model_versions[ply] == (ply < opening ? 0 : 10 + side));
@@ -245,7 +245,7 @@ void senseless_settings_are_refused() {
   SearchConfig config;
   config.num_simulations = 0;
   check_throws<std::invalid_argument>([&] { make_self_play("connect_four", 1, config, 1); });
-  check_throws<std::invalid_argument>([&] { make_self_play("go", 1, SearchConfig(), 1); });
+  check_throws<std::invalid_argument>([&] { make_self_play("chess", 1, SearchConfig(), 1); });
   check_throws<std::invalid_argument>(
       [&] { make_self_play("connect_four", 0, SearchConfig(), 1); });
   check_throws<std::invalid_argument>(

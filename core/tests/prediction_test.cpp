@@ -39,7 +39,8 @@ void softmax_by_hand() {
 void the_cache_is_bounded_and_forgets() {
   PredictionCache<ConnectFour> cache(8);
   const ConnectFour start;
-  LeafPrediction<ConnectFour> prediction{start.legal_actions(), {0.25f, 0.5f}, 0.5f};
+  LeafPrediction<ConnectFour> prediction(start, 0.5f);
+  prediction.priors = {0.25f, 0.5f};
   for (std::uint64_t hash = 0; hash < 1000; ++hash) cache.store(mix_bits(hash), prediction);
   int found = 0;
   for (std::uint64_t hash = 0; hash < 1000; ++hash) {
@@ -66,8 +67,8 @@ void logits_are_mapped_back() {
     const std::vector<float> value = {0.0f};
     TicTacToe position;
     position.apply(4);
-    const auto prediction =
-        read_prediction({std::span<const float>(logits), value, 1}, 0, symmetry, position);
+    const auto prediction = read_prediction(
+        FixedRules<TicTacToe>(), {std::span<const float>(logits), value, 1}, 0, symmetry, position);
     for (int i = 0; i + 1 < prediction.actions.size(); ++i) {
       const double distance = prediction.actions[i + 1] - prediction.actions[i];
       check_near(std::log(prediction.priors[i + 1] / prediction.priors[i]), distance, 1e-4);

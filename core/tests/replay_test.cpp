@@ -96,7 +96,7 @@ std::map<Observation<G>, std::vector<float>> rows_of(const OwnedGame& game) {
   std::map<Observation<G>, std::vector<float>> rows;
   G position;
   for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
-    const auto counts = game.view().visit_counts_at(ply);
+    const auto counts = game.view().policy_weights_at(ply);
     float total = 0.0f;
     for (const std::int32_t count : counts) total += static_cast<float>(count);
     for (int symmetry = 0; symmetry < G::kNumSymmetries; ++symmetry) {
@@ -123,7 +123,7 @@ void batches_are_the_games_positions() {
   // leave them out.
   OwnedGame game = random_game<G>(random);
   for (std::size_t ply = 0; ply < 4; ++ply) game.full_search[ply] = false;
-  const auto buffer = make_replay_buffer(G::kName, {1000, 10});
+  const auto buffer = make_replay_buffer(std::string(G::kName), {1000, 10});
   buffer->add(game.view());
   const auto rows = rows_of<G>(game);
   const OwnedBatch batch = sample(*buffer, 500, 1);

@@ -16,7 +16,7 @@ using test::check_near;
 // A prediction that depends on the position alone, without a network.
 template <Game G>
 LeafPrediction<G> predict(const G& position) {
-  LeafPrediction<G> prediction{position.legal_actions(), {}, 0.0f};
+  LeafPrediction<G> prediction(position, 0.0f);
   Random random(position.hash());
   for (int i = 0; i < prediction.actions.size(); ++i) {
     prediction.priors[i] = static_cast<float>(2.0 * random.uniform());
@@ -29,7 +29,7 @@ LeafPrediction<G> predict(const G& position) {
 // The same with equal priors and value 0.
 template <Game G>
 LeafPrediction<G> know_nothing(const G& position) {
-  LeafPrediction<G> prediction{position.legal_actions(), {}, 0.0f};
+  LeafPrediction<G> prediction(position, 0.0f);
   softmax(prediction.priors.data(), prediction.actions.size());
   return prediction;
 }
@@ -92,9 +92,11 @@ void a_tree_by_hand() {
   // o o .   two squares are left: priors 0.5 each. Every value is 0.1 for the player to move.
   // o x .
   Search<TicTacToe> search;
-  search.set_root(position_after<TicTacToe>(std::span<const int>(std::array{0, 3, 1, 4, 7, 6})));
+  search.set_root(
+      position_after(FixedRules<TicTacToe>(), std::span<const int>(std::array{0, 3, 1, 4, 7, 6})));
   const auto given = [](const TicTacToe& position) {
-    LeafPrediction<TicTacToe> prediction{position.legal_actions(), {0.5f, 0.5f}, 0.1f};
+    LeafPrediction<TicTacToe> prediction(position, 0.1f);
+    prediction.priors = {0.5f, 0.5f};
     if (prediction.actions.size() == 3) prediction.priors = {0.2f, 0.5f, 0.3f};
     if (prediction.actions.size() == 1) prediction.priors = {1.0f};
     return prediction;
@@ -184,7 +186,8 @@ void an_action_never_visited_starts_an_empty_tree() {
 void a_forced_win_is_found() {
   // x at 0 and 4, o at 1 and 2... first to move wins by 8 at once.
   Search<TicTacToe> search;
-  search.set_root(position_after<TicTacToe>(std::span<const int>(std::array{0, 1, 4, 2})));
+  search.set_root(
+      position_after(FixedRules<TicTacToe>(), std::span<const int>(std::array{0, 1, 4, 2})));
   simulate(search, 100, know_nothing<TicTacToe>);
   const EdgeWindow children = search.tree().edges_of(kRoot);
   int best = 0;
@@ -195,7 +198,8 @@ void a_forced_win_is_found() {
   check(search.root_value() > 0.8f);
   // A double threat: after 0 1 3 the second player must answer 6, else it loses at once; the
   // first player wins anyhow with 4 next (3 4 5 and 0 4 8).
-  search.set_root(position_after<TicTacToe>(std::span<const int>(std::array{0, 1, 3, 6})));
+  search.set_root(
+      position_after(FixedRules<TicTacToe>(), std::span<const int>(std::array{0, 1, 3, 6})));
   simulate(search, 400, know_nothing<TicTacToe>);
   const EdgeWindow replies = search.tree().edges_of(kRoot);
   best = 0;
@@ -233,7 +237,8 @@ void virtual_loss_keeps_leaves_apart_and_is_returned() {
 void a_leaf_that_is_out_is_not_given_twice() {
   const Puct puct{SearchConfig()};
   Search<TicTacToe> search;  // one action left, then the board is full
-  search.set_root(position_after<TicTacToe>(std::span<const int>(std::array{0, 1, 2, 4, 3, 5, 7})));
+  search.set_root(position_after(FixedRules<TicTacToe>(),
+                                 std::span<const int>(std::array{0, 1, 2, 4, 3, 5, 7})));
   simulate(search, 0, know_nothing<TicTacToe>);
   Leaf<TicTacToe> first, second, third;
   check(search.select<true>(puct, first) == Selected::kLeaf);

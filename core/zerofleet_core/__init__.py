@@ -16,6 +16,7 @@ from zerofleet_core._ext import (
     game_names,
     game_spec,
     invert_symmetry,
+    set_outside_games,
     transform_observation,
     transform_policy,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "game_names",
     "game_spec",
     "invert_symmetry",
+    "set_outside_games",
     "transform_observation",
     "transform_policy",
 ]

@@ -1,6 +1,6 @@
 """The search core of zerofleet: rules, MCTS and replay, without I/O."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import numpy
@@ -39,7 +39,9 @@ class GameSpec:
     def __repr__(self) -> str: ...
 
 def game_names() -> list[str]:
-    """Names of all registered games."""
+    """
+    Names of all families of the core: 'go' stands for go(size=9,komi=7.5) as well.
+    """
 
 def game_spec(name: str) -> GameSpec:
     """
@@ -587,6 +589,19 @@ class ReplayBuffer:
     def total_positions(self) -> int:
         """Training positions ever added."""
 
+    @property
+    def total_games(self) -> int:
+        """Games ever added that had a training position."""
+
+    def sample_with_plies(self, batch_size: int, seed: int, *, symmetry: bool = True) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
+        """
+        Draw as `sample` does, and say where each row comes from.
+
+        Returns:
+            What `sample` returns, then ply [batch] int32, length of its game in plies [batch]
+            int32, and number of its game [batch] int64, counted from the first ever added.
+        """
+
     def sample(self, batch_size: int, seed: int, *, symmetry: bool = True) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')]]:
         """
         Draw positions uniformly, with replacement; equal content and seed, equal batch.
@@ -617,4 +632,9 @@ def connect_four_action_outcomes(actions: Sequence[int]) -> list[int | None]:
 
     Raises:
         ValueError: an illegal action, or the game is over.
+    """
+
+def set_outside_games(find: Callable) -> None:
+    """
+    Set who knows the games that the core does not: a function from a name to rules, or None.
     """

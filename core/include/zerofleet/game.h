@@ -38,14 +38,16 @@ class ActionList {
   int size_ = 0;
 };
 
-// A game for two players who move in turn, with perfect information and no chance.
+// A game for two players who move in turn, with perfect information and no chance, whose sizes are
+// known when it is compiled.
 //
-// A value of the type is a position; the default one is the start. `apply` takes legal actions of
-// non-terminal positions only: callers at the edge ask `is_legal` first (it takes any int).
-// `result` is +1 when the first player won, -1 when the second did, 0 for a draw or while the game
-// goes on. A symmetry moves board points and actions alike; number 0 is the identity.
+// A value of the type is a position; the default one is the start under the usual rules. `apply`
+// takes legal actions of non-terminal positions only: callers at the edge ask `is_legal` first (it
+// takes any int). `result` is +1 when the first player won, -1 when the second did, 0 for a draw or
+// while the game goes on. A symmetry moves board points and actions alike; number 0 is the
+// identity.
 template <class G>
-concept Game =
+concept FixedGame =
     std::is_trivially_copyable_v<G> && std::default_initializable<G> &&
     std::equality_comparable<G> &&
     requires(G game, const G position, int number, Action action, std::string_view text) {
@@ -75,16 +77,23 @@ concept Game =
     };
 
 // Number of board points: rows * columns.
-template <Game G>
+template <FixedGame G>
 inline constexpr int kPoints = G::kRows * G::kColumns;
 
 // Bytes of a packed observation.
-template <Game G>
+template <FixedGame G>
 inline constexpr int kObservationBytes = (G::kPlanes * kPoints<G> + 7) / 8;
 
 // A packed observation: planes, then rows, then columns, most significant bit first.
-template <Game G>
+template <FixedGame G>
 using Observation = std::array<std::uint8_t, kObservationBytes<G>>;
+
+class DynamicPosition;
+
+// What search and replay are written for: a fixed game, or any other behind virtual calls. In a
+// fixed game the players take turns; otherwise one of them may move twice.
+template <class G>
+concept Game = FixedGame<G> || std::same_as<G, DynamicPosition>;
 
 // The value of a terminal position for the player to move in it, in {-1, 0, +1}.
 template <Game G>

@@ -101,10 +101,10 @@ struct GameColumns {
 
 // The position that a game has reached.
 // Throws std::invalid_argument when its columns do not fit together or an action is illegal.
-template <Game G>
-G reached_position(const GameColumns& game) {
+template <class AnyRules>
+auto reached_position(const AnyRules& rules, const GameColumns& game) {
   game.check_shape();
-  return position_after<G>(std::span<const std::int16_t>(game.actions));
+  return position_after(rules, std::span<const std::int16_t>(game.actions));
 }
 
 // Mean value of the root's most visited child, for the player to move at the root.

@@ -1,51 +1,79 @@
-// The registry: every game that the core knows, one line each.
+// The registry: every game that the core knows, by name.
 #pragma once
 
-#include <stdexcept>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
-#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "zerofleet/game_name.h"
 #include "zerofleet/games/connect_four.h"
+#include "zerofleet/games/go.h"
+#include "zerofleet/games/mnk.h"
+#include "zerofleet/games/othello.h"
 #include "zerofleet/games/tic_tac_toe.h"
+#include "zerofleet/wrapped_game.h"
 
 namespace zerofleet {
 
-template <Game... Gs>
-struct GameList {
-  static std::vector<std::string> names() { return {std::string(Gs::kName)...}; }
+// Names of the families: "go" stands for go(size=9,komi=7.5) and all the others.
+std::vector<std::string> game_names();
 
-  // Calls `visitor(std::type_identity<G>{})` for the game of that name; returns what it returns.
-  // Throws std::invalid_argument for a name that no game has.
-  template <class Visitor>
-  static auto visit(std::string_view name, Visitor&& visitor) {
-    return visit_first<Visitor, Gs...>(name, visitor);
-  }
+// Games from outside the core: what makes their rules from a name that no family has; null when it
+// knows no such game either. Set once, before the first game is made.
+using RulesMaker = std::function<std::shared_ptr<const DynamicRules>(const std::string& name)>;
+void set_outside_games(RulesMaker maker);
 
- private:
-  template <class Visitor, Game G, Game... Rest>
-  static auto visit_first(std::string_view name, Visitor& visitor) {
-    if (name == G::kName) return visitor(std::type_identity<G>{});
-    if constexpr (sizeof...(Rest) > 0) {
-      return visit_first<Visitor, Rest...>(name, visitor);
-    } else {
-      std::string known;
-      for (const std::string& game : names()) known += (known.empty() ? "" : ", ") + game;
-      throw std::invalid_argument("unknown game '" + std::string(name) + "'; known: " + known);
+// Sizes of the board of `go`, and its rules. Throws std::invalid_argument naming what is wrong.
+struct GoSettings {
+  int size;
+  std::optional<float> komi;
+  bool suicide;
+  std::optional<int> max_length;
+};
+GoSettings take_go_settings(GameName& name);
+
+template <int kSize>
+GoRules go_rules(const GoSettings& settings) {
+  GoRules rules = Go<kSize>::default_rules();
+  rules.komi = settings.komi.value_or(rules.komi);
+  rules.suicide = settings.suicide;
+  rules.max_length = settings.max_length.value_or(rules.max_length);
+  return rules;
+}
+
+// Any other game of the core or from outside. Throws std::invalid_argument for an unknown one.
+DynamicGame make_dynamic_game(GameName name);
+
+// Calls `visitor(rules)` with the Rules of the game of that name; returns what it returns. Games
+// that are played much are compiled in; the others come behind virtual calls.
+// Throws std::invalid_argument for a name that no game has.
+template <class Visitor>
+auto visit_game(const std::string& text, Visitor&& visitor) {
+  GameName name(text);
+  const std::string& family = name.family();
+  if (family == "go") {
+    GameName rest = name;
+    const GoSettings settings = take_go_settings(rest);
+    if (settings.size == 9) return visitor(FixedRules<Go<9>>(text, Go<9>(go_rules<9>(settings))));
+    if (settings.size == 13) {
+      return visitor(FixedRules<Go<13>>(text, Go<13>(go_rules<13>(settings))));
+    }
+    if (settings.size == 19) {
+      return visitor(FixedRules<Go<19>>(text, Go<19>(go_rules<19>(settings))));
     }
   }
-};
-
-using AllGames = GameList<  //
-    ConnectFour,            //
-    TicTacToe               //
-    >;
-
-// `visit_game(name, [](auto game) { using G = typename decltype(game)::type; ... })`
-template <class Visitor>
-auto visit_game(std::string_view name, Visitor&& visitor) {
-  return AllGames::visit(name, visitor);
+  const bool is_plain = text == family;  // the others take no rules
+  if (is_plain && family == ConnectFour::kName) return visitor(FixedRules<ConnectFour>());
+  if (is_plain && family == Gomoku::kName) return visitor(FixedRules<Gomoku>());
+  if (is_plain && family == Othello::kName) return visitor(FixedRules<Othello>());
+  if (is_plain && family == TicTacToe::kName) return visitor(FixedRules<TicTacToe>());
+  return visitor(make_dynamic_game(std::move(name)));
 }
+
+// The game of that name behind virtual calls, whatever it is; made once.
+const DynamicGame& dynamic_game(const std::string& name);
 
 }  // namespace zerofleet

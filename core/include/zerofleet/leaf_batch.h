@@ -6,22 +6,23 @@
 #include <span>
 #include <vector>
 
-#include "zerofleet/game.h"
-#include "zerofleet/symmetry.h"
+#include "zerofleet/rules.h"
 
 namespace zerofleet {
 
 template <Game G>
 class LeafBatch {
  public:
-  explicit LeafBatch(std::size_t capacity)
-      : observations_(capacity * kObservationBytes<G>), owners_(capacity), symmetries_(capacity) {}
+  LeafBatch(const Rules<G>& rules, std::size_t capacity)
+      : rules_(rules),
+        observations_(capacity * row_bytes()),
+        owners_(capacity),
+        symmetries_(capacity) {}
 
   // Adds a row: `position` under `symmetry`. The owner is any number the caller recognises.
   void add(const G& position, int symmetry, int owner) {
     const std::span<std::uint8_t> all(observations_);
-    write_observation(position, symmetry,
-                      all.subspan(num_rows_ * kObservationBytes<G>, kObservationBytes<G>));
+    rules_.write_observation(position, symmetry, all.subspan(num_rows_ * row_bytes(), row_bytes()));
     owners_[num_rows_] = owner;
     symmetries_[num_rows_] = symmetry;
     ++num_rows_;
@@ -33,12 +34,13 @@ class LeafBatch {
   int owner(int row) const { return owners_[row]; }
   int symmetry(int row) const { return symmetries_[row]; }
 
-  // [num_rows, kObservationBytes]; valid until the next add after a clear. Nothing reads them back.
-  std::span<std::uint8_t> observations() {
-    return {observations_.data(), num_rows_ * kObservationBytes<G>};
-  }
+  // [num_rows, observation_bytes]; valid until the next add after a clear. Nothing reads them back.
+  std::span<std::uint8_t> observations() { return {observations_.data(), num_rows_ * row_bytes()}; }
 
  private:
+  std::size_t row_bytes() const { return static_cast<std::size_t>(rules_.observation_bytes()); }
+
+  Rules<G> rules_;
   std::vector<std::uint8_t> observations_;
   std::vector<int> owners_;
   std::vector<int> symmetries_;
@@ -47,9 +49,9 @@ class LeafBatch {
 
 // The symmetry under which the network sees a position: a function of both numbers alone, so that
 // it does not depend on how leaves come to be batched.
-template <Game G>
-constexpr int symmetry_of(std::uint64_t hash, std::uint64_t seed) {
-  return static_cast<int>(((mix_bits(hash ^ seed) >> 32) * G::kNumSymmetries) >> 32);
+constexpr int symmetry_of(std::uint64_t hash, std::uint64_t seed, int num_symmetries) {
+  const auto symmetries = static_cast<std::uint64_t>(num_symmetries);
+  return static_cast<int>(((mix_bits(hash ^ seed) >> 32) * symmetries) >> 32);
 }
 
 }  // namespace zerofleet

@@ -23,18 +23,20 @@ template <Game G>
 class Match final : public MatchEngine {
  public:
   // `config` has been checked.
-  Match(const ActionLists& openings, const SearchConfig& config, std::uint64_t seed)
-      : config_(config),
+  Match(const Rules<G>& rules, const ActionLists& openings, const SearchConfig& config,
+        std::uint64_t seed)
+      : rules_(rules),
+        config_(config),
         puct_(config),
-        queues_{PredictionQueue<G>(config, 2 * openings.size()),
-                PredictionQueue<G>(config, 2 * openings.size())} {
+        queues_{PredictionQueue<G>(rules, config, 2 * openings.size()),
+                PredictionQueue<G>(rules, config, 2 * openings.size())} {
     games_.reserve(2 * openings.size());
     for (const std::vector<int>& opening : openings) {
       for (int swap = 0; swap < 2; ++swap) start_game(opening, seed);
     }
   }
 
-  RowShape row_shape() const override { return {kObservationBytes<G>, G::kNumActions}; }
+  RowShape row_shape() const override { return {rules_.observation_bytes(), rules_.num_actions()}; }
 
   // Runs the games in which this side moves to their next leaf that needs its predictor. The same
   // rows come again until `backup` answers them; none come while the side has nothing to ask.
@@ -102,7 +104,7 @@ class Match final : public MatchEngine {
     game.columns.game_id = static_cast<std::int64_t>(games_.size()) - 1;
     game.random = Random(seed, static_cast<std::uint64_t>(game.columns.game_id));
     game.symmetry_seed = game.random.next();
-    const G position = position_after<G>(std::span<const int>(opening));
+    const G position = position_after(rules_, std::span<const int>(opening));
     for (const int action : opening) {
       game.columns.append({.action = static_cast<Action>(action)});
     }
@@ -175,6 +177,7 @@ class Match final : public MatchEngine {
     ++counts_.games_finished;
   }
 
+  Rules<G> rules_;
   SearchConfig config_;
   Puct puct_;
   std::array<PredictionQueue<G>, 2> queues_;  // by side

@@ -21,24 +21,25 @@ template <Game G>
 class PositionSearch final : public PositionSearchEngine {
  public:
   // `config` and `options` have been checked.
-  PositionSearch(const ActionLists& positions, const SearchConfig& config, std::uint64_t seed,
-                 const PositionSearchOptions& options)
-      : num_simulations_(config.num_simulations),
+  PositionSearch(const Rules<G>& rules, const ActionLists& positions, const SearchConfig& config,
+                 std::uint64_t seed, const PositionSearchOptions& options)
+      : rules_(rules),
+        num_simulations_(config.num_simulations),
         puct_(config),
-        noise_{options.noise ? config.dirichlet_fraction : 0.0, config.alpha(kPoints<G>)},
+        noise_{options.noise ? config.dirichlet_fraction : 0.0, config.alpha(rules.points())},
         leaves_per_position_(options.leaves_per_position),
-        queue_(config, positions.size() * leaves_per_position_,
+        queue_(rules, config, positions.size() * leaves_per_position_,
                positions.size() * (static_cast<std::size_t>(num_simulations_) + 1)) {
     desks_.reserve(positions.size());
     for (const std::vector<int>& actions : positions) {
       Desk& desk = desks_.emplace_back(Random(seed, desks_.size()));
       desk.symmetry_seed = desk.random.next();
-      desk.search.set_root(position_after<G>(std::span<const int>(actions)));
+      desk.search.set_root(position_after(rules, std::span<const int>(actions)));
       desk.leaves.resize(leaves_per_position_);
     }
   }
 
-  RowShape row_shape() const override { return {kObservationBytes<G>, G::kNumActions}; }
+  RowShape row_shape() const override { return {rules_.observation_bytes(), rules_.num_actions()}; }
 
   // Runs every position on until its leaves are out or it is done. The same rows come again until
   // `backup` answers them; none come when all is done.
@@ -164,6 +165,7 @@ class PositionSearch final : public PositionSearchEngine {
     return line;
   }
 
+  Rules<G> rules_;
   int num_simulations_;
   Puct puct_;
   RootNoise noise_;

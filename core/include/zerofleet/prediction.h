@@ -10,13 +10,16 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "zerofleet/game.h"
 #include "zerofleet/half.h"
 #include "zerofleet/lanes.h"
 #include "zerofleet/portable_math.h"
-#include "zerofleet/symmetry.h"
+#include "zerofleet/rules.h"
 
 namespace zerofleet {
 
@@ -60,13 +63,30 @@ struct PredictionBatch {
   }
 };
 
+// Probabilities of legal actions, with room up to a multiple of kLanes.
+template <Game G>
+struct PriorsOf {
+  using type = std::array<float, round_up_to_lanes(G::kNumActions)>;
+};
+template <>
+struct PriorsOf<DynamicPosition> {
+  using type = std::vector<float>;
+};
+
 // What the search needs to know of one leaf.
 template <Game G>
 struct LeafPrediction {
-  ActionList<G::kNumActions> actions;  // legal
-  // Parallel to `actions`; [0, 1], summing to 1.
-  std::array<float, round_up_to_lanes(G::kNumActions)> priors;
-  float value;  // for the player to move
+  // Of a position, its priors still to be filled in.
+  LeafPrediction(const G& position, float value_there)
+      : actions(position.legal_actions()), value(value_there) {
+    if constexpr (!FixedGame<G>) priors.resize(round_up_to_lanes(num_actions()));
+  }
+
+  int num_actions() const { return static_cast<int>(actions.size()); }
+
+  decltype(std::declval<const G&>().legal_actions()) actions;
+  typename PriorsOf<G>::type priors{};  // parallel to `actions`; [0, 1], summing to 1
+  float value;                          // for the player to move
 };
 
 // Turns logits into probabilities in place. Entries from `count` to the next multiple of kLanes
@@ -90,23 +110,24 @@ inline void softmax(float* entries, int count) {
 
 // Reads one row. The network saw the leaf under `symmetry`, so the logit of an action stands
 // where the symmetry takes that action.
-template <Game G>
-LeafPrediction<G> read_prediction(const PredictionBatch& batch, int row, int symmetry,
-                                  const G& position) {
-  LeafPrediction<G> leaf{position.legal_actions(), {}, std::clamp(batch.value[row], -1.0f, 1.0f)};
-  const auto& landing = Symmetries<G>::action[symmetry];
-  const std::size_t start = static_cast<std::size_t>(row) * G::kNumActions;
+template <class AnyRules, Game G = typename AnyRules::Position>
+LeafPrediction<G> read_prediction(const AnyRules& rules, const PredictionBatch& batch, int row,
+                                  int symmetry, const std::type_identity_t<G>& position) {
+  LeafPrediction<G> leaf(position, std::clamp(batch.value[row], -1.0f, 1.0f));
+  const int count = leaf.num_actions();
+  const std::size_t start = static_cast<std::size_t>(row) * rules.num_actions();
   if (const auto* half = std::get_if<0>(&batch.policy_logits)) {
-    for (int i = 0; i < leaf.actions.size(); ++i) {
-      leaf.priors[i] = half_to_float((*half)[start + landing[leaf.actions[i]]]);
+    for (int i = 0; i < count; ++i) {
+      leaf.priors[i] =
+          half_to_float((*half)[start + rules.symmetric_action(leaf.actions[i], symmetry)]);
     }
   } else {
     const std::span<const float> logits = std::get<1>(batch.policy_logits);
-    for (int i = 0; i < leaf.actions.size(); ++i) {
-      leaf.priors[i] = logits[start + landing[leaf.actions[i]]];
+    for (int i = 0; i < count; ++i) {
+      leaf.priors[i] = logits[start + rules.symmetric_action(leaf.actions[i], symmetry)];
     }
   }
-  softmax(leaf.priors.data(), leaf.actions.size());
+  softmax(leaf.priors.data(), count);
   return leaf;
 }
 

@@ -35,8 +35,8 @@ class PredictionCache {
     for (int way = 0; way < kWays; ++way) {
       if (keys_[set][way] != key_of(hash)) continue;
       const Entry& entry = entries_[set * kWays + way];
-      LeafPrediction<G> prediction{position.legal_actions(), {}, entry.value};
-      for (int i = 0; i < prediction.actions.size(); ++i) {
+      LeafPrediction<G> prediction(position, entry.value);
+      for (int i = 0; i < prediction.num_actions(); ++i) {
         prediction.priors[i] = half_to_float(entry.priors[i]);
       }
       return prediction;
@@ -56,7 +56,8 @@ class PredictionCache {
     keys_[set][way] = key;
     Entry& entry = entries_[set * kWays + way];
     entry.value = prediction.value;
-    for (int i = 0; i < prediction.actions.size(); ++i) {
+    if constexpr (!FixedGame<G>) entry.priors.resize(prediction.actions.size());
+    for (int i = 0; i < prediction.num_actions(); ++i) {
       entry.priors[i] = unit_float_to_half(prediction.priors[i]);
     }
   }
@@ -70,9 +71,18 @@ class PredictionCache {
  private:
   static constexpr int kWays = 4;
 
+  template <Game>
+  struct HalvesOf {
+    using type = std::vector<std::uint16_t>;  // [legal actions]
+  };
+  template <FixedGame F>
+  struct HalvesOf<F> {
+    using type = std::array<std::uint16_t, F::kNumActions>;
+  };
+
   struct Entry {
     float value;
-    std::array<std::uint16_t, G::kNumActions> priors;
+    typename HalvesOf<G>::type priors;
   };
 
   // 0 marks an empty way.

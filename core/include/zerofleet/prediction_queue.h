@@ -19,9 +19,10 @@ template <Game G>
 class PredictionQueue {
  public:
   // At most `max_rows` leaves wait at once; the cache keeps no more than `max_positions` either.
-  PredictionQueue(const SearchConfig& config, std::size_t max_rows,
+  PredictionQueue(const Rules<G>& rules, const SearchConfig& config, std::size_t max_rows,
                   std::size_t max_positions = SIZE_MAX)
-      : batch_(max_rows),
+      : rules_(rules),
+        batch_(rules, max_rows),
         cache_(std::min(static_cast<std::size_t>(config.cache_positions), max_positions)),
         symmetric_(config.random_symmetry) {}
 
@@ -34,13 +35,14 @@ class PredictionQueue {
 
   // Makes a leaf a row of the batch, under the symmetry that the seed gives its position.
   void ask(const Leaf<G>& leaf, std::uint64_t symmetry_seed, int owner) {
-    batch_.add(leaf.position, symmetric_ ? symmetry_of<G>(leaf.hash, symmetry_seed) : 0, owner);
+    const int symmetries = symmetric_ ? rules_.num_symmetries() : 1;
+    batch_.add(leaf.position, symmetry_of(leaf.hash, symmetry_seed, symmetries), owner);
   }
 
   // Accepts the answer to the whole batch: its rows may be read until `clear`. A model that is new
   // empties the cache. Throws std::invalid_argument, changing nothing, when the answer is unsound.
   void accept(const PredictionBatch& answer) {
-    answer.check(batch_.num_rows(), G::kNumActions);
+    answer.check(batch_.num_rows(), rules_.num_actions());
     if (answer.model_version != model_version_) cache_.clear();
     model_version_ = answer.model_version;
     positions_evaluated_ += batch_.num_rows();
@@ -48,7 +50,7 @@ class PredictionQueue {
 
   // The accepted answer to the leaf of a row, which the cache keeps as well.
   LeafPrediction<G> read(const PredictionBatch& answer, int row, const Leaf<G>& leaf) {
-    auto prediction = read_prediction<G>(answer, row, batch_.symmetry(row), leaf.position);
+    auto prediction = read_prediction(rules_, answer, row, batch_.symmetry(row), leaf.position);
     cache_.store(leaf.hash, prediction);
     return prediction;
   }
@@ -65,6 +67,7 @@ class PredictionQueue {
   std::int64_t cache_hits() const { return cache_hits_; }
 
  private:
+  Rules<G> rules_;
   LeafBatch<G> batch_;
   PredictionCache<G> cache_;
   bool symmetric_;

@@ -9,7 +9,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "zerofleet/game.h"
 #include "zerofleet/replay_moves.h"
 
 namespace zerofleet {
@@ -88,17 +87,18 @@ void check_search_table(const RecordedGame& game, std::size_t ply, const G& posi
 }
 
 // Throws std::invalid_argument, naming ply and reason, unless the game is complete, keeps the rules
-// and has the search tables that its plies need.
-template <Game G>
-void check_game(const RecordedGame& game) {
+// and has the search tables that its plies need. Calls `see(ply, position)` at each ply.
+template <class AnyRules, class See>
+void check_game(const AnyRules& rules, const RecordedGame& game, See&& see) {
   check_columns(game);
-  G position;
+  typename AnyRules::Position position = rules.start();
   for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
     if (position.is_terminal()) {
       throw std::invalid_argument("ply " + std::to_string(ply) + ": the game is over already");
     }
     check_search_table(game, ply, position);
-    apply_checked(position, game.actions[ply]);
+    see(ply, position);
+    apply_checked(rules, position, game.actions[ply]);
   }
   const std::string end = "ply " + std::to_string(game.actions.size()) + ": ";
   if (position.is_terminal() == game.resigned) {

@@ -2,7 +2,8 @@
 //
 // Games are kept as moves and policy weights, a few hundred bytes each; a position is rebuilt by
 // playing its game again up to its ply. That is cheap next to training, and the same memory holds
-// far more games than packed observations would.
+// far more games than packed observations would. Only where the rules are slow (games behind
+// virtual calls) are observations kept instead.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +17,13 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "zerofleet/games.h"
 #include "zerofleet/random.h"
 #include "zerofleet/recorded_game.h"
-#include "zerofleet/symmetry.h"
 
 namespace zerofleet {
 
@@ -38,6 +38,11 @@ struct TrainingBatch {
   std::span<std::uint8_t> observations;  // [batch, observation_bytes]
   std::span<float> policy_targets;       // [batch, num_actions] zeros on entry
   std::span<float> value_targets;        // [batch] for the player to move
+
+  // Where a row comes from; empty when nobody asks.
+  std::span<std::int32_t> plies = {};         // [batch]
+  std::span<std::int32_t> game_lengths = {};  // [batch] plies
+  std::span<std::int64_t> game_indices = {};  // [batch] counted from the first game ever added
 };
 
 // A replay buffer whose game is known only at run time. Safe to use from several threads.
@@ -58,6 +63,7 @@ class ReplayBuffer {
   virtual std::int64_t positions() const = 0;
   virtual std::int64_t games() const = 0;
   virtual std::int64_t total_positions() const = 0;  // ever added
+  virtual std::int64_t total_games() const = 0;      // ever added, with a training position
 
   // Fills a batch with positions drawn uniformly, with replacement, each under a random symmetry
   // of the board if asked for. The same content and seed give the same batch.
@@ -68,13 +74,13 @@ class ReplayBuffer {
 template <Game G>
 class ReplayBufferOf final : public ReplayBuffer {
  public:
-  explicit ReplayBufferOf(ReplayLimits limits) : limits_(limits) {
+  ReplayBufferOf(const Rules<G>& rules, ReplayLimits limits) : rules_(rules), limits_(limits) {
     if (limits.max_positions < 1) throw std::invalid_argument("max_positions must be at least 1");
     if (limits.max_games < 1) throw std::invalid_argument("max_games must be at least 1");
   }
 
-  int observation_bytes() const override { return kObservationBytes<G>; }
-  int num_actions() const override { return G::kNumActions; }
+  int observation_bytes() const override { return rules_.observation_bytes(); }
+  int num_actions() const override { return rules_.num_actions(); }
 
   void set_max_positions(std::int64_t max_positions) override {
     if (max_positions < 1) throw std::invalid_argument("max_positions must be at least 1");
@@ -84,22 +90,25 @@ class ReplayBufferOf final : public ReplayBuffer {
   }
 
   int add(const RecordedGame& game) override {
-    check_game<G>(game);
+    // Before the lock: the rules may be somebody else's code, which may wait for other threads.
+    StoredGame stored = checked(game);
     const std::unique_lock lock(mutex_);
     const std::size_t positions_before = positions_.size();
-    StoredGame stored{.actions = {game.actions.begin(), game.actions.end()},
-                      .policy_weights = {},
-                      .result = static_cast<std::int8_t>(game.result)};
     for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
       if (!game.full_search[ply]) continue;
       positions_.push_back({.game = static_cast<std::uint32_t>(games_dropped_ + games_.size()),
-                            .first_count = static_cast<std::uint32_t>(stored.policy_weights.size()),
-                            .ply = static_cast<std::uint16_t>(ply)});
-      append_scaled(game.policy_weights_at(ply), stored.policy_weights);
+                            .first_weight = static_cast<std::uint32_t>(stored.weights.size()),
+                            .ply = static_cast<std::uint16_t>(ply),
+                            .number = static_cast<std::uint16_t>(stored.positions++)});
+      append_scaled(game.policy_weights_at(ply), stored.weights);
+      if constexpr (!FixedGame<G>) {
+        const auto legal = game.actions_at(ply);
+        stored.rows.legal.insert(stored.rows.legal.end(), legal.begin(), legal.end());
+        stored.rows.first_legal.push_back(static_cast<std::uint32_t>(stored.rows.legal.size()));
+      }
     }
     const std::size_t added = positions_.size() - positions_before;
     if (added == 0) return 0;
-    stored.positions = static_cast<std::int32_t>(added);
     games_.push_back(std::move(stored));
     total_positions_ += static_cast<std::int64_t>(added);
     drop_oldest();
@@ -118,43 +127,76 @@ class ReplayBufferOf final : public ReplayBuffer {
     const std::shared_lock lock(mutex_);
     return total_positions_;
   }
+  std::int64_t total_games() const override {
+    const std::shared_lock lock(mutex_);
+    return static_cast<std::int64_t>(games_dropped_ + games_.size());
+  }
 
   void sample(std::uint64_t seed, bool symmetry, const TrainingBatch& batch) const override {
     const std::shared_lock lock(mutex_);
     if (positions_.empty()) throw std::invalid_argument("the replay buffer is empty");
     Random random(seed);
+    const auto symmetries = static_cast<std::uint64_t>(rules_.num_symmetries());
     for (std::size_t row = 0; row < batch.value_targets.size(); ++row) {
       const StoredPosition& position = positions_[random.below(positions_.size())];
-      const int moved = symmetry ? static_cast<int>(random.below(G::kNumSymmetries)) : 0;
+      const int moved = symmetry ? static_cast<int>(random.below(symmetries)) : 0;
       write_row(position, moved, row, batch);
+      write_origin(position, row, batch);
     }
   }
 
  private:
-  using StoredAction = std::conditional_t<(G::kNumActions <= 256), std::uint8_t, std::uint16_t>;
+  // Of games whose rules are slow: what would have to be played again.
+  struct Rows {
+    std::vector<std::uint8_t> observations;        // [positions, observation_bytes]
+    std::vector<Player> to_play;                   // [positions]
+    std::vector<Action> legal;                     // of all positions, one after another
+    std::vector<std::uint32_t> first_legal = {0};  // [positions + 1]
+  };
+  struct NoRows {};
 
   struct StoredGame {
-    std::vector<StoredAction> actions;
-    std::vector<std::uint16_t>
-        policy_weights;  // of the plies with a full search, one after another
+    std::vector<std::uint16_t> actions;
+    std::vector<std::uint16_t> weights;  // of the plies with a full search, one after another
     std::int32_t positions = 0;
     std::int8_t result = 0;
+    [[no_unique_address]] std::conditional_t<FixedGame<G>, NoRows, Rows> rows;
   };
 
   struct StoredPosition {
-    std::uint32_t game;         // counted from the first ever added, modulo 2^32
-    std::uint32_t first_count;  // in the game's visit counts
+    std::uint32_t game;          // counted from the first ever added, modulo 2^32
+    std::uint32_t first_weight;  // in the game's weights
     std::uint16_t ply;
+    std::uint16_t number;  // among the game's positions
   };
 
-  // Only ratios matter for a policy: counts beyond 16 bits are halved until they fit.
-  static void append_scaled(std::span<const std::int32_t> counts,
+  // The game without its weights. Throws std::invalid_argument when it does not replay.
+  StoredGame checked(const RecordedGame& game) const {
+    StoredGame stored{.actions = {game.actions.begin(), game.actions.end()},
+                      .weights = {},
+                      .result = static_cast<std::int8_t>(game.result),
+                      .rows = {}};
+    check_game(rules_, game, [&](std::size_t ply, const G& position) {
+      if constexpr (!FixedGame<G>) {
+        if (!game.full_search[ply]) return;
+        auto& observations = stored.rows.observations;
+        const auto bytes = static_cast<std::size_t>(rules_.observation_bytes());
+        observations.resize(observations.size() + bytes);
+        rules_.write_observation(position, 0, std::span(observations).last(bytes));
+        stored.rows.to_play.push_back(position.to_play());
+      }
+    });
+    return stored;
+  }
+
+  // Only ratios matter for a policy: weights beyond 16 bits are halved until they fit.
+  static void append_scaled(std::span<const std::int32_t> weights,
                             std::vector<std::uint16_t>& scaled) {
-    std::int32_t largest = std::ranges::max(counts);
+    std::int32_t largest = std::ranges::max(weights);
     int shift = 0;
     while (largest >> shift > std::numeric_limits<std::uint16_t>::max()) ++shift;
-    for (const std::int32_t count : counts) {
-      scaled.push_back(static_cast<std::uint16_t>(count >> shift));
+    for (const std::int32_t weight : weights) {
+      scaled.push_back(static_cast<std::uint16_t>(weight >> shift));
     }
   }
 
@@ -169,29 +211,61 @@ class ReplayBufferOf final : public ReplayBuffer {
     }
   }
 
+  std::size_t place_of(const StoredPosition& stored) const {
+    return stored.game - static_cast<std::uint32_t>(games_dropped_);
+  }
+
   void write_row(const StoredPosition& stored, int symmetry, std::size_t row,
                  const TrainingBatch& batch) const {
-    constexpr std::size_t kBytes = kObservationBytes<G>;
-    const StoredGame& game = games_[stored.game - static_cast<std::uint32_t>(games_dropped_)];
-    G position;
-    for (std::uint16_t ply = 0; ply < stored.ply; ++ply) {
-      position.apply(static_cast<Action>(game.actions[ply]));
+    const StoredGame& game = games_[place_of(stored)];
+    const auto bytes = static_cast<std::size_t>(rules_.observation_bytes());
+    const auto observation = batch.observations.subspan(row * bytes, bytes);
+    if constexpr (FixedGame<G>) {
+      G position = rules_.start();
+      for (std::uint16_t ply = 0; ply < stored.ply; ++ply) {
+        position.apply(static_cast<Action>(game.actions[ply]));
+      }
+      rules_.write_observation(position, symmetry, observation);
+      const auto actions = position.legal_actions();
+      write_targets(stored, {actions.begin(), actions.end()}, position.to_play(), symmetry, row,
+                    batch);
+    } else {
+      const Rows& rows = game.rows;
+      rules_.transform_observation(
+          std::span(rows.observations).subspan(stored.number * bytes, bytes), symmetry,
+          observation);
+      const std::size_t first = rows.first_legal[stored.number];
+      const std::size_t count = rows.first_legal[stored.number + 1] - first;
+      write_targets(stored, std::span(rows.legal).subspan(first, count),
+                    rows.to_play[stored.number], symmetry, row, batch);
     }
-    write_observation(position, symmetry, batch.observations.subspan(row * kBytes, kBytes));
+  }
 
-    const auto actions = position.legal_actions();
-    const std::uint16_t* counts = game.policy_weights.data() + stored.first_count;
+  void write_targets(const StoredPosition& stored, std::span<const Action> actions, Player to_play,
+                     int symmetry, std::size_t row, const TrainingBatch& batch) const {
+    const StoredGame& game = games_[place_of(stored)];
+    const std::uint16_t* weights = game.weights.data() + stored.first_weight;
     std::int64_t total = 0;
-    for (int i = 0; i < actions.size(); ++i) total += counts[i];
-    float* policy = batch.policy_targets.data() + row * G::kNumActions;
-    for (int i = 0; i < actions.size(); ++i) {
-      policy[Symmetries<G>::action[symmetry][actions[i]]] =
-          static_cast<float>(counts[i]) / static_cast<float>(total);
+    for (std::size_t i = 0; i < actions.size(); ++i) total += weights[i];
+    float* policy = batch.policy_targets.data() + row * rules_.num_actions();
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      policy[rules_.symmetric_action(actions[i], symmetry)] =
+          static_cast<float>(weights[i]) / static_cast<float>(total);
     }
-    const int sign = position.to_play() == kFirstPlayer ? 1 : -1;
+    const int sign = to_play == kFirstPlayer ? 1 : -1;
     batch.value_targets[row] = static_cast<float>(sign * game.result);
   }
 
+  void write_origin(const StoredPosition& stored, std::size_t row,
+                    const TrainingBatch& batch) const {
+    if (batch.plies.empty()) return;
+    const std::size_t place = place_of(stored);
+    batch.plies[row] = stored.ply;
+    batch.game_lengths[row] = static_cast<std::int32_t>(games_[place].actions.size());
+    batch.game_indices[row] = static_cast<std::int64_t>(games_dropped_ + place);
+  }
+
+  Rules<G> rules_;
   ReplayLimits limits_;
   mutable std::shared_mutex mutex_;
   std::deque<StoredGame> games_;          // oldest first
@@ -201,11 +275,6 @@ class ReplayBufferOf final : public ReplayBuffer {
 };
 
 // Throws std::invalid_argument for an unknown game or a limit below 1.
-inline std::unique_ptr<ReplayBuffer> make_replay_buffer(std::string_view game,
-                                                        ReplayLimits limits) {
-  return visit_game(game, [limits](auto type) -> std::unique_ptr<ReplayBuffer> {
-    return std::make_unique<ReplayBufferOf<typename decltype(type)::type>>(limits);
-  });
-}
+std::unique_ptr<ReplayBuffer> make_replay_buffer(const std::string& game, ReplayLimits limits);
 
 }  // namespace zerofleet

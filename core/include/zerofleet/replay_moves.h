@@ -5,28 +5,27 @@
 #include <stdexcept>
 #include <string>
 
-#include "zerofleet/game.h"
+#include "zerofleet/rules.h"
 
 namespace zerofleet {
 
-// Applies one action to a position.
+// Applies one action to a position of a game.
 // Throws std::invalid_argument naming ply and action when it is illegal there.
-template <Game G>
-void apply_checked(G& position, int action) {
+template <class AnyRules>
+void apply_checked(const AnyRules& rules, typename AnyRules::Position& position, int action) {
   if (!position.is_legal(action)) {
     throw std::invalid_argument("action " + std::to_string(action) + " at ply " +
-                                std::to_string(position.ply()) + " is illegal in " +
-                                std::string(G::kName));
+                                std::to_string(position.ply()) + " is illegal in " + rules.name());
   }
   position.apply(static_cast<Action>(action));
 }
 
-// The position after these actions from the start; `Number` is any integer type.
+// The position of a game after these actions from the start; `Number` is any integer type.
 // Throws std::invalid_argument naming ply and action when one is illegal.
-template <Game G, class Number>
-G position_after(std::span<const Number> actions) {
-  G position;
-  for (const Number action : actions) apply_checked(position, static_cast<int>(action));
+template <class AnyRules, class Number>
+auto position_after(const AnyRules& rules, std::span<const Number> actions) {
+  typename AnyRules::Position position = rules.start();
+  for (const Number action : actions) apply_checked(rules, position, static_cast<int>(action));
   return position;
 }
 

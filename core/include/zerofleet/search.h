@@ -16,14 +16,29 @@
 
 namespace zerofleet {
 
+// Room for the longest path of a game.
+template <Game G>
+struct PathOf {
+  using type = std::array<EdgeId, G::kMaxLength>;
+};
+template <>
+struct PathOf<DynamicPosition> {
+  using type = std::vector<EdgeId>;
+};
+
 // A leaf on its way from select to expand.
 template <Game G>
 struct Leaf {
   G position;
   std::uint64_t hash = 0;
-  int depth = 0;                             // 0: the leaf is the root itself
-  NodeId parent = kRoot;                     // owner of the last edge
-  std::array<EdgeId, G::kMaxLength> path{};  // [depth], from the root down
+  int depth = 0;                    // 0: the leaf is the root itself
+  NodeId parent = kRoot;            // owner of the last edge
+  typename PathOf<G>::type path{};  // [depth], from the root down
+
+  void step_down(EdgeId edge) {
+    if constexpr (!FixedGame<G>) path.resize(static_cast<std::size_t>(depth) + 1);
+    path[depth++] = edge;
+  }
 };
 
 enum class Selected {
@@ -74,9 +89,11 @@ class Search {
       set_root(next);
       return;
     }
-    root_ = next;
     root_visits_ = tree_.visit_count[edge] - 1;
-    root_value_sum_ = -static_cast<double>(tree_.value_sum[edge]);
+    const bool same_player = next.to_play() == root_.to_play();
+    root_value_sum_ =
+        static_cast<double>(same_player ? tree_.value_sum[edge] : -tree_.value_sum[edge]);
+    root_ = next;
     tree_.copy_subtree(tree_.child[edge], scratch);
     std::swap(tree_, scratch);
   }
@@ -126,7 +143,7 @@ class Search {
     for (int i = 0; i < leaf.depth; ++i) leaf.position.apply(tree_.action[leaf.path[i]]);
     if (leaf.depth > 0 && leaf.position.is_terminal()) {
       const float value = terminal_value(leaf.position);
-      tree_.child[leaf.path[leaf.depth - 1]] = tree_.add_terminal(value);
+      tree_.child[leaf.path[leaf.depth - 1]] = tree_.add_terminal(value, leaf.position.to_play());
       backup(leaf, value);
       return Selected::kTerminal;
     }
@@ -137,8 +154,9 @@ class Search {
   // Gives a leaf its node and its value to all nodes above. `start_root` is due when the leaf was
   // the root.
   void expand(const Leaf<G>& leaf, const LeafPrediction<G>& prediction) {
-    const NodeId node = tree_.add_node({prediction.actions.begin(), prediction.actions.end()},
-                                       prediction.priors.data(), prediction.value);
+    const NodeId node =
+        tree_.add_node({prediction.actions.begin(), prediction.actions.end()},
+                       prediction.priors.data(), prediction.value, leaf.position.to_play());
     if (leaf.depth == 0) {
       root_value_sum_ = prediction.value;
       return;
@@ -175,12 +193,12 @@ class Search {
           edges, puct.exploration(visits), puct.unvisited_value(value, tree_.visited_prior[node]),
           puct.virtual_loss);
       const EdgeId edge = tree_.first_edge[node] + static_cast<EdgeId>(index);
-      leaf.path[leaf.depth++] = edge;
+      leaf.step_down(edge);
       leaf.parent = node;
       node = tree_.child[edge];
       if (node == kUnexpanded || tree_.edge_count[node] == 0) return node;
       const auto edge_visits = static_cast<float>(tree_.visit_count[edge]);
-      value = -tree_.value_sum[edge] / edge_visits;
+      value = seen_from(node, leaf.parent, tree_.value_sum[edge]) / edge_visits;
       visits = edge_visits - 1.0f;
       if constexpr (kVirtualLoss) {
         visits += puct.virtual_loss * static_cast<float>(tree_.leaves_out[edge]);
@@ -197,12 +215,22 @@ class Search {
           leaf.parent == kRoot ? root_prior_[index] : tree_.prior[last];
     }
     for (int i = leaf.depth - 1; i >= 0; --i) {
-      value = -value;
+      const EdgeId edge = leaf.path[i];
+      value = seen_from(i == 0 ? kRoot : tree_.child[leaf.path[i - 1]], tree_.child[edge], value);
       ++tree_.visit_count[leaf.path[i]];
       tree_.value_sum[leaf.path[i]] += value;
     }
     ++root_visits_;
     root_value_sum_ += value;
+  }
+
+  // A value for the player to move at `other`, for the one to move at `node` beside it.
+  float seen_from(NodeId node, NodeId other, float value) const {
+    if constexpr (FixedGame<G>) {
+      return -value;  // they take turns
+    } else {
+      return tree_.to_play[node] == tree_.to_play[other] ? value : -value;
+    }
   }
 
   EdgeId edge_of(Action action) const {

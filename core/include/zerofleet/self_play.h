@@ -24,15 +24,16 @@ template <Game G>
 class SelfPlay final : public SelfPlayEngine {
  public:
   // `config` has been checked.
-  SelfPlay(std::size_t games, const SearchConfig& config, std::uint64_t seed)
-      : config_(config),
+  SelfPlay(const Rules<G>& rules, std::size_t games, const SearchConfig& config, std::uint64_t seed)
+      : rules_(rules),
+        config_(config),
         puct_(config),
-        noise_{config.dirichlet_fraction, config.alpha(kPoints<G>)},
+        noise_{config.dirichlet_fraction, config.alpha(rules.points())},
         seed_(seed),
-        queue_(config, games),
+        queue_(rules, config, games),
         slots_(games) {}
 
-  RowShape row_shape() const override { return {kObservationBytes<G>, G::kNumActions}; }
+  RowShape row_shape() const override { return {rules_.observation_bytes(), rules_.num_actions()}; }
 
   // Runs every game to its next leaf that needs the network. Games that end make room for new
   // ones. The same rows come again until `backup` answers them; none come only when no game is
@@ -69,7 +70,7 @@ class SelfPlay final : public SelfPlayEngine {
   // Queues a game that began elsewhere: the next free slot continues it. Returns its new id.
   std::int64_t adopt(GameColumns game) override {
     if (game.result) throw std::invalid_argument("an adopted game must be unfinished");
-    reached_position<G>(game);  // throws when it does not replay
+    reached_position(rules_, game);  // throws when it does not replay
     game.game_id = next_game_id_++;
     adopted_.push_back(std::move(game));
     return adopted_.back().game_id;
@@ -155,7 +156,7 @@ class SelfPlay final : public SelfPlayEngine {
       slot.game.resign_threshold = resign_threshold_;
       slot.game.plays_on = plays_on;
     }
-    slot.search.set_root(reached_position<G>(slot.game));
+    slot.search.set_root(reached_position(rules_, slot.game));
     slot.new_simulations = 0;
     slot.live = true;
     if (slot.search.root().is_terminal()) {
@@ -215,11 +216,12 @@ class SelfPlay final : public SelfPlayEngine {
     slot.game.result = result;
     slot.game.reason = reason;
     slot.live = false;
-    slot.search.set_root(G());
+    slot.search.set_root(rules_.start());
     finished_.push_back(std::move(slot.game));
     ++counts_.games_finished;
   }
 
+  Rules<G> rules_;
   SearchConfig config_;
   Puct puct_;
   RootNoise noise_;

@@ -20,7 +20,7 @@ constexpr int dihedral_point(int point, int symmetry, int size) {
   return symmetry & 4 ? column * size + row : row * size + column;
 }
 
-template <Game G>
+template <FixedGame G>
 struct Symmetries {
   // point[symmetry][p] is where point p lands; action[symmetry][a] where action a does.
   using PointTable = std::array<std::array<std::int16_t, kPoints<G>>, G::kNumSymmetries>;
@@ -61,7 +61,7 @@ struct Symmetries {
 };
 
 // Moves every point of a plane. Planes that are all zeros or all ones stay as they are.
-template <Game G>
+template <FixedGame G>
 constexpr Plane<kPoints<G>> transform_plane(const Plane<kPoints<G>>& plane, int symmetry) {
   using PlaneType = Plane<kPoints<G>>;
   if (symmetry == 0 || plane == PlaneType::filled(true)) return plane;
@@ -76,7 +76,7 @@ constexpr Plane<kPoints<G>> transform_plane(const Plane<kPoints<G>>& plane, int 
 
 // Writes the packed observation of a position as seen under a symmetry.
 // `packed` has kObservationBytes<G> bytes.
-template <Game G>
+template <FixedGame G>
 constexpr void write_observation(const G& position, int symmetry, std::span<std::uint8_t> packed) {
   auto planes = position.observe();
   for (auto& plane : planes) plane = transform_plane<G>(plane, symmetry);
@@ -84,7 +84,7 @@ constexpr void write_observation(const G& position, int symmetry, std::span<std:
 }
 
 // Applies a symmetry to an observation that is packed already.
-template <Game G>
+template <FixedGame G>
 constexpr Observation<G> transform_observation(std::span<const std::uint8_t> packed, int symmetry) {
   auto planes = unpack_planes<G::kPlanes, kPoints<G>>(packed);
   for (auto& plane : planes) plane = transform_plane<G>(plane, symmetry);
@@ -94,7 +94,7 @@ constexpr Observation<G> transform_observation(std::span<const std::uint8_t> pac
 }
 
 // Moves a policy of [num_actions] entries: what stood at action a stands where a lands.
-template <Game G>
+template <FixedGame G>
 constexpr void transform_policy(std::span<const float> policy, int symmetry,
                                 std::span<float> moved) {
   for (int a = 0; a < G::kNumActions; ++a) moved[Symmetries<G>::action[symmetry][a]] = policy[a];

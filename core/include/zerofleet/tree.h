@@ -37,7 +37,8 @@ class Tree {
   std::vector<EdgeId> first_edge;
   std::vector<std::uint16_t> edge_count;  // 0: terminal
   std::vector<float> value;               // network's or the rules', for the player to move here
-  std::vector<float> visited_prior;       // prior mass of the edges visited so far
+  std::vector<Player> to_play;
+  std::vector<float> visited_prior;  // prior mass of the edges visited so far
 
   // Columns by edge: [num_edges], readable kLanes further.
   std::vector<Action> action;
@@ -49,11 +50,11 @@ class Tree {
 
   // Bytes of one node and of one edge in the columns above.
   static constexpr std::size_t kNodeBytes =
-      sizeof(EdgeId) + sizeof(std::uint16_t) + 2 * sizeof(float);
+      sizeof(EdgeId) + sizeof(std::uint16_t) + sizeof(Player) + 2 * sizeof(float);
   static constexpr std::size_t kEdgeBytes = sizeof(Action) + 2 * sizeof(float) +
                                             sizeof(std::int32_t) + sizeof(NodeId) +
                                             sizeof(std::uint16_t);
-  static_assert(kNodeBytes == 14 && kEdgeBytes == 20);
+  static_assert(kNodeBytes == 15 && kEdgeBytes == 20);
 
   std::uint32_t num_nodes() const { return num_nodes_; }
   std::uint32_t num_edges() const { return num_edges_; }
@@ -67,8 +68,10 @@ class Tree {
   void clear() { num_nodes_ = num_edges_ = 0; }
 
   // Appends a node with unvisited edges; `actions` and `priors` are parallel.
-  NodeId add_node(std::span<const Action> actions, const float* priors, float node_value) {
-    const NodeId node = append_node(static_cast<std::uint32_t>(actions.size()), node_value);
+  NodeId add_node(std::span<const Action> actions, const float* priors, float node_value,
+                  Player player) {
+    const auto edges = static_cast<std::uint32_t>(actions.size());
+    const NodeId node = append_node(edges, node_value, player);
     const EdgeId first = first_edge[node];
     std::copy(actions.begin(), actions.end(), action.begin() + first);
     std::copy_n(priors, actions.size(), prior.begin() + first);
@@ -79,7 +82,9 @@ class Tree {
     return node;
   }
 
-  NodeId add_terminal(float node_value) { return append_node(0, node_value); }
+  NodeId add_terminal(float node_value, Player player) {
+    return append_node(0, node_value, player);
+  }
 
   // Replaces `target` by the subtree under `node`, which becomes its root. Nodes are laid out
   // breadth first: what is visited most lies together.
@@ -100,13 +105,14 @@ class Tree {
   }
 
  private:
-  NodeId append_node(std::uint32_t edges, float node_value) {
+  NodeId append_node(std::uint32_t edges, float node_value, Player player) {
     if (num_nodes_ == first_edge.size()) grow_nodes();
     if (num_edges_ + edges + kLanes > action.size()) grow_edges(edges);
     const NodeId node = num_nodes_++;
     first_edge[node] = num_edges_;
     edge_count[node] = static_cast<std::uint16_t>(edges);
     value[node] = node_value;
+    to_play[node] = player;
     visited_prior[node] = 0.0f;
     num_edges_ += edges;
     return node;
@@ -115,7 +121,7 @@ class Tree {
   // Children keep the ids they have in `source` until copy_subtree comes to them.
   NodeId copy_node(const Tree& source, NodeId old_node) {
     const std::uint32_t edges = source.edge_count[old_node];
-    const NodeId node = append_node(edges, source.value[old_node]);
+    const NodeId node = append_node(edges, source.value[old_node], source.to_play[old_node]);
     const EdgeId from = source.first_edge[old_node];
     const EdgeId to = first_edge[node];
     visited_prior[node] = source.visited_prior[old_node];
@@ -133,6 +139,7 @@ class Tree {
     first_edge.resize(size);
     edge_count.resize(size);
     value.resize(size);
+    to_play.resize(size);
     visited_prior.resize(size);
   }
 

@@ -80,7 +80,7 @@ class Go {
 
   // Covers all that an observation shows or legal actions depend on.
   std::uint64_t hash() const {
-    std::uint64_t sum = std::uint64_t{passes_} << 1 | std::uint64_t(ply_ & 1);
+    std::uint64_t sum = static_cast<std::uint64_t>(passes_ << 2 | is_terminal() << 1 | to_play());
     std::uint64_t salt = 0;
     const auto add = [&](std::uint64_t bits) {
       sum += mix_bits(bits ^ (salt += 0x9e3779b97f4a7c15ULL));
@@ -97,10 +97,9 @@ class Go {
   }
 
   ActionList<kNumActions> legal_actions() const {
-    ActionList<kNumActions> actions;
-    if (is_terminal()) return actions;
+    ActionList<kNumActions> actions{};
     legal_points().for_each([&](int point) { actions.push_back(point); });
-    actions.push_back(kPass);
+    if (!is_terminal()) actions.push_back(kPass);
     return actions;
   }
 

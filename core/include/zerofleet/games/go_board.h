@@ -1,7 +1,6 @@
 // A Go board: stones, their chains and liberties, and what a move does to them.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <utility>
@@ -130,7 +129,8 @@ class GoBoard {
   }
 
   // By player, the points that count in area scoring: the stones, and the empty points from which
-  // a walk over empty points reaches this player's stones and no others (Tromp-Taylor rules 5, 10).
+  // a walk over empty points reaches this player's stones and no others (Tromp-Taylor rules 3 and
+  // 9).
   constexpr std::array<Points, 2> area() const {
     const Points first = reached_by(kFirstPlayer);
     const Points second = reached_by(kSecondPlayer);

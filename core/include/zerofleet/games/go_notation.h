@@ -1,4 +1,4 @@
-// Points of a Go board as text: the vertices of the Go Text Protocol (GTP 2, section 2.11).
+// Points of a Go board as text: the entity `vertex` of the Go Text Protocol, version 2.
 #pragma once
 
 #include <optional>

@@ -1,0 +1,94 @@
+// Games behind virtual calls: board sizes that are not compiled in, and games from outside the
+// core.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "zerofleet/game.h"
+
+namespace zerofleet {
+
+// Sizes of a game.
+struct GameShape {
+  int num_actions;
+  int planes;
+  int rows;
+  int columns;
+  int max_length;      // plies of the longest game
+  int num_symmetries;  // of the board, the identity included
+
+  int points() const { return rows * columns; }
+  int observation_bytes() const { return (planes * points() + 7) / 8; }
+};
+
+// A position of such a game. What is said of fixed games in game.h holds here as well, but for the
+// turns: one player may move twice.
+class DynamicState {
+ public:
+  virtual ~DynamicState() = default;
+  virtual std::unique_ptr<DynamicState> clone() const = 0;
+  virtual int ply() const = 0;
+  virtual Player to_play() const = 0;
+  virtual bool is_terminal() const = 0;
+  virtual int result() const = 0;
+  virtual std::uint64_t hash() const = 0;
+  virtual bool is_legal(int action) const = 0;
+  virtual std::vector<Action> legal_actions() const = 0;
+  virtual void apply(Action action) = 0;
+  virtual void write_observation(std::span<std::uint8_t> packed) const = 0;
+  virtual std::string to_string() const = 0;
+};
+
+// The rules of such a game.
+class DynamicRules {
+ public:
+  virtual ~DynamicRules() = default;
+  virtual GameShape shape() const = 0;
+  virtual std::unique_ptr<DynamicState> start() const = 0;
+  virtual int symmetric_point(int point, int symmetry) const = 0;
+  virtual int symmetric_action(int action, int symmetry) const = 0;
+  virtual std::string action_to_string(Action action) const = 0;
+  virtual std::optional<Action> string_to_action(std::string_view text) const = 0;
+};
+
+// A state as a value: what search and replay handle. The default one is no position at all.
+class DynamicPosition {
+ public:
+  DynamicPosition() = default;
+  explicit DynamicPosition(std::unique_ptr<DynamicState> state) : state_(std::move(state)) {}
+  DynamicPosition(const DynamicPosition& other)
+      : state_(other.state_ ? other.state_->clone() : nullptr) {}
+  DynamicPosition(DynamicPosition&&) = default;
+  DynamicPosition& operator=(const DynamicPosition& other) {
+    state_ = other.state_ ? other.state_->clone() : nullptr;
+    return *this;
+  }
+  DynamicPosition& operator=(DynamicPosition&&) = default;
+  ~DynamicPosition() = default;
+
+  int ply() const { return state_->ply(); }
+  Player to_play() const { return state_->to_play(); }
+  bool is_terminal() const { return state_->is_terminal(); }
+  int result() const { return state_->result(); }
+  std::uint64_t hash() const { return state_->hash(); }
+  bool is_legal(int action) const { return state_->is_legal(action); }
+  std::vector<Action> legal_actions() const { return state_->legal_actions(); }
+  void apply(Action action) { state_->apply(action); }
+  void write_observation(std::span<std::uint8_t> packed) const {
+    state_->write_observation(packed);
+  }
+  std::string to_string() const { return state_->to_string(); }
+
+ private:
+  std::unique_ptr<DynamicState> state_;
+};
+
+}  // namespace zerofleet

@@ -1,0 +1,76 @@
+// A fixed game behind virtual calls, where speed does not matter.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "zerofleet/dynamic_game.h"
+#include "zerofleet/rules.h"
+
+namespace zerofleet {
+
+template <FixedGame G>
+class WrappedState final : public DynamicState {
+ public:
+  explicit WrappedState(const G& position) : position_(position) {}
+
+  std::unique_ptr<DynamicState> clone() const override {
+    return std::make_unique<WrappedState>(position_);
+  }
+  int ply() const override { return position_.ply(); }
+  Player to_play() const override { return position_.to_play(); }
+  bool is_terminal() const override { return position_.is_terminal(); }
+  int result() const override { return position_.result(); }
+  std::uint64_t hash() const override { return position_.hash(); }
+  bool is_legal(int action) const override { return position_.is_legal(action); }
+  std::vector<Action> legal_actions() const override {
+    const auto actions = position_.legal_actions();
+    return {actions.begin(), actions.end()};
+  }
+  void apply(Action action) override { position_.apply(action); }
+  void write_observation(std::span<std::uint8_t> packed) const override {
+    zerofleet::write_observation(position_, 0, packed);
+  }
+  std::string to_string() const override { return position_.to_string(); }
+
+ private:
+  G position_;
+};
+
+template <FixedGame G>
+class WrappedRules final : public DynamicRules {
+ public:
+  explicit WrappedRules(const G& start) : start_(start) {}
+
+  GameShape shape() const override { return FixedRules<G>::shape(); }
+  std::unique_ptr<DynamicState> start() const override {
+    return std::make_unique<WrappedState<G>>(start_);
+  }
+  int symmetric_point(int point, int symmetry) const override {
+    return G::symmetric_point(point, symmetry);
+  }
+  int symmetric_action(int action, int symmetry) const override {
+    return G::symmetric_action(action, symmetry);
+  }
+  std::string action_to_string(Action action) const override { return G::action_to_string(action); }
+  std::optional<Action> string_to_action(std::string_view text) const override {
+    return G::string_to_action(text);
+  }
+
+ private:
+  G start_;
+};
+
+// Any rules behind virtual calls; those that are already stay as they are.
+template <FixedGame G>
+DynamicGame to_dynamic(const FixedRules<G>& rules) {
+  return DynamicGame(rules.name(), std::make_shared<WrappedRules<G>>(rules.start()));
+}
+inline DynamicGame to_dynamic(const DynamicGame& rules) { return rules; }
+
+}  // namespace zerofleet

@@ -1,0 +1,152 @@
+#include "zerofleet/games.h"
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+
+namespace zerofleet {
+namespace {
+
+constexpr int kLargestGo = 19;
+
+class MnkState final : public DynamicState {
+ public:
+  explicit MnkState(const RunTimeMnk& position) : position_(position) {}
+
+  std::unique_ptr<DynamicState> clone() const override {
+    return std::make_unique<MnkState>(position_);
+  }
+  int ply() const override { return position_.ply(); }
+  Player to_play() const override { return position_.to_play(); }
+  bool is_terminal() const override { return position_.is_terminal(); }
+  int result() const override { return position_.result(); }
+  std::uint64_t hash() const override { return position_.hash(); }
+  bool is_legal(int action) const override { return position_.is_legal(action); }
+  std::vector<Action> legal_actions() const override {
+    const auto actions = position_.legal_actions();
+    return {actions.begin(), actions.end()};
+  }
+  void apply(Action action) override { position_.apply(action); }
+  void write_observation(std::span<std::uint8_t> packed) const override {
+    position_.write_observation(packed);
+  }
+  std::string to_string() const override { return position_.to_string(); }
+
+ private:
+  RunTimeMnk position_;
+};
+
+class MnkRules final : public DynamicRules {
+ public:
+  explicit MnkRules(const RunTimeSizes& sizes) : sizes_(sizes) {}
+
+  GameShape shape() const override {
+    return {sizes_.num_actions(), sizes_.planes(),     sizes_.rows(),
+            sizes_.columns(),     sizes_.max_length(), sizes_.num_symmetries()};
+  }
+  std::unique_ptr<DynamicState> start() const override {
+    return std::make_unique<MnkState>(RunTimeMnk(sizes_));
+  }
+  int symmetric_point(int point, int symmetry) const override {
+    return sizes_.symmetric_point(point, symmetry);
+  }
+  int symmetric_action(int action, int symmetry) const override {
+    return sizes_.symmetric_action(action, symmetry);
+  }
+  std::string action_to_string(Action action) const override {
+    return sizes_.action_to_string(action);
+  }
+  std::optional<Action> string_to_action(std::string_view text) const override {
+    return sizes_.string_to_action(text);
+  }
+
+ private:
+  RunTimeSizes sizes_;
+};
+
+template <int kSize>
+std::shared_ptr<const DynamicRules> wrapped_go(const GoSettings& settings) {
+  return std::make_shared<WrappedRules<Go<kSize>>>(Go<kSize>(go_rules<kSize>(settings)));
+}
+
+template <int... kSizes>
+std::shared_ptr<const DynamicRules> make_go(const GoSettings& settings,
+                                            std::integer_sequence<int, kSizes...>) {
+  using Make = std::shared_ptr<const DynamicRules> (*)(const GoSettings&);
+  constexpr std::array<Make, sizeof...(kSizes)> makers = {&wrapped_go<kSizes + 2>...};
+  return makers[static_cast<std::size_t>(settings.size - 2)](settings);
+}
+
+std::shared_ptr<const DynamicRules> make_mnk(GameName& name) {
+  const int m = name.take_int("m", 3);
+  const int n = name.take_int("n", 3);
+  const int k = name.take_int("k", 3);
+  name.finish();
+  return std::make_shared<MnkRules>(RunTimeSizes(m, n, k));
+}
+
+RulesMaker& outside_games() {
+  static RulesMaker maker;
+  return maker;
+}
+
+}  // namespace
+
+std::vector<std::string> game_names() {
+  return {"connect_four", "go", "gomoku", "mnk", "othello", "tic_tac_toe"};
+}
+
+void set_outside_games(RulesMaker maker) { outside_games() = std::move(maker); }
+
+GoSettings take_go_settings(GameName& name) {
+  GoSettings settings{.size = name.take_int("size", 19),
+                      .komi = std::nullopt,
+                      .suicide = name.take_bool("suicide", true),
+                      .max_length = std::nullopt};
+  constexpr float kUnset = 1e9f;
+  const float komi = name.take_float("komi", kUnset);
+  const int max_length = name.take_int("max_length", 0);
+  name.finish();
+  if (settings.size < 2 || settings.size > kLargestGo) {
+    throw std::invalid_argument("game '" + name.text() + "': size must be 2 to 19, not " +
+                                std::to_string(settings.size));
+  }
+  if (komi != kUnset) settings.komi = komi;
+  if (max_length != 0) settings.max_length = max_length;
+  return settings;
+}
+
+DynamicGame make_dynamic_game(GameName name) {
+  if (name.family() == "go") {
+    const GoSettings settings = take_go_settings(name);
+    return {name.text(), make_go(settings, std::make_integer_sequence<int, kLargestGo - 1>())};
+  }
+  if (name.family() == "mnk") return {name.text(), make_mnk(name)};
+  std::string known;
+  for (const std::string& game : game_names()) {
+    if (name.family() == game) name.finish();  // it has no rules to choose
+    known += (known.empty() ? "" : ", ") + game;
+  }
+  auto rules = outside_games() ? outside_games()(name.text()) : nullptr;
+  if (rules) return {name.text(), std::move(rules)};
+  throw std::invalid_argument("unknown game '" + name.text() + "'; known: " + known);
+}
+
+const DynamicGame& dynamic_game(const std::string& name) {
+  // Never destroyed: games from outside may not outlive what they are written in.
+  static auto& games = *new std::map<std::string, std::unique_ptr<const DynamicGame>>();
+  static auto& mutex = *new std::mutex();
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto known = games.find(name); known != games.end()) return *known->second;
+  }
+  // Made without the lock: a game from outside may wait for somebody who waits for it.
+  auto made = std::make_unique<const DynamicGame>(
+      visit_game(name, [](const auto& rules) { return to_dynamic(rules); }));
+  const std::lock_guard lock(mutex);
+  return *games.try_emplace(name, std::move(made)).first->second;
+}
+
+}  // namespace zerofleet

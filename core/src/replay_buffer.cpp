@@ -1,0 +1,16 @@
+#include "zerofleet/replay_buffer.h"
+
+#include <type_traits>
+
+#include "zerofleet/games.h"
+
+namespace zerofleet {
+
+std::unique_ptr<ReplayBuffer> make_replay_buffer(const std::string& game, ReplayLimits limits) {
+  return visit_game(game, [limits](const auto& rules) -> std::unique_ptr<ReplayBuffer> {
+    using G = typename std::decay_t<decltype(rules)>::Position;
+    return std::make_unique<ReplayBufferOf<G>>(rules, limits);
+  });
+}
+
+}  // namespace zerofleet
