@@ -65,7 +65,9 @@ void bind_statistics(nb::module_& module) {
       .def_ro("positions_evaluated", &S::positions_evaluated, "Rows that the network answered.")
       .def_ro("cache_hits", &S::cache_hits)
       .def_ro("plies", &S::plies, "Moves chosen by search.")
+      .def_ro("full_searches", &S::full_searches, "Among the moves of self-play.")
       .def_ro("games_finished", &S::games_finished)
+      .def_ro("games_resigned", &S::games_resigned)
       .def_ro("nodes", &S::nodes, "Nodes of all trees.")
       .def_ro("tree_bytes", &S::tree_bytes, "Memory of all trees.");
 }

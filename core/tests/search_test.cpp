@@ -36,14 +36,14 @@ LeafPrediction<G> know_nothing(const G& position) {
 
 template <Game G, class Predict>
 void simulate(Search<G>& search, int visits, const Predict& predict_leaf,
-              const RootNoise& noise = {}) {
+              const RootPlan& plan = {}) {
   const Puct puct{SearchConfig()};
   Random random(5);
   while (!search.is_expanded() || search.root_visits() < visits) {
     Leaf<G> leaf;
     if (search.template select<false>(puct, leaf) == Selected::kTerminal) continue;
     search.expand(leaf, predict_leaf(leaf.position));
-    if (leaf.depth == 0) search.start_root(noise, random);
+    if (leaf.depth == 0) search.start_root(plan, random);
   }
 }
 
@@ -134,13 +134,13 @@ void invariants_hold_along_random_games() {
     Random random(100 + seed);
     Search<G> search;
     while (!search.root().is_terminal()) {
-      simulate(search, 60, predict<G>, {.fraction = 0.25, .alpha = 0.5});
+      simulate(search, 60, predict<G>, {.noise_fraction = 0.25, .noise_alpha = 0.5});
       check_tree(search);
       const auto actions = search.root().legal_actions();
       const Action action = actions[static_cast<int>(random.below(actions.size()))];
       search.advance_root(action, scratch);
       if (search.is_expanded()) {
-        search.start_root({.fraction = 0.25, .alpha = 0.5}, random);
+        search.start_root({.noise_fraction = 0.25, .noise_alpha = 0.5}, random);
         check_tree(search);
       }
     }
@@ -252,7 +252,7 @@ void noise_moves_only_the_priors_of_the_selection() {
   Search<ConnectFour> plain;
   Search<ConnectFour> noisy;
   simulate(plain, 100, know_nothing<ConnectFour>);
-  simulate(noisy, 100, know_nothing<ConnectFour>, {.fraction = 0.25, .alpha = 0.26});
+  simulate(noisy, 100, know_nothing<ConnectFour>, {.noise_fraction = 0.25, .noise_alpha = 0.26});
   bool differs = false;
   for (int i = 0; i < 7; ++i) {
     check_near(noisy.tree().prior[i], 1.0 / 7, 1e-6);

@@ -315,7 +315,14 @@ class EngineStatistics:
         """Moves chosen by search."""
 
     @property
+    def full_searches(self) -> int:
+        """Among the moves of self-play."""
+
+    @property
     def games_finished(self) -> int: ...
+
+    @property
+    def games_resigned(self) -> int: ...
 
     @property
     def nodes(self) -> int:

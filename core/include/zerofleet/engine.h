@@ -20,7 +20,9 @@ struct EngineStatistics {
   std::int64_t positions_evaluated = 0;  // rows that the network answered
   std::int64_t cache_hits = 0;
   std::int64_t plies = 0;
+  std::int64_t full_searches = 0;  // among the plies of self-play
   std::int64_t games_finished = 0;
+  std::int64_t games_resigned = 0;
   std::int64_t nodes = 0;       // in all trees
   std::int64_t tree_bytes = 0;  // memory of all trees
 };

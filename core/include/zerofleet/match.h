@@ -28,6 +28,7 @@ class Match final : public MatchEngine {
       : rules_(rules),
         config_(config),
         puct_(config),
+        plan_(plain_plan(config, config.num_simulations)),
         queues_{PredictionQueue<G>(rules, config, 2 * openings.size()),
                 PredictionQueue<G>(rules, config, 2 * openings.size())} {
     games_.reserve(2 * openings.size());
@@ -141,7 +142,7 @@ class Match final : public MatchEngine {
   void expand(MatchGame& game, int side, const LeafPrediction<G>& prediction) {
     game.searches[side].expand(game.leaf, prediction);
     if (game.leaf.depth == 0) {
-      game.searches[side].start_root(RootNoise(), game.random);
+      game.searches[side].start_root(plan_, game.random);
     } else {
       count_simulation(game);
     }
@@ -153,18 +154,18 @@ class Match final : public MatchEngine {
   }
 
   void play_ply(MatchGame& game, int side) {
-    const EdgeWindow children = game.searches[side].tree().edges_of(kRoot);
-    const auto size = static_cast<std::size_t>(children.count);
-    const int chosen =
-        choose_child({children.visit_count, size}, {children.prior, size},
-                     config_.temperature_at(game.searches[side].root().ply()), game.random);
-    const PlyResult ply = ply_result(game.searches[side], chosen, queues_[side].model_version());
+    const Search<G>& mover = game.searches[side];
+    mover.policy_weights(puct_, weights_);
+    const double temperature = config_.temperature_at(mover.root().ply());
+    const int chosen = mover.choose(weights_, temperature, game.random);
+    PlyResult ply = ply_result(mover, chosen, queues_[side].model_version());
+    ply.child_policy_weights = weights_;
     game.columns.append(ply);
     ++counts_.plies;
     game.new_simulations = 0;
     for (Search<G>& search : game.searches) {
       search.play(ply.action, config_.reuse_tree, scratch_);
-      if (search.is_expanded()) search.start_root(RootNoise(), game.random);
+      if (search.is_expanded()) search.start_root(plan_, game.random);
     }
     if (game.searches[0].root().is_terminal()) finish_game(game);
   }
@@ -180,6 +181,8 @@ class Match final : public MatchEngine {
   Rules<G> rules_;
   SearchConfig config_;
   Puct puct_;
+  RootPlan plan_;
+  std::vector<std::int32_t> weights_;         // of the ply that is being played
   std::array<PredictionQueue<G>, 2> queues_;  // by side
   std::vector<MatchGame> games_;
   std::vector<GameColumns> finished_;

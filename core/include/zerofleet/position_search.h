@@ -26,10 +26,15 @@ class PositionSearch final : public PositionSearchEngine {
       : rules_(rules),
         num_simulations_(config.num_simulations),
         puct_(config),
-        noise_{options.noise ? config.dirichlet_fraction : 0.0, config.alpha(rules.points())},
+        plan_(plain_plan(config, config.num_simulations)),
         leaves_per_position_(options.leaves_per_position),
         queue_(rules, config, positions.size() * leaves_per_position_,
                positions.size() * (static_cast<std::size_t>(num_simulations_) + 1)) {
+    if (options.noise) {
+      plan_.noise_fraction = config.dirichlet_fraction;
+      plan_.noise_alpha = config.alpha(rules.points());
+      plan_.gumbel.scale = config.gumbel_scale;
+    }
     desks_.reserve(positions.size());
     for (const std::vector<int>& actions : positions) {
       Desk& desk = desks_.emplace_back(Random(seed, desks_.size()));
@@ -122,7 +127,7 @@ class PositionSearch final : public PositionSearchEngine {
 
   void expand(Desk& desk, const Leaf<G>& leaf, const LeafPrediction<G>& prediction) {
     desk.search.expand(leaf, prediction);
-    if (leaf.depth == 0) desk.search.start_root(noise_, desk.random);
+    if (leaf.depth == 0) desk.search.start_root(plan_, desk.random);
   }
 
   static SearchResult result_of(const Search<G>& search) {
@@ -146,7 +151,7 @@ class PositionSearch final : public PositionSearchEngine {
     result.root_value = search.root_value();
     result.network_value = tree.value[kRoot];
     result.simulations = search.root_visits();
-    result.best_action = result.actions[most_visited(result.visit_counts, result.priors)];
+    result.best_action = result.actions[search.best_child()];
     return result;
   }
 
@@ -168,7 +173,7 @@ class PositionSearch final : public PositionSearchEngine {
   Rules<G> rules_;
   int num_simulations_;
   Puct puct_;
-  RootNoise noise_;
+  RootPlan plan_;
   int leaves_per_position_;
   PredictionQueue<G> queue_;
   std::vector<Desk> desks_;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "zerofleet/lanes.h"
+#include "zerofleet/portable_math.h"
 #include "zerofleet/search_config.h"
 
 namespace zerofleet {
@@ -25,13 +26,20 @@ struct EdgeWindow {
 struct Puct {
   explicit Puct(const SearchConfig& config)
       : c_puct(static_cast<float>(config.c_puct)),
+        growth(static_cast<float>(config.c_puct_growth)),
+        base(static_cast<float>(config.c_puct_base)),
         fpu_reduction(static_cast<float>(config.fpu_reduction)),
         virtual_loss(static_cast<float>(config.virtual_loss)),
         fpu(config.fpu) {}
 
-  // c_puct * sqrt(sum N). Before the first visit the sum counts as 1: the prior alone decides.
+  // c * sqrt(sum N). Before the first visit the sum counts as 1: the prior alone decides. c may
+  // grow with the visits (Silver et al., Science 2018, pseudocode).
   float exploration(float total_visits) const {
-    return c_puct * std::sqrt(std::max(total_visits, 1.0f));
+    float c = c_puct;
+    if (growth > 0.0f) {
+      c += growth * static_cast<float>(portable_log(1.0 + (1.0 + total_visits) / base));
+    }
+    return c * std::sqrt(std::max(total_visits, 1.0f));
   }
 
   // Q of an action that was never tried, at a node of this value and prior mass tried so far.
@@ -41,6 +49,8 @@ struct Puct {
   }
 
   float c_puct;
+  float growth;
+  float base;
   float fpu_reduction;
   float virtual_loss;
   Fpu fpu;

@@ -5,13 +5,18 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "zerofleet/forced_visits.h"
 #include "zerofleet/game.h"
+#include "zerofleet/gumbel_root.h"
+#include "zerofleet/move_choice.h"
 #include "zerofleet/prediction.h"
 #include "zerofleet/puct.h"
 #include "zerofleet/random.h"
+#include "zerofleet/root_plan.h"
 #include "zerofleet/tree.h"
 
 namespace zerofleet {
@@ -45,12 +50,6 @@ enum class Selected {
   kLeaf,      // its prediction is needed: expand, then backup follows
   kTerminal,  // the rules knew the value; it is backed up already
   kTaken,     // this leaf is out already; nothing happened
-};
-
-// Noise in the root's priors; a fraction of 0 means none.
-struct RootNoise {
-  double fraction = 0.0;
-  double alpha = 1.0;
 };
 
 // The search of one position.
@@ -109,21 +108,55 @@ class Search {
     }
   }
 
-  // Prepares an expanded root for play: mixes fresh noise into the priors that select uses there.
-  // The tree keeps the network's.
-  void start_root(const RootNoise& noise, Random& random) {
+  // Prepares an expanded root for play: tempers the priors that select uses there and mixes fresh
+  // noise in. The tree keeps the network's.
+  void start_root(const RootPlan& plan, Random& random) {
+    plan_ = plan;
     const EdgeWindow edges = tree_.edges_of(kRoot);
-    root_prior_.resize(round_up_to_lanes(edges.count));
-    if (noise.fraction > 0.0) {
-      random.dirichlet(noise.alpha, {root_prior_.data(), static_cast<std::size_t>(edges.count)});
+    const auto count = static_cast<std::size_t>(edges.count);
+    root_prior_.assign(round_up_to_lanes(edges.count), 0.0f);
+    std::copy_n(edges.prior, count, root_prior_.begin());
+    const std::span<float> priors(root_prior_.data(), count);
+    if (plan.policy_temperature != 1.0) temper(priors, plan.policy_temperature);
+    if (plan.gumbel.is_on) {
+      gumbel_.start(priors, plan.gumbel, std::max(1, plan.num_simulations - root_visits_), random);
+    } else if (plan.noise_fraction > 0.0) {
+      mix_noise(priors, plan, random);
     }
-    const auto fraction = static_cast<float>(noise.fraction);
     float visited_prior = 0.0f;
-    for (int i = 0; i < edges.count; ++i) {
-      root_prior_[i] = (1.0f - fraction) * edges.prior[i] + fraction * root_prior_[i];
-      if (edges.visit_count[i] > 0) visited_prior += root_prior_[i];
+    for (std::size_t i = 0; i < count; ++i) {
+      if (edges.visit_count[i] > 0) visited_prior += priors[i];
     }
     tree_.visited_prior[kRoot] = visited_prior;
+  }
+
+  // What is learnt from the root, for each child, up to scale: its visits, without those that only
+  // forcing caused if the plan says so; under Gumbel sampling the improved policy.
+  void policy_weights(const Puct& puct, std::vector<std::int32_t>& weights) const {
+    const EdgeWindow edges = root_edges();
+    weights.assign(edges.visit_count, edges.visit_count + edges.count);
+    const auto visits = static_cast<float>(root_visits_);
+    if (plan_.gumbel.is_on) {
+      gumbel_.improved_policy(edges, tree_.value[kRoot], weights);
+    } else if (plan_.prune_targets) {
+      prune_forced(edges, plan_, puct.exploration(visits), visits, weights);
+    }
+  }
+
+  // The child to play, from the weights above: the best one under Gumbel sampling, whose noise has
+  // drawn already; otherwise drawn at a temperature.
+  int choose(std::span<const std::int32_t> weights, double temperature, Random& random) const {
+    const EdgeWindow edges = root_edges();
+    if (plan_.gumbel.is_on) return gumbel_.best(edges, tree_.value[kRoot]);
+    return choose_child(weights, {tree_.prior.data(), weights.size()}, temperature, random);
+  }
+
+  // The child to play without a temperature.
+  int best_child() const {
+    const EdgeWindow edges = tree_.edges_of(kRoot);
+    const auto size = static_cast<std::size_t>(edges.count);
+    if (plan_.gumbel.is_on) return gumbel_.best(root_edges(), tree_.value[kRoot]);
+    return most_visited({edges.visit_count, size}, {edges.prior, size});
   }
 
   // Follows the formula down to a position without a prediction. With kVirtualLoss, paths of the
@@ -133,11 +166,14 @@ class Search {
     leaf.depth = 0;
     if (is_expanded()) {
       const NodeId found = descend<kVirtualLoss>(puct, leaf);
+      if (kVirtualLoss && found == kUnexpanded && tree_.leaves_out[leaf.path[leaf.depth - 1]] > 0) {
+        return Selected::kTaken;
+      }
+      if (plan_.gumbel.is_on) gumbel_.advance();
       if (found != kUnexpanded) {
         backup(leaf, tree_.value[found]);
         return Selected::kTerminal;
       }
-      if (kVirtualLoss && tree_.leaves_out[leaf.path[leaf.depth - 1]] > 0) return Selected::kTaken;
     }
     leaf.position = root_;
     for (int i = 0; i < leaf.depth; ++i) leaf.position.apply(tree_.action[leaf.path[i]]);
@@ -181,17 +217,19 @@ class Search {
  private:
   // Ends at a terminal node, or at an edge without a node (kUnexpanded).
   template <bool kVirtualLoss>
-  NodeId descend(const Puct& puct, Leaf<G>& leaf) const {
+  NodeId descend(const Puct& puct, Leaf<G>& leaf) {
     NodeId node = kRoot;
     float visits = static_cast<float>(root_visits_);  // of the node's edges
     float value = root_value();
     if constexpr (kVirtualLoss) visits += puct.virtual_loss * static_cast<float>(root_leaves_out_);
     for (;;) {
-      EdgeWindow edges = tree_.edges_of(node);
-      if (node == kRoot) edges.prior = root_prior_.data();
-      const int index = best_edge<kVirtualLoss>(
-          edges, puct.exploration(visits), puct.unvisited_value(value, tree_.visited_prior[node]),
-          puct.virtual_loss);
+      EdgeWindow edges = node == kRoot ? root_edges() : tree_.edges_of(node);
+      int index = node == kRoot ? planned_child(edges) : -1;
+      if (index < 0) {
+        index = best_edge<kVirtualLoss>(edges, puct.exploration(visits),
+                                        puct.unvisited_value(value, tree_.visited_prior[node]),
+                                        puct.virtual_loss);
+      }
       const EdgeId edge = tree_.first_edge[node] + static_cast<EdgeId>(index);
       leaf.step_down(edge);
       leaf.parent = node;
@@ -203,6 +241,39 @@ class Search {
       if constexpr (kVirtualLoss) {
         visits += puct.virtual_loss * static_cast<float>(tree_.leaves_out[edge]);
       }
+    }
+  }
+
+  // The root's edges with the priors of this search.
+  EdgeWindow root_edges() const {
+    EdgeWindow edges = tree_.edges_of(kRoot);
+    edges.prior = root_prior_.data();
+    return edges;
+  }
+
+  // The child that the plan wants visited next; -1 leaves it to the formula.
+  int planned_child(const EdgeWindow& edges) {
+    if (plan_.gumbel.is_on) return gumbel_.next(edges, tree_.value[kRoot]);
+    if (!plan_.forces_visits()) return -1;
+    return forced_child(edges, plan_, static_cast<float>(root_visits_));
+  }
+
+  // Raises probabilities to the power of 1 / temperature.
+  static void temper(std::span<float> priors, double temperature) {
+    double sum = 0.0;
+    for (float& prior : priors) {
+      if (prior > 0.0f) prior = static_cast<float>(portable_exp(portable_log(prior) / temperature));
+      sum += prior;
+    }
+    for (float& prior : priors) prior = static_cast<float>(prior / sum);
+  }
+
+  static void mix_noise(std::span<float> priors, const RootPlan& plan, Random& random) {
+    std::vector<float> noise(priors.size());
+    random.dirichlet(plan.noise_alpha, noise);
+    const auto fraction = static_cast<float>(plan.noise_fraction);
+    for (std::size_t i = 0; i < priors.size(); ++i) {
+      priors[i] = (1.0f - fraction) * priors[i] + fraction * noise[i];
     }
   }
 
@@ -241,7 +312,9 @@ class Search {
 
   G root_{};
   Tree tree_;
-  std::vector<float> root_prior_;  // [edges of the root, rounded up to kLanes] with noise
+  RootPlan plan_;
+  GumbelRoot gumbel_;
+  std::vector<float> root_prior_;  // [edges of the root, rounded up to kLanes] as planned
   double root_value_sum_ = 0.0;    // for the player to move at the root
   int root_visits_ = 0;
   int root_leaves_out_ = 0;

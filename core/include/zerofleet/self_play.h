@@ -18,8 +18,8 @@
 
 namespace zerofleet {
 
-// A move is played when the root's visits, kept ones included, reach num_simulations, after at
-// least one new simulation. Each game draws from its own stream of the seed.
+// A move is played when the root's visits, kept ones included, reach the number of its search, full
+// or fast, after at least one new simulation. Each game draws from its own stream of the seed.
 template <Game G>
 class SelfPlay final : public SelfPlayEngine {
  public:
@@ -28,7 +28,8 @@ class SelfPlay final : public SelfPlayEngine {
       : rules_(rules),
         config_(config),
         puct_(config),
-        noise_{config.dirichlet_fraction, config.alpha(rules.points())},
+        full_plan_(exploring_plan(config, rules.points())),
+        fast_plan_(plain_plan(config, config.simulations_of_fast_search())),
         seed_(seed),
         queue_(rules, config, games),
         slots_(games) {}
@@ -110,6 +111,7 @@ class SelfPlay final : public SelfPlayEngine {
     Random random{0};
     std::uint64_t symmetry_seed = 0;
     int new_simulations = 0;  // of the current ply
+    bool full_search = true;  // of the current ply
     bool live = false;
   };
 
@@ -157,7 +159,7 @@ class SelfPlay final : public SelfPlayEngine {
       slot.game.plays_on = plays_on;
     }
     slot.search.set_root(reached_position(rules_, slot.game));
-    slot.new_simulations = 0;
+    begin_ply(slot);
     slot.live = true;
     if (slot.search.root().is_terminal()) {
       finish_game(slot, slot.search.root().result(), "rules");
@@ -167,13 +169,25 @@ class SelfPlay final : public SelfPlayEngine {
 
   bool is_searched(const Slot& slot) const {
     return slot.live && slot.new_simulations > 0 &&
-           slot.search.root_visits() >= config_.num_simulations;
+           slot.search.root_visits() >= plan_of(slot).num_simulations;
+  }
+
+  // Playout cap randomization (Wu 2019, arXiv 1902.10565, section 3.1): a full search now and then,
+  // fast ones between.
+  void begin_ply(Slot& slot) {
+    slot.new_simulations = 0;
+    slot.full_search =
+        config_.full_search_share >= 1.0 || slot.random.uniform() < config_.full_search_share;
+  }
+
+  const RootPlan& plan_of(const Slot& slot) const {
+    return slot.full_search ? full_plan_ : fast_plan_;
   }
 
   void expand(Slot& slot, const LeafPrediction<G>& prediction) {
     slot.search.expand(slot.leaf, prediction);
     if (slot.leaf.depth == 0) {
-      slot.search.start_root(noise_, slot.random);
+      slot.search.start_root(plan_of(slot), slot.random);
     } else {
       count_simulation(slot);
     }
@@ -185,23 +199,25 @@ class SelfPlay final : public SelfPlayEngine {
   }
 
   void play_ply(Slot& slot) {
-    const EdgeWindow children = slot.search.tree().edges_of(kRoot);
-    const auto size = static_cast<std::size_t>(children.count);
-    const int chosen = choose_child({children.visit_count, size}, {children.prior, size},
-                                    config_.temperature_at(slot.search.root().ply()), slot.random);
-    const PlyResult ply = ply_result(slot.search, chosen, queue_.model_version());
+    slot.search.policy_weights(puct_, weights_);
+    const double temperature = config_.temperature_at(slot.search.root().ply());
+    const int chosen = slot.search.choose(weights_, temperature, slot.random);
+    PlyResult ply = ply_result(slot.search, chosen, queue_.model_version());
+    ply.full_search = slot.full_search;
+    ply.child_policy_weights = weights_;
+    counts_.full_searches += slot.full_search;
     if (resigns(slot.game, ply)) {
       finish_game(slot, slot.search.root().to_play() == kFirstPlayer ? -1 : 1, "resign");
       return;
     }
     slot.game.append(ply);
     ++counts_.plies;
-    slot.new_simulations = 0;
+    begin_ply(slot);
     slot.search.play(ply.action, config_.reuse_tree, scratch_);
     if (slot.search.root().is_terminal()) {
       finish_game(slot, slot.search.root().result(), "rules");
     } else if (slot.search.is_expanded()) {
-      slot.search.start_root(noise_, slot.random);
+      slot.search.start_root(plan_of(slot), slot.random);
     }
   }
 
@@ -217,6 +233,7 @@ class SelfPlay final : public SelfPlayEngine {
     slot.game.reason = reason;
     slot.live = false;
     slot.search.set_root(rules_.start());
+    counts_.games_resigned += slot.game.reason == "resign";
     finished_.push_back(std::move(slot.game));
     ++counts_.games_finished;
   }
@@ -224,13 +241,15 @@ class SelfPlay final : public SelfPlayEngine {
   Rules<G> rules_;
   SearchConfig config_;
   Puct puct_;
-  RootNoise noise_;
+  RootPlan full_plan_;
+  RootPlan fast_plan_;
   std::uint64_t seed_;
   PredictionQueue<G> queue_;
   std::vector<Slot> slots_;
   std::vector<GameColumns> finished_;
   std::deque<GameColumns> adopted_;
   Tree scratch_;
+  std::vector<std::int32_t> weights_;  // of the ply that is being played
   EngineStatistics counts_;
   std::int64_t next_game_id_ = 0;
   bool accepting_ = true;

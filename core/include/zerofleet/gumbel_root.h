@@ -1,0 +1,155 @@
+// The root by Gumbel sampling: Danihelka, Guez, Schrittwieser, Silver, "Policy improvement by
+// planning with Gumbel", ICLR 2022.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "zerofleet/portable_math.h"
+#include "zerofleet/puct.h"
+#include "zerofleet/random.h"
+#include "zerofleet/root_plan.h"
+
+namespace zerofleet {
+
+// The children with the highest `gumbel + logit` share the simulations by sequential halving: all
+// in play are visited equally often, then the better half by `gumbel + logit + sigma(q)` stays
+// (section 3 and figure 1 there). The training target is softmax(logit + sigma(completed q)), in
+// which a child that was never visited has the value v_mix (section 4, equations 10 and 33).
+//
+// sigma(q) = (c_visit + max N) * c_scale * q (equation 8), for q scaled to [0, 1].
+class GumbelRoot {
+ public:
+  // `budget` is the number of simulations to come. Priors are the network's, [children].
+  void start(std::span<const float> priors, const GumbelPlan& plan, int budget, Random& random) {
+    plan_ = plan;
+    logits_.resize(priors.size());
+    perturbed_.resize(priors.size());
+    for (std::size_t i = 0; i < priors.size(); ++i) {
+      constexpr float kLeast = 1e-30f;  // its logarithm is low enough, and finite
+      logits_[i] = static_cast<float>(portable_log(std::max(priors[i], kLeast)));
+      perturbed_[i] = logits_[i];
+      if (plan.scale > 0.0) {
+        const double gumbel = -portable_log(-portable_log(random.uniform()));
+        perturbed_[i] += static_cast<float>(plan.scale * gumbel);
+      }
+    }
+    in_play_.resize(priors.size());
+    std::iota(in_play_.begin(), in_play_.end(), 0);
+    keep_best(static_cast<std::size_t>(plan.actions), perturbed_);
+    phases_ = 0;
+    while ((std::size_t{1} << phases_) < in_play_.size()) ++phases_;
+    budget_ = budget;
+    begin_phase();
+  }
+
+  // The child that the next simulation visits.
+  int next(const EdgeWindow& edges, float network_value) {
+    if (turn_ == in_play_.size()) {
+      turn_ = 0;
+      if (--rounds_left_ == 0) {
+        keep_best(std::max<std::size_t>(2, in_play_.size() / 2), scores(edges, network_value));
+        begin_phase();
+      }
+    }
+    return in_play_[turn_];
+  }
+
+  // The simulation was begun: the next one goes to another child.
+  void advance() { ++turn_; }
+
+  // The child to play: of those in play that were visited, the one with the highest score.
+  int best(const EdgeWindow& edges, float network_value) const {
+    const std::vector<float> score = scores(edges, network_value);
+    int best = -1;
+    for (const int child : in_play_) {
+      if (edges.visit_count[child] == 0) continue;
+      if (best < 0 || score[child] > score[best]) best = child;
+    }
+    return best < 0 ? in_play_.front() : best;
+  }
+
+  // The training target, in whole shares of kWholeTarget.
+  static constexpr int kWholeTarget = 10'000;
+  void improved_policy(const EdgeWindow& edges, float network_value,
+                       std::span<std::int32_t> weights) const {
+    const std::vector<float> bonus = sigma(edges, network_value);
+    double largest = -1e300;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      largest = std::max(largest, static_cast<double>(logits_[i] + bonus[i]));
+    }
+    double sum = 0.0;
+    std::vector<double> shares(weights.size());
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      shares[i] = portable_exp(static_cast<double>(logits_[i] + bonus[i]) - largest);
+      sum += shares[i];
+    }
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      weights[i] = static_cast<std::int32_t>(std::floor(kWholeTarget * shares[i] / sum + 0.5));
+    }
+  }
+
+ private:
+  void begin_phase() {
+    turn_ = 0;
+    const int visits_of_a_round = std::max(1, phases_) * static_cast<int>(in_play_.size());
+    rounds_left_ = std::max(1, budget_ / visits_of_a_round);
+  }
+
+  // Keeps the `count` children in play with the highest numbers; of equal ones the first.
+  void keep_best(std::size_t count, const std::vector<float>& number) {
+    std::stable_sort(in_play_.begin(), in_play_.end(),
+                     [&](int a, int b) { return number[a] > number[b]; });
+    if (count < in_play_.size()) in_play_.resize(count);
+  }
+
+  std::vector<float> scores(const EdgeWindow& edges, float network_value) const {
+    std::vector<float> score = sigma(edges, network_value);
+    for (std::size_t i = 0; i < score.size(); ++i) score[i] += perturbed_[i];
+    return score;
+  }
+
+  // sigma of the completed q of every child.
+  std::vector<float> sigma(const EdgeWindow& edges, float network_value) const {
+    float visited_prior = 0.0f;
+    float weighted_q = 0.0f;
+    int most_visits = 0;
+    int total_visits = 0;
+    for (int i = 0; i < edges.count; ++i) {
+      const int visits = edges.visit_count[i];
+      if (visits == 0) continue;
+      most_visits = std::max(most_visits, visits);
+      total_visits += visits;
+      visited_prior += edges.prior[i];
+      weighted_q += edges.prior[i] * edges.value_sum[i] / static_cast<float>(visits);
+    }
+    const auto total = static_cast<float>(total_visits);
+    const float mixed = visited_prior > 0.0f
+                            ? (network_value + total * weighted_q / visited_prior) / (1.0f + total)
+                            : network_value;
+    const double scale = (plan_.c_visit + most_visits) * plan_.c_scale;
+    std::vector<float> bonus(static_cast<std::size_t>(edges.count));
+    for (int i = 0; i < edges.count; ++i) {
+      const int visits = edges.visit_count[i];
+      const float q = visits > 0 ? edges.value_sum[i] / static_cast<float>(visits) : mixed;
+      bonus[i] = static_cast<float>(scale * (q + 1.0f) / 2.0f);
+    }
+    return bonus;
+  }
+
+  GumbelPlan plan_;
+  std::vector<float> logits_;     // [children]
+  std::vector<float> perturbed_;  // [children] gumbel + logit
+  std::vector<int> in_play_;      // best first as of the last sorting
+  std::size_t turn_ = 0;
+  int rounds_left_ = 1;
+  int phases_ = 0;
+  int budget_ = 0;
+};
+
+}  // namespace zerofleet

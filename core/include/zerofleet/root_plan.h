@@ -1,0 +1,54 @@
+// How the root of one search is treated: what sets self-play apart from a match.
+#pragma once
+
+#include "zerofleet/search_config.h"
+
+namespace zerofleet {
+
+// Knobs of Gumbel sampling at the root; see gumbel_root.h.
+struct GumbelPlan {
+  bool is_on = false;
+  int actions = 16;
+  double scale = 0.0;
+  double c_visit = 50.0;
+  double c_scale = 1.0;
+};
+
+struct RootPlan {
+  int num_simulations = 0;  // visits of the root at which the search ends, kept ones included
+  double noise_fraction = 0.0;
+  double noise_alpha = 1.0;
+  double policy_temperature = 1.0;
+  float forced_playouts = 0.0f;
+  int min_child_visits = 0;
+  bool prune_targets = false;
+  GumbelPlan gumbel = {};
+
+  bool forces_visits() const { return forced_playouts > 0.0f || min_child_visits > 0; }
+};
+
+// A search whose outcome is played and nothing else: matches, analysis, fast moves of self-play.
+inline RootPlan plain_plan(const SearchConfig& config, int num_simulations) {
+  RootPlan plan{.num_simulations = num_simulations};
+  plan.gumbel = {.is_on = config.root == RootChoice::kGumbel,
+                 .actions = config.gumbel_actions,
+                 .scale = 0.0,
+                 .c_visit = config.gumbel_c_visit,
+                 .c_scale = config.gumbel_c_scale};
+  return plan;
+}
+
+// A full search of self-play, which explores and whose policy is learnt.
+inline RootPlan exploring_plan(const SearchConfig& config, int board_points) {
+  RootPlan plan = plain_plan(config, config.num_simulations);
+  plan.noise_fraction = config.dirichlet_fraction;
+  plan.noise_alpha = config.alpha(board_points);
+  plan.policy_temperature = config.root_policy_temperature;
+  plan.forced_playouts = static_cast<float>(config.forced_playouts);
+  plan.min_child_visits = config.min_child_visits;
+  plan.prune_targets = config.prune_targets;
+  plan.gumbel.scale = config.gumbel_scale;
+  return plan;
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,236 @@
+// The root of a self-play search: forced visits, pruned targets, Gumbel sampling, by hand.
+#include "zerofleet/root_plan.h"
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "check.h"
+#include "zerofleet/forced_visits.h"
+#include "zerofleet/games.h"
+#include "zerofleet/gumbel_root.h"
+#include "zerofleet/puct.h"
+#include "zerofleet/search.h"
+
+namespace zerofleet {
+namespace {
+
+using test::check;
+using test::check_near;
+
+// Columns of the root, padded as the search reads them.
+struct Children {
+  Children(std::vector<float> priors, std::vector<std::int32_t> visits, std::vector<float> means)
+      : count(static_cast<int>(priors.size())), prior(std::move(priors)), visit_count(visits) {
+    for (int i = 0; i < count; ++i) value_sum.push_back(means[i] * static_cast<float>(visits[i]));
+    prior.resize(round_up_to_lanes(count));
+    visit_count.resize(round_up_to_lanes(count));
+    value_sum.resize(round_up_to_lanes(count));
+    leaves_out.resize(round_up_to_lanes(count));
+  }
+
+  EdgeWindow window() const {
+    return {prior.data(), visit_count.data(), value_sum.data(), leaves_out.data(), count};
+  }
+
+  int count;
+  std::vector<float> prior;
+  std::vector<std::int32_t> visit_count;
+  std::vector<float> value_sum;
+  std::vector<std::uint16_t> leaves_out;
+};
+
+void a_visited_child_is_due_its_share() {
+  const RootPlan plan{.forced_playouts = 2.0f};
+  // sum N = 100: due are sqrt(2 * P * 100) = 10, 8.9, 6.3 and 4.5 visits.
+  const auto forced = [&](std::vector<std::int32_t> visits) {
+    const Children children({0.5f, 0.4f, 0.2f, 0.1f}, std::move(visits), {0, 0, 0, 0});
+    return forced_child(children.window(), plan, 100.0f);
+  };
+  check(forced({50, 30, 15, 5}) == -1);
+  check(forced({9, 70, 15, 6}) == 0);
+  check(forced({80, 9, 6, 5}) == 2);
+  check(forced({86, 9, 0, 5}) == -1);  // never visited: due nothing
+  check(forced({80, 9, 7, 4}) == 3);
+  check(forced_visits(plan, 0.4f, 100.0f) == 9);
+}
+
+void every_child_may_be_due_a_constant() {
+  const RootPlan plan{.min_child_visits = 3};
+  const auto forced = [&](std::vector<std::int32_t> visits) {
+    const Children children({0.9f, 0.1f, 0.0f, 0.0f, 0.0f}, std::move(visits), {0, 0, 0, 0, 0});
+    return forced_child(children.window(), plan, 100.0f);
+  };
+  check(forced({50, 30, 15, 5, 3}) == -1);
+  check(forced({50, 30, 15, 5, 2}) == 4);
+  check(forced({50, 0, 0, 3, 3}) == 1);
+}
+
+std::vector<std::int32_t> pruned(const Children& children, float exploration, float total) {
+  std::vector<std::int32_t> weights(children.visit_count.begin(),
+                                    children.visit_count.begin() + children.count);
+  prune_forced(children.window(), {.forced_playouts = 2.0f, .prune_targets = true}, exploration,
+               total, weights);
+  return weights;
+}
+
+void visits_that_forcing_caused_leave_the_target() {
+  // sum N = 100, exploration 15. The best child: 0.2 + 15 * 0.5 / 71 = 0.3056.
+  // Child 1: -0.3 + 15 * 0.3 / (1 + n) < 0.3056 from n = 7 (0.2625) on; due are 8 of its 20
+  // visits, so 12 stay: the formula would have had no more than 7 by itself, but only forced ones
+  // may go. Child 2: mean 0.4 is above the best score, so all visits stay. Child 3: from n = 1
+  // (-0.9 + 0.75 * 1.5 ...) the forced 5 of 5 may go down to a single one, which goes as well.
+  const Children children({0.5f, 0.3f, 0.1f, 0.1f}, {70, 20, 5, 5}, {0.2f, -0.3f, 0.4f, -0.9f});
+  check(pruned(children, 15.0f, 100.0f) == std::vector<std::int32_t>{70, 12, 5, 0});
+  // With more exploration child 3 deserves floor(30 * 0.1 / (0.4113 + 0.9)) = 2 visits, and
+  // child 1 floor(30 * 0.3 / 0.7113) = 12 of its own.
+  check(pruned(children, 30.0f, 100.0f) == std::vector<std::int32_t>{70, 12, 5, 2});
+  // 13 at 33: floor(33 * 0.3 / (0.2 + 33 * 0.5 / 71 + 0.3)) = floor(9.9 / 0.7324) = 13.
+  check(pruned(children, 33.0f, 100.0f)[1] == 13);
+}
+
+void c_puct_may_grow() {
+  SearchConfig config;
+  config.c_puct = 1.0;
+  config.c_puct_growth = 2.0;
+  config.c_puct_base = 10.0;
+  check_near(Puct(config).exploration(9), 3.0 * (1.0 + 2.0 * std::log(2.0)), 1e-5);
+  config.c_puct_growth = 0.0;
+  check_near(Puct(config).exploration(9), 3.0);
+}
+
+// Visits by child when the means never change: 8 of 9 children in play, 48 simulations.
+void gumbel_halves_the_field() {
+  const std::vector<float> priors = {.02f, .20f, .18f, .16f, .14f, .12f, .08f, .06f, .04f};
+  std::vector<std::int32_t> visits(9);
+  const std::vector<float> means = {0.9f, 0.0f, 0.1f, 0.8f, -0.5f, 0.2f, -0.9f, 0.3f, -0.2f};
+  GumbelRoot root;
+  Random random(1);
+  root.start(priors, {.is_on = true, .actions = 8, .scale = 0.0, .c_visit = 50, .c_scale = 1}, 48,
+             random);
+  for (int i = 0; i < 48; ++i) {
+    const Children children(priors, visits, means);
+    ++visits[root.next(children.window(), 0.0f)];
+    root.advance();
+  }
+  // 48 / (3 phases * 8) = 2 each; the best four by mean 4 each, the best two 8 each. Child 0 has
+  // the least prior: the field is chosen without it.
+  check(visits == std::vector<std::int32_t>{0, 2, 2, 14, 2, 6, 2, 14, 6} ||
+        visits == std::vector<std::int32_t>{0, 2, 6, 14, 2, 6, 2, 14, 2});
+  check(root.best(Children(priors, visits, means).window(), 0.0f) == 3);
+}
+
+void gumbel_target_by_hand() {
+  // Children: prior .5 with q .2 after 3 visits, prior .3 with q -.4 after 1, prior .2 unvisited.
+  // v_mix = (0.1 + 4 * (.5 * .2 + .3 * -.4) / .8) / 5 = (0.1 - 0.1) / 5 = 0.
+  // sigma(q) = (1 + 3) * .5 * (q + 1) / 2 = q + 1: logits ln .5 + 1.2, ln .3 + .6, ln .2 + 1.
+  const Children children({0.5f, 0.3f, 0.2f}, {3, 1, 0}, {0.2f, -0.4f, 0.0f});
+  GumbelRoot root;
+  Random random(1);
+  root.start({children.prior.data(), 3},
+             {.is_on = true, .actions = 2, .scale = 0.0, .c_visit = 1, .c_scale = 0.5}, 4, random);
+  std::vector<std::int32_t> weights(3);
+  root.improved_policy(children.window(), 0.1f, weights);
+  const std::array<double, 3> raw = {0.5 * std::exp(1.2), 0.3 * std::exp(0.6), 0.2 * std::exp(1.0)};
+  const double sum = raw[0] + raw[1] + raw[2];
+  for (int i = 0; i < 3; ++i) check_near(weights[i], 10'000 * raw[i] / sum, 1.0);
+  check(root.best(children.window(), 0.1f) == 0);
+}
+
+// With equal values the first choice is drawn with the probabilities of the priors (the Gumbel-max
+// trick): 4 standard errors of 20,000 draws.
+void gumbel_draws_by_the_priors() {
+  const std::vector<float> priors = {0.6f, 0.3f, 0.1f};
+  constexpr int kDraws = 20'000;
+  std::map<int, int> chosen;
+  Random random(7);
+  for (int draw = 0; draw < kDraws; ++draw) {
+    GumbelRoot root;
+    root.start(priors, {.is_on = true, .actions = 1, .scale = 1.0}, 1, random);
+    ++chosen[root.next(Children(priors, {0, 0, 0}, {0, 0, 0}).window(), 0.0f)];
+  }
+  for (int i = 0; i < 3; ++i) {
+    const double error = std::sqrt(priors[i] * (1 - priors[i]) / kDraws);
+    check_near(static_cast<double>(chosen[i]) / kDraws, priors[i], 4 * error);
+  }
+}
+
+// How often each child is the first that is visited, when its prior alone decides.
+std::vector<int> first_visits(double noise_fraction, int draws) {
+  Search<ConnectFour> search;
+  search.set_root(ConnectFour());
+  const Puct puct{SearchConfig()};
+  Leaf<ConnectFour> leaf;
+  search.select<false>(puct, leaf);
+  LeafPrediction<ConnectFour> prediction(leaf.position, 0.0f);
+  prediction.priors = {0.4f, 0.1f, 0.1f, 0.1f, 0.1f, 0.1f, 0.1f};
+  search.expand(leaf, prediction);
+  Random random(3);
+  std::vector<int> firsts(7);
+  for (int draw = 0; draw < draws; ++draw) {
+    search.start_root({.noise_fraction = noise_fraction, .noise_alpha = 0.26}, random);
+    search.select<false>(puct, leaf);
+    ++firsts[search.tree().action[leaf.path[0]]];
+  }
+  return firsts;
+}
+
+void noise_has_its_share() {
+  constexpr int kDraws = 7'000;
+  // 0.8 * 0.4 against at most 0.8 * 0.1 + 0.2: a fifth of noise cannot turn the order.
+  check(first_visits(0.2, kDraws)[0] == kDraws);
+  // Nothing but noise: every child is as likely as any other; 4 standard errors.
+  const double error = std::sqrt(1.0 / 7 * 6 / 7 / kDraws);
+  for (const int firsts : first_visits(1.0, kDraws)) {
+    check_near(static_cast<double>(firsts) / kDraws, 1.0 / 7, 4 * error);
+  }
+  // Between them the order turns now and then.
+  const int stays = first_visits(0.5, kDraws)[0];
+  check(stays > kDraws / 7 && stays < kDraws);
+}
+
+void a_root_temperature_flattens_the_priors() {
+  Search<TicTacToe> search;
+  search.set_root(TicTacToe());
+  const Puct puct{SearchConfig()};
+  Leaf<TicTacToe> leaf;
+  search.select<false>(puct, leaf);
+  LeafPrediction<TicTacToe> prediction(leaf.position, 0.0f);
+  prediction.priors = {0.64f, 0.16f, 0.04f, 0.04f, 0.04f, 0.04f, 0.02f, 0.01f, 0.01f};
+  search.expand(leaf, prediction);
+  Random random(3);
+  search.start_root({.num_simulations = 1, .policy_temperature = 2.0}, random);
+  // Square roots: 0.8, 0.4, 4 * 0.2, 0.1414, 2 * 0.1: 2.3414 in all.
+  std::map<Action, int> visits;
+  for (int i = 0; i < 400; ++i) {
+    search.select<false>(puct, leaf);
+    ++visits[search.tree().action[leaf.path[0]]];
+    if (leaf.depth > 0) {
+      LeafPrediction<TicTacToe> flat(leaf.position, 0.0f);
+      flat.priors.fill(1.0f / static_cast<float>(flat.num_actions()));
+      if (!leaf.position.is_terminal()) search.expand(leaf, flat);
+    }
+  }
+  check(visits[0] < 300 && visits[1] > 40);
+  check(search.tree().prior[0] == 0.64f);  // the record keeps the network's
+}
+
+}  // namespace
+}  // namespace zerofleet
+
+int main() {
+  using namespace zerofleet;
+  return test::run({
+      {"forced playouts", a_visited_child_is_due_its_share},
+      {"least visits", every_child_may_be_due_a_constant},
+      {"pruned targets", visits_that_forcing_caused_leave_the_target},
+      {"growth of c_puct", c_puct_may_grow},
+      {"sequential halving", gumbel_halves_the_field},
+      {"Gumbel target", gumbel_target_by_hand},
+      {"Gumbel-max", gumbel_draws_by_the_priors},
+      {"share of noise", noise_has_its_share},
+      {"root temperature", a_root_temperature_flattens_the_priors},
+  });
+}

@@ -1,0 +1,232 @@
+// What may be switched on in self-play: fast searches, resignation, forced visits, Gumbel.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "check.h"
+#include "hash_predictor.h"
+#include "zerofleet/engine.h"
+#include "zerofleet/games.h"
+#include "zerofleet/self_play.h"
+
+namespace zerofleet {
+namespace {
+
+using test::check;
+using test::check_near;
+using test::check_throws;
+using test::HashPredictor;
+
+SearchConfig small_config() {
+  SearchConfig config;
+  config.num_simulations = 40;
+  config.temperature_moves = 8;
+  config.reuse_tree = false;
+  return config;
+}
+
+std::vector<GameColumns> play(SelfPlayEngine& engine, std::size_t wanted) {
+  HashPredictor predictor(engine.row_shape());
+  std::vector<GameColumns> games;
+  while (games.size() < wanted) {
+    engine.backup(predictor.predict(engine.select(), 1));
+    for (GameColumns& game : engine.take_finished()) games.push_back(std::move(game));
+  }
+  return games;
+}
+
+std::vector<GameColumns> play(const SearchConfig& config, std::size_t wanted,
+                              const char* game = "connect_four") {
+  return play(*make_self_play(game, 16, config, 3), wanted);
+}
+
+std::vector<std::int32_t> visits_at(const GameColumns& game, std::size_t ply) {
+  return {game.child_visit_counts.begin() + game.offsets[ply],
+          game.child_visit_counts.begin() + game.offsets[ply + 1]};
+}
+std::vector<std::int32_t> weights_at(const GameColumns& game, std::size_t ply) {
+  return {game.child_policy_weights.begin() + game.offsets[ply],
+          game.child_policy_weights.begin() + game.offsets[ply + 1]};
+}
+
+void a_share_of_moves_is_searched_in_full() {
+  SearchConfig config = small_config();
+  config.full_search_share = 0.25;
+  int plies = 0;
+  int full = 0;
+  for (const GameColumns& game : play(config, 150)) {
+    for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+      check(game.simulations[ply] == (game.full_search[ply] ? 40 : 4));
+      ++plies;
+      full += game.full_search[ply];
+    }
+  }
+  check_near(static_cast<double>(full) / plies, 0.25, 4 * std::sqrt(0.25 * 0.75 / plies));
+  config.fast_simulations = 7;
+  for (const GameColumns& game : play(config, 5)) {
+    for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+      check(game.simulations[ply] == (game.full_search[ply] ? 40 : 7));
+    }
+  }
+}
+
+// With so small a share nearly every search is fast: noise, forcing and pruning then change
+// nothing.
+void fast_searches_do_not_explore() {
+  SearchConfig plain = small_config();
+  plain.full_search_share = 1e-9;
+  plain.dirichlet_fraction = 0.0;
+  SearchConfig rich = plain;
+  rich.dirichlet_fraction = 0.25;
+  rich.forced_playouts = 2.0;
+  rich.min_child_visits = 2;
+  rich.prune_targets = true;
+  rich.root_policy_temperature = 3.0;
+  const auto a = play(plain, 10);
+  const auto b = play(rich, 10);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    check(a[i].actions == b[i].actions && a[i].child_visit_counts == b[i].child_visit_counts);
+    check(b[i].child_policy_weights == b[i].child_visit_counts);
+  }
+}
+
+void forced_visits_are_made_and_pruned() {
+  SearchConfig config = small_config();
+  config.num_simulations = 100;
+  config.forced_playouts = 2.0;
+  config.min_child_visits = 3;
+  config.prune_targets = true;
+  bool some_pruned = false;
+  for (const GameColumns& game : play(config, 20)) {
+    for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+      const auto visits = visits_at(game, ply);
+      const auto weights = weights_at(game, ply);
+      check(std::accumulate(visits.begin(), visits.end(), 0) == 100);
+      check(*std::min_element(visits.begin(), visits.end()) >= 3);
+      check(*std::max_element(weights.begin(), weights.end()) ==
+            *std::max_element(visits.begin(), visits.end()));
+      for (std::size_t i = 0; i < visits.size(); ++i) {
+        check(weights[i] >= 0 && weights[i] <= visits[i]);
+        some_pruned |= weights[i] < visits[i];
+        const bool played =
+            game.child_actions[game.offsets[ply] + static_cast<int>(i)] == game.actions[ply];
+        check(!played || weights[i] > 0);  // what only forcing tried is not played
+      }
+    }
+  }
+  check(some_pruned);
+}
+
+void gumbel_plays_whole_games() {
+  for (const bool reuse : {false, true}) {
+    SearchConfig config = small_config();
+    config.root = RootChoice::kGumbel;
+    config.num_simulations = 16;
+    config.gumbel_actions = 4;
+    config.reuse_tree = reuse;
+    for (const GameColumns& game : play(config, 20)) {
+      for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+        const auto visits = visits_at(game, ply);
+        const auto weights = weights_at(game, ply);
+        check(std::accumulate(visits.begin(), visits.end(), 0) == game.simulations[ply]);
+        if (!reuse) {
+          check(game.simulations[ply] == 16);
+          check(std::count_if(visits.begin(), visits.end(), [](int n) { return n > 0; }) <= 4);
+        }
+        check_near(std::accumulate(weights.begin(), weights.end(), 0), 10'000, 10);
+      }
+    }
+  }
+}
+
+// The hash predictor's values are random: a threshold of 0.2 is soon undercut.
+void the_loser_resigns() {
+  const auto engine = make_self_play("connect_four", 16, small_config(), 3);
+  engine->set_resignation(0.05f, 0.25);
+  const auto games = play(*engine, 400);
+  int plays_on = 0;
+  int resigned = 0;
+  for (const GameColumns& game : games) {
+    check(game.resign_threshold == 0.05f);
+    plays_on += game.plays_on;
+    bool would_have = false;
+    for (std::size_t ply = 1; ply < game.actions.size(); ++ply) {
+      would_have |= std::max(game.root_values[ply], game.best_child_values[ply]) < 0.05f;
+    }
+    const auto position = reached_position(FixedRules<ConnectFour>(), game);
+    if (game.reason == "resign") {
+      ++resigned;
+      check(!game.plays_on && !would_have && !position.is_terminal() && !game.actions.empty());
+      check(*game.result == (position.to_play() == kFirstPlayer ? -1 : 1));
+    } else {
+      check(position.is_terminal() && *game.result == position.result());
+      check(game.plays_on || !would_have);
+    }
+  }
+  check_near(plays_on / 400.0, 0.25, 4 * std::sqrt(0.25 * 0.75 / 400));
+  check(resigned > 100);
+  check(engine->statistics().games_resigned >= resigned);
+  check_throws<std::invalid_argument>([&] { engine->set_resignation(-1.5f, 0.1); });
+  check_throws<std::invalid_argument>([&] { engine->set_resignation(0.0f, 1.5); });
+}
+
+void nobody_resigns_without_a_threshold() {
+  const auto engine = make_self_play("connect_four", 16, small_config(), 3);
+  engine->set_resignation(std::nullopt, 0.5);
+  int plays_on = 0;
+  for (const GameColumns& game : play(*engine, 100)) {
+    check(game.reason == "rules" && !game.resign_threshold);
+    plays_on += game.plays_on;
+  }
+  check(plays_on > 25 && plays_on < 75);
+}
+
+// A game that goes on elsewhere keeps its own threshold.
+void an_adopted_game_keeps_its_threshold() {
+  const auto first = make_self_play("connect_four", 1, small_config(), 3);
+  first->set_resignation(-0.75f, 0.0);
+  HashPredictor predictor(first->row_shape());
+  while (first->unfinished().empty()) first->backup(predictor.predict(first->select(), 1));
+  const auto second = make_self_play("connect_four", 1, small_config(), 4);
+  second->set_resignation(0.5f, 1.0);
+  second->adopt(first->unfinished().front());
+  const auto games = play(*second, 1);
+  check(games[0].resign_threshold == -0.75f && !games[0].plays_on);
+}
+
+// A game behind virtual calls is the game itself.
+void virtual_calls_change_nothing() {
+  SearchConfig config = small_config();
+  config.full_search_share = 0.5;
+  config.forced_playouts = 2.0;
+  config.reuse_tree = true;
+  const FixedRules<Go<5>> rules("go", Go<5>({.komi = 0.5f, .suicide = false, .max_length = 40}));
+  SelfPlay<Go<5>> fixed_engine(rules, 8, config, 3);
+  SelfPlay<DynamicPosition> dynamic_engine(to_dynamic(rules), 8, config, 3);
+  const auto fixed = play(fixed_engine, 20);
+  const auto dynamic = play(dynamic_engine, 20);
+  for (std::size_t i = 0; i < fixed.size(); ++i) {
+    check(fixed[i].game_id == dynamic[i].game_id && fixed[i].actions == dynamic[i].actions);
+    check(fixed[i].child_visit_counts == dynamic[i].child_visit_counts);
+    check(fixed[i].root_values == dynamic[i].root_values && fixed[i].result == dynamic[i].result);
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet
+
+int main() {
+  using namespace zerofleet;
+  return test::run({
+      {"share of full searches", a_share_of_moves_is_searched_in_full},
+      {"fast searches", fast_searches_do_not_explore},
+      {"forced visits", forced_visits_are_made_and_pruned},
+      {"Gumbel", gumbel_plays_whole_games},
+      {"resignation", the_loser_resigns},
+      {"no threshold", nobody_resigns_without_a_threshold},
+      {"adopted threshold", an_adopted_game_keeps_its_threshold},
+      {"virtual calls", virtual_calls_change_nothing},
+  });
+}
