@@ -36,10 +36,17 @@ void make_game(GameColumns* self, ColumnIn<std::int16_t> actions,
                ColumnIn<std::int32_t> child_visit_counts, ColumnIn<float> child_priors,
                ColumnIn<std::int32_t> child_policy_weights, std::optional<int> result,
                std::string reason, std::optional<float> resign_threshold, bool plays_on,
-               std::int64_t game_id) {
+               std::optional<ColumnIn<std::int8_t>> to_play, std::int64_t game_id) {
   GameColumns game;
   game.game_id = game_id;
   game.actions = to_vector(actions);
+  if (to_play) {
+    game.to_play = to_vector(*to_play);
+  } else {
+    for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+      game.to_play.push_back(static_cast<Player>(ply % 2));
+    }
+  }
   game.model_versions = to_vector(model_versions);
   game.root_values = to_vector(root_values);
   game.network_values = to_vector(network_values);
@@ -69,10 +76,13 @@ void bind_game(nb::module_& module) {
            "network_values"_a, "best_child_values"_a, "simulations"_a, "full_search"_a, "offsets"_a,
            "child_actions"_a, "child_visit_counts"_a, "child_priors"_a, "child_policy_weights"_a,
            "result"_a = nb::none(), "reason"_a = "rules", "resign_threshold"_a = nb::none(),
-           "plays_on"_a = false, "game_id"_a = 0,
+           "plays_on"_a = false, "to_play"_a = nb::none(), "game_id"_a = 0,
+           "`to_play` None: the players took turns.\n\n"
            "Raises:\n    ValueError: the columns do not fit together.")
       .def_ro("game_id", &C::game_id, "Number of the game in its engine, from 0.")
       .def_prop_ro("actions", &column_of<std::int16_t, C, &C::actions>, "[plies]")
+      .def_prop_ro("to_play", &column_of<std::int8_t, C, &C::to_play>,
+                   "[plies] 0 the first player moved, 1 the second; they need not take turns")
       .def_prop_ro("model_versions", &column_of<std::int32_t, C, &C::model_versions>,
                    "[plies] the latest model when the move was chosen")
       .def_prop_ro("root_values", &column_of<float, C, &C::root_values>,

@@ -10,19 +10,23 @@ import structlog
 
 from services.evaluator.candidates import Work, choose
 from services.evaluator.examiner import examine_version, needs_exam
-from services.evaluator.gate import judge
+from services.evaluator.gate import Standing
+from services.evaluator.pool import RatingPool
 from services.evaluator.promotion import Promoter
-from services.evaluator.rating import Result, rate
 from services.evaluator.referee import Referee
 from zerofleet.config import RunConfig
-from zerofleet.database import Database, MatchRow, Promotion
+from zerofleet.database import Database, Grounds, MatchRow, Promotion
 from zerofleet.errors import IncompatibleModelError
+from zerofleet.service import first_of
 from zerofleet.waiting import Waits
 
 _log = structlog.get_logger()
 
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 5.0  # with a candidate that inference cannot find, while newer ones wait
+
+_NEWER = Grounds("newer_candidate")
+_UNUSABLE = Grounds("unusable")
 
 
 class Evaluator:
@@ -36,6 +40,7 @@ class Evaluator:
         database: the record.
         referee: plays the matches.
         promoter: promotes the winners.
+        pool: plays rating games while no candidate waits.
         waits: told what is waited for.
     """
 
@@ -45,6 +50,7 @@ class Evaluator:
         database: Database,
         referee: Referee,
         promoter: Promoter,
+        pool: RatingPool,
         waits: Waits,
     ) -> None:
         self._run = run
@@ -52,6 +58,7 @@ class Evaluator:
         self._database = database
         self._referee = referee
         self._promoter = promoter
+        self._pool = pool
         self._waits = waits
         self._judged = 0
         self._best = 0
@@ -59,12 +66,16 @@ class Evaluator:
     @property
     def progress(self) -> int:
         """Games played and models judged: grows while this evaluator gets on."""
-        return self._judged + self._referee.games_played
+        return self._judged + self._referee.games_played + self._pool.games_played
 
     @property
     def figures(self) -> dict[str, float]:
         """For the heartbeat."""
-        return {"best_version": float(self._best), **self._referee.figures}
+        return {
+            "best_version": float(self._best),
+            **self._referee.figures,
+            **self._pool.figures,
+        }
 
     async def run(self) -> None:
         """Judge models until cancelled.
@@ -72,7 +83,10 @@ class Evaluator:
         Raises:
             StaleEpochError: another evaluator has taken over.
         """
-        await self._rate()
+        await self._pool.rate()
+        await first_of(self._judge_for_ever(), self._pool.run())
+
+    async def _judge_for_ever(self) -> None:
         while True:
             head = await self._waits.ask_store(self._database.promotion_head, self._name)
             if head is not None:
@@ -85,10 +99,11 @@ class Evaluator:
                 await asyncio.sleep(_POLL_SECONDS)
                 continue
             self._waits.end("evaluator")
-            if head is None or not self._run.evaluator.gate:
-                await self._promoter.promote(work.candidate, None, head)
-            else:
-                await self._judge(work.candidate, head)
+            with self._pool.paused():
+                if head is None or not self._run.evaluator.gate:
+                    await self._promoter.promote(work.candidate, None, head)
+                else:
+                    await self._judge(work.candidate, head)
             self._judged += 1
 
     async def _next(self, head: Promotion | None) -> Work | None:
@@ -108,7 +123,7 @@ class Evaluator:
             noted = {match.candidate for match in matches if match.verdict is not None}
             for version in sorted(set(work.skipped) - noted):
                 match = await self._referee.open(version, head.version)
-                await self._referee.close(match, "skipped")
+                await self._referee.close(match, "skipped", _NEWER)
         return work
 
     async def _begun(self, matches: Sequence[MatchRow], head: Promotion | None) -> int | None:
@@ -118,7 +133,7 @@ class Evaluator:
             if match.verdict is not None:
                 continue
             if head is None or match.best != head.version:
-                await self._referee.close(match, "skipped")
+                await self._referee.close(match, "skipped", Grounds("other_best"))
             elif await self._waits.ask_store(self._database.match_places, match.match_id):
                 begun = match.candidate
         return begun
@@ -129,37 +144,43 @@ class Evaluator:
         if not await self._admit(match):
             return
         try:
-            await self._referee.play(match)
+            standing = await self._referee.play(match)
         except IncompatibleModelError as error:
             await self._go_without(match, head, str(error))
             return
-        score = await self._waits.ask_store(self._database.match_score, match.match_id)
-        if score.games != match.games:
+        if standing.verdict is None:
             # Its openings are not those of today's run file: the next turn begins another match.
-            _log.error("match_incomplete", match_id=match.match_id, games=score.games)
-            await self._referee.close(match, "skipped")
+            _log.error("match_incomplete", match_id=match.match_id, games=match.games)
+            await self._referee.close(match, "skipped", Grounds("other_openings"))
             return
-        verdict = judge(score.score, match.threshold)
+        self._tell(match, standing)
+        if standing.verdict == "promoted":
+            await self._promoter.promote(candidate, match.match_id, head, standing.grounds)
+        else:
+            await self._referee.close(match, "rejected", standing.grounds)
+        await self._pool.rate()
+
+    def _tell(self, match: MatchRow, standing: Standing) -> None:
+        """A verdict in the log, with all that it rests on."""
+        grounds = standing.grounds
         _log.info(
             "judged",
-            candidate=candidate,
-            best=head.version,
-            verdict=verdict,
-            wins=score.wins,
-            draws=score.draws,
-            losses=score.losses,
+            candidate=match.candidate,
+            best=match.best,
+            verdict=standing.verdict,
+            decided_by=grounds.decided_by,
+            score=grounds.score,
+            llr=grounds.llr,
+            pentanomial=grounds.pentanomial,
+            games_counted=grounds.games_counted,
+            duplicates=grounds.duplicates,
         )
-        if verdict == "promoted":
-            await self._promoter.promote(candidate, match.match_id, head)
-        else:
-            await self._referee.close(match, "rejected")
-        await self._rate()
 
     async def _admit(self, match: MatchRow) -> bool:
         """Whether the candidate answers; one that cannot is rejected."""
         can_play = await self._can_play(match.candidate)
         if can_play is False:
-            await self._referee.close(match, "rejected")
+            await self._referee.close(match, "rejected", _UNUSABLE)
         return can_play is True  # None: the next turn records it as skipped
 
     async def _go_without(self, match: MatchRow, head: Promotion, reason: str) -> None:
@@ -174,9 +195,8 @@ class Evaluator:
             await asyncio.sleep(_POLL_SECONDS)  # both answer again: the next turn plays on
             return
         _log.error("best_unusable", best=match.best, promoted_without_match=match.candidate)
-        await self._promoter.promote(match.candidate, None, head)
-        await self._referee.close(match, "skipped")
-        await self._rate()
+        if await self._promoter.promote(match.candidate, None, head) is not None:
+            await self._referee.close(match, "skipped", _UNUSABLE)
 
     async def _can_play(self, candidate: int) -> bool | None:
         """Whether a candidate answers; None when a newer one came while inference lacked it."""
@@ -213,16 +233,4 @@ class Evaluator:
             self._run.exam.num_simulations,
             result.positions,
             result.errors,
-        )
-
-    async def _rate(self) -> None:
-        """Rate every model that played, from all games stored."""
-        pairs = await self._waits.ask_store(self._database.pair_results, self._name)
-        ratings = rate(
-            Result(pair.candidate, pair.best, pair.wins, pair.draws, pair.losses) for pair in pairs
-        )
-        await self._waits.ask_store(
-            self._database.upsert_ratings,
-            self._name,
-            [(rating.version, rating.elo, rating.error) for rating in ratings],
         )

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from zerofleet_core import EngineGame, Match, SearchConfig
 
+from services.evaluator.together import together
 from zerofleet.config import SearchSection
 from zerofleet.prediction import Predictor
 
@@ -29,11 +30,17 @@ class Played:
 
 
 def match_search(section: SearchSection, num_simulations: int) -> SearchConfig:
-    """The search of a match: nothing in it is random, so a model has one strength."""
+    """The search of a match: nothing in it is random, and every visit is the search's own wish."""
     values = section.model_dump()
     values.update(
         num_simulations=num_simulations,
+        full_search_share=1.0,
+        root_policy_temperature=1.0,
         dirichlet_fraction=0.0,
+        forced_playouts=0.0,
+        min_child_visits=0,
+        prune_targets=False,
+        gumbel_scale=0.0,
         temperature=0.0,
         temperature_moves=0,
         temperature_final=0.0,
@@ -80,16 +87,8 @@ async def play(
 
 
 async def _advance_both(match: Match, predictors: tuple[Predictor, Predictor]) -> list[int]:
-    """One request of each side; when one fails, the other is not left asking."""
-    sides = [
-        asyncio.create_task(_advance(match, side, predictors[side])) for side in (CANDIDATE, BEST)
-    ]
-    try:
-        return await asyncio.gather(*sides)
-    finally:
-        for side in sides:
-            side.cancel()
-        await asyncio.gather(*sides, return_exceptions=True)
+    """One request of each side."""
+    return await together(*(_advance(match, side, predictors[side]) for side in (CANDIDATE, BEST)))
 
 
 async def _advance(match: Match, side: int, predictor: Predictor) -> int:

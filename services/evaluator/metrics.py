@@ -1,4 +1,4 @@
-"""Prometheus metrics of an evaluator ."""
+"""Prometheus metrics of an evaluator."""
 
 from __future__ import annotations
 

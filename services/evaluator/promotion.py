@@ -7,7 +7,7 @@ import asyncio
 import structlog
 
 from zerofleet.best import Best, BestPointer
-from zerofleet.database import Database, Promotion
+from zerofleet.database import Database, Grounds, Promotion
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
 from zerofleet.waiting import Waits
 
@@ -45,34 +45,57 @@ class Promoter:
         self._waits = waits
 
     async def promote(
-        self, version: int, match_id: int | None, head: Promotion | None
-    ) -> Promotion:
+        self,
+        version: int,
+        match_id: int | None,
+        head: Promotion | None,
+        grounds: Grounds | None = None,
+    ) -> Promotion | None:
         """Make a version the best, and then visible.
 
+        Args:
+            version: the model.
+            match_id: the match that it won; None where none was played.
+            head: the end of the chain that the decision was made on.
+            grounds: what the match's verdict rests on.
+
+        Returns:
+            The promotion; None when somebody else, such as a rollback, has moved the end of the
+            chain meanwhile: nothing was decided then.
+
         Raises:
-            StaleEpochError: another evaluator promoted or took over; this one must stop.
+            StaleEpochError: another evaluator has taken over; this one must stop.
         """
-        promotion = await self._waits.ask_store(self._record, version, match_id, head)
+        promotion = await self._waits.ask_store(self._record, version, match_id, head, grounds)
+        if promotion is None:
+            _log.warning("chain_moved", not_promoted=version, match_id=match_id)
+            return None
         _log.info("promoted", version=version, seq=promotion.seq, match_id=match_id)
         await self.point(promotion)
         return promotion
 
-    def _record(self, version: int, match_id: int | None, head: Promotion | None) -> Promotion:
+    def _record(
+        self, version: int, match_id: int | None, head: Promotion | None, grounds: Grounds | None
+    ) -> Promotion | None:
         expected = head.seq if head else 0
         try:
             return self._database.promote(
-                self._run, version, match_id, self._actor, expected, epoch=self._epoch
-            )
-        except StaleEpochError:
-            now = self._database.promotion_head(self._run)
-            if now is None or (now.seq, now.version, now.match_id, now.actor) != (
-                expected + 1,
+                self._run,
                 version,
                 match_id,
                 self._actor,
-            ):
-                raise
-            return now  # it was this very promotion, whose answer was lost
+                expected,
+                epoch=self._epoch,
+                grounds=grounds,
+            )
+        except StaleEpochError:
+            now = self._database.promotion_head(self._run)
+            mine = (expected + 1, version, match_id, self._actor)
+            if now is not None and (now.seq, now.version, now.match_id, now.actor) == mine:
+                return now  # it was this very promotion, whose answer was lost
+            if self._database.evaluator_epoch(self._run) == self._epoch:
+                return None
+            raise
 
     async def point(self, promotion: Promotion) -> None:
         """Move the pointer; should Redis be away, the reconciler will."""

@@ -1,4 +1,4 @@
-"""Elo of every model that played, by the Bradley-Terry model and Newton's method.
+"""Elo of every player, models and anchors, by the Bradley-Terry model and Newton's method.
 
 Player ``i`` with strength ``r[i]`` beats player ``j`` with probability
 ``1 / (1 + exp(r[j] - r[i]))`` (Bradley and Terry, Biometrika 39, 1952). A draw counts as half a
@@ -12,17 +12,17 @@ win for each side. With ``s[i, j]`` the points that ``i`` took from ``j`` and
 
 Two weak priors keep the maximum finite. Each pair that met has one more, virtual, draw, so that a
 clean sweep has a finite rating; and each strength has a normal prior of fifty thousand Elo around
-the anchor, so that models which never met the anchor's circle still have a rating, with an error
+zero, so that players who never met the first player's circle still have a rating, with an error
 that says so.
 
-Only differences of strength show in results: adding a constant to all changes nothing. The anchor,
-the oldest model that played, is therefore held at 0 and its row and column leave the Hessian. The
-inverse of what is left, with its sign turned, is the covariance of the strengths relative to the
-anchor (Hunter, Annals of Statistics 32, 2004, treats the same gauge); the anchor's own error is 0.
+Only differences of strength show in results: adding a constant to all changes nothing. The oldest
+model that played is therefore held at 0 and its row and column leave the Hessian. The inverse of
+what is left, with its sign turned, is the covariance of the strengths relative to it (Hunter,
+Annals of Statistics 32, 2004, treats the same gauge); its own error is 0.
 One unit of strength is ``400 / ln 10`` Elo (Elo, The Rating of Chessplayers, 1978).
 
 Newton's method converges in a handful of steps; the popular minorisation-maximisation iteration
-does not on a ladder, where each model met only its neighbours.
+does not on a ladder, where each player met only its neighbours.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ ELO_PER_UNIT = 400.0 / np.log(10.0)
 Z_95 = 1.959964  # a normal deviate stays within this many standard errors 95% of the time
 
 _VIRTUAL_DRAWS = 1.0  # between each pair that met
-_PRIOR_ELO = 50_000.0  # standard deviation of the prior around the anchor
+_PRIOR_ELO = 50_000.0  # standard deviation of the prior around zero
 _CONVERGED = 1e-9  # units of strength
 _MOST_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Games between two models, as ``version`` sees them."""
+    """Games between two players, as ``player`` sees them."""
 
-    version: int
-    opponent: int
+    player: str  # a model's version, or an anchor's name
+    opponent: str
     wins: int
     draws: int
     losses: int
@@ -55,9 +55,9 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """A model's Elo, relative to the anchor."""
+    """A player's Elo, relative to the oldest model."""
 
-    version: int
+    player: str
     elo: float
     error: float  # standard error, Elo
 
@@ -68,29 +68,33 @@ class Rating:
 
 
 def rate(results: Iterable[Result]) -> list[Rating]:
-    """Rate every model that played, in the order of versions; the first is the anchor at 0 Elo.
+    """Rate everybody who played: models in their order, the first at 0 Elo, then anchors by name.
 
     Args:
         results: games of any number of pairs; several results of one pair add up.
     """
     played = [result for result in results if result.wins + result.draws + result.losses > 0]
-    versions = sorted({v for result in played for v in (result.version, result.opponent)})
-    if not versions:
+    players = sorted({p for result in played for p in (result.player, result.opponent)}, key=_order)
+    if not players:
         return []
-    points = _points(played, {version: index for index, version in enumerate(versions)})
+    points = _points(played, {player: index for index, player in enumerate(players)})
     strengths, covariance = _maximise(points)
     errors = np.sqrt(np.diag(covariance))
     return [
-        Rating(version, float(strength * ELO_PER_UNIT), float(error * ELO_PER_UNIT))
-        for version, strength, error in zip(versions, strengths, errors, strict=True)
+        Rating(player, float(strength * ELO_PER_UNIT), float(error * ELO_PER_UNIT))
+        for player, strength, error in zip(players, strengths, errors, strict=True)
     ]
 
 
-def _points(results: list[Result], index: dict[int, int]) -> NDArray[np.float64]:
-    """Points that each model (row) took from each other one (column), virtual draws included."""
-    points = np.zeros((len(index), len(index)))  # [models, models] float64
+def _order(player: str) -> tuple[bool, int, str]:
+    return (False, int(player), "") if player.isdecimal() else (True, 0, player)
+
+
+def _points(results: list[Result], index: dict[str, int]) -> NDArray[np.float64]:
+    """Points that each player (row) took from each other one (column), virtual draws included."""
+    points = np.zeros((len(index), len(index)))  # [players, players] float64
     for result in results:
-        i, j = index[result.version], index[result.opponent]
+        i, j = index[result.player], index[result.opponent]
         points[i, j] += result.wins + result.draws / 2
         points[j, i] += result.losses + result.draws / 2
     met = (points + points.T) > 0
@@ -98,7 +102,7 @@ def _points(results: list[Result], index: dict[int, int]) -> NDArray[np.float64]
 
 
 def _maximise(points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Strengths [models] at the maximum and their covariance [models, models]; model 0 is at 0."""
+    """Strengths [players] at the maximum and their covariance [players, players]."""
     strengths = np.zeros(len(points))
     for _ in range(_MOST_STEPS):
         gradient, hessian = _derivatives(points, strengths)
@@ -125,7 +129,7 @@ def _log_posterior(points: NDArray[np.float64], strengths: NDArray[np.float64]) 
 def _derivatives(
     points: NDArray[np.float64], strengths: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Gradient [models] and Hessian [models, models] of the log-posterior."""
+    """Gradient [players] and Hessian [players, players] of the log-posterior."""
     games = points + points.T
     difference = strengths[:, None] - strengths[None, :]
     beats = np.exp(-np.logaddexp(0.0, -difference))  # p[i, j], without overflow

@@ -1,8 +1,11 @@
-"""The record of a match's game."""
+"""The records of games that the evaluator plays."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 from uuid import uuid4
 
 import numpy as np
@@ -10,6 +13,35 @@ from zerofleet_core import EngineGame
 
 from zerofleet.games import State
 from zerofleet.records import GameRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What a search knew when it chose an action; values are for the player to move."""
+
+    actions: Sequence[int]  # all legal ones, in ascending order
+    visit_counts: Sequence[int]
+    priors: Sequence[float]
+    root_value: float
+    network_value: float
+    best_child_value: float  # of the most visited action
+    simulations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ply:
+    """An action and the search that chose it; None where none did."""
+
+    action: int
+    searched: Searched | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a game ended."""
+
+    result: int  # +1 the first player won, -1 the second did, 0 a draw
+    reason: Literal["rules", "resign"]
 
 
 def match_record(
@@ -21,10 +53,6 @@ def match_record(
 ) -> GameRecord:
     """Turn the engine's columns into a record that names a model at every ply.
 
-    The plies of the opening were not searched: the engine leaves their tables empty. In the record
-    they carry how they were really chosen, every legal action alike (``child_priors``) and none
-    visited, and the model that plays their colour; ``simulations`` of 0 tells them apart.
-
     Args:
         name: of the game.
         game: finished.
@@ -32,36 +60,83 @@ def match_record(
         started_at: of the match's play.
         finished_at: of this game.
     """
-    state = State(name)
-    actions: list[list[int]] = []
-    visits: list[list[int]] = []
-    priors: list[list[float]] = []
-    for ply, action in enumerate(game.actions.tolist()):
-        children = slice(game.offsets[ply], game.offsets[ply + 1])
-        legal = state.legal_actions()
-        searched = game.simulations[ply] > 0
-        actions.append(game.child_actions[children].tolist() if searched else legal)
-        visits.append(game.child_visit_counts[children].tolist() if searched else [0] * len(legal))
-        priors.append(
-            game.child_priors[children].tolist() if searched else [1 / len(legal)] * len(legal)
-        )
-        state.apply(action)
-    plies = np.arange(len(game.actions))
+    assert game.result is not None, "an unfinished game was taken as finished"
+    plies = [Ply(int(action), _searched(game, ply)) for ply, action in enumerate(game.actions)]
+    return played_record(
+        name, plies, versions, Ending(game.result, "rules"), (started_at, finished_at)
+    )
+
+
+def played_record(
+    name: str,
+    plies: Sequence[Ply],
+    versions: tuple[int, int],
+    ending: Ending,
+    times: tuple[datetime, datetime],
+) -> GameRecord:
+    """The record of a game from its plies.
+
+    A ply that was not searched (of an opening, or of an anchor) carries in its table how an opening
+    is chosen, every legal action alike (``child_priors``) and none visited; ``simulations`` of 0
+    tell it apart.
+
+    Args:
+        name: of the game.
+        plies: one or more.
+        versions: models of the first and the second player; 0 for an anchor.
+        ending: how the game ended.
+        times: when it started and when it finished.
+    """
+    tables = list(_tables(name, plies))
+    visit_counts = _joined((table.visit_counts for table in tables), np.int32)
     return GameRecord(
         game_uid=uuid4(),
         game=name,
-        actions=game.actions,
-        model_versions=np.asarray(versions, np.int32)[plies % 2],
-        root_values=game.root_values,
-        network_values=game.network_values,
-        simulations=game.simulations,
-        full_search=np.asarray(game.simulations > 0),
-        offsets=np.cumsum([0, *map(len, actions)], dtype=np.int32),
-        child_actions=np.concatenate([np.asarray(row, np.int16) for row in actions]),
-        child_visit_counts=np.concatenate([np.asarray(row, np.int32) for row in visits]),
-        child_priors=np.concatenate([np.asarray(row, np.float32) for row in priors]),
-        result=game.result,
-        reason=game.reason,
-        started_at=started_at,
-        finished_at=finished_at,
+        actions=np.asarray([ply.action for ply in plies], np.int16),
+        model_versions=np.asarray(versions, np.int32)[np.arange(len(plies)) % 2],
+        root_values=np.asarray([table.root_value for table in tables], np.float32),
+        network_values=np.asarray([table.network_value for table in tables], np.float32),
+        best_child_values=np.asarray([table.best_child_value for table in tables], np.float32),
+        simulations=np.asarray([table.simulations for table in tables], np.int32),
+        full_search=np.asarray([table.simulations > 0 for table in tables], np.bool_),
+        offsets=np.cumsum([0, *(len(table.actions) for table in tables)], dtype=np.int32),
+        child_actions=_joined((table.actions for table in tables), np.int16),
+        child_visit_counts=visit_counts,
+        child_priors=_joined((table.priors for table in tables), np.float32),
+        child_policy_weights=visit_counts,  # nobody learns from these games
+        result=ending.result,
+        reason=ending.reason,
+        started_at=times[0],
+        finished_at=times[1],
     )
+
+
+def _searched(game: EngineGame, ply: int) -> Searched | None:
+    if game.simulations[ply] == 0:
+        return None
+    children = slice(game.offsets[ply], game.offsets[ply + 1])
+    return Searched(
+        actions=game.child_actions[children].tolist(),
+        visit_counts=game.child_visit_counts[children].tolist(),
+        priors=game.child_priors[children].tolist(),
+        root_value=float(game.root_values[ply]),
+        network_value=float(game.network_values[ply]),
+        best_child_value=float(game.best_child_values[ply]),
+        simulations=int(game.simulations[ply]),
+    )
+
+
+def _tables(name: str, plies: Sequence[Ply]) -> Iterable[Searched]:
+    state = State(name)
+    for ply in plies:
+        if ply.searched is not None:
+            yield ply.searched
+        else:
+            legal = state.legal_actions()
+            count = len(legal)
+            yield Searched(legal, [0] * count, [1 / count] * count, 0.0, 0.0, 0.0, 0)
+        state.apply(ply.action)
+
+
+def _joined(rows: Iterable[Sequence[float]], dtype: type[np.number]) -> np.ndarray:
+    return np.concatenate([np.asarray(row, dtype) for row in rows])

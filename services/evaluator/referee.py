@@ -9,11 +9,12 @@ from typing import Literal
 import numpy as np
 import structlog
 
-from services.evaluator.match import Played, match_search, play
+from services.evaluator.gate import Standing, judge
+from services.evaluator.match import Place, Played, match_search, play
 from services.evaluator.openings import draw_openings
 from services.evaluator.record import match_record
 from zerofleet.config import RunConfig
-from zerofleet.database import Database, MatchGame, MatchRow
+from zerofleet.database import Database, Grounds, MatchGame, MatchRow, MatchTest
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import State
 from zerofleet.rpc import InferenceClient
@@ -91,21 +92,62 @@ class Referee:
             num_simulations=section.num_simulations,
             seed=seed,
             epoch=self._epoch,
+            test=MatchTest(
+                sprt_elo=section.sprt_elo if section.test == "sprt" else None,
+                sprt_error=section.sprt_error if section.test == "sprt" else None,
+                draws_only=section.draws_only,
+            ),
         )
 
-    async def play(self, match: MatchRow) -> None:
-        """Play the games that the match lacks; each is a row as soon as it is over.
+    async def play(self, match: MatchRow) -> Standing:
+        """Play what the match lacks until it is decided; each game is a row as soon as it is over.
+
+        A sequential test plays some pairs, looks at what is stored, and goes on with the next.
+
+        Returns:
+            The standing, judged from the rows; without a verdict when the game offers fewer
+            openings than the match has.
 
         Raises:
             IncompatibleModelError: one of the two models cannot be used.
         """
         openings = self._openings(match.games // 2, match.seed)
-        stored = await self._waits.ask_store(self._database.match_places, match.match_id)
-        places = {(index, player) for index in range(len(openings)) for player in (0, 1)}
-        missing = places - stored
-        self.figures = {"candidate": float(match.candidate), "match_games": float(len(stored))}
-        if not missing:
-            return
+        while True:
+            pairs = await self._waits.ask_store(self._database.match_pairs, match.match_id)
+            stored = await self._waits.ask_store(self._database.match_places, match.match_id)
+            standing = judge(match, pairs)
+            self._show(match, standing.grounds, len(stored))
+            missing = self._next(match, len(openings), stored)
+            if standing.verdict is not None or not missing:
+                return standing
+            await self._play(match, openings, missing)
+
+    def _next(self, match: MatchRow, openings: int, stored: set[Place]) -> set[Place]:
+        """The places to play together: all that are missing, or the first pairs of them."""
+        missing = [
+            (index, color)
+            for index in range(openings)
+            for color in (0, 1)
+            if (index, color) not in stored
+        ]
+        if match.test == "sprt":
+            pairs = sorted({index for index, _ in missing})[: self._run.evaluator.pairs_at_once]
+            missing = [place for place in missing if place[0] in pairs]
+        return set(missing)
+
+    def _show(self, match: MatchRow, grounds: Grounds, stored: int) -> None:
+        """For the heartbeat and the metrics: how far a match is, and how it stands."""
+        figures = {
+            "candidate": match.candidate,
+            "match_games": stored,
+            "match_most_games": match.games,
+            "match_pairs_counted": (grounds.games_counted or 0) / 2,
+            "match_score": grounds.score,
+            "match_llr": grounds.llr,
+        }
+        self.figures = {name: float(value) for name, value in figures.items() if value is not None}
+
+    async def _play(self, match: MatchRow, openings: list[list[int]], missing: set[Place]) -> None:
         _log.info("match", candidate=match.candidate, best=match.best, games_to_play=len(missing))
         started_at = datetime.now(UTC)
 
@@ -126,11 +168,19 @@ class Referee:
                 for version in (match.candidate, match.best):
                     self._waits.end(f"version {version}")
 
-    async def close(self, match: MatchRow, verdict: Literal["rejected", "skipped"]) -> None:
-        """Write down a verdict that promotes nobody."""
-        _log.info(verdict, candidate=match.candidate, best=match.best)
+    async def close(
+        self, match: MatchRow, verdict: Literal["rejected", "skipped"], grounds: Grounds
+    ) -> None:
+        """Write down a verdict that promotes nobody, and why."""
+        _log.info(
+            verdict, candidate=match.candidate, best=match.best, decided_by=grounds.decided_by
+        )
         await self._waits.ask_store(
-            self._database.decide_match, match.match_id, verdict, epoch=self._epoch
+            self._database.decide_match,
+            match.match_id,
+            verdict,
+            epoch=self._epoch,
+            grounds=grounds,
         )
 
     def _openings(self, count: int, seed: int) -> list[list[int]]:

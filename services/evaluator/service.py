@@ -7,8 +7,10 @@ import contextlib
 
 import structlog
 
+from services.evaluator.anchors import check_anchors
 from services.evaluator.evaluator import Evaluator
 from services.evaluator.openings import draw_openings
+from services.evaluator.pool import RatingPool
 from services.evaluator.promotion import Promoter, reconcile
 from services.evaluator.referee import Referee
 from services.evaluator.settings import EvaluatorSettings
@@ -31,6 +33,7 @@ async def serve(run: RunConfig, settings: EvaluatorSettings, stop: asyncio.Event
         ConfigError: the run file contradicts the rules of its game, or the stored run.
     """
     draw_openings(run.game.name, run.evaluator.opening_plies, 1, 0)  # fails early if it must
+    check_anchors(run)
     waits = Waits()
     with (
         contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
@@ -102,7 +105,8 @@ class Life:
         _log.info("judging", run=run.name, worker=self._worker, epoch=epoch)
         promoter = Promoter(database, self._pointer, run.name, self._worker, epoch, waits)
         referee = Referee(run, database, self._client, waits, self._worker, epoch)
-        self._evaluator = Evaluator(run, database, referee, promoter, waits)
+        pool = RatingPool(run, database, referee.predictor, waits, self._worker, epoch)
+        self._evaluator = Evaluator(run, database, referee, promoter, pool, waits)
         await self._evaluator.run()
 
     def pulse(self) -> Pulse:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,7 @@ from zerofleet_core import Search, SearchConfig, SearchResult
 
 from services.inference.backend import PinnedPredictor
 from services.inference.batcher import Batcher
+from services.inference.due import Due, Every
 from services.inference.model import LoadedModel
 from services.inference.position import Position, replay
 from services.inference.repository import Repository
@@ -46,11 +49,31 @@ class ModelPlayer:
         self._batcher = batcher
         self._searches = 0
 
+    @property
+    def searches(self) -> int:
+        """Searches that are running."""
+        return self._searches
+
+    async def describe(self) -> rpc.PlayerDescription:
+        """See ``rpc.Player``."""
+        spec = games.spec(self._game)
+        best = self._repository.peek(None)
+        return rpc.PlayerDescription(
+            game=self._game,
+            num_actions=spec.num_actions,
+            observation_shape=spec.observation_shape,
+            run=self._repository.run,
+            best=None if best is None else best.version,
+            versions=tuple(state.version for state in await self._repository.index()),
+            num_simulations=self._simulations(_DEFAULT),
+            max_simulations=MAX_SIMULATIONS,
+        )
+
     async def predict(
         self, game: str, actions: Actions, *, run: str = "", version: str = rpc.BEST
     ) -> rpc.PositionPrediction:
         """See ``rpc.Player``."""
-        state = self._position(game, actions).state
+        state = (await self._position(game, actions)).state
         model = await self._model(run, version)
         prediction = await PinnedPredictor(self._batcher, model).predict(
             state.observation()[np.newaxis]
@@ -76,7 +99,8 @@ class ModelPlayer:
         options: SearchOptions = _DEFAULT,
     ) -> rpc.SearchTable:
         """See ``rpc.Player``."""
-        tables = [t async for t in self._tables(game, actions, run, version, options, every=0)]
+        never = Every(None, None)
+        tables = [t async for t in self._tables(game, actions, run, version, options, never)]
         return tables[-1]
 
     async def analyze(
@@ -88,13 +112,20 @@ class ModelPlayer:
         version: str = rpc.BEST,
         options: SearchOptions = _DEFAULT,
         every_simulations: int = 0,
-    ) -> AsyncIterator[rpc.SearchTable]:
+        every_seconds: float = 0.0,
+    ) -> AsyncGenerator[rpc.SearchTable]:
         """See ``rpc.Player``."""
         if every_simulations < 0:
             raise InvalidRequestError(f"every_simulations is {every_simulations}: give 0 or more")
-        every = every_simulations or max(1, self._simulations(options) // 10)
-        async for table in self._tables(game, actions, run, version, options, every):
-            yield table
+        if not 0 <= every_seconds < np.inf:
+            raise InvalidRequestError(f"every_seconds is {every_seconds}: give 0 or more")
+        if not every_simulations and not every_seconds:
+            every_simulations = max(1, self._simulations(options) // 10)
+        every = Every(every_simulations or None, every_seconds or None)
+        tables = self._tables(game, actions, run, version, options, every)
+        async with contextlib.aclosing(tables):
+            async for table in tables:
+                yield table
 
     async def play(
         self,
@@ -127,10 +158,10 @@ class ModelPlayer:
         run: str,
         version: str,
         options: SearchOptions,
-        every: int,
-    ) -> AsyncIterator[rpc.SearchTable]:
-        """The search's table each time ``every`` more simulations are done (0: never), and last."""
-        position = self._position(game, actions)
+        every: Every,
+    ) -> AsyncGenerator[rpc.SearchTable]:
+        """The search's table each time that one is due, and at the end."""
+        position = await self._position(game, actions)
         search = self._new_search(position, options)
         if self._searches >= _MAX_SEARCHES:
             raise OverloadedError(f"{self._searches} searches are running: send again later")
@@ -138,22 +169,24 @@ class ModelPlayer:
         try:
             model = await self._model(run, version)
             predictor = PinnedPredictor(self._batcher, model)
-            due = every
+            due = Due(every)
             while len(observations := search.select()):
                 # Copied: a search that is given up goes before the batcher is done with its rows.
                 prediction = await predictor.predict(observations.copy())
                 search.backup(prediction.policy_logits, prediction.value, model.version)
-                done = search.results()[0] if every else None
-                if done is not None and done.simulations >= due:
-                    due = done.simulations + every
-                    yield self._table(done, position.state, model.version, done=False)
+                if due.time_passed():
+                    result = search.results()[0]
+                    if due.now(result.simulations):
+                        yield self._table(result, position.state, model.version, done=False)
             yield self._table(search.results()[0], position.state, model.version, done=True)
         finally:
             self._searches -= 1
 
-    def _position(self, game: str, actions: Actions) -> Position:
+    async def _position(self, game: str, actions: Actions) -> Position:
         if game not in ("", self._game):
             raise InvalidRequestError(f"this server plays '{self._game}', not '{game}'")
+        if isinstance(actions, rpc.Sgf):  # parsing a long one would keep everybody waiting
+            return await asyncio.to_thread(replay, self._game, actions)
         return replay(self._game, actions)
 
     async def _model(self, run: str, version: str) -> LoadedModel:
@@ -183,17 +216,11 @@ class ModelPlayer:
         return Search(
             self._game,
             [position.actions],
-            self._config(simulations),
+            serving_config(self._search, simulations, noise=options.noise),
             seed,
             leaves_per_position=options.leaves,
             noise=options.noise,
         )
-
-    def _config(self, simulations: int) -> SearchConfig:
-        values = self._search.model_dump()
-        values["num_simulations"] = simulations
-        values["cache_positions"] = min(self._search.cache_positions, simulations)
-        return SearchConfig(**values)
 
     def _table(
         self, result: SearchResult, state: games.State, version: int, *, done: bool
@@ -221,6 +248,27 @@ class ModelPlayer:
             children=children,
             done=done,
         )
+
+
+def serving_config(section: SearchSection, simulations: int, *, noise: bool) -> SearchConfig:
+    """The search of somebody who asks: always full, and nothing of what only self-play does.
+
+    Without ``noise`` the root has no Gumbel noise either.
+    """
+    values = section.model_dump()
+    values |= {
+        "num_simulations": simulations,
+        "full_search_share": 1.0,
+        "fast_simulations": None,
+        "root_policy_temperature": 1.0,
+        "forced_playouts": 0.0,
+        "min_child_visits": 0,
+        "prune_targets": False,
+        "cache_positions": min(section.cache_positions, simulations),
+    }
+    if not noise:
+        values["gumbel_scale"] = 0.0
+    return SearchConfig(**values)
 
 
 def _choose(table: rpc.SearchTable, temperature: float, seed: int | None) -> rpc.SearchChild:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zerofleet import games
-from zerofleet.errors import InvalidRequestError
-from zerofleet.rpc import Actions
+from zerofleet.errors import ConfigError, InvalidRequestError
+from zerofleet.games import sgf
+from zerofleet.rpc import Actions, Sgf
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +22,11 @@ def replay(game: str, actions: Actions) -> Position:
     """The position after those actions.
 
     Raises:
-        InvalidRequestError: an action that the rules forbid (named with its ply), or a game that
-            is over.
+        InvalidRequestError: an action that the rules forbid (named with its ply), a game that is
+            over, or an SGF that is not of this game.
     """
+    if isinstance(actions, Sgf):
+        actions = _read_sgf(game, actions.text)
     state = games.State(game)
     played: list[int] = []
     for ply, action in enumerate(actions):
@@ -44,6 +47,13 @@ def replay(game: str, actions: Actions) -> Position:
             f"the game is over after {state.ply} plies, {_outcome(state)}: nothing is left to play"
         )
     return Position(state, tuple(played))
+
+
+def _read_sgf(game: str, text: str) -> list[int]:
+    try:
+        return sgf.read(text, game)[1]
+    except ConfigError as error:
+        raise InvalidRequestError(str(error)) from error
 
 
 def _outcome(state: games.State) -> str:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zerofleet_core import SelfPlay
+from services.selfplay.lane import Lane
 
 _WINDOW_SECONDS = 30.0
 
@@ -16,17 +16,19 @@ class Totals:
     """Counts since the worker's start, over all its engines."""
 
     games: int = 0
+    resigned_games: int = 0  # of these
     plies: int = 0
     positions: int = 0  # that the network predicted
     simulations: int = 0
     cache_hits: int = 0
 
     @classmethod
-    def of(cls, engines: Sequence[SelfPlay]) -> Totals:
-        """Sum the engines' statistics."""
-        statistics = [engine.statistics for engine in engines]
+    def of(cls, lanes: Sequence[Lane]) -> Totals:
+        """Sum the engines' statistics, and what the lanes have seen."""
+        statistics = [lane.engine.statistics for lane in lanes]
         return cls(
             games=sum(each.games_finished for each in statistics),
+            resigned_games=sum(lane.resigned_games for lane in lanes),
             plies=sum(each.plies for each in statistics),
             positions=sum(each.positions_evaluated for each in statistics),
             simulations=sum(each.simulations for each in statistics),
@@ -51,6 +53,7 @@ class Rates:
         hits = totals.cache_hits - before.cache_hits
         return {
             "games": float(totals.games),
+            "resigned_games": float(totals.resigned_games),
             "games_per_hour": (totals.games - before.games) / elapsed * 3600.0,
             "positions_per_s": positions / elapsed,
             "simulations_per_s": (totals.simulations - before.simulations) / elapsed,

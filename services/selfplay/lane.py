@@ -43,6 +43,8 @@ class Lane:
     ) -> None:
         self.engine = engine
         self.ledger = ledger
+        self.resigned_games = 0
+        """Games that a player gave up, of those that this lane finished."""
         self._predictor = predictor
         self._writer = writer
         self._saver = saver
@@ -69,6 +71,7 @@ class Lane:
         """Hand finished games to the writer."""
         now = _now()
         for game in self.engine.take_finished():
+            self.resigned_games += game.reason == "resign"
             finished = self.ledger.finish(game, now)
             if finished is not None:
                 record, epoch = finished

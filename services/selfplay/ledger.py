@@ -7,6 +7,7 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 import numpy as np
+from numpy.typing import NDArray
 from zerofleet_core import EngineGame
 
 from zerofleet.records import GameRecord
@@ -134,17 +135,27 @@ def _record(
         model_versions=np.asarray(game.model_versions, np.int32),
         root_values=np.asarray(game.root_values, np.float32),
         network_values=np.asarray(game.network_values, np.float32),
+        best_child_values=np.asarray(game.best_child_values, np.float32),
         simulations=np.asarray(game.simulations, np.int32),
         full_search=np.asarray(game.full_search, np.bool_),
         offsets=np.asarray(game.offsets, np.int32),
         child_actions=np.asarray(game.child_actions, np.int16),
         child_visit_counts=np.asarray(game.child_visit_counts, np.int32),
         child_priors=np.asarray(game.child_priors, np.float32),
+        child_policy_weights=np.asarray(game.child_policy_weights, np.int32),
         result=game.result,
         reason=game.reason,
         started_at=identity.started_at,
         finished_at=finished_at,
+        resign_threshold=game.resign_threshold,
+        plays_on=game.plays_on,
+        to_play=_unless_in_turns(game),
     )
+
+
+def _unless_in_turns(game: EngineGame) -> NDArray[np.int8] | None:
+    to_play = np.asarray(game.to_play, np.int8)
+    return None if np.array_equal(to_play, np.arange(len(to_play)) % 2) else to_play
 
 
 def to_engine(record: GameRecord) -> EngineGame:
@@ -154,12 +165,17 @@ def to_engine(record: GameRecord) -> EngineGame:
         model_versions=record.model_versions,
         root_values=record.root_values,
         network_values=record.network_values,
+        best_child_values=record.best_child_values,
         simulations=record.simulations,
         full_search=record.full_search,
         offsets=record.offsets,
         child_actions=record.child_actions,
         child_visit_counts=record.child_visit_counts,
         child_priors=record.child_priors,
+        child_policy_weights=record.child_policy_weights,
         result=record.result,
         reason=record.reason,
+        resign_threshold=record.resign_threshold,
+        plays_on=record.plays_on,
+        to_play=record.to_play,
     )

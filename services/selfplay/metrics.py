@@ -1,4 +1,4 @@
-"""Prometheus metrics of a worker ."""
+"""Prometheus metrics of a worker."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from services.selfplay.worker import Worker
 _PREFIX = "zerofleet_selfplay"
 _COUNTED = {
     "games": "Games finished.",
+    "resigned_games": "Games that a player gave up, of those finished.",
     "plies": "Moves chosen by search.",
     "positions": "Positions that the network predicted.",
     "simulations": "Simulations run.",
@@ -41,3 +42,11 @@ class WorkerCollector(Collector):
             "Finished games that are not stored yet.",
             value=self._worker.writer.spooled,
         )
+        threshold = self._worker.resignation.threshold
+        resign = GaugeMetricFamily(
+            f"{_PREFIX}_resign_threshold",
+            "Value below which games that begin now are resigned; absent while nobody resigns.",
+        )
+        if threshold is not None:
+            resign.add_metric([], threshold)
+        yield resign

@@ -16,6 +16,7 @@ from services.selfplay.figures import Rates, Totals
 from services.selfplay.lane import Lane
 from services.selfplay.ledger import Ledger
 from services.selfplay.pause import Pause
+from services.selfplay.resignation import Resignation
 from services.selfplay.saver import GameSaver
 from services.selfplay.settings import SelfplaySettings
 from services.selfplay.writer import GameWriter
@@ -75,6 +76,7 @@ class Worker:
             self.lanes.append(
                 Lane(engine, ledger, patient, self.writer, self.saver, play.save_every_plies)
             )
+        self.resignation = Resignation(run, database, [lane.engine for lane in self.lanes])
 
     async def run(self, stop: asyncio.Event) -> None:
         """Play until ``stop`` is set; then keep everything and return within seconds.
@@ -111,8 +113,10 @@ class Worker:
         await self._register()
         await self.saver.release()  # a worker of this name may have been killed
         await self._adopt()
+        await self.resignation.read()
         _log.info("playing", worker=self._name, run=self._run.name, engines=len(self.lanes))
-        await first_of(*(lane.play(self._pause) for lane in self.lanes), self._keep_leases())
+        lanes = (lane.play(self._pause) for lane in self.lanes)
+        await first_of(*lanes, self._keep_leases(), self.resignation.watch())
 
     async def _register(self) -> None:
         try:
@@ -195,6 +199,8 @@ class Worker:
             figures = rates.take(time.monotonic(), totals)
             figures["spool"] = float(self.writer.spooled)
             figures["conflicts"] = float(self.writer.answers["conflict"])
+            if self.resignation.threshold is not None:
+                figures["resign_threshold"] = self.resignation.threshold
             return Pulse(totals.simulations, str(self.waits), figures)
 
         return now
@@ -211,7 +217,7 @@ class Worker:
 
     def totals(self) -> Totals:
         """Counts since the start, over all engines."""
-        return Totals.of([lane.engine for lane in self.lanes])
+        return Totals.of(self.lanes)
 
 
 async def outlasting(task: asyncio.Task[None]) -> None:

@@ -19,16 +19,23 @@ class TrainBucket:
         samples: paid for and not yet drawn.
         received: positions that have paid since the run began.
         drawn: samples drawn since the run began.
+        pace: share of ``samples_per_position`` that a new position pays for at present.
     """
 
     samples_per_position: float
     samples: float = 0.0
     received: int = 0
     drawn: int = 0
+    pace: float = 1.0
+
+    @property
+    def rate(self) -> float:
+        """Samples that a new position pays for at present."""
+        return self.samples_per_position * self.pace
 
     def pay(self, positions: int) -> None:
         """Enter new positions."""
-        self.samples += positions * self.samples_per_position
+        self.samples += positions * self.rate
         self.received += positions
 
     def limit(self, window_positions: int) -> None:
@@ -37,7 +44,16 @@ class TrainBucket:
         Otherwise a trainer that was behind would spend it on newer positions, which would then be
         drawn more often than they paid for.
         """
-        self.samples = min(self.samples, window_positions * self.samples_per_position)
+        self.samples = min(self.samples, window_positions * self.rate)
+
+    def slow(self, pace: float) -> None:
+        """Let positions pay for this share, those too whose samples are not drawn yet."""
+        self.samples *= pace / self.pace
+        self.pace = pace
+
+    def full_pace(self) -> None:
+        """Let new positions pay in full; what is in the bucket stays as it is."""
+        self.pace = 1.0
 
     def holds(self, batch_size: int) -> bool:
         """Whether a batch is paid for."""
@@ -55,4 +71,4 @@ class TrainBucket:
 
     def missing_positions(self, batch_size: int) -> int:
         """New positions needed before the next batch."""
-        return max(0, math.ceil((batch_size - self.samples) / self.samples_per_position))
+        return max(0, math.ceil((batch_size - self.samples) / self.rate))

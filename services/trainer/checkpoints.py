@@ -14,7 +14,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ class TrainerState:
     received: int  # positions that have paid into it
     drawn: int  # samples that have been drawn from it
     next_tx: int  # watermark: games up to here have paid into the bucket
+    overfit: Mapping[str, Any] = field(default_factory=dict[str, Any])  # the watch's own state
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from typing import cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from services.trainer.measurement import Batch, Measurement, TracedBatch, measurement
+from services.trainer.precision import Precision
+from services.trainer.schedule import learning_rate
+from services.trainer.team import Team
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
-from zerofleet.network import Losses, Momentum, PolicyValueNet, l2_penalty, losses
+from zerofleet.network import (
+    Losses,
+    Momentum,
+    PolicyValueNet,
+    WeightAverage,
+    l2_penalty,
+    losses,
+)
 from zerofleet.network.model import BoardShape
-
-Batch = tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.float32]]
-"""Observations ``[batch, observation_bytes]``, policy_target ``[batch, num_actions]``,
-value_target ``[batch]``, as ``zerofleet_core.ReplayBuffer.sample`` gives them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """How well the network, in evaluation mode, predicts a batch; means over its positions."""
-
-    positions: int
-    policy_loss: float  # cross-entropy -pi^T log p, nats
-    value_loss: float  # squared error (z - v)^2
-    total_loss: float  # what SGD minimises: both, weighted, and the l2 term
-    policy_entropy: float  # of p, nats
-    target_entropy: float  # of pi, nats: the least that policy_loss can be
-    policy_agreement: float  # share where the network's first choice is the search's
 
 
 class Learner:
@@ -43,79 +34,108 @@ class Learner:
     Args:
         spec: the game's board and actions.
         run: network, seed and the trainer's numbers.
+        team: the processes that train together; by default this one alone.
     """
 
-    def __init__(self, spec: BoardShape, run: RunConfig) -> None:
-        self._settings = run.trainer
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.network = PolicyValueNet(spec, run.network, run.seed).to(self.device).train()
+    def __init__(self, spec: BoardShape, run: RunConfig, team: Team | None = None) -> None:
+        self._settings = settings = run.trainer
+        self._team = team or Team()
+        network = PolicyValueNet(spec, run.network, run.seed)
+        if not settings.channels_last:
+            network.to(memory_format=torch.contiguous_format)  # pyright: ignore[reportCallIssue]
+        self.network = network.to(self._team.device).train()
         self.step = 0
-        self._momentum = Momentum(
-            self.network.parameters(), self._settings.momentum, self._settings.l2
-        )
+        self.samples = 0  # positions drawn, by all processes
+        self._momentum = Momentum(self.network.parameters(), settings.momentum, settings.l2)
+        self._precision = Precision(settings.mixed_precision, self._team.device)
+        decay = settings.average_decay
+        self._average = WeightAverage(self.network, decay) if decay else None
+        self._running_figures = _running_figures(self.network)
+        self._gradient_norm: Tensor | None = None
+        self._forward = cast("Callable[[Tensor], tuple[Tensor, Tensor]]", self.network)
+        if settings.compile:
+            self._forward = torch.compile(self._forward)  # pyright: ignore[reportUnknownMemberType]
 
     @property
     def learning_rate(self) -> float:
         """Of the next step."""
-        section = bisect_right(self._settings.learning_rate_steps, self.step)
-        return self._settings.learning_rate[section]
+        return learning_rate(self._settings, self.step, self.samples)
+
+    @property
+    def published(self) -> PolicyValueNet:
+        """What is measured and published: the average of snapshots, if there is one."""
+        return self.network if self._average is None else self._average.network
+
+    @property
+    def gradient_norm(self) -> float | None:
+        """Of the last step's gradient of both losses, without the l2 term; None before it."""
+        return None if self._gradient_norm is None else self._gradient_norm.item()
 
     def train(self, batch: Batch) -> None:
-        """Take one step of SGD."""
-        observations, policy_target, value_target = self._tensors(batch)
-        policy_logits, value = self.network(observations)
+        """Take one step of SGD, together with everybody else."""
+        self.train_on(self._team.deal(batch))
+
+    def train_on(self, share: Batch) -> None:
+        """Take one step of SGD on this process's share of a batch."""
+        observations, policy_target, value_target = self._tensors(share)
+        policy_logits, value = self._precision.predict(self._forward, observations)
         parts = losses(policy_logits, value, policy_target, value_target)
-        self._weighted(parts).backward()  # pyright: ignore[reportUnknownMemberType]
-        self._momentum.step(self.learning_rate)
+        self._precision.scaled(self._weighted(parts)).backward()  # pyright: ignore[reportUnknownMemberType]
+        gradient = self._momentum.gradient
+        self._team.average([gradient])
+        if self._precision.unscale(gradient):
+            self._gradient_norm = gradient.square().sum().sqrt()
+            self._momentum.step(self.learning_rate)
+        else:  # overflow of half precision: the batch is lost, the scale is lower
+            self._momentum.clear()
+        self._team.average(self._running_figures)
         self.step += 1
+        self.samples += len(observations) * self._team.size
+        every = self._settings.average_every_steps
+        if self._average is not None and self.step % every == 0:
+            self._average.add(self.network, first=self.step == every)
 
     @torch.no_grad()
-    def measure(self, batch: Batch) -> Measurement:
-        """Predict a batch without learning from it; the network stays as it was.
+    def measure(self, traced: TracedBatch) -> Measurement:
+        """Predict a batch, in full precision, without learning from it.
 
         Raises:
             ConfigError: the loss is not finite: the weights are lost, and the numbers that led
                 there must change.
         """
-        observations, policy_target, value_target = self._tensors(batch)
-        self.network.eval()
-        policy_logits, value = self.network(observations)
-        self.network.train()
-        parts = losses(policy_logits, value, policy_target, value_target)
-        total = self._weighted(parts) + l2_penalty(self.network.parameters(), self._settings.l2)
-        agreement = policy_logits.argmax(1) == policy_target.argmax(1)
-        means: list[float] = [
-            parts.policy.item(),
-            parts.value.item(),
-            total.item(),
-            _mean_entropy(policy_logits.softmax(1)),
-            _mean_entropy(policy_target),
-            agreement.float().mean().item(),
-        ]
-        if not np.isfinite(means).all():
+        observations, _, _ = self._tensors(traced.batch)
+        network = self.published
+        was_training = network.training
+        policy_logits, value = network.eval()(observations)
+        network.train(was_training)
+        penalty = l2_penalty(network.parameters(), self._settings.l2)
+        weight = self._settings.value_loss_weight
+        measured = measurement(traced, policy_logits.cpu(), value.cpu(), weight, penalty)
+        if not measured.is_finite:
             raise ConfigError(
                 f"the loss is not finite at step {self.step}: lower trainer.learning_rate "
-                f"(now {self.learning_rate}) and start again"
+                f"(now {self.learning_rate:g}) and start again"
             )
-        return Measurement(len(observations), *means)
+        return measured
 
     def state(self) -> dict[str, Tensor]:
-        """Weights, batch normalisation's running figures and momentum, by name."""
-        state = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
-        state |= self._velocities()
+        """Weights, running figures and momentum by name; average and loss scale where they are."""
+        state = _named("network", self.network.state_dict()) | self._velocities()
+        if self._average is not None:
+            state |= _named("average", self._average.network.state_dict())
+        if self._precision.loss_scale is not None:
+            state["loss_scale"] = self._precision.loss_scale.state()
         return {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
 
-    def restore(self, state: Mapping[str, Tensor], step: int) -> None:
-        """Continue from ``state()`` as it was after ``step`` steps.
+    def restore(self, state: Mapping[str, Tensor], step: int, samples: int) -> None:
+        """Continue from ``state()`` as it was after ``step`` steps on ``samples`` positions.
+
+        An average that the state does not hold begins with the state's weights.
 
         Raises:
             ConfigError: the state belongs to a network of other sizes.
         """
-        weights = {
-            name.removeprefix("network."): tensor
-            for name, tensor in state.items()
-            if name.startswith("network.")
-        }
+        weights = _below("network", state)
         try:
             self.network.load_state_dict(weights)
         except RuntimeError as error:
@@ -125,7 +145,16 @@ class Learner:
             ) from error
         for name, velocity in self._velocities().items():
             velocity.copy_(state[name])
-        self.step = step
+        if self._average is not None:
+            self._average.network.load_state_dict(_below("average", state) or weights)
+        if self._precision.loss_scale is not None and "loss_scale" in state:
+            self._precision.loss_scale.restore(state["loss_scale"])
+        self.step, self.samples = step, samples
+
+    def share(self) -> None:
+        """Let every process go on from here."""
+        if self._team.size > 1:
+            self._team.share(self.state(), self.step, self.samples)
 
     def _weighted(self, parts: Losses) -> Tensor:
         return parts.policy + self._settings.value_loss_weight * parts.value
@@ -136,12 +165,27 @@ class Learner:
 
     def _tensors(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         observations, policy_target, value_target = (
-            torch.from_numpy(column).to(self.device, non_blocking=True)  # pyright: ignore[reportUnknownMemberType]
+            torch.from_numpy(column).to(self._team.device, non_blocking=True)  # pyright: ignore[reportUnknownMemberType]
             for column in batch
         )
         return observations, policy_target, value_target
 
 
-def _mean_entropy(probabilities: Tensor) -> float:
-    """Nats, averaged over rows; 0 * log 0 is 0."""
-    return -torch.xlogy(probabilities, probabilities).sum(1).mean().item()
+def _running_figures(network: nn.Module) -> list[Tensor]:
+    """Means and variances of every batch normalisation, each ``[channels]``."""
+    norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
+    figures = [figure for norm in norms for figure in (norm.running_mean, norm.running_var)]
+    return [figure for figure in figures if figure is not None]
+
+
+def _named(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    start = f"{prefix}."
+    return {
+        name.removeprefix(start): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(start)
+    }

@@ -6,25 +6,46 @@ import os
 import socket
 from threading import Event
 
+import torch
+
 from services.trainer.checkpoints import CheckpointFolder
+from services.trainer.learner import Learner
+from services.trainer.team import ProcessTeam, Team, is_started_by_torchrun
 from services.trainer.trainer import Places, Trainer
 from zerofleet import games, telemetry
 from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.database import Database
+from zerofleet.errors import ZerofleetError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.folder import ModelFolder
 
 
 def serve(run: RunConfig, settings: ProcessSettings, stop: Event) -> None:
-    """Train until told to stop.
+    """Train until told to stop: alone, or as one of the processes that torchrun started.
 
     Raises:
         ConfigError: a person must mend something; the message says what.
         StaleEpochError: another trainer has taken over this run.
         IncompatibleModelError: the first model cannot be published.
     """
-    spec = games.spec(run.game.name)
     telemetry.configure("trainer", level=settings.log_level)
+    if not is_started_by_torchrun():
+        lead(run, settings, stop, Team())
+        return
+    with ProcessTeam(run.trainer.batch_size) as team:
+        if team.rank == 0:
+            lead(run, settings, stop, team)
+        else:
+            follow(run, team)
+
+
+def lead(run: RunConfig, settings: ProcessSettings, stop: Event, team: Team) -> None:
+    """Be the process that has the database; the others leave with it.
+
+    Raises:
+        ZerofleetError: as ``serve`` says.
+    """
+    spec = games.spec(run.game.name)
     with Database(settings.database_url) as database:
         places = Places(
             database=database,
@@ -33,14 +54,32 @@ def serve(run: RunConfig, settings: ProcessSettings, stop: Event) -> None:
             checkpoints=CheckpointFolder(settings.checkpoint_folder / run.name),
             worker=settings.worker or f"{socket.gethostname()}-{os.getpid()}",
         )
-        trainer = Trainer(run, spec, places, stop)
-        if settings.metrics_address is None:
-            trainer.run()
-            return
-        from services.trainer.exporter import serve_figures  # only who wants it pays for it
-
-        end_metrics = serve_figures(settings.metrics_address, trainer.figures)
         try:
-            trainer.run()
-        finally:
-            end_metrics()
+            trainer = Trainer(run, spec, places, stop, team)
+            _run(trainer, settings.metrics_address)
+        except ZerofleetError:
+            team.dismiss()
+            raise
+        # After an error of another kind the others may be in the middle of a step, where they
+        # would not hear this: they end when the connection does.
+        team.dismiss()
+
+
+def follow(run: RunConfig, team: ProcessTeam) -> None:
+    """Be one of the others: train as the leader says, without database or folders."""
+    spec = games.spec(run.game.name)
+    torch.set_num_threads(run.trainer.threads)
+    team.follow(Learner(spec, run, team), (spec.observation_bytes, spec.num_actions))
+
+
+def _run(trainer: Trainer, metrics_address: str | None) -> None:
+    if metrics_address is None:
+        trainer.run()
+        return
+    from services.trainer.exporter import serve_figures  # only who wants it pays for it
+
+    end_metrics = serve_figures(metrics_address, trainer.figures)
+    try:
+        trainer.run()
+    finally:
+        end_metrics()

@@ -9,6 +9,7 @@ import structlog
 from services.trainer.bucket import TrainBucket
 from services.trainer.checkpoints import CheckpointFolder, TrainerState
 from services.trainer.learner import Learner
+from services.trainer.overfit import OverfitWatch
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 
@@ -21,6 +22,7 @@ class Training:
 
     learner: Learner
     bucket: TrainBucket
+    watch: OverfitWatch
     paid_tx: int = 0  # games up to this transaction have paid into the bucket
 
 
@@ -69,9 +71,11 @@ class Checkpoints:
                 f"{checkpoint.path} belongs to the run '{state.run}' of {state.game}, not to "
                 f"'{self._run.name}' of {self._run.game.name}: give another checkpoint folder"
             )
-        training.learner.restore(checkpoint.tensors, state.step)
+        training.learner.restore(checkpoint.tensors, state.step, state.drawn)
         training.bucket.samples = state.samples
         training.bucket.received, training.bucket.drawn = state.received, state.drawn
+        training.watch.restore(state.overfit)
+        training.bucket.pace = training.watch.pace
         # Without models this is another database than the checkpoint's: all its games are new.
         training.paid_tx = state.next_tx if published_step is not None else 0
         self._saved_step = state.step
@@ -99,6 +103,7 @@ class Checkpoints:
             received=bucket.received,
             drawn=bucket.drawn,
             next_tx=self._training.paid_tx,
+            overfit=self._training.watch.state(),
         )
         self._folder.write(state, learner.state(), self._epoch)
         self._saved_step = learner.step

@@ -5,25 +5,29 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from threading import Event
 from typing import TypeVar
 
 import structlog
 import torch
-from zerofleet_core import GameSpec, ReplayBuffer
+from zerofleet_core import GameSpec
 
+from services.trainer.board import TensorBoard
 from services.trainer.bucket import TrainBucket
 from services.trainer.checkpoints import CheckpointFolder
-from services.trainer.learner import Learner, Measurement
+from services.trainer.learner import Learner
+from services.trainer.overfit import OverfitWatch
 from services.trainer.patience import Patience, StoppedError
 from services.trainer.publisher import Publisher
 from services.trainer.pulse import Pulse
+from services.trainer.recorder import Recorder
+from services.trainer.resignation import Calibrator
 from services.trainer.state import Checkpoints, Training
+from services.trainer.team import Team
 from services.trainer.window import Window
 from zerofleet.config import RunConfig, TrainerSection
 from zerofleet.database import Database
-from zerofleet.database.metrics import Split
 from zerofleet.errors import ConfigError, IncompatibleModelError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.folder import ModelFolder
@@ -54,23 +58,38 @@ class Trainer:
         spec: the run's game.
         places: stores and folders.
         stop: set when the process must leave; the loop then ends after the step it is in.
+        team: the processes that this one leads; by default none.
 
     Raises:
-        ConfigError: with these sizes training could never start.
+        ConfigError: with these sizes training could never start, or a package is missing.
     """
 
-    def __init__(self, run: RunConfig, spec: GameSpec, places: Places, stop: Event) -> None:
+    def __init__(
+        self,
+        run: RunConfig,
+        spec: GameSpec,
+        places: Places,
+        stop: Event,
+        team: Team | None = None,
+    ) -> None:
         check_sizes(run.trainer)
         torch.set_num_threads(run.trainer.threads)
         self._run = run
         self._spec = spec
         self._places = places
         self._stop = stop
-        self._training = Training(Learner(spec, run), TrainBucket(run.trainer.samples_per_position))
+        self._training = Training(
+            Learner(spec, run, team),
+            TrainBucket(run.trainer.samples_per_position),
+            OverfitWatch(run.overfit),
+        )
         self._window = Window(run, places.database, self._training)
+        folder = places.checkpoints.folder / "tensorboard"
+        self._board = TensorBoard(folder) if run.trainer.tensorboard else None
+        self._recorder = Recorder(run, self._training, self._window, self._sample_seed, self._board)
+        self._calibrator = Calibrator(run.name, run.resign, places.database)
         self._pulse = Pulse(places.heartbeats, places.worker, self.figures)
         self._patience = Patience(stop, self._pulse.waiting)
-        self._measured: dict[Split, Measurement] = {}
         self._next_poll = 0.0
 
     def run(self) -> None:
@@ -85,12 +104,16 @@ class Trainer:
         except StoppedError:
             return
         _log.info("trainer_started", step=self._learner.step, epoch=self._epoch)
+        self._recorder.open(self._places.database, self._ask, self._epoch)
         try:
             self._refill()
             while not self._stop.is_set():
                 self._turn()
         except StoppedError:
             pass
+        finally:
+            if self._board is not None:
+                self._board.close()
         self._checkpoints.save_last()
         _log.info("trainer_stopped", step=self._learner.step)
 
@@ -104,6 +127,7 @@ class Trainer:
         self._checkpoints = Checkpoints(run, places.checkpoints, self._training, self._epoch)
         published_step = max((row.step for row in rows), default=None)
         self._on_disk("checkpoint folder", lambda: self._checkpoints.resume(published_step))
+        self._learner.share()
         places.models.sweep()
         self._publisher = Publisher(
             run.name,
@@ -130,14 +154,31 @@ class Trainer:
         if self._checkpoints.due:
             self._on_disk("checkpoint folder", self._checkpoints.save)
         self._publish_if_due()
+        if self._calibrator.due():
+            self._ask(self._calibrator.calibrate)
         arrived = self._read() if time.monotonic() >= self._next_poll else 0
-        missing = self._missing_positions()
-        if missing <= 0:
+        wait = self._wait()
+        if wait is None:
             self._train()
             self._pulse.working()
         elif not arrived:
-            self._pulse.waiting("positions", f"{missing:,} positions")
+            self._pulse.waiting(*wait)
             self._stop.wait(POLL_SECONDS)
+
+    def _wait(self) -> tuple[str, str] | None:
+        """Why no step can be taken now: the kind of wait, and its words with figures."""
+        training, watch = self._training, self._training.watch
+        if watch.waits:
+            self._recorder.look_again()
+        if watch.waits:
+            missing = max(0, watch.renewed_at - training.bucket.received)
+            words = f"new games, at most {missing:,} positions: {watch.explain()}"
+            return "overfit", words
+        missing = self._missing_positions()
+        if missing <= 0:
+            return None
+        slowed = f" (slowed down: {watch.explain()})" if watch.pace < 1 else ""
+        return "positions", f"{missing:,} positions{slowed}"
 
     def _read(self) -> int:
         """Read one page of games; the next one follows at once while there are more."""
@@ -157,38 +198,13 @@ class Trainer:
 
     def _train(self) -> None:
         size = self._run.trainer.batch_size
-        seed = sample_seed(self._run.seed, "train", self._learner.step)
-        self._learner.train(self._window.trained.sample(size, seed))
+        self._learner.train(self._window.sample(size, self._sample_seed("train")))
         self._training.bucket.draw(size)
         if self._learner.step % self._run.trainer.metrics_every_steps == 0:
-            self._measure()
+            self._recorder.measure()
 
-    def _measure(self) -> None:
-        """Record how well the network predicts trained and held-out games, on equal samples."""
-        size = self._run.trainer.batch_size
-        seed = sample_seed(self._run.seed, "measure", self._learner.step)
-        buffers: dict[Split, ReplayBuffer] = {
-            "train": self._window.trained,
-            "held_out": self._window.held_out,
-        }
-        for split, buffer in buffers.items():
-            if buffer.positions:
-                self._measured[split] = self._learner.measure(buffer.sample(size, seed))
-        for split, measured in self._measured.items():
-            self._ask(lambda split=split, measured=measured: self._record(split, measured))
-
-    def _record(self, split: Split, measured: Measurement) -> None:
-        bucket = self._training.bucket
-        values = asdict(measured) | {
-            "learning_rate": self._learner.learning_rate,
-            "samples": bucket.drawn,
-            "samples_per_position": bucket.reuse,
-            "window_positions": self._window.trained.positions,
-            "window_games": self._window.trained.games,
-        }
-        self._places.database.insert_train_metrics(
-            self._run.name, self._learner.step, split, values, self._epoch
-        )
+    def _sample_seed(self, purpose: str) -> int:
+        return sample_seed(self._run.seed, purpose, self._learner.step)
 
     def _publish_if_due(self) -> None:
         if self._publisher.due(self._learner.step):
@@ -197,7 +213,7 @@ class Trainer:
     def _publish(self) -> None:
         learner = self._learner
         try:
-            self._publisher.publish(learner.network, learner.step, self._flat_measurements())
+            self._publisher.publish(learner.published, learner.step, self._model_figures())
         except IncompatibleModelError as error:
             if not self._publisher.version:
                 raise  # nothing can begin without a first model
@@ -234,25 +250,29 @@ class Trainer:
 
     def figures(self) -> tuple[int, dict[str, float]]:
         """The step, and what somebody who watches wants to know."""
-        bucket = self._training.bucket
+        bucket, window = self._training.bucket, self._window
+        # Whoever waits for games has none unspent: self-play must not wait for the trainer then.
+        hungry = self._training.watch.waits or self._missing_positions() > 0
         return self._learner.step, {
-            "games": self._window.trained.games,
-            "held_out_games": self._window.held_out.games,
-            "rejected_games": self._window.rejected,
-            "positions": self._window.trained.positions,
-            "unspent_positions": bucket.samples / bucket.samples_per_position,
+            "games": window.trained.games,
+            "held_out_games": window.held_out.games,
+            "rejected_games": window.rejected,
+            "positions": window.trained.positions,
+            "window_limit": window.limit,
+            "unspent_positions": 0.0 if hungry else bucket.samples / bucket.rate,
             "samples_per_position": bucket.reuse,
+            "pace": bucket.pace,
             "learning_rate": self._learner.learning_rate,
-            **self._flat_measurements(),
+            **self._recorder.figures(),
         }
 
-    def _flat_measurements(self) -> dict[str, float]:
-        """The newest ones as ``train_policy_loss`` and so on."""
-        return {
-            f"{split}_{name}": figure
-            for split, measured in list(self._measured.items())
-            for name, figure in asdict(measured).items()
-        }
+    def _model_figures(self) -> dict[str, float]:
+        """What is kept with a published model: how it fits, and what its weights are."""
+        settings, figures = self._run.trainer, self._recorder.figures()
+        if settings.average_decay:
+            figures["average_decay"] = settings.average_decay
+            figures["average_every_steps"] = settings.average_every_steps
+        return figures
 
 
 def check_sizes(settings: TrainerSection) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import structlog
 from zerofleet_core import ReplayBuffer
 
+from services.trainer.measurement import Batch, TracedBatch
+from services.trainer.schedule import window_limit
 from services.trainer.state import Training
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, StoredGame
+from zerofleet.database.metrics import Split
 from zerofleet.records import is_held_out
 
 PAGE_GAMES = 512
@@ -26,9 +30,8 @@ class Window:
     """
 
     def __init__(self, run: RunConfig, database: Database, training: Training) -> None:
-        settings = run.trainer
+        self._settings = settings = run.trainer
         self._run = run.name
-        self._share = settings.held_out_share
         self._database = database
         self._training = training
         self._rejections: list[tuple[StoredGame, str]] = []
@@ -36,6 +39,34 @@ class Window:
         self.rejected = 0
         self.trained = ReplayBuffer(run.game.name, settings.window_positions, settings.window_games)
         self.held_out = ReplayBuffer(run.game.name, HELD_OUT_POSITIONS, settings.window_games)
+
+    @property
+    def limit(self) -> int:
+        """Most positions that are sampled now, as far as the window has grown."""
+        return window_limit(self._settings, self._training.bucket.received)
+
+    def sample(self, batch_size: int, seed: int) -> Batch:
+        """Draw positions to train on, uniformly, under random symmetries if the run file says so.
+
+        Args:
+            batch_size: positions.
+            seed: equal windows and seeds give equal batches.
+        """
+        return self.trained.sample(batch_size, seed, symmetry=self._settings.augment)
+
+    def trace(self, split: Split, batch_size: int, seed: int) -> TracedBatch | None:
+        """Draw positions to measure on, as they were played; None where there are none."""
+        buffer = self.trained if split == "train" else self.held_out
+        if not buffer.positions:
+            return None
+        drawn = buffer.sample_with_plies(batch_size, seed, symmetry=False)
+        observations, policy_target, value_target, ply, game_length, game_index = drawn
+        return TracedBatch(
+            (observations, policy_target, value_target),
+            ply,
+            game_length,
+            buffer.total_games - 1 - game_index,
+        )
 
     def read_page(self) -> int:
         """Read the next games, if there are any, and let those pay that have not paid yet.
@@ -52,9 +83,7 @@ class Window:
         page = self._database.read_games(self._run, self.next_tx, PAGE_GAMES)
         training = self._training
         for game in page.games:
-            positions = self._add(game)
-            if game.tx > training.paid_tx:
-                training.bucket.pay(positions)
+            self._take(game, pays=game.tx > training.paid_tx)
         self.next_tx = page.next_tx
         if page.next_tx > training.paid_tx:
             training.paid_tx = page.next_tx
@@ -72,22 +101,42 @@ class Window:
             self._database.reject_game(self._run, game.game_uid, reason)
             self._rejections.pop()
 
-    def _add(self, game: StoredGame) -> int:
-        """Add one game; returns the positions it gives to train on."""
-        held_out = is_held_out(game.game_uid, self._share)
-        buffer = self.held_out if held_out else self.trained
+    def _take(self, game: StoredGame, *, pays: bool) -> None:
+        """Add one game to its split; the window grows before it does, so as not to drop too much.
+
+        Games that have paid before a restart are among ``received`` already, and what they had
+        pushed out of the window leaves it again: see ``schedule.window_limit``.
+        """
+        bucket = self._training.bucket
+        if is_held_out(game.game_uid, self._settings.held_out_share):
+            self._add(self.held_out, game)
+            return
+        coming = int(np.count_nonzero(game.full_search)) if pays else 0
+        self._bound(bucket.received + coming)
+        positions = self._add(self.trained, game)
+        if pays:
+            bucket.pay(positions)
+        if pays and positions != coming:
+            self._bound(bucket.received)
+
+    def _bound(self, received: int) -> None:
+        if self._settings.growing_window:
+            self.trained.set_max_positions(window_limit(self._settings, received))
+
+    def _add(self, buffer: ReplayBuffer, game: StoredGame) -> int:
+        """Add one game; returns the positions it gives."""
         try:
-            positions = buffer.add(
+            return buffer.add(
                 game.actions,
                 game.result,
                 game.full_search,
                 game.offsets,
                 game.child_actions,
-                game.child_visit_counts,
+                game.child_policy_weights,
+                resigned=game.resigned,
             )
         except ValueError as error:
             self.rejected += 1
             self._rejections.append((game, str(error)))
             _log.warning("game_rejected", game_uid=str(game.game_uid), reason=str(error))
             return 0
-        return 0 if held_out else positions

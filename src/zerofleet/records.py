@@ -26,16 +26,21 @@ class GameRecord:
     model_versions: NDArray[np.int32]  # [plies]
     root_values: NDArray[np.float32]  # [plies] after search
     network_values: NDArray[np.float32]  # [plies] before search
+    best_child_values: NDArray[np.float32]  # [plies] of the most visited child
     simulations: NDArray[np.int32]  # [plies]
     full_search: NDArray[np.bool_]  # [plies] may it become a training target
     offsets: NDArray[np.int32]  # [plies + 1]
-    child_actions: NDArray[np.int16]  # [offsets[-1]] legal actions
+    child_actions: NDArray[np.int16]  # [offsets[-1]] legal; after a fast search those visited
     child_visit_counts: NDArray[np.int32]  # [offsets[-1]] of the search
     child_priors: NDArray[np.float32]  # [offsets[-1]] network's, without noise
+    child_policy_weights: NDArray[np.int32]  # [offsets[-1]] training target, up to scale
     result: int | None  # +1 the first player won, -1 the second did, 0 a draw
-    reason: str  # "rules" while nothing but the rules ends games
+    reason: str  # "rules", or "resign": the player to move after the last ply gave up and lost
     started_at: datetime
     finished_at: datetime | None
+    resign_threshold: float | None = None  # v_resign when it began; None: nobody could resign
+    plays_on: bool = False  # nobody resigns, so that v_resign can be computed from it
+    to_play: NDArray[np.int8] | None = None  # [plies] who moved; None: the players took turns
 
     @property
     def length(self) -> int:
@@ -46,20 +51,30 @@ class GameRecord:
         """Sha256 over everything the game's content is: two deliveries of one game agree."""
         content = hashlib.sha256()
         content.update(f"{self.game_uid}|{self.game}|{self.result}|{self.reason}|".encode())
+        content.update(f"{self.resign_threshold}|{self.plays_on}|".encode())
         for column in (
             self.actions,
             self.model_versions,
             self.root_values,
             self.network_values,
+            self.best_child_values,
             self.simulations,
             self.full_search,
             self.offsets,
             self.child_actions,
             self.child_visit_counts,
             self.child_priors,
+            self.child_policy_weights,
         ):
             content.update(np.ascontiguousarray(column).tobytes())
+        if self.to_play is not None:
+            content.update(np.ascontiguousarray(self.to_play).tobytes())
         return content.digest()
+
+    @property
+    def is_target_visits(self) -> bool:
+        """Whether the visit counts themselves are the training target, as without pruning."""
+        return np.array_equal(self.child_policy_weights, self.child_visit_counts)
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON values; ``from_json`` gives the same record back, bit for bit."""
@@ -70,22 +85,37 @@ class GameRecord:
             "model_versions": self.model_versions.tolist(),
             "root_values": self.root_values.tolist(),
             "network_values": self.network_values.tolist(),
+            "best_child_values": self.best_child_values.tolist(),
             "simulations": self.simulations.tolist(),
             "full_search": self.full_search.tolist(),
             "offsets": self.offsets.tolist(),
             "child_actions": self.child_actions.tolist(),
             "child_visit_counts": self.child_visit_counts.tolist(),
             "child_priors": self.child_priors.tolist(),
+            "child_policy_weights": (
+                None if self.is_target_visits else self.child_policy_weights.tolist()
+            ),
             "result": self.result,
             "reason": self.reason,
+            "resign_threshold": self.resign_threshold,
+            "plays_on": self.plays_on,
+            "to_play": None if self.to_play is None else self.to_play.tolist(),
             "started_at": self.started_at.isoformat(),
             "finished_at": self.finished_at.isoformat() if self.finished_at else None,
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> GameRecord:
-        """Rebuild a record from ``to_json``'s values."""
+        """Rebuild a record from ``to_json``'s values.
+
+        What a record from before resignation lacks is read as what it meant: the root's values
+        decide alone, the visit counts are the target, nobody could resign.
+        """
         finished_at = data["finished_at"]
+        best_child_values = data.get("best_child_values", data["root_values"])
+        weights = data.get("child_policy_weights")
+        if weights is None:
+            weights = data["child_visit_counts"]
         return cls(
             game_uid=UUID(data["game_uid"]),
             game=data["game"],
@@ -93,16 +123,21 @@ class GameRecord:
             model_versions=np.asarray(data["model_versions"], np.int32),
             root_values=np.asarray(data["root_values"], np.float32),
             network_values=np.asarray(data["network_values"], np.float32),
+            best_child_values=np.asarray(best_child_values, np.float32),
             simulations=np.asarray(data["simulations"], np.int32),
             full_search=np.asarray(data["full_search"], np.bool_),
             offsets=np.asarray(data["offsets"], np.int32),
             child_actions=np.asarray(data["child_actions"], np.int16),
             child_visit_counts=np.asarray(data["child_visit_counts"], np.int32),
             child_priors=np.asarray(data["child_priors"], np.float32),
+            child_policy_weights=np.asarray(weights, np.int32),
             result=data["result"],
             reason=data["reason"],
             started_at=datetime.fromisoformat(data["started_at"]),
             finished_at=datetime.fromisoformat(finished_at) if finished_at else None,
+            resign_threshold=data.get("resign_threshold"),
+            plays_on=data.get("plays_on", False),
+            to_play=None if data.get("to_play") is None else np.asarray(data["to_play"], np.int8),
         )
 
 

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from zerofleet import games
 from zerofleet.errors import InvalidRequestError, ModelNotFoundError
-from zerofleet.rpc import Player, PlayerClient, SearchOptions
+from zerofleet.rpc import Player, PlayerClient, SearchOptions, Sgf
+from zerofleet.rpc.player_codec import decode_actions
+from zerofleet.rpc.schema import player as pb
 
 GAME = "tic_tac_toe"
 RUN = "contract"
@@ -32,6 +35,15 @@ def player(request: Any, in_process: Any, over_wire: Any) -> Any:
                 yield client
 
     return opened
+
+
+async def test_describe(player: Any) -> None:
+    async with player() as it:
+        description = await it.describe()
+    assert (description.game, description.num_actions) == (GAME, 9)
+    assert description.observation_shape == games.spec(GAME).observation_shape
+    assert (description.run, description.best, description.versions) == (RUN, 2, (1, 2))
+    assert (description.num_simulations, description.max_simulations) == (40, 20_000)
 
 
 async def test_predict(player: Any) -> None:
@@ -105,6 +117,14 @@ async def test_analyze_ends_with_the_searchs_table(player: Any) -> None:
     assert 5 <= len(tables) <= 8
 
 
+async def test_analyze_may_be_left(player: Any) -> None:
+    async with player() as it:
+        tables = it.analyze(GAME, [4, 0], options=SEEDED, every_simulations=1)
+        async with contextlib.aclosing(tables):
+            assert not (await anext(tables)).done
+        assert (await it.search(GAME, [4, 0], options=SEEDED)).done
+
+
 async def test_play_takes_the_best_or_samples(player: Any) -> None:
     async with player() as it:
         table = await it.search(GAME, [4, 0], options=SEEDED)
@@ -140,6 +160,29 @@ async def test_positions_that_cannot_be_played(player: Any, actions: Any, text: 
         with pytest.raises(InvalidRequestError, match=text):
             _ = [table async for table in it.analyze(GAME, actions)]
         assert (await it.predict(GAME, [])).version == 2
+
+
+async def test_sgf_of_a_game_without_sgf(player: Any) -> None:
+    async with player() as it:
+        with pytest.raises(InvalidRequestError, match="SGF is for go and othello"):
+            await it.predict(GAME, Sgf("(;SZ[3];B[aa])"))
+
+
+@pytest.mark.parametrize("seconds", [-1.0, np.nan, np.inf])
+async def test_intervals_without_sense(player: Any, seconds: float) -> None:
+    async with player() as it:
+        with pytest.raises(InvalidRequestError, match="every_seconds"):
+            _ = [table async for table in it.analyze(GAME, [], every_seconds=seconds)]
+
+
+def test_a_position_is_given_in_one_way() -> None:
+    for position in (
+        pb.Position(actions=[4], action_strings=["b2"]),
+        pb.Position(actions=[4], sgf="(;)"),
+        pb.Position(action_strings=["b2"], sgf="(;)"),
+    ):
+        with pytest.raises(InvalidRequestError, match="give one of actions, action_strings, sgf"):
+            decode_actions(position)
 
 
 @pytest.mark.parametrize(

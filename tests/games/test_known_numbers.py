@@ -69,3 +69,38 @@ def test_connect_four_deeper() -> None:
     assert [len(level) for level in levels[7:]] == [54859, 184275]
     assert [lines(level) for level in levels[7:]] == [823536, 5673234]
     assert [lines(level, ended=True) for level in levels[7:]] == [13032, 44430]
+
+
+def test_othello() -> None:
+    """aartbik.blogspot.com, 2009: a pass is a ply; the first one comes at ply 9."""
+    levels = census("othello", 6)
+    assert [lines(level) for level in levels] == [1, 4, 12, 56, 244, 1396, 8200]
+    assert [len(level) for level in levels] == [1, 4, 12, 54, 236, 1288, 7092]
+
+
+def census_of_go(size: int, depth: int, *, suicide: bool = True) -> list[int]:
+    """Lines of play; positions that look alike differ in what superko forbids, so all are walked."""
+    name = f"go(size={size},suicide={'true' if suicide else 'false'})"
+    level, counts = [State(name)], [1]
+    for _ in range(depth - 1):
+        after: list[State] = []
+        for state in level:
+            for action in state.legal_actions():
+                after.append(state.copy())
+                after[-1].apply(action)
+        counts.append(len(after))
+        level = after
+    return [*counts[1:], sum(len(state.legal_actions()) for state in level)]
+
+
+def test_go() -> None:
+    """Tromp-Taylor rules with strict alternation; also counted by the C++ tests, and deeper."""
+    assert census_of_go(2, 7) == [5, 21, 68, 156, 316, 604, 1088]
+    assert census_of_go(3, 4) == [10, 91, 738, 5281]
+    assert census_of_go(5, 3) == [26, 651, 15650]
+
+
+@pytest.mark.slow
+def test_suicide_tells_two_rules_of_go_apart_at_the_sixth_ply() -> None:
+    assert census_of_go(3, 6) == [10, 91, 738, 5281, 33384, 180768]
+    assert census_of_go(3, 6, suicide=False) == [10, 91, 738, 5281, 33384, 179712]

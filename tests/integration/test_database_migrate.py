@@ -1,5 +1,6 @@
 """Migrations: safe to repeat, safe beside each other, and honest about what they cannot do."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -7,15 +8,20 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+from alembic import command
+from alembic.config import Config
 from alembic.script import ScriptDirectory
 from psycopg2 import sql
 
 import zerofleet.database
-from zerofleet.database import Database, migrate
+from zerofleet.database import Database, Submission, migrate
 from zerofleet.database.schema import REVISION
+from zerofleet.database.submission import encode_submissions
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.testing.records import random_record
 
+SCRIPTS = Path(zerofleet.database.__file__).with_name("migrations")
 ROLES = {f"zerofleet_{name}" for name in ("worker", "trainer", "evaluator", "console")}
 
 
@@ -31,8 +37,7 @@ def run(url: str, *statements: str) -> list[tuple]:
 
 
 def test_the_code_knows_the_newest_migration() -> None:
-    scripts = Path(zerofleet.database.__file__).with_name("migrations")
-    directory = ScriptDirectory(str(scripts))
+    directory = ScriptDirectory(str(SCRIPTS))
     assert directory.get_heads() == [REVISION]
 
 
@@ -65,6 +70,49 @@ def test_a_database_without_our_tables_says_so(database_url: str) -> None:
         pytest.raises(ConfigError, match="lacks our tables: run `zerofleet migrate`"),
     ):
         database.summary("test")
+
+
+@pytest.fixture
+def first_version(postgres: EmbeddedPostgres) -> Iterator[str]:
+    """The owner's URL of a database at revision 0001."""
+    admin = postgres.url("superuser", "postgres")
+    run(admin, "CREATE DATABASE first_version OWNER zerofleet")
+    url = postgres.url("owner", "first_version")
+    with Database(url) as database, database._engine.connect() as connection:
+        configuration = Config()
+        configuration.set_main_option("script_location", str(SCRIPTS))
+        configuration.attributes["connection"] = connection.execution_options(no_parameters=True)
+        command.upgrade(configuration, "0001")
+        connection.commit()
+    yield url
+    run(admin, "DROP DATABASE first_version WITH (FORCE)")
+
+
+def test_games_of_the_first_version_live_on(first_version: str) -> None:
+    [game] = json.loads(encode_submissions([Submission(random_record(1))]))
+    begun = random_record(3, plies=3)
+    saved = {"game_uid": str(begun.game_uid), "epoch": 0, "ply": 3, "record": begun.to_json()}
+    for name in ("best_child_values", "child_policy_weights", "resign_threshold", "plays_on"):
+        del game[name], saved["record"][name]
+    run(
+        first_version,
+        "SELECT register_run('test', 'tic_tac_toe', '{}')",
+        f"SELECT submit_games('test', 'w', '{json.dumps([game])}')",
+        f"SELECT save_unfinished('test', 'w', '{json.dumps([saved])}', 0)",
+    )
+    migrate(first_version)
+    with Database(first_version) as database:
+        database.wait_ready(1)
+        [stored] = database.read_games("test", 0, 10).games
+        assert stored.child_policy_weights.tolist() == stored.child_visit_counts.tolist()
+        assert not stored.resigned
+        [(adopted, _)] = database.adopt_unfinished("test", "v", 1, 60)
+        assert adopted.best_child_values.tolist() == begun.root_values.tolist()
+        assert adopted.child_policy_weights.tolist() == begun.child_visit_counts.tolist()
+        assert (adopted.resign_threshold, adopted.plays_on) == (None, False)
+        assert database.resign_threshold("test") is None
+    [(games,)] = run(first_version, "SELECT DISTINCT all_games FROM resign_audit")
+    assert games == 1
 
 
 @pytest.fixture

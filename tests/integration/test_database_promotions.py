@@ -34,6 +34,19 @@ def test_going_back_is_another_promotion(database: Database, epoch: int) -> None
     assert [p.version for p in database.promotions("test")] == [1, 2, 1]
 
 
+def test_who_promotes_with_the_present_epoch_leaves_the_evaluator_in_office(
+    database: Database, epoch: int
+) -> None:
+    """As a rollback does: of two promotions on the same end the first wins, and that is all."""
+    assert database.evaluator_epoch("other") == 0
+    assert database.evaluator_epoch("test") == epoch
+    database.promote("test", 1, None, "e", 0, epoch=epoch)
+    database.promote("test", 2, None, "rollback", 1, epoch=database.evaluator_epoch("test"))
+    with pytest.raises(StaleEpochError, match="does not end at 1"):
+        database.promote("test", 3, None, "e", 1, epoch=epoch)
+    database.promote("test", 3, None, "e", 2, epoch=epoch)
+
+
 @pytest.mark.parametrize("expected_seq", [0, 2, 7])
 def test_who_saw_another_end_is_refused(database: Database, epoch: int, expected_seq: int) -> None:
     database.promote("test", 1, None, "e", 0, epoch=epoch)

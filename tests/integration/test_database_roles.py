@@ -28,13 +28,15 @@ COLUMNS = {  # one that the role with most rights may not change either
     "games_conflict": "reason",
     "alembic_version": "version_num",
     "train_metrics": "step",
+    "resign_thresholds": "threshold",
 }
 TABLES = tuple(COLUMNS)
 EVERYBODY = {"runs", "models", "promotions", "alembic_version"}
 MAY_READ = {
     "worker": EVERYBODY,
     "trainer": EVERYBODY
-    | {"games", "positions", "rejected_games", "train_metrics", "fences", "matches", "match_games"},
+    | {"games", "positions", "rejected_games", "train_metrics", "fences", "matches", "match_games"}
+    | {"resign_thresholds"},
     "evaluator": EVERYBODY
     | {"games", "positions", "matches", "match_games", "exams", "ratings", "fences"}
     | {"train_metrics"},
@@ -42,7 +44,7 @@ MAY_READ = {
 }
 MAY_INSERT = {
     "worker": set(),
-    "trainer": {"models", "rejected_games", "train_metrics"},
+    "trainer": {"models", "rejected_games", "train_metrics", "resign_thresholds"},
     "evaluator": {"matches", "match_games", "promotions", "exams", "ratings"},
     "console": set(),
 }
@@ -54,6 +56,9 @@ FUNCTIONS = {
     "release_unfinished('r', 'w')": {"worker"},
     "acquire_fence('r', 'trainer')": {"trainer", "evaluator"},
     "register_run('r', 'g', '{}')": {"worker", "trainer", "evaluator"},
+    "resign_threshold('r')": {"worker", "trainer", "console"},
+    "resign_games('r', 1)": {"trainer", "console"},
+    "resign_curve('r', 1)": {"trainer", "console"},
 }
 OTHERS = (
     "CREATE TABLE public.t (a int)",
@@ -61,6 +66,7 @@ OTHERS = (
     "DROP TABLE games",
     "ALTER TABLE games DISABLE TRIGGER ALL",
     "DROP TRIGGER append_only ON promotions",
+    "DROP TRIGGER append_only ON resign_thresholds",
     "SET ROLE zerofleet",
     "CREATE ROLE another",
     "COPY games TO PROGRAM 'cat'",
@@ -150,6 +156,7 @@ def test_every_service_can_do_its_work_in_its_own_role(
         assert len(worker.adopt_unfinished("test", "w", 1, 60)) == 1
         assert worker.submit_games("test", "w", [Submission(random_record(1))]) == ["stored"]
         assert worker.promotion_head("test") is None
+        assert worker.resign_threshold("test") is None
         with pytest.raises(ConfigError, match="permission denied for table games"):
             worker.count_games("test")
     with Database(role_url("trainer")) as trainer:
@@ -162,6 +169,8 @@ def test_every_service_can_do_its_work_in_its_own_role(
         for _ in range(2):
             trainer.insert_train_metrics("test", 0, "train", values, epoch)
         trainer.reject_game("test", random_record(1).game_uid, "a test")
+        asked = {"false_positive_share": 0.05, "min_games": 1, "window_games": 10}
+        assert trainer.calibrate_resign("test", **asked).threshold is None
     with Database(role_url("evaluator")) as evaluator:
         epoch = evaluator.acquire_fence("test", "evaluator")
         evaluator.promote("test", 1, None, "e", 0, epoch=epoch)

@@ -1,5 +1,7 @@
 """Games in play go from worker to worker, and only the newest owner's writes count."""
 
+import dataclasses
+
 import numpy as np
 
 from zerofleet.database import Database, Submission
@@ -72,6 +74,14 @@ def test_a_later_save_replaces_the_earlier(database: Database) -> None:
     assert database.save_unfinished("test", "a", [(later, 0)], 0) == [True]
     [(record, _)] = database.adopt_unfinished("test", "b", 1, 60)
     assert record.length == 5
+
+
+def test_who_may_resign_goes_from_worker_to_worker(database: Database) -> None:
+    record = dataclasses.replace(begun(3), resign_threshold=-0.8765432, plays_on=True)
+    database.save_unfinished("test", "a", [(record, 0)], 0)
+    [(back, _)] = database.adopt_unfinished("test", "b", 1, 60)
+    assert (back.resign_threshold, back.plays_on) == (-0.8765432, True)
+    assert back.digest() == record.digest()
 
 
 def test_a_record_comes_back_bit_for_bit(database: Database) -> None:

@@ -20,7 +20,12 @@ DRAW = [0, 1, 2, 4, 3, 5, 7, 6, 8]
 
 
 def game(
-    number: int, actions: list[int], result: int, values: list[float], model: int = 1
+    number: int,
+    actions: list[int],
+    result: int,
+    values: list[float],
+    model: int = 1,
+    weight: int = 10,
 ) -> GameRecord:
     """A record whose search tables hold the played action and one more."""
     template = random_record(number)
@@ -39,6 +44,8 @@ def game(
         child_actions=np.asarray(list(zip(others, actions, strict=True)), np.int16).ravel(),
         child_visit_counts=np.tile(np.asarray([10, 40], np.int32), plies),
         child_priors=np.tile(np.asarray([0.25, 0.75], np.float32), plies),
+        best_child_values=np.asarray(values, np.float32),
+        child_policy_weights=np.tile(np.asarray([weight, 40], np.int32), plies),
         result=result,
     )
 
@@ -112,25 +119,100 @@ def test_value_calibration(stored: Database) -> None:
     assert set(bins) <= set(range(1, 21))
 
 
+GRID = (-0.99, -0.95, -0.9, -0.85, -0.8, -0.7, -0.6, -0.5)
+
+
 def test_resign_audit(stored: Database) -> None:
     rows = ask(
         stored,
-        "SELECT threshold, games, would_resign, wrong, wrong_percent FROM resign_audit "
-        "WHERE run = 'test' ORDER BY threshold",
+        "SELECT threshold, all_games, all_would_resign, all_wrong, all_wrong_percent, games, "
+        "would_resign, wrong, wrong_percent FROM resign_audit WHERE run = 'test' "
+        "ORDER BY threshold",
     )
-    assert [(round(row[0], 2), *row[1:]) for row in rows] == [
+    assert [(round(row[0], 2), *row[1:5]) for row in rows] == [
+        (-0.99, 4, 0, 0, None),  # game 3 is not below, but there
         (-0.95, 4, 3, 1, 33.33),  # games 1 and 3 rightly, the draw wrongly
         (-0.9, 4, 3, 1, 33.33),
         (-0.85, 4, 4, 1, 25.0),  # game 2 as well
         (-0.8, 4, 4, 1, 25.0),
         (-0.7, 4, 4, 1, 25.0),
+        (-0.6, 4, 4, 1, 25.0),
+        (-0.5, 4, 4, 1, 25.0),
+    ]
+    assert {row[5:] for row in rows} == {(0, 0, 0, None)}  # no game was played on
+
+
+def test_resign_audit_of_games_played_on(stored: Database) -> None:
+    stored.submit_games("test", "w", [Submission(record) for record in resignable()])
+    rows = ask(
+        stored,
+        "SELECT threshold, games, would_resign, wrong, wrong_percent, all_games, all_would_resign "
+        "FROM resign_audit WHERE run = 'test' ORDER BY threshold",
+    )
+    assert [(round(row[0], 2), *row[1:]) for row in rows] == [
+        (-0.99, 2, 0, 0, None, 6, 0),
+        (-0.95, 2, 1, 1, 100.0, 6, 4),
+        (-0.9, 2, 1, 1, 100.0, 6, 4),
+        (-0.85, 2, 2, 1, 50.0, 6, 6),
+        *((threshold, 2, 2, 1, 50.0, 6, 6) for threshold in GRID[4:]),
     ]
 
 
+def test_resign_check(stored: Database) -> None:
+    stored.submit_games("test", "w", [Submission(record) for record in resignable()])
+    # Below -0.9, which they began with, is only the draw's player.
+    assert ask(stored, "SELECT * FROM resign_check") == [("test", 1, 3, 1, 2, 1, 1, 100.0)]
+
+
+def resignable() -> list[GameRecord]:
+    """Games that began with a threshold: one given up, two played on."""
+    given_up = dataclasses.replace(
+        game(11, FIRST_WINS[:4], -1, [0.0, 0.0, 0.0, 0.0]), reason="resign", resign_threshold=-0.9
+    )
+    right = game(12, FIRST_WINS, 1, [-1.0, -0.5, 0.5, -0.86, 1.0])  # nobody resigns at once
+    wrong = game(13, DRAW, 0, [0.0, -0.97, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    return [
+        given_up,
+        *(
+            dataclasses.replace(each, resign_threshold=-0.9, plays_on=True)
+            for each in (right, wrong)
+        ),
+    ]
+
+
+def test_a_better_child_keeps_its_player_from_resigning(stored: Database) -> None:
+    better = dataclasses.replace(
+        game(14, FIRST_WINS, 1, [0.0, -0.72, 0.5, -0.96, 1.0]),
+        best_child_values=np.asarray([0.0, -0.1, 0.5, -0.2, 1.0], np.float32),
+        plays_on=True,
+    )
+    stored.submit_games("test", "w", [Submission(better)])
+    assert ask(stored, "SELECT DISTINCT games, would_resign FROM resign_audit") == [(1, 0)]
+
+
+def test_resign_history(database: Database) -> None:
+    ask_for = {"min_games": 1, "window_games": 10}
+    for share in (0.05, 0.05, 0.1):  # the second writes nothing, the third no new threshold
+        database.calibrate_resign("test", false_positive_share=share, **ask_for)
+    database._run(
+        "INSERT INTO resign_thresholds (run, threshold, games, would_resign, wrong, "
+        "false_positive_share, min_games, window_games) "
+        "VALUES ('test', -0.8, 90, 40, 1, 0.05, 1, 9)"
+    )
+    assert ask(database, "SELECT count(*) FROM resign_thresholds") == [(3,)]
+    assert ask(
+        database,
+        "SELECT threshold, games, would_resign, wrong, wrong_percent, allowed_percent "
+        "FROM resign_history ORDER BY since",
+    ) == [(None, 0, 0, 0, None, 5.0), (pytest.approx(-0.8), 90, 40, 1, 2.5, 5.0)]
+
+
 def test_resign_audit_leaves_resigned_games_out(stored: Database) -> None:
-    resigned = dataclasses.replace(GAMES[0], game_uid=UUID(int=10), reason="resignation")
+    resigned = dataclasses.replace(
+        GAMES[0], game_uid=UUID(int=10), reason="resign", resign_threshold=-0.9
+    )
     stored.submit_games("test", "w", [Submission(resigned)])
-    assert ask(stored, "SELECT DISTINCT games FROM resign_audit") == [(4,)]
+    assert ask(stored, "SELECT DISTINCT all_games FROM resign_audit") == [(4,)]
     assert ask(stored, "SELECT resign_percent FROM model_summary WHERE model = 1") == [(25.0,)]
 
 
@@ -162,6 +244,20 @@ def test_game_moves(stored: Database) -> None:
         (3, "second", "b2", 4, -0.96, 0.0, 40, 0.75, 50, True, 1),
         (4, "first", "c1", 2, 1.0, 0.0, 40, 0.75, 50, True, 1),
     ]
+
+
+def test_game_moves_show_the_target_and_the_best_child(stored: Database) -> None:
+    pruned = game(5, FIRST_WINS, 1, [0.0, -0.72, 0.5, -0.96, 1.0], weight=0)
+    stored.submit_games("test", "w", [Submission(pruned)])
+    question = (
+        "SELECT ply, best_child_value, policy_weights FROM game_moves WHERE game_uid = '{}' "
+        "AND ply < 2 ORDER BY ply"
+    )
+    for record, weights in ((GAMES[0], [10, 40]), (pruned, [0, 40])):
+        assert ask(stored, question.format(record.game_uid)) == [
+            (0, 0.0, weights),
+            (1, -0.72, weights),
+        ]
 
 
 def test_promotion_history(database: Database) -> None:
@@ -222,7 +318,7 @@ def test_the_views_read_well_in_the_console(
     views = [
         name for (name,) in ask(stored, "SELECT viewname FROM pg_views WHERE schemaname = 'public'")
     ]
-    assert len(views) == 9
+    assert {"resign_audit", "resign_history", "resign_check", "game_moves"} <= set(views)
     with Database(role_url("console")) as console:
         for view in views:
             ask(console, f"SELECT * FROM {view}")

@@ -1,11 +1,13 @@
 """The trainer's window skips no game, however late it commits."""
 
+import dataclasses
+
 import numpy as np
 from sqlalchemy import text
 
 from zerofleet.database import Database, StoredGame, Submission
 from zerofleet.database.submission import encode_submissions
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import random_record, resigned_record
 
 
 def submissions(*seeds: int) -> list[Submission]:
@@ -29,12 +31,44 @@ def test_games_come_back_column_by_column(database: Database) -> None:
     for record in (submission.record for submission in stored):
         game = games[record.game_uid]
         assert game.result == record.result
-        names = ("actions", "full_search", "offsets", "child_actions", "child_visit_counts")
-        for name in names:
+        assert (game.reason, game.resigned) == ("rules", False)
+        for name in (
+            "actions",
+            "full_search",
+            "offsets",
+            "child_actions",
+            "child_visit_counts",
+            "child_policy_weights",
+        ):
             expected, column = getattr(record, name), getattr(game, name)
             assert column.dtype == expected.dtype, name
             assert column.flags.writeable, name
             assert np.array_equal(column, expected), name
+
+
+def test_targets_are_pruned_at_some_plies_only(database: Database) -> None:
+    records = [random_record(seed) for seed in range(6)]
+    for number, record in enumerate(records):
+        weights = record.child_visit_counts.copy()
+        weights[: record.offsets[number % 3]] //= 2
+        records[number] = dataclasses.replace(record, child_policy_weights=weights)
+    database.submit_games("test", "w", [Submission(record) for record in records])
+    games = {game.game_uid: game for game in read_all(database, 10)}
+    for record in records:
+        weights = games[record.game_uid].child_policy_weights
+        assert np.array_equal(weights, record.child_policy_weights)
+
+
+def test_targets_without_any_of_their_own_are_the_visit_counts(database: Database) -> None:
+    database.submit_games("test", "w", submissions(2, 4))
+    for game in read_all(database, 10):
+        assert np.array_equal(game.child_policy_weights, game.child_visit_counts)
+
+
+def test_the_trainer_hears_who_resigned(database: Database) -> None:
+    database.submit_games("test", "w", [Submission(resigned_record(1, 3)), *submissions(2)])
+    games = read_all(database, 10)
+    assert {(game.resigned, game.reason) for game in games} == {(True, "resign"), (False, "rules")}
 
 
 def test_a_transaction_is_read_as_a_whole(database: Database) -> None:

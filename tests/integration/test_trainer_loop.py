@@ -39,6 +39,7 @@ DEADLINE = 60.0
 def a_run(**trainer: Any) -> RunConfig:
     return run_from_values({
         "name": "loop",
+        "preset": "plain",
         "game": {"name": "tic_tac_toe"},
         "network": {"blocks": 1, "channels": 8},
         "trainer": {
@@ -60,6 +61,7 @@ def a_game(seed: int) -> GameRecord:
         record,
         full_search=np.ones(record.length, np.bool_),
         child_visit_counts=record.child_visit_counts + np.int32(1),
+        child_policy_weights=record.child_visit_counts + np.int32(1),
     )
 
 
@@ -192,6 +194,30 @@ def test_trains_as_much_as_the_games_paid_for(surroundings: Surroundings) -> Non
     assert row[4] == sum(not is_held_out(record.game_uid, 0.2) for record in records)
     versions = [model.version for model in surroundings.database.models("loop")]
     assert versions == list(range(1, len(versions) + 1))
+
+
+def test_the_preset_fast_trains_publishes_averages_and_computes_v_resign(
+    surroundings: Surroundings,
+) -> None:
+    """With the rights of the trainer's role alone, and again after a restart."""
+    values = a_run().model_dump(include={"name", "game", "trainer"}, exclude_unset=True)
+    values["network"] = {"blocks": 3, "channels": 8}
+    surroundings.run = run_from_values({**values, "preset": "fast"})
+    assert surroundings.run.trainer.growing_window
+    assert surroundings.run.network.global_pooling
+    surroundings.submit(range(60))
+    surroundings.train_until(surroundings.idle)
+    surroundings.submit(range(60, 160))
+    models = len(surroundings.steps())
+    surroundings.train_until(lambda: len(surroundings.steps()) > models and surroundings.idle())
+    newest = surroundings.database.models("loop")[-1].metrics
+    assert newest["average_decay"] == 0.75
+    assert {"train_search_kl", "held_out_explained_variance", "gradient_norm"} <= newest.keys()
+    assert surroundings.query("SELECT DISTINCT threshold FROM resign_thresholds") == [(None,)]
+    [(limit, stages)] = surroundings.query(
+        "SELECT max(window_limit), max(jsonb_array_length(calibration)) FROM train_metrics"
+    )
+    assert (limit, stages) == (250_000, 4)
 
 
 def test_a_restart_neither_trains_nor_publishes_again(surroundings: Surroundings) -> None:

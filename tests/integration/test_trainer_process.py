@@ -31,6 +31,7 @@ DEADLINE = 60.0
 INTERVAL = 5
 RUN_FILE = f"""
 name = "process"
+preset = "plain"
 [game]
 name = "tic_tac_toe"
 [network]
@@ -75,6 +76,7 @@ class TrainerProcess:
                 record,
                 full_search=np.ones(record.length, np.bool_),
                 child_visit_counts=record.child_visit_counts + np.int32(1),
+                child_policy_weights=record.child_visit_counts + np.int32(1),
             )
             for record in records
         ]

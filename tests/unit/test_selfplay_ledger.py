@@ -95,6 +95,35 @@ def test_an_adopted_game_keeps_uid_start_and_new_epoch(clock: Iterator[datetime]
     assert {epoch for each, epoch in finished if each is not ended} == {0}
 
 
+def test_an_adopted_game_may_be_resigned_as_it_might_before(clock: Iterator[datetime]) -> None:
+    engine, ledger = SelfPlay(GAME, 1, SEARCH, 1), Ledger(GAME, 1)
+    engine.set_resignation(-0.9, 1.0)
+    ledger.begin(BEGUN)
+    record, _ = ledger.unfinished(one_unfinished(engine, 2))
+    assert (record.resign_threshold, record.plays_on) == (pytest.approx(-0.9), True)
+
+    heir, heirs = SelfPlay(GAME, 1, SEARCH, 2), Ledger(GAME, 1)
+    heir.set_resignation(-0.5, 0.0)
+    heirs.adopt(heir.adopt(to_engine(record)), record, 1)
+    finished = [record for record, _ in finish_games(heir, heirs, clock, 3)]
+    [ended] = [each for each in finished if each.game_uid == record.game_uid]
+    assert (ended.resign_threshold, ended.plays_on) == (record.resign_threshold, True)
+    before = record.best_child_values.tolist()
+    assert ended.best_child_values[:2].tolist() == before
+    assert {(each.resign_threshold, each.plays_on) for each in finished if each is not ended} == {
+        (-0.5, False)
+    }
+
+
+def test_a_resigned_game_is_a_record(clock: Iterator[datetime]) -> None:
+    engine, ledger = SelfPlay(GAME, 2, SEARCH, 1), Ledger(GAME, 2)
+    engine.set_resignation(0.5, 0.0)  # every value is below it
+    for record, _ in finish_games(engine, ledger, clock, 6):
+        assert (record.reason, record.length, record.result) == ("resign", 1, 1)
+        assert record.child_policy_weights.shape == record.child_visit_counts.shape
+        assert GameRecord.from_json(record.to_json()).digest() == record.digest()
+
+
 def test_plies_are_unsaved_until_saved_and_never_again() -> None:
     engine, ledger = SelfPlay(GAME, 1, SEARCH, 1), Ledger(GAME, 1)
     ledger.begin(BEGUN)

@@ -88,6 +88,7 @@ class Slow:
 def make_worker(stores: Stores, simulations: int = 8, slow: bool = False, **play: Any) -> Worker:
     values = {
         "name": "test",
+        "preset": "plain",
         "game": {"name": "connect_four"},
         "search": {"num_simulations": simulations, "cache_positions": 0},
         "selfplay": {"games_per_engine": 4, "engines": 1, **play},

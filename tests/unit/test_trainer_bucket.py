@@ -64,3 +64,22 @@ def test_samples_drawn_never_exceed_what_was_paid(
             drawn += batch_size
     assert drawn <= sum(arrivals) * samples_per_position + 1e-6
     assert drawn > sum(arrivals) * samples_per_position - batch_size - 1e-6
+
+
+def test_a_slower_pace_counts_for_what_is_paid_already() -> None:
+    bucket = TrainBucket(samples_per_position=4.0)
+    bucket.pay(100)
+    bucket.slow(0.25)
+    assert (bucket.samples, bucket.rate) == (100, 1.0)
+    assert bucket.missing_positions(160) == 60
+    bucket.pay(60)
+    assert bucket.holds(160)
+    bucket.limit(50)
+    assert bucket.samples == 50
+    bucket.slow(0.25)  # said twice, meant once
+    assert bucket.samples == 50
+    bucket.full_pace()
+    assert bucket.samples == 50
+    bucket.pay(10)
+    assert bucket.samples == 90
+    assert bucket.received == 170

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from services.trainer.learner import Batch, Learner
+from services.trainer.learner import Learner
+from services.trainer.measurement import Batch, TracedBatch
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
@@ -17,6 +18,7 @@ SPEC = spec("tic_tac_toe")
 def a_run(**trainer: Any) -> RunConfig:
     return run_from_values({
         "name": "learner",
+        "preset": "plain",
         "game": {"name": "tic_tac_toe"},
         "network": {"blocks": 1, "channels": 8},
         "trainer": {"batch_size": 32, **trainer},
@@ -31,6 +33,11 @@ def batch(seed: int, size: int = 32) -> Batch:
         visits / visits.sum(1, keepdims=True),
         generator.integers(-1, 2, size).astype(np.float32),
     )
+
+
+def traced(seed: int, size: int = 32) -> TracedBatch:
+    zeros = np.zeros(size, np.int32)
+    return TracedBatch(batch(seed, size), zeros, zeros + 9, zeros.astype(np.int64))
 
 
 def weights(learner: Learner) -> dict[str, torch.Tensor]:
@@ -65,16 +72,17 @@ def test_restored_learner_goes_on_as_if_nothing_had_happened() -> None:
     for step in range(4):
         before.train(batch(step))
     after = Learner(SPEC, a_run())
-    after.restore(weights(before), before.step)
+    after.restore(weights(before), before.step, before.samples)
     for step in range(4, 8):
         after.train(batch(step))
     assert after.step == straight.step == 8
+    assert after.samples == straight.samples == 8 * 32
     assert same(weights(after), weights(straight))
 
 
 def test_restoring_before_the_first_step() -> None:
     first, second = Learner(SPEC, a_run()), Learner(SPEC, a_run())
-    second.restore(weights(first), 0)
+    second.restore(weights(first), 0, 0)
     first.train(batch(0))
     second.train(batch(0))
     assert same(weights(first), weights(second))
@@ -82,17 +90,20 @@ def test_restoring_before_the_first_step() -> None:
 
 def test_another_networks_checkpoint() -> None:
     other = run_from_values({
-        "name": "learner", "game": {"name": "tic_tac_toe"}, "network": {"blocks": 2, "channels": 8}
+        "name": "learner",
+        "preset": "plain",
+        "game": {"name": "tic_tac_toe"},
+        "network": {"blocks": 2, "channels": 8},
     })  # fmt: skip
     with pytest.raises(ConfigError, match="network of other sizes"):
-        Learner(SPEC, a_run()).restore(weights(Learner(SPEC, other)), 1)
+        Learner(SPEC, a_run()).restore(weights(Learner(SPEC, other)), 1, 32)
 
 
 def test_measuring_changes_nothing() -> None:
     learner = Learner(SPEC, a_run())
     learner.train(batch(0))
     before = weights(learner)
-    first, second = learner.measure(batch(1)), learner.measure(batch(1))
+    first, second = learner.measure(traced(1)), learner.measure(traced(1))
     assert first == second
     assert same(before, weights(learner))
     assert learner.network.training
@@ -106,7 +117,7 @@ def test_measuring_changes_nothing() -> None:
 def test_measurement_by_hand() -> None:
     learner = Learner(SPEC, a_run())
     observations, policy_target, value_target = batch(2)
-    measured = learner.measure((observations, policy_target, value_target))
+    measured = learner.measure(traced(2))
     with torch.no_grad():
         policy_logits, value = learner.network.eval()(torch.from_numpy(observations))
     log_policy = policy_logits.log_softmax(1).numpy()
@@ -124,22 +135,6 @@ def test_measurement_by_hand() -> None:
     assert measured.policy_agreement == pytest.approx(agreement)
 
 
-def test_entropy_of_a_certain_target_is_zero() -> None:
-    observations, policy_target, value_target = batch(2)
-    policy_target[:] = np.eye(9, dtype=np.float32)[0]
-    measured = Learner(SPEC, a_run()).measure((observations, policy_target, value_target))
-    assert measured.target_entropy == 0
-
-
-def test_learning_rate_is_annealed_at_its_steps() -> None:
-    learner = Learner(SPEC, a_run(learning_rate=[0.1, 0.01, 0.001], learning_rate_steps=[2, 3]))
-    rates: list[float] = []
-    for step in range(4):
-        rates.append(learner.learning_rate)
-        learner.train(batch(step))
-    assert rates == [0.1, 0.1, 0.01, 0.001]
-
-
 def test_a_learning_rate_of_zero_after_annealing_stops_the_weights() -> None:
     learner = Learner(SPEC, a_run(learning_rate=[0.1, 0.0], learning_rate_steps=[1]))
     learner.train(batch(0))
@@ -154,4 +149,4 @@ def test_weights_that_are_lost_are_noticed() -> None:
     with torch.no_grad():
         next(learner.network.parameters()).fill_(float("nan"))
     with pytest.raises(ConfigError, match=r"lower trainer\.learning_rate"):
-        learner.measure(batch(0))
+        learner.measure(traced(0))

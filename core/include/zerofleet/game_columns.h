@@ -19,6 +19,7 @@ namespace zerofleet {
 // What the search found at one ply.
 struct PlyResult {
   Action action = 0;
+  Player to_play = kFirstPlayer;
   int model_version = 0;
   float root_value = 0.0f;
   float network_value = 0.0f;
@@ -32,11 +33,13 @@ struct PlyResult {
 };
 
 // The search table of ply i is [offsets[i], offsets[i + 1]) of the child_* columns. Values are for
-// the player to move at that ply. A ply that was given, not searched (a match's opening), has no
+// the player to move at that ply. After a full search the table lists every legal action, after a
+// fast one those that were visited. A ply that was given, not searched (a match's opening), has no
 // children, 0 simulations and model version 0.
 struct GameColumns {
   std::int64_t game_id = 0;
   std::vector<std::int16_t> actions;
+  std::vector<Player> to_play;
   std::vector<std::int32_t> model_versions;
   std::vector<float> root_values;
   std::vector<float> network_values;
@@ -55,24 +58,27 @@ struct GameColumns {
 
   void append(const PlyResult& ply) {
     actions.push_back(ply.action);
+    to_play.push_back(ply.to_play);
     model_versions.push_back(ply.model_version);
     root_values.push_back(ply.root_value);
     network_values.push_back(ply.network_value);
     best_child_values.push_back(ply.best_child_value);
     simulations.push_back(ply.simulations);
     full_search.push_back(ply.full_search);
-    child_actions.insert(child_actions.end(), ply.child_actions.begin(), ply.child_actions.end());
-    child_visit_counts.insert(child_visit_counts.end(), ply.child_visit_counts.begin(),
-                              ply.child_visit_counts.end());
-    child_priors.insert(child_priors.end(), ply.child_priors.begin(), ply.child_priors.end());
-    child_policy_weights.insert(child_policy_weights.end(), ply.child_policy_weights.begin(),
-                                ply.child_policy_weights.end());
+    for (std::size_t i = 0; i < ply.child_actions.size(); ++i) {
+      if (!ply.full_search && ply.child_visit_counts[i] == 0) continue;
+      child_actions.push_back(ply.child_actions[i]);
+      child_visit_counts.push_back(ply.child_visit_counts[i]);
+      child_priors.push_back(ply.child_priors[i]);
+      child_policy_weights.push_back(ply.child_policy_weights[i]);
+    }
     offsets.push_back(static_cast<std::int32_t>(child_actions.size()));
   }
 
   // Throws std::invalid_argument unless the columns fit together.
   void check_shape() const {
     const std::size_t plies = actions.size();
+    require(to_play.size() == plies, "to_play");
     require(model_versions.size() == plies, "model_versions");
     require(root_values.size() == plies, "root_values");
     require(network_values.size() == plies, "network_values");
@@ -121,6 +127,7 @@ PlyResult ply_result(const SearchType& search, int chosen, int model_version) {
   const auto& tree = search.tree();
   const auto children = static_cast<std::size_t>(tree.edge_count[0]);
   return {.action = tree.action[chosen],
+          .to_play = tree.to_play[kRoot],
           .model_version = model_version,
           .root_value = search.root_value(),
           .network_value = tree.value[0],

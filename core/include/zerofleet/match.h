@@ -106,8 +106,10 @@ class Match final : public MatchEngine {
     game.random = Random(seed, static_cast<std::uint64_t>(game.columns.game_id));
     game.symmetry_seed = game.random.next();
     const G position = position_after(rules_, std::span<const int>(opening));
+    G shown = rules_.start();
     for (const int action : opening) {
-      game.columns.append({.action = static_cast<Action>(action)});
+      game.columns.append({.action = static_cast<Action>(action), .to_play = shown.to_play()});
+      shown.apply(static_cast<Action>(action));
     }
     for (Search<G>& search : game.searches) search.set_root(position);
     if (position.is_terminal()) finish_game(game);

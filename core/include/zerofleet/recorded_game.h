@@ -66,17 +66,19 @@ inline void check_columns(const RecordedGame& game) {
 }
 
 // Throws std::invalid_argument unless this ply's table lists every legal action in ascending order
-// with weights that make a policy. A ply that is no training target may lack its table: it
-// was not searched.
+// with weights that make a policy. A ply that is no training target may list some of them only.
 template <Game G>
 void check_search_table(const RecordedGame& game, std::size_t ply, const G& position) {
   const auto fail = [ply](const std::string& reason) {
     throw std::invalid_argument("ply " + std::to_string(ply) + ": " + reason);
   };
   const auto actions = game.actions_at(ply);
-  if (actions.empty() && !game.full_search[ply]) return;
-  if (!std::ranges::equal(actions, position.legal_actions())) {
+  const auto legal = position.legal_actions();
+  if (game.full_search[ply] && !std::ranges::equal(actions, legal)) {
     fail("child_actions are not the legal actions in ascending order");
+  }
+  if (!game.full_search[ply] && !std::ranges::includes(legal, actions)) {
+    fail("child_actions are not legal actions in ascending order");
   }
   std::int64_t total = 0;
   for (const std::int32_t weight : game.policy_weights_at(ply)) {

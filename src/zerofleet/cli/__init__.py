@@ -12,8 +12,11 @@ import typer
 
 from zerofleet import __version__
 from zerofleet.cli.exam import exam
+from zerofleet.cli.gtp import gtp
 from zerofleet.cli.migrate import migrate
 from zerofleet.cli.play import play
+from zerofleet.cli.rollback import rollback
+from zerofleet.cli.sgf import sgf
 from zerofleet.cli.sql import sql
 from zerofleet.cli.status import status
 from zerofleet.cli.up import up
@@ -33,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 96},
 )
-for command in (up, status, sql, play, exam, migrate):
+for command in (up, status, sql, play, gtp, sgf, exam, migrate, rollback):
     app.command()(command)
 
 

@@ -2,26 +2,42 @@
 
 from zerofleet.database.address import libpq_url, without_password
 from zerofleet.database.database import Database
-from zerofleet.database.matches import MatchGame, MatchRow, MatchScore, PairResult, Verdict
-from zerofleet.database.metrics import ExamRow, RatingRow
+from zerofleet.database.matches import MatchGame, MatchRow, MatchScore, MatchTest, Pair
+from zerofleet.database.metrics import ExamRow
 from zerofleet.database.migrate import migrate
 from zerofleet.database.models import ModelRow
 from zerofleet.database.promotions import Promotion
+from zerofleet.database.rating_games import (
+    AnchorRatingRow,
+    PlayerResult,
+    RatingGame,
+    RatingPlace,
+    RatingRow,
+)
+from zerofleet.database.resignation import ResignRow
 from zerofleet.database.submission import Submission, SubmitStatus
 from zerofleet.database.summary import Summary
+from zerofleet.database.verdicts import Grounds, Verdict
 from zerofleet.database.window import GameWindow, StoredGame
 
 __all__ = [
+    "AnchorRatingRow",
     "Database",
     "ExamRow",
     "GameWindow",
+    "Grounds",
     "MatchGame",
     "MatchRow",
     "MatchScore",
+    "MatchTest",
     "ModelRow",
-    "PairResult",
+    "Pair",
+    "PlayerResult",
     "Promotion",
+    "RatingGame",
+    "RatingPlace",
     "RatingRow",
+    "ResignRow",
     "StoredGame",
     "Submission",
     "SubmitStatus",

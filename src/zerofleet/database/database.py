@@ -5,12 +5,16 @@ from zerofleet.database.matches import Matches
 from zerofleet.database.metrics import Metrics
 from zerofleet.database.models import Models
 from zerofleet.database.promotions import Promotions
+from zerofleet.database.rating_games import RatingGames
+from zerofleet.database.resignation import Resignations
 from zerofleet.database.runs import Runs
 from zerofleet.database.summary import Summaries
 from zerofleet.database.window import Window
 
 
-class Database(Runs, Games, Window, Models, Matches, Promotions, Metrics, Summaries):
+class Database(
+    Runs, Games, Window, Resignations, Models, Matches, Promotions, RatingGames, Metrics, Summaries
+):
     """The record of every run, over a few connections; a context manager.
 
     Its methods block: call them from a thread where an event loop runs. All of them raise

@@ -8,18 +8,18 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.database.submission import Submission, encode_submissions
+from zerofleet.database.verdicts import Grounds, Verdict, write_verdict
 from zerofleet.errors import RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
 
-Verdict = Literal["promoted", "rejected", "skipped"]
-
 _COLUMNS = (
     "match_id, run, candidate, best, games, threshold, num_simulations, seed, verdict, "
-    "candidate_score, created_at, decided_at"
+    "candidate_score, created_at, decided_at, test, sprt_elo0, sprt_elo1, sprt_error, draws_only, "
+    "decided_by, llr, games_counted, duplicates"
 )
 # Only a game that is stored counts, and the first one delivered for its place in the match.
 _RECORD = """
@@ -47,6 +47,38 @@ class MatchRow:
     candidate_score: float | None
     created_at: datetime
     decided_at: datetime | None
+    test: Literal["fixed", "sprt"] = "fixed"
+    sprt_elo0: float | None = None
+    sprt_elo1: float | None = None
+    sprt_error: float | None = None
+    draws_only: Literal["promote", "reject"] | None = None  # None: the threshold decides
+    decided_by: str | None = None
+    llr: float | None = None
+    games_counted: int | None = None
+    duplicates: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MatchTest:
+    """The rule of a match beyond its threshold; a match keeps the one that it began with."""
+
+    sprt_elo: tuple[float, float] | None = None  # None: no sequential test
+    sprt_error: float | None = None
+    draws_only: Literal["promote", "reject"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Both games of one opening, as the candidate sees them."""
+
+    opening: int
+    scores: tuple[float, float]  # as the first player, as the second
+    repeated: bool  # both games repeat, move by move, a game of an earlier pair
+
+    @property
+    def points(self) -> float:
+        """Of the candidate, from 0 to 2."""
+        return sum(self.scores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +109,6 @@ class MatchScore:
         return (self.wins + self.draws / 2) / self.games if self.games else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class PairResult:
-    """All games that two models of a run ever played against each other in matches."""
-
-    candidate: int
-    best: int
-    wins: int  # by the candidate
-    draws: int
-    losses: int
-
-
 class Matches(ConnectionPool):
     """The evaluator's games and verdicts."""
 
@@ -102,18 +123,33 @@ class Matches(ConnectionPool):
         num_simulations: int,
         seed: int,
         epoch: int,
+        test: MatchTest | None = None,
     ) -> MatchRow:
         """Begin a match, or go on with the undecided one between the same two models.
+
+        Args:
+            run: name of the run.
+            candidate: version of the model that is judged.
+            best: version of the model that is best.
+            games: of the match; with a sequential test the most of them.
+            threshold: the candidate is promoted when its score is above this.
+            num_simulations: for each move.
+            seed: of the openings.
+            epoch: the evaluator's fence epoch.
+            test: what else the verdict depends on; None: nothing.
 
         Raises:
             StaleEpochError: another evaluator has taken over.
         """
+        test = test or MatchTest()
         with self._transaction() as connection:
             connection.execute(
                 text(
                     "INSERT INTO matches (run, candidate, best, games, threshold, "
-                    "num_simulations, seed, epoch) VALUES (:run, :candidate, :best, :games, "
-                    ":threshold, :num_simulations, :seed, :epoch) "
+                    "num_simulations, seed, epoch, test, sprt_elo0, sprt_elo1, sprt_error, "
+                    "draws_only) VALUES (:run, :candidate, :best, :games, "
+                    ":threshold, :num_simulations, :seed, :epoch, :test, :sprt_elo0, :sprt_elo1, "
+                    ":sprt_error, :draws_only) "
                     "ON CONFLICT (run, candidate, best) WHERE verdict IS NULL DO NOTHING"
                 ),
                 {
@@ -125,6 +161,11 @@ class Matches(ConnectionPool):
                     "num_simulations": num_simulations,
                     "seed": seed,
                     "epoch": epoch,
+                    "test": "sprt" if test.sprt_elo else "fixed",
+                    "sprt_elo0": test.sprt_elo[0] if test.sprt_elo else None,
+                    "sprt_elo1": test.sprt_elo[1] if test.sprt_elo else None,
+                    "sprt_error": test.sprt_error,
+                    "draws_only": test.draws_only,
                 },
             )
             row = connection.execute(
@@ -153,19 +194,8 @@ class Matches(ConnectionPool):
         Raises:
             RecordRejectedError: a record contradicts itself; nothing is stored.
         """
-        submissions = [Submission(game.record, kind="match") for game in games]
-        parameters = {"run": run, "worker": worker, "games": encode_submissions(submissions)}
         with self._transaction() as connection:
-            answers = connection.execute(
-                text(
-                    "SELECT game_uid, status, reason "
-                    "FROM submit_games(:run, :worker, CAST(:games AS json))"
-                ),
-                parameters,
-            )
-            for game_uid, status, reason in answers:
-                if status in ("conflict", "rejected"):
-                    raise RecordRejectedError(f"game {game_uid}: {reason}")
+            store_match_records(connection, run, worker, [game.record for game in games])
             connection.execute(
                 text(_RECORD),
                 [
@@ -216,22 +246,34 @@ class Matches(ConnectionPool):
         )
         return MatchScore(*row)
 
-    def decide_match(self, match_id: int, verdict: Verdict, *, epoch: int) -> None:
+    def match_pairs(self, match_id: int) -> list[Pair]:
+        """The pairs of a match that are complete, in the order of their openings.
+
+        A game is repeated when the same actions were played from the start to the end in a game of
+        an earlier opening of this match in which the candidate had the same colour.
+        """
+        rows = self._rows(
+            "WITH played AS (SELECT p.opening, p.candidate_color, p.candidate_score, row_number() "
+            "OVER (PARTITION BY p.candidate_color, g.moves ORDER BY p.opening) > 1 AS repeated "
+            "FROM match_games AS p JOIN games AS g USING (game_uid) WHERE match_id = :match_id) "
+            "SELECT opening, max(candidate_score) FILTER (WHERE candidate_color = 0) AS first, "
+            "max(candidate_score) FILTER (WHERE candidate_color = 1) AS second, "
+            "bool_and(repeated) AS repeated "
+            "FROM played GROUP BY opening HAVING count(*) = 2 ORDER BY opening",
+            match_id=match_id,
+        )
+        return [Pair(row.opening, (row.first, row.second), row.repeated) for row in rows]
+
+    def decide_match(
+        self, match_id: int, verdict: Verdict, *, epoch: int, grounds: Grounds | None = None
+    ) -> None:
         """Write a verdict down; ``promote`` does it for the winner's match. Repeatable.
 
         Raises:
             StaleEpochError: another evaluator has taken over, or decided otherwise.
         """
         with self._transaction() as connection:
-            connection.execute(
-                text(
-                    "UPDATE matches SET verdict = :verdict, decided_at = now(), epoch = :epoch, "
-                    "candidate_score = (SELECT avg(candidate_score) FROM match_games AS g "
-                    "WHERE g.match_id = matches.match_id) "
-                    "WHERE match_id = :match_id AND verdict IS NULL"
-                ),
-                {"match_id": match_id, "verdict": verdict, "epoch": epoch},
-            )
+            write_verdict(connection, match_id, verdict, grounds or Grounds(), epoch)
             decided = connection.scalar(
                 text("SELECT verdict FROM matches WHERE match_id = :match_id"),
                 {"match_id": match_id},
@@ -239,14 +281,22 @@ class Matches(ConnectionPool):
         if decided != verdict:
             raise StaleEpochError(f"match {match_id} was decided otherwise: {decided}")
 
-    def pair_results(self, run: str) -> list[PairResult]:
-        """What every two models that met took from each other: the ground of ratings."""
-        rows = self._rows(
-            "SELECT candidate, best, count(*) FILTER (WHERE g.candidate_score = 1), "
-            "count(*) FILTER (WHERE g.candidate_score = 0.5), "
-            "count(*) FILTER (WHERE g.candidate_score = 0) "
-            "FROM matches JOIN match_games AS g USING (match_id) WHERE run = :run "
-            "GROUP BY candidate, best ORDER BY candidate, best",
-            run=run,
-        )
-        return [PairResult(*row) for row in rows]
+
+def store_match_records(
+    connection: Connection, run: str, worker: str, records: Sequence[GameRecord]
+) -> None:
+    """Store games that nobody learns from, in the caller's transaction.
+
+    Raises:
+        RecordRejectedError: a record contradicts itself.
+    """
+    submissions = [Submission(record, kind="match") for record in records]
+    answers = connection.execute(
+        text(
+            "SELECT game_uid, status, reason FROM submit_games(:run, :worker, CAST(:games AS json))"
+        ),
+        {"run": run, "worker": worker, "games": encode_submissions(submissions)},
+    )
+    for game_uid, status, reason in answers:
+        if status in ("conflict", "rejected"):
+            raise RecordRejectedError(f"game {game_uid}: {reason}")

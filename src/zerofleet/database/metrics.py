@@ -1,14 +1,13 @@
-"""What is measured on the way: losses, exams, ratings, games that did not replay."""
+"""What is measured on the way: losses, exams, games that did not replay."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
-
-from sqlalchemy import text
 
 from zerofleet.database.connection import ConnectionPool
 
@@ -27,7 +26,31 @@ _TRAIN_METRICS = (
     "window_positions",
     "window_games",
     "samples_per_position",
+    "policy_error",
+    "value_error",
+    "search_kl",
+    "explained_variance",
+    "value_bias",
+    "distinct_share",
+    "age_games",
+    "gradient_norm",
+    "window_limit",
+    "policy_gap",
+    "value_gap",
+    "overfit",
+    "calibration",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainEvent:
+    """What happened to the training of a run."""
+
+    run: str
+    step: int
+    event: str
+    detail: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +66,11 @@ class ExamRow:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class RatingRow:
-    """A model's strength among the models of its run."""
-
-    run: str
-    version: int
-    elo: float
-    elo_error: float  # standard error
-    games: int
-    at: datetime
-
-
 class Metrics(ConnectionPool):
     """Writing and reading what is measured."""
 
     def insert_train_metrics(
-        self, run: str, step: int, split: Split, values: Mapping[str, float], epoch: int
+        self, run: str, step: int, split: Split, values: Mapping[str, Any], epoch: int
     ) -> None:
         """Record the losses at a step; a resumed trainer's second measurement replaces the first.
 
@@ -67,7 +78,8 @@ class Metrics(ConnectionPool):
             run: name of the run.
             step: SGD steps taken.
             split: measured on games that are trained on, or on those held out.
-            values: by name; ``policy_loss`` and ``value_loss`` at least.
+            values: numbers by name, ``policy_loss`` and ``value_loss`` at least; None is unknown.
+                ``calibration`` is a list of objects with the columns of the view value_by_stage.
             epoch: the trainer's fence epoch.
 
         Raises:
@@ -78,7 +90,11 @@ class Metrics(ConnectionPool):
         if unknown:
             raise ValueError(f"unknown metrics {sorted(unknown)}: known are {_TRAIN_METRICS}")
         columns = ", ".join(values)
-        placeholders = ", ".join(f":{name}" for name in values)
+        placeholders = ", ".join(
+            f"CAST(:{name} AS jsonb)" if name == "calibration" else f":{name}" for name in values
+        )
+        if values.get("calibration") is not None:
+            values = {**values, "calibration": json.dumps(values["calibration"])}
         updates = ", ".join(f"{name} = excluded.{name}" for name in (*values, "epoch", "at"))
         self._run(
             f"INSERT INTO train_metrics (run, step, split, epoch, {columns}) "
@@ -90,6 +106,38 @@ class Metrics(ConnectionPool):
             epoch=epoch,
             **values,
         )
+
+    def insert_train_event(self, run: str, step: int, event: str, detail: str, epoch: int) -> None:
+        """Write down what happened; the same event at the same step is written once.
+
+        Args:
+            run: name of the run.
+            step: SGD steps taken.
+            event: such as ``overfit_begins``.
+            detail: with figures, for people.
+            epoch: the trainer's fence epoch.
+
+        Raises:
+            StaleEpochError: another trainer has taken over.
+        """
+        self._run(
+            "INSERT INTO train_events (run, step, event, detail, epoch) "
+            "VALUES (:run, :step, :event, :detail, :epoch) ON CONFLICT DO NOTHING",
+            run=run,
+            step=step,
+            event=event,
+            detail=detail,
+            epoch=epoch,
+        )
+
+    def train_events(self, run: str) -> list[TrainEvent]:
+        """Every event of a run's training, oldest first."""
+        rows = self._rows(
+            "SELECT run, step, event, detail, at FROM train_events WHERE run = :run "
+            "ORDER BY event_id",
+            run=run,
+        )
+        return [TrainEvent(*row) for row in rows]
 
     def insert_exam(
         self, run: str, version: int, num_simulations: int, positions: int, errors: int
@@ -113,35 +161,6 @@ class Metrics(ConnectionPool):
             run=run,
         )
         return [ExamRow(*row) for row in rows]
-
-    def upsert_ratings(self, run: str, ratings: Sequence[tuple[int, float, float]]) -> None:
-        """Replace the ratings of models, given as (version, elo, standard error)."""
-        if not ratings:
-            return
-        with self._transaction() as connection:
-            connection.execute(
-                text(
-                    "INSERT INTO ratings (run, version, elo, elo_error, games) "
-                    "SELECT :run, :version, :elo, :elo_error, count(g.game_uid) FROM matches AS m "
-                    "JOIN match_games AS g USING (match_id) "
-                    "WHERE m.run = :run AND :version IN (m.candidate, m.best) "
-                    "ON CONFLICT (run, version) DO UPDATE SET elo = excluded.elo, "
-                    "elo_error = excluded.elo_error, games = excluded.games, at = now()"
-                ),
-                [
-                    {"run": run, "version": version, "elo": elo, "elo_error": error}
-                    for version, elo, error in ratings
-                ],
-            )
-
-    def ratings(self, run: str) -> list[RatingRow]:
-        """The ratings of a run's models, oldest model first."""
-        rows = self._rows(
-            "SELECT run, version, elo, elo_error, games, at FROM ratings "
-            "WHERE run = :run ORDER BY version",
-            run=run,
-        )
-        return [RatingRow(*row) for row in rows]
 
     def reject_game(self, run: str, game_uid: UUID, reason: str) -> None:
         """Note that a stored game does not replay; ``read_games`` leaves it out from now on."""

@@ -9,6 +9,7 @@ from psycopg2 import errorcodes
 from sqlalchemy import exc, text
 
 from zerofleet.database.connection import ConnectionPool, explain
+from zerofleet.database.verdicts import Grounds, write_verdict
 from zerofleet.errors import ModelNotFoundError, StaleEpochError
 
 _SELECT = (
@@ -53,6 +54,7 @@ class Promotions(ConnectionPool):
         expected_seq: int,
         *,
         epoch: int,
+        grounds: Grounds | None = None,
     ) -> Promotion:
         """Make a model the best, and in the same transaction decide its match as ``promoted``.
 
@@ -64,6 +66,7 @@ class Promotions(ConnectionPool):
             expected_seq: ``seq`` of the end of the chain that the decision was made on; 0 for a
                 chain without links.
             epoch: the evaluator's fence epoch.
+            grounds: what the verdict of the match rests on.
 
         Raises:
             StaleEpochError: somebody else promoted meanwhile, or has taken over as evaluator.
@@ -88,15 +91,7 @@ class Promotions(ConnectionPool):
                     },
                 )
                 if match_id is not None:
-                    connection.execute(
-                        text(
-                            "UPDATE matches SET verdict = 'promoted', decided_at = now(), "
-                            "epoch = :epoch, candidate_score = (SELECT avg(candidate_score) "
-                            "FROM match_games AS g WHERE g.match_id = matches.match_id) "
-                            "WHERE match_id = :match_id AND verdict IS NULL"
-                        ),
-                        {"match_id": match_id, "epoch": epoch},
-                    )
+                    write_verdict(connection, match_id, "promoted", grounds or Grounds(), epoch)
                 row = connection.execute(text(f"{_SELECT} LIMIT 1"), {"run": run}).one()
                 return Promotion(*row)
         except exc.IntegrityError as error:
@@ -107,3 +102,14 @@ class Promotions(ConnectionPool):
                 f"model {version} of the run {run} was not promoted, because the chain does not "
                 f"end at {expected_seq}: {explain(error.orig or error)}"
             ) from error
+
+    def evaluator_epoch(self, run: str) -> int:
+        """The epoch that a promotion must carry now; 0 while no evaluator has begun.
+
+        Whoever promotes with it, without taking the fence, leaves a running evaluator in office: of
+        two promotions on the same end of the chain one wins, and the other one is refused.
+        """
+        rows = self._rows(
+            "SELECT epoch FROM fences WHERE run = :run AND role = 'evaluator'", run=run
+        )
+        return rows[0].epoch if rows else 0

@@ -77,6 +77,13 @@ def _encode(submission: Submission) -> dict[str, Any]:
         "child_actions": _array(record.child_actions),
         "child_visit_counts": _array(record.child_visit_counts),
         "child_priors": _array(record.child_priors),
+        "best_child_values": _array(record.best_child_values),
+        "child_policy_weights": (
+            None if record.is_target_visits else _array(record.child_policy_weights)
+        ),
+        "resign_threshold": record.resign_threshold,
+        "plays_on": record.plays_on,
+        "to_play": None if record.to_play is None else _array(record.to_play),
     }
 
 
@@ -89,6 +96,8 @@ def _array(column: NDArray[Any]) -> str:
 
 
 def _moves(record: GameRecord) -> str:
+    if ":" in record.game:
+        return _moves_played(record)
     names = _action_names(record.game)
     try:
         return " ".join([names[action] for action in record.actions.tolist()])
@@ -98,9 +107,25 @@ def _moves(record: GameRecord) -> str:
         ) from None
 
 
+def _moves_played(record: GameRecord) -> str:
+    """The notation of games from elsewhere, such as chess, which may depend on the position."""
+    state = State(record.game)
+    moves: list[str] = []
+    try:
+        for action in record.actions.tolist():
+            name = state.action_to_string(action)
+            state.apply(action)
+            moves.append("".join(name.split()))
+    except ValueError as error:
+        raise RecordRejectedError(
+            f"game {record.game_uid}: ply {len(moves)}: {record.game}: {error}"
+        ) from None
+    return " ".join(moves)
+
+
 @cache
 def _action_names(game: str) -> dict[int, str]:
-    """The notation of each action; in these games it is the same in every position."""
+    """The notation of each action; in the core's games it is the same in every position."""
     state = State(game)
     actions = range(game_spec(game).num_actions)
     return {int(action): state.action_to_string(action) for action in np.asarray(actions)}

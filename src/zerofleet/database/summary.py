@@ -8,7 +8,11 @@ from zerofleet.database.connection import ConnectionPool
 
 _SUMMARY = """
 SELECT
-    g.games, g.positions, g.games_last_hour, g.workers_last_hour,
+    g.games, g.positions, g.games_last_hour, g.workers_last_hour, g.resigned_games,
+    (
+        SELECT threshold FROM resign_thresholds WHERE run = :run
+        ORDER BY threshold_id DESC LIMIT 1
+    ) AS resign_threshold,
     (SELECT count(*) FROM rejected_games WHERE run = :run) AS rejected_games,
     (SELECT count(*) FROM unfinished_games WHERE run = :run) AS unfinished_games,
     (SELECT count(*) FROM models WHERE run = :run) AS models,
@@ -21,7 +25,8 @@ FROM (
         count(*) AS games, coalesce(sum(length), 0) AS positions,
         count(*) FILTER (WHERE ingested_at > now() - interval '1 hour') AS games_last_hour,
         count(DISTINCT worker) FILTER (WHERE ingested_at > now() - interval '1 hour')
-            AS workers_last_hour
+            AS workers_last_hour,
+        count(*) FILTER (WHERE reason = 'resign') AS resigned_games
     FROM games WHERE run = :run AND kind = 'selfplay'
 ) AS g
 CROSS JOIN (
@@ -52,6 +57,8 @@ class Summary:
     positions: int
     games_last_hour: int
     workers_last_hour: int
+    resigned_games: int  # of self-play
+    resign_threshold: float | None  # v_resign; None too while nobody resigns
     rejected_games: int
     unfinished_games: int
     models: int

@@ -18,7 +18,7 @@ from zerofleet.database.connection import ConnectionPool
 # above it need no sorting of their own.
 _READ = """
 WITH page AS MATERIALIZED (
-    SELECT game_uid, tx, result, length FROM games AS g
+    SELECT game_uid, tx, result, reason, length FROM games AS g
     WHERE run = :run AND kind = 'selfplay'
         AND tx > CAST(CAST(:after_tx AS text) AS xid8)
         AND tx < pg_snapshot_xmin(pg_current_snapshot())
@@ -29,7 +29,9 @@ WITH page AS MATERIALIZED (
         SELECT FROM rejected_games AS r WHERE r.run = :run AND r.game_uid = page.game_uid
     )
 ), plies AS (
-    SELECT k.tx, k.game_uid, p.ply, p.action, p.full_search, p.actions, p.visit_counts
+    SELECT
+        k.tx, k.game_uid, p.ply, p.action, p.full_search, p.actions, p.visit_counts,
+        p.policy_weights
     FROM kept AS k CROSS JOIN LATERAL (
         SELECT * FROM positions AS p WHERE p.game_uid = k.game_uid OFFSET 0
     ) AS p
@@ -40,12 +42,15 @@ SELECT
     (SELECT string_agg(uuid_send(game_uid), '' ORDER BY tx, game_uid) FROM kept) AS game_uids,
     (SELECT array_agg(tx::text::bigint ORDER BY tx, game_uid) FROM kept) AS txs,
     (SELECT array_agg(result ORDER BY tx, game_uid) FROM kept) AS results,
+    (SELECT array_agg(reason ORDER BY tx, game_uid) FROM kept) AS reasons,
     (SELECT array_agg(length ORDER BY tx, game_uid) FROM kept) AS lengths,
     string_agg(int2send(action), '') AS actions,
     string_agg(boolsend(full_search), '') AS full_search,
     string_agg(int4send(cardinality(actions)), '') AS children,
     string_agg(array_send(actions), '') AS child_actions,
-    string_agg(array_send(visit_counts), '') AS child_visit_counts
+    string_agg(array_send(visit_counts), '') AS child_visit_counts,
+    string_agg(boolsend(policy_weights IS NOT NULL), '') AS is_weighted,
+    coalesce(string_agg(array_send(policy_weights), ''), '') AS child_policy_weights
 FROM plies
 """
 
@@ -66,11 +71,18 @@ class StoredGame:
     game_uid: UUID
     tx: int  # transaction that stored it
     result: int
+    reason: str  # rules or resign
     actions: NDArray[np.int16]  # [plies]
     full_search: NDArray[np.bool_]  # [plies]
     offsets: NDArray[np.int32]  # [plies + 1]
     child_actions: NDArray[np.int16]  # [offsets[-1]]
     child_visit_counts: NDArray[np.int32]  # [offsets[-1]]
+    child_policy_weights: NDArray[np.int32]  # [offsets[-1]]
+
+    @property
+    def resigned(self) -> bool:
+        """Whether the player to move after the last ply gave up."""
+        return self.reason == "resign"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +140,10 @@ def _games(row: Row[Any]) -> list[StoredGame]:
     full_search = np.frombuffer(row.full_search, np.bool_).copy()
     child_actions = _elements(row.child_actions, children, ">i2").astype(np.int16)
     visit_counts = _elements(row.child_visit_counts, children, ">i4").astype(np.int32)
+    weights = _policy_weights(row, children, visit_counts)
     uids = bytes(row.game_uids)
     games: list[StoredGame] = []
-    for i, (tx, result) in enumerate(zip(row.txs, row.results, strict=True)):
+    for i, (tx, result, reason) in enumerate(zip(row.txs, row.results, row.reasons, strict=True)):
         begin, end = first_plies[i], first_plies[i + 1]
         offsets = first_children[begin : end + 1]
         children_of_game = slice(offsets[0], offsets[-1])
@@ -139,14 +152,28 @@ def _games(row: Row[Any]) -> list[StoredGame]:
                 UUID(bytes=uids[16 * i : 16 * i + 16]),
                 tx,
                 result,
+                reason,
                 actions[begin:end],
                 full_search[begin:end],
                 (offsets - offsets[0]).astype(np.int32),
                 child_actions[children_of_game],
                 visit_counts[children_of_game],
+                weights[children_of_game],
             )
         )
     return games
+
+
+def _policy_weights(
+    row: Row[Any], children: NDArray[np.int64], visit_counts: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """The targets of all plies: their own where they have some, else the visit counts."""
+    is_weighted = np.frombuffer(row.is_weighted, np.bool_)
+    weights = visit_counts.copy()
+    weights[np.repeat(is_weighted, children)] = _elements(
+        row.child_policy_weights, children[is_weighted], ">i4"
+    )
+    return weights
 
 
 def _starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

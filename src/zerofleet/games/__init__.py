@@ -1,12 +1,19 @@
 """The rules of the games, as Python sees them.
 
 ``State`` is a position: ``State("connect_four", [3, 3])`` plays two actions from the start, checks
-them against the rules, and prints as a picture of the board. The rules themselves are in C++.
+them against the rules, and prints as a picture of the board. The rules of the core's games are in
+C++; who imports this package can also play games from outside the core: ``openspiel:chess``, and
+classes derived from ``Game``.
 """
 
+import zerofleet_core
 from zerofleet_core import GameSpec, State
 
+from zerofleet.games.game import Game
 from zerofleet.games.notation import format_actions, parse_actions
+from zerofleet.games.outside import find
 from zerofleet.games.registry import names, spec
 
-__all__ = ["GameSpec", "State", "format_actions", "names", "parse_actions", "spec"]
+__all__ = ["Game", "GameSpec", "State", "format_actions", "names", "parse_actions", "spec"]
+
+zerofleet_core.set_outside_games(find)  # pyright: ignore[reportUnknownMemberType]  the stub is generated

@@ -6,10 +6,17 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from zerofleet.config import NetworkSection
 from zerofleet.network.bits import UnpackBits
+from zerofleet.network.blocks import (
+    ConvolutionBlock,
+    PooledPolicyHead,
+    PooledResidualBlock,
+    ResidualBlock,
+)
+
+POOLED_EVERY = 3
 
 
 class BoardShape(Protocol):
@@ -26,38 +33,16 @@ class BoardShape(Protocol):
         ...
 
 
-class _ConvolutionBlock(nn.Sequential):
-    """Convolution, batch normalisation, rectifier."""
-
-    def __init__(self, inputs: int, channels: int, kernel: int) -> None:
-        super().__init__(
-            # Batch normalisation subtracts the mean: a bias before it would do nothing.
-            nn.Conv2d(inputs, channels, kernel, padding=kernel // 2, bias=False),
-            nn.BatchNorm2d(channels),
-            nn.ReLU(inplace=True),
-        )
-
-
-class _ResidualBlock(nn.Module):
-    """Two convolutions around which the input is carried, rectified after the addition."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.first = _ConvolutionBlock(channels, channels, 3)
-        self.second = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
-        self.norm = nn.BatchNorm2d(channels)
-
-    def forward(self, planes: Tensor) -> Tensor:
-        return functional.relu(planes + self.norm(self.second(self.first(planes))), inplace=True)
-
-
 class PolicyValueNet(nn.Module):
     """``(p, v) = f(s)``: policy logits and value of bit-packed observations.
 
     Args:
         spec: the game's board and actions.
-        network: blocks, channels and the sizes of the heads.
+        network: blocks, channels, the sizes of the heads, and whether blocks see the whole board.
         seed: of the first weights; they depend on nothing else.
+
+    Raises:
+        ConfigError: too few channels for what is asked for.
     """
 
     def __init__(self, spec: BoardShape, network: NetworkSection, seed: int = 0) -> None:
@@ -66,16 +51,12 @@ class PolicyValueNet(nn.Module):
         points = rows * columns
         self.unpack = UnpackBits((planes, rows, columns))
         self.tower = nn.Sequential(
-            _ConvolutionBlock(planes, network.channels, 3),
-            *(_ResidualBlock(network.channels) for _ in range(network.blocks)),
+            ConvolutionBlock(planes, network.channels, 3),
+            *(_block(network, number) for number in range(1, network.blocks + 1)),
         )
-        self.policy_head = nn.Sequential(
-            _ConvolutionBlock(network.channels, network.policy_channels, 1),
-            nn.Flatten(),
-            nn.Linear(network.policy_channels * points, spec.num_actions),
-        )
+        self.policy_head = _policy_head(network, points, spec.num_actions)
         self.value_head = nn.Sequential(
-            _ConvolutionBlock(network.channels, network.value_channels, 1),
+            ConvolutionBlock(network.channels, network.value_channels, 1),
             nn.Flatten(),
             nn.Linear(network.value_channels * points, network.value_hidden),
             nn.ReLU(inplace=True),
@@ -98,6 +79,24 @@ class PolicyValueNet(nn.Module):
         """
         planes = self.tower(self.unpack(observations))
         return self.policy_head(planes), self.value_head(planes).squeeze(1)
+
+
+def _block(network: NetworkSection, number: int) -> nn.Module:
+    """The residual block of this number, from 1: every third one pools where pooling is on."""
+    pools = network.global_pooling and number % POOLED_EVERY == 0
+    kind = PooledResidualBlock if pools else ResidualBlock
+    return kind(network.channels, network.squeeze_excitation)
+
+
+def _policy_head(network: NetworkSection, points: int, num_actions: int) -> nn.Module:
+    filters = network.policy_channels
+    if network.global_pooling:
+        return PooledPolicyHead(network.channels, filters, points, num_actions)
+    return nn.Sequential(
+        ConvolutionBlock(network.channels, filters, 1),
+        nn.Flatten(),
+        nn.Linear(filters * points, num_actions),
+    )
 
 
 def _initialise(network: PolicyValueNet, seed: int) -> None:

@@ -37,10 +37,11 @@ class Momentum:
         self._parameters = list(parameters)
         size = sum(parameter.numel() for parameter in self._parameters)
         self._weights = torch.empty(size, device=self._parameters[0].device)
-        self._gradient = torch.zeros_like(self._weights)
         self._velocity = torch.zeros_like(self._weights)
+        self.gradient = torch.zeros_like(self._weights)
+        """``[weights]`` float32, what ``backward`` adds to; to be changed in place, if at all."""
         for parameter, weights, gradient in zip(
-            self._parameters, self._views(self._weights), self._views(self._gradient), strict=True
+            self._parameters, self._views(self._weights), self._views(self.gradient), strict=True
         ):
             weights.copy_(parameter.detach())
             parameter.data = weights
@@ -49,10 +50,14 @@ class Momentum:
     @torch.no_grad()
     def step(self, learning_rate: float) -> None:
         """Move the weights against the gradient that ``backward`` left, and clear it."""
-        self._gradient.add_(self._weights, alpha=2 * self._l2)
-        self._velocity.mul_(self._momentum).add_(self._gradient)
+        self.gradient.add_(self._weights, alpha=2 * self._l2)
+        self._velocity.mul_(self._momentum).add_(self.gradient)
         self._weights.add_(self._velocity, alpha=-learning_rate)
-        self._gradient.zero_()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the gradient; weights and velocity stay."""
+        self.gradient.zero_()
 
     def velocities(self) -> list[Tensor]:
         """The velocity as one tensor for each parameter, in their order; writing changes it."""

@@ -10,10 +10,12 @@ from zerofleet.rpc.player import (
     Actions,
     PlayedAction,
     Player,
+    PlayerDescription,
     PositionPrediction,
     SearchChild,
     SearchOptions,
     SearchTable,
+    Sgf,
 )
 from zerofleet.rpc.player_client import PlayerClient
 from zerofleet.rpc.prediction_stream import PredictionStream
@@ -33,12 +35,14 @@ __all__ = [
     "PlayedAction",
     "Player",
     "PlayerClient",
+    "PlayerDescription",
     "PositionPrediction",
     "PredictionStream",
     "SearchChild",
     "SearchOptions",
     "SearchTable",
     "Server",
+    "Sgf",
     "parse_version",
     "serve",
 ]

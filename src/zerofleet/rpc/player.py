@@ -6,14 +6,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from zerofleet.rpc.codec import BEST
 
-Actions = Sequence[int] | Sequence[str]
-"""The actions from the start of a game, as numbers or as the game writes them."""
+
+@dataclass(frozen=True, slots=True)
+class Sgf:
+    """A position as the main line of an SGF file, of Go or Othello."""
+
+    text: str
+
+
+Actions = Sequence[int] | Sequence[str] | Sgf
+"""The actions from the start of a game, as numbers, as the game writes them, or as SGF."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayerDescription:
+    """What a player plays, and with which models."""
+
+    game: str  # with its rules
+    num_actions: int
+    observation_shape: tuple[int, int, int]  # planes, rows, columns
+    run: str
+    best: int | None  # the promoted version; None while there is none
+    versions: tuple[int, ...]  # that may be asked for, ascending
+    num_simulations: int  # of a search that does not say how many
+    max_simulations: int  # that a search may ask for
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +109,10 @@ class Player(Protocol):
     ``game`` or ``run`` is the server's.
     """
 
+    async def describe(self) -> PlayerDescription:
+        """The game, and the models there are."""
+        ...
+
     async def predict(
         self, game: str, actions: Actions, *, run: str = "", version: str = BEST
     ) -> PositionPrediction:
@@ -114,8 +140,13 @@ class Player(Protocol):
         version: str = BEST,
         options: SearchOptions = SearchOptions(),
         every_simulations: int = 0,
-    ) -> AsyncIterator[SearchTable]:
-        """The table while the search runs, about every so many simulations (0: each tenth)."""
+        every_seconds: float = 0.0,
+    ) -> AsyncGenerator[SearchTable]:
+        """The table while the search runs: about every so many simulations, every so many seconds.
+
+        With neither, after each tenth of the simulations. The search ends when the generator is
+        closed.
+        """
         ...
 
     async def play(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Self
 
 import grpc.aio
 
+from zerofleet.errors import InferenceUnavailableError
 from zerofleet.rpc import player_codec as codec
 from zerofleet.rpc.channel import open_channel
 from zerofleet.rpc.codec import BEST
@@ -15,6 +17,7 @@ from zerofleet.rpc.methods import PLAYER, server_stream, unary
 from zerofleet.rpc.player import (
     Actions,
     PlayedAction,
+    PlayerDescription,
     PositionPrediction,
     SearchOptions,
     SearchTable,
@@ -28,6 +31,10 @@ _DEFAULT = SearchOptions()
 class PlayerClient:
     """A ``Player`` over the wire, for ``async with``.
 
+    Args:
+        address: of an inference service.
+        timeout: seconds for an answer; in ``analyze`` for each of its tables.
+
     Besides ``Player``'s errors, methods raise ``InferenceUnavailableError`` when nobody answered
     within the timeout and ``OverloadedError`` when the server has no room.
     """
@@ -38,6 +45,7 @@ class PlayerClient:
 
     async def __aenter__(self) -> Self:
         self._channel = channel = open_channel(self._address)
+        self._describe = unary(channel, PLAYER, "Describe", pb.DescribeRequest, pb.DescribeResponse)
         self._predict = unary(channel, PLAYER, "Predict", pb.PredictRequest, pb.PredictResponse)
         self._search = unary(channel, PLAYER, "Search", pb.SearchRequest, pb.SearchResponse)
         self._analyze = server_stream(
@@ -53,6 +61,15 @@ class PlayerClient:
         trace: TracebackType | None,
     ) -> None:
         await self._channel.close()
+
+    async def describe(self) -> PlayerDescription:
+        """See ``Player.describe``."""
+        request = pb.DescribeRequest()
+        return codec.decode_description(
+            await retrying(
+                self._address, self._timeout, lambda left: self._describe(request, timeout=left)
+            )
+        )
 
     async def predict(
         self, game: str, actions: Actions, *, run: str = "", version: str = BEST
@@ -93,20 +110,35 @@ class PlayerClient:
         version: str = BEST,
         options: SearchOptions = _DEFAULT,
         every_simulations: int = 0,
-    ) -> AsyncIterator[SearchTable]:
+        every_seconds: float = 0.0,
+    ) -> AsyncGenerator[SearchTable]:
         """See ``Player.analyze``; a broken stream is an error, not another try."""
         request = pb.AnalyzeRequest(
             search=_search_request(game, actions, run, version, options),
             every_simulations=every_simulations,
+            every_seconds=every_seconds,
         )
-        call = self._analyze(request, timeout=self._timeout)
+        call = self._analyze(request)
         try:
-            async for response in call:
+            while (response := await self._next(call)) is not None:
                 yield codec.decode_table(response)
         except grpc.aio.AioRpcError as error:
             raise rpc_error(self._address, error) from error
         finally:
             call.cancel()
+
+    async def _next(
+        self, call: grpc.aio.UnaryStreamCall[pb.AnalyzeRequest, pb.SearchResponse]
+    ) -> pb.SearchResponse | None:
+        """The next table; None after the last one."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                response = await call.read()
+        except TimeoutError as error:
+            raise InferenceUnavailableError(
+                f"inference at {self._address} gave no table for {self._timeout:g} s"
+            ) from error
+        return response if isinstance(response, pb.SearchResponse) else None
 
     async def play(
         self,

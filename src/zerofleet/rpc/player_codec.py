@@ -6,20 +6,53 @@ from zerofleet.errors import InvalidRequestError
 from zerofleet.rpc.player import (
     Actions,
     PlayedAction,
+    PlayerDescription,
     PositionPrediction,
     SearchChild,
     SearchOptions,
     SearchTable,
+    Sgf,
 )
 from zerofleet.rpc.schema import player as pb
 
 
+def encode_description(description: PlayerDescription) -> pb.DescribeResponse:
+    """A description as a message."""
+    return pb.DescribeResponse(
+        game=description.game,
+        num_actions=description.num_actions,
+        observation_shape=description.observation_shape,
+        run=description.run,
+        best=_model(description.run, "" if description.best is None else description.best),
+        versions=description.versions,
+        num_simulations=description.num_simulations,
+        max_simulations=description.max_simulations,
+    )
+
+
+def decode_description(response: pb.DescribeResponse) -> PlayerDescription:
+    """A message as a description."""
+    planes, rows, columns = response.observation_shape
+    return PlayerDescription(
+        game=response.game,
+        num_actions=response.num_actions,
+        observation_shape=(planes, rows, columns),
+        run=response.run,
+        best=int(response.best.version) if response.best.version else None,
+        versions=tuple(response.versions),
+        num_simulations=response.num_simulations,
+        max_simulations=response.max_simulations,
+    )
+
+
 def encode_position(game: str, actions: Actions) -> pb.Position:
-    """A position message; all actions are numbers or all are strings.
+    """A position message; all actions are numbers, or all are strings, or they are SGF.
 
     Raises:
-        InvalidRequestError: neither.
+        InvalidRequestError: none of these.
     """
+    if isinstance(actions, Sgf):
+        return pb.Position(game=game, sgf=actions.text)
     position = pb.Position(game=game)
     try:
         for action in actions:
@@ -37,10 +70,12 @@ def decode_actions(position: pb.Position) -> Actions:
     """The actions of a position message.
 
     Raises:
-        InvalidRequestError: both kinds are given.
+        InvalidRequestError: more than one kind is given.
     """
-    if position.actions and position.action_strings:
-        raise InvalidRequestError("give actions or action_strings, not both")
+    if bool(position.actions) + bool(position.action_strings) + bool(position.sgf) > 1:
+        raise InvalidRequestError("give one of actions, action_strings, sgf")
+    if position.sgf:
+        return Sgf(position.sgf)
     return list(position.action_strings) or list(position.actions)
 
 
@@ -170,5 +205,5 @@ def decode_played(response: pb.PlayResponse) -> PlayedAction:
     )
 
 
-def _model(run: str, version: int) -> pb.Model:
+def _model(run: str, version: int | str) -> pb.Model:
     return pb.Model(run=run, version=str(version))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -20,6 +21,10 @@ class PlayerServicer:
 
     def __init__(self, player: Player) -> None:
         self._player = player
+
+    async def Describe(self, request: pb.DescribeRequest, context: _Context) -> pb.DescribeResponse:  # noqa: N802
+        """The game, and the models there are."""
+        return codec.encode_description(await self._player.describe())
 
     async def Predict(self, request: pb.PredictRequest, context: _Context) -> pb.PredictResponse:  # noqa: N802
         """The network's opinion."""
@@ -49,15 +54,19 @@ class PlayerServicer:
     ) -> AsyncIterator[pb.SearchResponse]:
         """A search that shows its table while it runs."""
         search = request.search
-        async for table in self._player.analyze(
+        tables = self._player.analyze(
             search.position.game,
             codec.decode_actions(search.position),
             run=search.model.run,
             version=search.model.version or BEST,
             options=codec.decode_options(search.options),
             every_simulations=request.every_simulations,
-        ):
-            yield codec.encode_table(table)
+            every_seconds=request.every_seconds,
+        )
+        # Closed here and now: a client that goes away must not leave its search behind.
+        async with contextlib.aclosing(tables):
+            async for table in tables:
+                yield codec.encode_table(table)
 
     async def Play(self, request: pb.PlayRequest, context: _Context) -> pb.PlayResponse:  # noqa: N802
         """An action."""

@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 import redis
 
+from services.evaluator.gate import judge
 from zerofleet.best import Best, BestPointer
-from zerofleet.database import MatchRow
+from zerofleet.database import MatchRow, MatchTest
 from zerofleet.heartbeat import Heartbeats
 
 RUN = """
 name = "judged"
+preset = "plain"
+[rating]
+games = 0
 [game]
 name = "connect_four"
 [evaluator]
@@ -112,10 +116,24 @@ def test_a_candidate_that_plays_like_the_best_scores_one_half(
     assert ratings[1].elo_error > 0
 
 
-@pytest.mark.parametrize(("threshold", "expected"), [(0.49, "promoted"), (0.55, "rejected")])
-def test_the_verdict_is_what_the_rows_say(make_fleet: Any, threshold: float, expected: str) -> None:
-    """A match whose games are all stored, all of them draws, needs nothing but judging."""
-    fleet = make_fleet(run_file(threshold))
+@pytest.mark.parametrize(
+    ("rule", "expected", "decided_by"),
+    [
+        (MatchTest(), "promoted", "threshold"),
+        (MatchTest(draws_only="promote"), "promoted", "draws_only"),
+        (MatchTest(draws_only="reject"), "rejected", "draws_only"),
+        (MatchTest((0.0, 35.0), 0.05, "reject"), "rejected", "draws_only"),
+        (MatchTest((0.0, 35.0), 0.05), "promoted", "threshold"),
+    ],
+)
+def test_the_verdict_is_what_the_rows_say(
+    make_fleet: Any, rule: MatchTest, expected: str, decided_by: str
+) -> None:
+    """A match whose games are all stored, all of them draws, needs nothing but judging.
+
+    It is judged by the rule that it began with; its last pair is another one's again.
+    """
+    fleet = make_fleet(run_file())
     fleet.publish(1)
     fleet.promote(1)
     fleet.publish(2)
@@ -124,10 +142,11 @@ def test_the_verdict_is_what_the_rows_say(make_fleet: Any, threshold: float, exp
         2,
         1,
         games=8,
-        threshold=threshold,
+        threshold=0.49,
         num_simulations=24,
         seed=9,
         epoch=fleet.database.acquire_fence("judged", "evaluator"),
+        test=rule,
     )
     for opening in range(4):
         for color in (0, 1):
@@ -135,7 +154,7 @@ def test_the_verdict_is_what_the_rows_say(make_fleet: Any, threshold: float, exp
                 "INSERT INTO games (game_uid, run, kind, first_model, result, reason, length, "
                 "worker, started_at, finished_at, moves, content_sha256) VALUES "
                 f"(md5('{opening}{color}')::uuid, 'judged', 'match', 1, 0, 'rules', 42, 'test', "
-                f"now(), now(), '', sha256('{opening}{color}'))"
+                f"now(), now(), '{min(opening, 2)}', sha256('{opening}{color}'))"
             )
             fleet.database._run(
                 "INSERT INTO match_games (match_id, opening, candidate_color, game_uid, "
@@ -143,10 +162,46 @@ def test_the_verdict_is_what_the_rows_say(make_fleet: Any, threshold: float, exp
                 f"md5('{opening}{color}')::uuid, 0.5)"
             )
     judge_until(fleet, lambda: verdict(fleet, 2) is not None)
-    assert verdict(fleet, 2) == expected
-    assert matches(fleet)[2].candidate_score == 0.5
+    match = matches(fleet)[2]
+    assert (match.verdict, match.decided_by, match.candidate_score) == (expected, decided_by, 0.5)
+    assert (match.games_counted, match.duplicates) == (6, 2)
+    assert (match.llr is not None) == (rule.sprt_elo is not None)
     assert versions(fleet) == ([1, 2] if expected == "promoted" else [1])
     assert fleet.database.match_score(drawn.match_id).games == 8
+
+
+def test_a_sequential_match_ends_early_and_whoever_judges_it_agrees(make_fleet: Any) -> None:
+    """Two models that play alike take one game of each pair: that is seen before all are played.
+
+    The evaluator is killed on the way; the verdict is that of one who sees only the rows.
+    """
+    toml = run_file(0.5).replace("games = 40\n", 'games = 200\ntest = "sprt"\npairs_at_once = 8\n')
+    fleet = make_fleet(toml)
+    fleet.publish(1, seed=5)
+    fleet.promote(1)
+    fleet.publish(2, seed=5)
+    killed = fleet.start("evaluator")
+    fleet.until(lambda: bool(fleet.query("SELECT FROM match_games")))
+    killed.kill()
+    killed.wait()
+    process, page = fleet.start_with_metrics("evaluator")
+    fleet.until(lambda: verdict(fleet, 2) is not None)
+    fleet.until(lambda: "zerofleet_evaluator_match_llr" in page())
+    assert "zerofleet_evaluator_match_pairs_counted" in page()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+    match = matches(fleet)[2]
+    assert (match.test, match.verdict, match.decided_by) == ("sprt", "rejected", "sprt")
+    assert match.llr is not None
+    assert match.games_counted is not None
+    assert match.llr < -2.9
+    played = fleet.database.match_score(match.match_id).games
+    assert match.games_counted <= played < 100
+    pairs = fleet.database.match_pairs(match.match_id)
+    standing = judge(match, pairs)
+    assert standing.verdict == "rejected"
+    assert standing.grounds.llr == pytest.approx(match.llr)
+    assert standing.grounds.games_counted == match.games_counted
 
 
 def test_only_the_newest_candidate_is_played(make_fleet: Any) -> None:
@@ -156,6 +211,7 @@ def test_only_the_newest_candidate_is_played(make_fleet: Any) -> None:
     fleet.promote(1)
     judge_until(fleet, lambda: verdict(fleet, 4) in ("promoted", "rejected"))
     assert verdict(fleet, 2) == verdict(fleet, 3) == "skipped"
+    assert matches(fleet)[3].decided_by == "newer_candidate"
     assert fleet.database.match_score(matches(fleet)[2].match_id).games == 0
     assert fleet.database.match_score(matches(fleet)[4].match_id).games == 40
 
@@ -168,6 +224,7 @@ def test_candidates_that_cannot_play_hold_nobody_up(make_fleet: Any) -> None:
     fleet.publish(2, content=b"not a model")
     process = fleet.start("evaluator")
     fleet.until(lambda: verdict(fleet, 2) == "rejected")
+    assert matches(fleet)[2].decided_by == "unusable"
     [inference, _] = fleet.processes
     inference.kill()
     fleet.publish(3, seed=3)
@@ -219,7 +276,8 @@ def test_a_match_that_cannot_be_completed_decides_nothing(make_fleet: Any) -> No
     )
     judge_until(fleet, lambda: verdict(fleet, 2) in ("promoted", "rejected"))
     both = {match.match_id: match for match in fleet.database.matches("judged")}
-    assert both.pop(old.match_id).verdict == "skipped"
+    closed = both.pop(old.match_id)
+    assert (closed.verdict, closed.decided_by) == ("skipped", "other_openings")
     [new] = both.values()
     assert fleet.database.match_score(new.match_id).games == new.games < 40
 
@@ -335,6 +393,7 @@ def test_a_killed_evaluator_resumes_its_match(make_fleet: Any) -> None:
     match = matches(fleet)[2]
     score = fleet.database.match_score(match.match_id).score
     assert match.candidate_score == pytest.approx(score)
+    assert (match.decided_by, match.games_counted) == ("threshold", 40)
     assert verdict(fleet, 2) == ("promoted" if score > 0.55 else "rejected")
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 0

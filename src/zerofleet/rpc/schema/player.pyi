@@ -6,15 +6,41 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class DescribeRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeResponse(_message.Message):
+    __slots__ = ("game", "num_actions", "observation_shape", "run", "best", "versions", "num_simulations", "max_simulations")
+    GAME_FIELD_NUMBER: _ClassVar[int]
+    NUM_ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATION_SHAPE_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    BEST_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    NUM_SIMULATIONS_FIELD_NUMBER: _ClassVar[int]
+    MAX_SIMULATIONS_FIELD_NUMBER: _ClassVar[int]
+    game: str
+    num_actions: int
+    observation_shape: _containers.RepeatedScalarFieldContainer[int]
+    run: str
+    best: Model
+    versions: _containers.RepeatedScalarFieldContainer[int]
+    num_simulations: int
+    max_simulations: int
+    def __init__(self, game: _Optional[str] = ..., num_actions: _Optional[int] = ..., observation_shape: _Optional[_Iterable[int]] = ..., run: _Optional[str] = ..., best: _Optional[_Union[Model, _Mapping[str, object]]] = ..., versions: _Optional[_Iterable[int]] = ..., num_simulations: _Optional[int] = ..., max_simulations: _Optional[int] = ...) -> None: ...
+
 class Position(_message.Message):
-    __slots__ = ("game", "actions", "action_strings")
+    __slots__ = ("game", "actions", "action_strings", "sgf")
     GAME_FIELD_NUMBER: _ClassVar[int]
     ACTIONS_FIELD_NUMBER: _ClassVar[int]
     ACTION_STRINGS_FIELD_NUMBER: _ClassVar[int]
+    SGF_FIELD_NUMBER: _ClassVar[int]
     game: str
     actions: _containers.RepeatedScalarFieldContainer[int]
     action_strings: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, game: _Optional[str] = ..., actions: _Optional[_Iterable[int]] = ..., action_strings: _Optional[_Iterable[str]] = ...) -> None: ...
+    sgf: str
+    def __init__(self, game: _Optional[str] = ..., actions: _Optional[_Iterable[int]] = ..., action_strings: _Optional[_Iterable[str]] = ..., sgf: _Optional[str] = ...) -> None: ...
 
 class Model(_message.Message):
     __slots__ = ("run", "version")
@@ -77,12 +103,14 @@ class SearchRequest(_message.Message):
     def __init__(self, position: _Optional[_Union[Position, _Mapping[str, object]]] = ..., model: _Optional[_Union[Model, _Mapping[str, object]]] = ..., options: _Optional[_Union[SearchOptions, _Mapping[str, object]]] = ...) -> None: ...
 
 class AnalyzeRequest(_message.Message):
-    __slots__ = ("search", "every_simulations")
+    __slots__ = ("search", "every_simulations", "every_seconds")
     SEARCH_FIELD_NUMBER: _ClassVar[int]
     EVERY_SIMULATIONS_FIELD_NUMBER: _ClassVar[int]
+    EVERY_SECONDS_FIELD_NUMBER: _ClassVar[int]
     search: SearchRequest
     every_simulations: int
-    def __init__(self, search: _Optional[_Union[SearchRequest, _Mapping[str, object]]] = ..., every_simulations: _Optional[int] = ...) -> None: ...
+    every_seconds: float
+    def __init__(self, search: _Optional[_Union[SearchRequest, _Mapping[str, object]]] = ..., every_simulations: _Optional[int] = ..., every_seconds: _Optional[float] = ...) -> None: ...
 
 class Child(_message.Message):
     __slots__ = ("action", "action_string", "visit_count", "prior", "q_value", "principal_variation")

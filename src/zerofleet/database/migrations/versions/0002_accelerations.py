@@ -13,8 +13,9 @@ _FOLDER = Path(__file__).with_name(revision)
 
 
 def upgrade() -> None:
-    for part in ("games", "training", "matches"):
-        op.get_bind().exec_driver_sql((_FOLDER / f"{part}.sql").read_text(encoding="utf-8"))
+    parts = ("games", "resignation", "training", "matches")
+    scripts = [(_FOLDER / f"{part}.sql").read_text(encoding="utf-8") for part in parts]
+    op.get_bind().exec_driver_sql("\n".join(scripts))
 
 
 def downgrade() -> None:

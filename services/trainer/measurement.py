@@ -1,0 +1,148 @@
+"""How well a network predicts positions whose search and whose game's end are known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from zerofleet.network import losses
+
+STAGES = 4
+
+Batch = tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.float32]]
+"""Observations ``[batch, observation_bytes]``, policy_target ``[batch, num_actions]``,
+value_target ``[batch]``, as ``zerofleet_core.ReplayBuffer.sample`` gives them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TracedBatch:
+    """A batch of which it is known where each position comes from."""
+
+    batch: Batch
+    ply: NDArray[np.int32]  # [batch] actions played before the position
+    game_length: NDArray[np.int32]  # [batch] plies of its whole game
+    game_age: NDArray[np.int64]  # [batch] games that have come in since its game
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Calibration of the value in one quarter of the games, for the player to move."""
+
+    stage: int  # 1 to 4
+    positions: int
+    predicted: float  # mean value
+    actual: float  # mean result
+    squared_error: float  # mean (z - v)^2
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """How well the network, in evaluation mode, predicts a batch; means over its positions."""
+
+    positions: int
+    policy_loss: float  # cross-entropy -pi^T log p, nats
+    value_loss: float  # squared error (z - v)^2
+    policy_error: float | None  # standard error of policy_loss, see _standard_error
+    value_error: float | None  # standard error of value_loss
+    total_loss: float  # what SGD minimises: both, weighted, and the l2 term
+    policy_entropy: float  # of p, nats
+    target_entropy: float  # of pi, nats: the least that policy_loss can be
+    policy_agreement: float  # share where the network's first choice is the search's
+    search_kl: float  # KL(pi || p), nats: policy_loss above that least
+    explained_variance: float | None  # 1 - value_loss / variance of z; None where z is constant
+    value_bias: float  # mean of v - z
+    distinct_share: float  # distinct observations of all in the batch
+    age_games: float  # mean age
+    calibration: tuple[Stage, ...]  # of the stages that the batch has positions of
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether every loss is a number; lost weights show here."""
+        return bool(np.isfinite([self.policy_loss, self.value_loss, self.total_loss]).all())
+
+
+def measurement(
+    traced: TracedBatch,
+    policy_logits: Tensor,
+    value: Tensor,
+    value_loss_weight: float,
+    penalty: Tensor,
+) -> Measurement:
+    """Compare predictions with what search and the game's end said.
+
+    Args:
+        traced: the positions.
+        policy_logits: ``[batch, num_actions]`` float32 on the CPU.
+        value: ``[batch]`` float32 on the CPU.
+        value_loss_weight: of the value's squared error in the total.
+        penalty: the weights' term of the total, a scalar.
+    """
+    observations, policy_target, value_target = traced.batch
+    pi = torch.from_numpy(policy_target)  # pyright: ignore[reportUnknownMemberType]
+    z = torch.from_numpy(value_target)  # pyright: ignore[reportUnknownMemberType]
+    parts = losses(policy_logits, value, pi, z)
+    policy_losses = -(pi * policy_logits.log_softmax(1)).sum(1).numpy()
+    value_losses = (value - z).square().numpy()
+    policy_loss, value_loss = parts.policy.item(), parts.value.item()
+    target_entropy = _mean_entropy(pi)
+    variance = float(value_target.var())
+    return Measurement(
+        positions=len(observations),
+        policy_loss=policy_loss,
+        value_loss=value_loss,
+        policy_error=_standard_error(policy_losses, traced.game_age),
+        value_error=_standard_error(value_losses, traced.game_age),
+        total_loss=policy_loss + value_loss_weight * value_loss + penalty.item(),
+        policy_entropy=_mean_entropy(policy_logits.softmax(1)),
+        target_entropy=target_entropy,
+        policy_agreement=(policy_logits.argmax(1) == pi.argmax(1)).float().mean().item(),
+        search_kl=policy_loss - target_entropy,
+        explained_variance=1 - value_loss / variance if variance > 0 else None,
+        value_bias=(value - z).mean().item(),
+        distinct_share=len({row.tobytes() for row in observations}) / len(observations),
+        age_games=float(traced.game_age.mean()),
+        calibration=_calibration(traced, value.numpy()),
+    )
+
+
+def _calibration(traced: TracedBatch, value: NDArray[np.float32]) -> tuple[Stage, ...]:
+    result = traced.batch[2]
+    stages = np.minimum(STAGES * traced.ply // np.maximum(traced.game_length, 1), STAGES - 1)
+    rows: list[Stage] = []
+    for stage in range(STAGES):
+        chosen = stages == stage
+        if chosen.any():
+            predicted, actual = value[chosen], result[chosen]
+            rows.append(
+                Stage(
+                    stage=stage + 1,
+                    positions=int(chosen.sum()),
+                    predicted=float(predicted.mean()),
+                    actual=float(actual.mean()),
+                    squared_error=float(np.square(predicted - actual).mean()),
+                )
+            )
+    return tuple(rows)
+
+
+def _standard_error(losses: NDArray[np.float32], games: NDArray[np.int64]) -> float | None:
+    """Of the mean, when positions of one game, which share its result, count as one observation.
+
+    The cluster-robust estimate (Liang and Zeger, Biometrika 73, 1986); None of fewer than two
+    games.
+    """
+    _, game = np.unique(games, return_inverse=True)
+    sums = np.bincount(game, losses - losses.mean())
+    if len(sums) < 2:
+        return None
+    return math.sqrt(np.square(sums).sum() * len(sums) / (len(sums) - 1)) / len(losses)
+
+
+def _mean_entropy(probabilities: Tensor) -> float:
+    """Nats, averaged over rows; 0 * log 0 is 0."""
+    return -torch.xlogy(probabilities, probabilities).sum(1).mean().item()

@@ -1,0 +1,38 @@
+"""What changes as a run goes on: the learning rate, and how far back the window reaches."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from zerofleet.config import TrainerSection
+
+WARMUP_FLOOR = 1 / 20
+
+
+def learning_rate(settings: TrainerSection, step: int, samples: int) -> float:
+    """The rate of the step after ``step`` others, for which ``samples`` positions were drawn.
+
+    Annealed at ``learning_rate_steps``, which count steps or samples; over the first
+    ``warmup_samples`` it rises in a straight line from a twentieth of itself.
+    """
+    position = samples if settings.schedule == "samples" else step
+    rate = settings.learning_rate[bisect_right(settings.learning_rate_steps, position)]
+    if samples >= settings.warmup_samples:
+        return rate
+    return rate * (WARMUP_FLOOR + (1 - WARMUP_FLOOR) * samples / settings.warmup_samples)
+
+
+def window_limit(settings: TrainerSection, positions: int) -> int:
+    """Most positions that the window may hold when a run has had so many.
+
+    ``c (1 + beta ((N / c)^alpha - 1) / alpha)`` (Wu 2019, arXiv 1902.10565, section 4), in whole
+    positions, and never more than ``window_positions``. As beta and alpha are at most 1, each new
+    position moves the far end of the window by at most one: what has left it is never wanted again,
+    and a trainer that starts over finds the same window by reading the same games in order.
+    """
+    if not settings.growing_window:
+        return settings.window_positions
+    least = settings.growing_window_positions
+    alpha, beta = settings.growing_window_alpha, settings.growing_window_beta
+    growth = (max(positions, least) / least) ** alpha - 1
+    return min(settings.window_positions, int(least * (1 + beta * growth / alpha)))

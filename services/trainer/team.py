@@ -1,0 +1,168 @@
+"""Processes that train one network together, started by torchrun; or one process alone.
+
+The process of rank 0 leads: it alone has the database, the window, the checkpoints and the models.
+It draws each batch, deals an equal share to everybody, itself included, and all average their
+gradients, which lie in one vector. Weights and momentum are equal everywhere from the start, so
+they stay equal. Batch normalisation takes the mean and variance of each share by itself, as in
+``DistributedDataParallel``; its running figures are averaged at each step, so they too agree.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import torch
+from torch import Tensor
+
+from zerofleet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from services.trainer.learner import Learner
+    from services.trainer.measurement import Batch
+
+# Between two steps the leader may wait for games for days; torchrun ends whoever is left behind.
+PATIENCE = timedelta(days=365)
+
+
+class Team:
+    """One process alone: it leads nobody."""
+
+    rank = 0
+    size = 1
+
+    def __init__(self) -> None:
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def deal(self, batch: Batch) -> Batch:
+        """Give every process its share of a batch; the leader's own share."""
+        return batch
+
+    def average(self, vectors: Sequence[Tensor]) -> None:
+        """Replace float vectors by their means over all processes, in place."""
+
+    def share(self, state: Mapping[str, Tensor], step: int, samples: int) -> None:
+        """Let everybody go on from the leader's state."""
+
+    def dismiss(self) -> None:
+        """Let everybody leave."""
+
+
+class _Order(IntEnum):
+    """What the leader says before each thing that all do together."""
+
+    STEP = 1
+    STATE = 2
+    LEAVE = 3
+
+
+class ProcessTeam(Team):
+    """This process among those that torchrun started; a context manager.
+
+    Batches and orders travel by gloo from memory to memory, gradients by NCCL between GPUs.
+
+    Raises:
+        ConfigError: a batch cannot be divided evenly.
+    """
+
+    def __init__(self, batch_size: int) -> None:
+        import torch.distributed as distributed
+
+        self._torch: Any = distributed
+        self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        if batch_size % self.size:
+            raise ConfigError(
+                f"trainer.batch_size = {batch_size} cannot be divided among {self.size} processes: "
+                f"give a multiple of {self.size}"
+            )
+        self._rows = batch_size // self.size
+        self.device = torch.device("cpu")
+        backends = "gloo"
+        if torch.cuda.is_available():
+            self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+            torch.cuda.set_device(self.device)
+            backends = "cpu:gloo,cuda:nccl"
+        distributed.init_process_group(backends, timeout=PATIENCE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._torch.destroy_process_group()
+
+    def deal(self, batch: Batch) -> Batch:
+        """Scatter the rows of a batch, in order of rank."""
+        self._say(_Order.STEP)
+        for column in batch:
+            whole = torch.from_numpy(column)  # pyright: ignore[reportUnknownMemberType]
+            shares = list(whole.chunk(self.size))
+            self._torch.scatter(torch.empty_like(shares[0]), shares)
+        return cast("Batch", tuple(column[: self._rows] for column in batch))
+
+    def average(self, vectors: Sequence[Tensor]) -> None:
+        """One sum over all processes, of all vectors at once."""
+        whole = vectors[0] if len(vectors) == 1 else torch.cat(list(vectors))
+        self._torch.all_reduce(whole)
+        whole.div_(self.size)
+        if len(vectors) > 1:
+            offset = 0
+            for vector in vectors:
+                vector.copy_(whole[offset : offset + vector.numel()])
+                offset += vector.numel()
+
+    def share(self, state: Mapping[str, Tensor], step: int, samples: int) -> None:
+        """Send the state to everybody."""
+        self._say(_Order.STATE, step, samples)
+        for tensor in state.values():
+            self._torch.broadcast(tensor.contiguous(), 0)
+
+    def dismiss(self) -> None:
+        """Let everybody leave."""
+        self._say(_Order.LEAVE)
+
+    def follow(self, learner: Learner, row: tuple[int, int]) -> None:
+        """Do what the leader says, until it says to leave.
+
+        Args:
+            learner: of this process, made from the same run file.
+            row: bytes of an observation, and actions.
+        """
+        while True:
+            order, step, samples = self._hear()
+            if order == _Order.LEAVE:
+                return
+            if order == _Order.STATE:
+                state = learner.state()
+                for tensor in state.values():
+                    self._torch.broadcast(tensor, 0)
+                learner.restore(state, step, samples)
+            else:
+                learner.train_on(self._receive(row))
+
+    def _receive(self, row: tuple[int, int]) -> Batch:
+        observation_bytes, num_actions = row
+        columns = (
+            torch.empty(self._rows, observation_bytes, dtype=torch.uint8),
+            torch.empty(self._rows, num_actions),
+            torch.empty(self._rows),
+        )
+        for column in columns:
+            self._torch.scatter(column)
+        return cast("Batch", tuple(cast("Any", column).numpy() for column in columns))
+
+    def _say(self, order: _Order, step: int = 0, samples: int = 0) -> None:
+        self._torch.broadcast(torch.tensor([order, step, samples]), 0)
+
+    def _hear(self) -> tuple[int, int, int]:
+        words = torch.empty(3, dtype=torch.int64)
+        self._torch.broadcast(words, 0)
+        order, step, samples = cast("list[int]", words.tolist())  # pyright: ignore[reportUnknownMemberType]
+        return order, step, samples
+
+
+def is_started_by_torchrun() -> bool:
+    """Whether this process is one of several."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1

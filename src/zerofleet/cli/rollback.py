@@ -1,0 +1,141 @@
+"""``zerofleet rollback``: an earlier promoted model is the best again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zerofleet.cli.chosen import chosen_folder
+from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from zerofleet.database import Database, Promotion
+
+
+def rollback(
+    run_file: Annotated[
+        Path | None, typer.Argument(metavar="[RUN.toml]", help="Its default data folder is meant.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Data folder of the run.")] = None,
+    to: Annotated[
+        int | None, typer.Option(help="The model [the best before this one].", metavar="VERSION")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    database_url: Annotated[
+        str | None, typer.Option(help="Any Postgres instead of a data folder's; needs RUN.toml.")
+    ] = None,
+    redis_url: Annotated[
+        str | None, typer.Option(help="With --database-url: the run's Redis, to say it at once.")
+    ] = None,
+) -> None:
+    """Make an earlier promoted model the best again.
+
+    It is a promotion like any other: the history keeps both, matches go on against it, and models
+    that were judged stay judged. A running evaluator notices by itself.
+    """
+    from zerofleet.config import load_run
+    from zerofleet.local.running import joined
+
+    if database_url is not None:
+        if run_file is None:
+            raise ConfigError("with --database-url, give the run file too: its name is the run's")
+        _roll_back(load_run(run_file).name, to, yes, database_url, redis_url)
+        return
+    folder = chosen_folder(data, run_file)
+    with joined(folder, "rollback") as running:
+        url = running.database_urls["evaluator"]
+        _roll_back(folder.run, to, yes, url, running.redis_url)
+
+
+def _roll_back(
+    run: str, to: int | None, yes: bool, database_url: str, redis_url: str | None
+) -> None:
+    from zerofleet.database import Database
+
+    with Database(database_url, pool_size=1) as database:
+        database.wait_ready(5.0)
+        chain = database.promotions(run)
+        target = chosen_version(run, chain, to)
+        _confirm(chain[0], target, yes)
+        promotion = _promote(database, chain[0], target)
+        if redis_url is not None:
+            _point(redis_url, promotion)
+    typer.echo(
+        f"model {target} is the best of the run '{run}' again (promotion {promotion.seq}); "
+        "workers take it up within seconds"
+    )
+
+
+def chosen_version(run: str, chain: Sequence[Promotion], to: int | None) -> int:
+    """The model to go back to.
+
+    Args:
+        run: name of the run.
+        chain: its promotions, newest first.
+        to: the version wished; None for the one that was best before the best model first was, so
+            that going back twice goes further back.
+
+    Raises:
+        ConfigError: there is no such model, or it was never promoted, or it is the best already.
+    """
+    if not chain:
+        raise ConfigError(f"the run '{run}' has promoted no model yet: there is none to go back to")
+    best = chain[0].version
+    order = [promotion.version for promotion in reversed(chain)]
+    if to is None:
+        before = order[: order.index(best)]
+        if not before:
+            raise ConfigError(f"model {best} was promoted first: there is none before it")
+        return before[-1]
+    if to == best:
+        raise ConfigError(f"model {to} is the best of the run '{run}' already")
+    if to not in order:
+        promoted = ", ".join(str(version) for version in sorted(set(order) - {best}))
+        raise ConfigError(
+            f"model {to} was never promoted in the run '{run}': give --to one of {promoted or '-'}"
+        )
+    return to
+
+
+def _confirm(head: Promotion, target: int, yes: bool) -> None:
+    typer.echo(f"best now: model {head.version}, promoted {head.at:%Y-%m-%d %H:%M} by {head.actor}")
+    if not yes:
+        typer.confirm(f"make model {target} the best again?", abort=True)
+
+
+def _promote(database: Database, head: Promotion, target: int) -> Promotion:
+    """Add to the chain with the running evaluator's epoch, so that it stays in office."""
+    run = head.run
+    epoch = database.evaluator_epoch(run) or database.acquire_fence(run, "evaluator")
+    try:
+        return database.promote(run, target, None, _actor(), head.seq, epoch=epoch)
+    except StaleEpochError as error:
+        raise ConfigError(
+            f"the run '{run}' has moved on since model {head.version} was looked at: see "
+            f"`zerofleet status`, then try again ({error})"
+        ) from error
+
+
+def _point(redis_url: str, promotion: Promotion) -> None:
+    """Move the pointer now; should Redis be away, the evaluator will."""
+    from zerofleet.best import Best, BestPointer
+
+    pointer = BestPointer(redis_url, promotion.run)
+    try:
+        pointer.set_if_newer(Best(promotion.seq, promotion.version, promotion.sha256))
+    except StoreUnavailableError as error:
+        typer.echo(f"{error}: the evaluator moves the pointer when it is back", err=True)
+    finally:
+        pointer.close()
+
+
+def _actor() -> str:
+    import getpass
+
+    try:
+        return f"rollback by {getpass.getuser()}"
+    except (KeyError, OSError):  # a container's user may have no name
+        return "rollback"

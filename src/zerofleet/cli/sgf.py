@@ -1,0 +1,88 @@
+"""``zerofleet sgf``: stored games as SGF files."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from zerofleet.cli.chosen import chosen_folder
+from zerofleet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zerofleet.database.played import PlayedGame, PlayedGames
+
+
+def sgf(
+    run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run that played.")],
+    game_uid: Annotated[UUID | None, typer.Argument(help="Which game.")] = None,
+    last: Annotated[
+        int | None, typer.Option(min=1, help="The games stored last instead, newest first.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Write UID.sgf files there instead of to stdout.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Data folder of the run.")] = None,
+    database_url: Annotated[
+        str | None, typer.Option(help="Any Postgres instead of a data folder's.")
+    ] = None,
+) -> None:
+    """Write stored games of Go or Othello as SGF, with the search's opinion as comments.
+
+    A run that is stopped has its database started for the time.
+    """
+    from zerofleet.cli.sgf_of_game import sgf_of_game
+    from zerofleet.config import load_run
+    from zerofleet.games.sgf import require_sgf
+
+    if (game_uid is None) == (last is None):
+        raise ConfigError("give a game's uid (of the table games) or --last N")
+    run = load_run(run_file)
+    require_sgf(run.game.name)
+    with _database(run_file, data, database_url) as database:
+        games = _chosen(database, run.name, game_uid, last)
+    for played in games:
+        text = sgf_of_game(run.name, played)
+        if folder is None:
+            typer.echo(text, nl=False)
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{played.game_uid}.sgf").write_text(text, encoding="utf-8")
+    if folder is not None:
+        typer.echo(f"{len(games)} games in {folder}", err=True)
+
+
+def _chosen(
+    database: PlayedGames, run: str, game_uid: UUID | None, last: int | None
+) -> list[PlayedGame]:
+    if game_uid is None:
+        return database.last_played(run, last or 1)
+    played = database.played_game(run, game_uid)
+    if played is None:
+        raise ConfigError(
+            f"the run '{run}' has no finished game {game_uid}: "
+            "`zerofleet sgf RUN.toml --last 1` writes the newest"
+        )
+    return [played]
+
+
+@contextlib.contextmanager
+def _database(
+    run_file: Path, data: Path | None, database_url: str | None
+) -> Generator[PlayedGames]:
+    from zerofleet.database.played import PlayedGames
+    from zerofleet.local.running import joined
+
+    if database_url is not None:
+        with PlayedGames(database_url) as database:
+            yield database
+        return
+    with (
+        joined(chosen_folder(data, run_file), "sgf") as running,
+        PlayedGames(running.database_urls["console"]) as database,
+    ):
+        yield database

@@ -1,0 +1,67 @@
+"""A stored game as SGF, with the search's opinion as comments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zerofleet_core import State
+
+from zerofleet.games.sgf import SgfGame, write
+
+if TYPE_CHECKING:
+    from zerofleet.database.played import PlayedGame, PlayedPly
+
+_BEST_MOVES = 5
+
+
+def sgf_of_game(run: str, played: PlayedGame) -> str:
+    """The SGF of a stored game.
+
+    Raises:
+        ConfigError: its game has no SGF.
+    """
+    return write(
+        SgfGame(
+            game=played.game,
+            actions=[ply.action for ply in played.plies],
+            black=_player(run, played.first_model),
+            white=_player(run, played.second_model),
+            resigned=played.reason == "resign",
+            comments=_comments(played),
+            root={
+                "DT": played.finished_at.date().isoformat(),
+                "EV": f"{run}, {played.kind}",
+                "GN": str(played.game_uid),
+            },
+        )
+    )
+
+
+def _player(run: str, model: int | None) -> str:
+    return f"{run} {model}" if model else ""
+
+
+def _comments(played: PlayedGame) -> list[str]:
+    state = State(played.game)
+    comments: list[str] = []
+    for ply in played.plies:
+        comments.append(_comment(state, ply))
+        state.apply(ply.action)
+    return comments
+
+
+def _comment(state: State, ply: PlayedPly) -> str:
+    """Values are for the player who moves here; nothing where nobody searched."""
+    if not ply.simulations:
+        return ""
+    by_visits = sorted(zip(ply.visit_counts, ply.actions, strict=True), key=lambda row: -row[0])
+    best = [
+        f"{state.action_to_string(action)} {visits}"
+        for visits, action in by_visits[:_BEST_MOVES]
+        if visits
+    ]
+    return (
+        f"value {ply.root_value:+.3f} after {ply.simulations} simulations "
+        f"({ply.network_value:+.3f} before), model {ply.model_version}\n"
+        f"visits: {', '.join(best) or 'none'}"
+    )

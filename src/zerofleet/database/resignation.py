@@ -1,0 +1,113 @@
+"""When to give up: the resignation threshold, computed from the games in which nobody may."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from zerofleet.database.connection import ConnectionPool
+
+_COLUMNS = (
+    "run, at, threshold, games, would_resign, wrong, false_positive_share, min_games, "
+    "window_games, began_before"
+)
+
+# A row that says the same as the newest one is not written again.
+_CALIBRATE = f"""
+WITH looked_at AS MATERIALIZED (
+    SELECT count(*) AS games, min(began_before) AS began_before
+    FROM resign_games(:run, :window_games)
+), best AS MATERIALIZED (
+    SELECT c.* FROM looked_at AS l, resign_curve(:run, :window_games) AS c
+    WHERE l.games >= :min_games
+        AND c.wrong + 1 <= CAST(:false_positive_share AS float8) * (c.would_resign + 1)
+    ORDER BY c.threshold DESC LIMIT 1
+), computed AS MATERIALIZED (
+    SELECT
+        b.threshold, l.games, coalesce(b.would_resign, 0) AS would_resign,
+        coalesce(b.wrong, 0) AS wrong, l.began_before
+    FROM looked_at AS l LEFT JOIN best AS b ON true
+), newest AS MATERIALIZED (
+    SELECT * FROM resign_thresholds WHERE run = :run ORDER BY threshold_id DESC LIMIT 1
+), inserted AS (
+    INSERT INTO resign_thresholds (
+        run, threshold, games, would_resign, wrong, began_before, false_positive_share, min_games,
+        window_games
+    )
+    SELECT
+        :run, c.threshold, c.games, c.would_resign, c.wrong, c.began_before,
+        :false_positive_share, :min_games, :window_games
+    FROM computed AS c
+    WHERE NOT EXISTS (
+        SELECT FROM newest AS n
+        WHERE (n.threshold, n.games, n.would_resign, n.wrong, n.began_before)
+            IS NOT DISTINCT FROM
+            (c.threshold, c.games, c.would_resign, c.wrong, c.began_before)
+            AND n.false_positive_share = CAST(:false_positive_share AS real)
+            AND (n.min_games, n.window_games) = (:min_games, :window_games)
+    )
+    RETURNING *
+)
+SELECT {_COLUMNS} FROM (
+    SELECT * FROM newest UNION ALL SELECT * FROM inserted
+) AS known
+ORDER BY threshold_id DESC LIMIT 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ResignRow:
+    """A resignation threshold and the games played on that it follows from."""
+
+    run: str
+    at: datetime
+    threshold: float | None  # v_resign, for the player to move; None: nobody resigns
+    games: int
+    would_resign: int  # of these games
+    wrong: int  # of these resignations: the player who gives up did not lose
+    false_positive_share: float  # asked for, as all below
+    min_games: int
+    window_games: int
+    began_before: datetime | None  # games that began later were left out
+
+
+class Resignations(ConnectionPool):
+    """Computing v_resign, which the trainer does, and reading it, which workers do."""
+
+    def calibrate_resign(
+        self, run: str, *, false_positive_share: float, min_games: int, window_games: int
+    ) -> ResignRow:
+        """Compute v_resign from the latest games played on, and write it down.
+
+        v_resign is the highest value ``v`` that these games offer with ``(wrong + 1) /
+        (would_resign + 1) <= false_positive_share``: AlphaGo Zero's share (Silver et al., Nature
+        2017, Methods, "Self-play"), as if the next resignation were wrong, so that a few lucky ones
+        open nothing. A game would be resigned at the first ply, the empty board excepted, whose
+        root value and most visited child's are below ``v``; wrongly if the player to move there
+        did not lose.
+
+        The function ``resign_games`` says which games: the latest ``window_games`` in the order of
+        their start, without those of which the short ones alone are finished as yet.
+
+        Args:
+            run: name of the run.
+            false_positive_share: in (0, 1).
+            min_games: with fewer games there is no threshold.
+            window_games: games looked at, at most.
+
+        Returns:
+            The run's newest row; the one from before, where nothing has changed.
+        """
+        [row] = self._rows(
+            _CALIBRATE,
+            run=run,
+            false_positive_share=false_positive_share,
+            min_games=min_games,
+            window_games=window_games,
+        )
+        return ResignRow(*row)
+
+    def resign_threshold(self, run: str) -> float | None:
+        """v_resign as last computed; None while nobody resigns."""
+        [row] = self._rows("SELECT resign_threshold(:run) AS threshold", run=run)
+        return row.threshold

@@ -1,0 +1,107 @@
+"""A game of OpenSpiel, as the core asks for it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from zerofleet.games.openspiel_api import SpielGame, SpielState
+from zerofleet.games.openspiel_sample import take_sample
+from zerofleet.games.openspiel_tensor import PlaneCode, Tensor
+
+_MOST_PLIES = 30_000  # positions.ply is a smallint
+
+
+class OpenSpielRules:
+    """The rules of one game of OpenSpiel.
+
+    Player 0 is who moves first, whatever OpenSpiel's number of that player is. An action is written
+    as OpenSpiel writes it if that is one word and the same in all positions; otherwise it is its
+    number. Returns count by their sign. A game that reaches ``max_length`` is a draw.
+    """
+
+    num_symmetries = 1
+
+    def __init__(self, game: SpielGame) -> None:
+        self.game = game
+        self.tensor = Tensor(game)
+        sample = take_sample(game, self.tensor)
+        self.code = PlaneCode(sample.values, self.tensor.shape)
+        self.num_actions = game.num_distinct_actions()
+        self.observation_shape = self.code.shape
+        self.max_length = min(game.max_game_length(), _MOST_PLIES)
+        self.first = game.new_initial_state().current_player()
+        self._texts = sample.texts
+        self._actions = {text: action for action, text in sample.texts.items()}
+
+    def start(self) -> OpenSpielPosition:
+        """See ``Rules``."""
+        return OpenSpielPosition(self, self.game.new_initial_state(), 0, 0)
+
+    def symmetric_point(self, point: int, symmetry: int) -> int:
+        """See ``Rules``; OpenSpiel does not say what a game's symmetries are."""
+        del symmetry
+        return point
+
+    def symmetric_action(self, action: int, symmetry: int) -> int:
+        """See ``Rules``."""
+        del symmetry
+        return action
+
+    def action_to_string(self, action: int) -> str:
+        """See ``Rules``."""
+        return self._texts.get(action, str(action))
+
+    def string_to_action(self, text: str) -> int | None:
+        """See ``Rules``; the number of an action does for every action."""
+        if text in self._actions:
+            return self._actions[text]
+        if text.isascii() and text.isdecimal() and int(text[:6]) < self.num_actions:
+            return int(text)
+        return None
+
+
+class OpenSpielPosition:
+    """A state of OpenSpiel's with the ply and who is to play."""
+
+    __slots__ = ("_ply", "_rules", "_state", "is_terminal", "to_play")
+
+    def __init__(self, rules: OpenSpielRules, state: SpielState, ply: int, to_play: int) -> None:
+        self._rules = rules
+        self._state = state
+        self._ply = ply
+        self.to_play = to_play
+        self.is_terminal = ply >= rules.max_length or state.is_terminal()
+
+    @property
+    def result(self) -> int:
+        """See ``Position``."""
+        if not self._state.is_terminal():
+            return 0
+        return int(np.sign(self._state.returns()[self._rules.first]))
+
+    def legal_actions(self) -> list[int]:
+        """See ``Position``."""
+        return self._state.legal_actions()
+
+    def apply(self, action: int) -> None:
+        """See ``Position``; after the end, whoever did not move last is to play."""
+        self._state.apply_action(action)
+        self._ply += 1
+        over = self._state.is_terminal()
+        self.is_terminal = over or self._ply >= self._rules.max_length
+        mover = self.to_play
+        self.to_play = 1 - mover if over else int(self._state.current_player() != self._rules.first)
+
+    def copy(self) -> OpenSpielPosition:
+        """See ``Position``."""
+        return OpenSpielPosition(self._rules, self._state.clone(), self._ply, self.to_play)
+
+    def packed_observation(self) -> bytes:
+        """See ``Position``."""
+        rules = self._rules
+        player = rules.first if self.to_play == 0 else 1 - rules.first
+        planes = rules.tensor.read(self._state, player)
+        return np.packbits(rules.code.encode(planes, self.to_play)).tobytes()
+
+    def __str__(self) -> str:
+        return str(self._state)

@@ -1,0 +1,272 @@
+"""Games as SGF files (FF4): Go (GM 1) and Othello (GM 2).
+
+A point is two letters, column then row from the top left, for Othello as for Go: FF4 leaves
+Othello's points open. An empty value is a pass.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from zerofleet_core import State, game_spec
+
+from zerofleet.errors import ConfigError, IllegalActionError, InvalidRequestError
+from zerofleet.games.alternation import play_as
+from zerofleet.games.go_board import go_score
+from zerofleet.games.go_rules import GoRules, base_name, is_go
+from zerofleet.games.sgf_text import Node, escape, format_nodes, parse_main_line
+
+_GM = {"go": "1", "othello": "2"}
+_COLOURS = ("B", "W")  # by player
+_SETUP = ("AW", "AE")
+_SUICIDE_ALLOWED = ("tromp-taylor", "nz", "new zealand", "goe")
+_NO_SUICIDE = "without suicide"
+_MAX_SIZE = 19
+
+
+@dataclass(frozen=True, slots=True)
+class SgfGame:
+    """What is written: a game as actions from the start, and what is known of it."""
+
+    game: str  # with its rules
+    actions: Sequence[int]
+    black: str = ""
+    white: str = ""
+    resigned: bool = False  # by the player to move after the last action
+    comments: Sequence[str] = ()  # of each ply, as far as there are any
+    root: dict[str, str] = field(default_factory=dict[str, str])  # further properties
+
+
+def require_sgf(game: str) -> None:
+    """Raise ``ConfigError`` for a game that has no SGF."""
+    if base_name(game) not in _GM:
+        raise ConfigError(f"SGF is for {' and '.join(_GM)}, not for '{game}'")
+
+
+def write(played: SgfGame) -> str:
+    """The SGF of a game, in one tree without variations.
+
+    Raises:
+        ConfigError: the game has no SGF.
+        ValueError: an illegal action.
+    """
+    require_sgf(played.game)
+    size = game_spec(played.game).observation_shape[1]
+    state = State(played.game)
+    nodes: list[Node] = []
+    for ply, action in enumerate(played.actions):
+        node = {_COLOURS[state.to_play]: [_point(action, size)]}
+        if ply < len(played.comments) and played.comments[ply]:
+            node["C"] = [escape(played.comments[ply])]
+        nodes.append(node)
+        state.apply(action)
+    return format_nodes([_root(played, size, state), *nodes])
+
+
+def read(text: str, game: str | None = None) -> tuple[str, list[int]]:
+    """The main line of an SGF's first game.
+
+    Handicap stones, and moves by one player in a row, become moves with passes of the other
+    player between them, where the rules allow that.
+
+    Args:
+        text: of the file, at most ``sgf_text.MAX_CHARACTERS``.
+        game: the game by whose rules the actions are checked; size and komi must be its own.
+            None: the game that the file describes.
+
+    Returns:
+        The game's name with its rules, and the actions from the start.
+
+    Raises:
+        InvalidRequestError: no SGF, another game than asked for, stones set up other than as a
+            handicap, or an action that the rules forbid.
+        ConfigError: ``game`` has no SGF.
+    """
+    nodes = parse_main_line(text)
+    name = _described(nodes[0])
+    if game is not None:
+        _require_same(nodes[0], name, game)
+        name = game
+    return name, _actions(nodes, name)
+
+
+def _root(played: SgfGame, size: int, end: State) -> Node:
+    properties = {
+        "FF": "4",
+        "GM": _GM[base_name(played.game)],
+        "CA": "UTF-8",
+        "AP": "zerofleet",
+        "SZ": str(size),
+        "PB": played.black,
+        "PW": played.white,
+        **played.root,
+    }
+    if is_go(played.game):
+        rules = GoRules.of(played.game)
+        properties["KM"] = f"{rules.komi:g}"
+        properties["RU"] = "Tromp-Taylor" if rules.suicide else f"Tromp-Taylor {_NO_SUICIDE}"
+    result = _result(played, end)
+    if result:
+        properties["RE"] = result
+    return {name: [escape(value)] for name, value in properties.items() if value}
+
+
+def _result(played: SgfGame, end: State) -> str:
+    """RE: with the margin for Go; nothing for a game that goes on."""
+    if played.resigned:
+        return f"{_COLOURS[1 - end.to_play]}+R"
+    if not end.is_terminal:
+        return ""
+    if is_go(played.game):
+        return go_score(end)
+    return {1: "B+", -1: "W+"}.get(end.result, "0")
+
+
+def _described(root: Node) -> str:
+    """The name of the game that an SGF is of."""
+    number = _value(root, "GM", "1")
+    known = next((name for name, gm in _GM.items() if gm == number), None)
+    if known is None:
+        raise InvalidRequestError(
+            f"the SGF is of game GM[{number[:20]}]: give GM[1] (Go) or GM[2] (Othello)"
+        )
+    size = _size(root, known)
+    if known == "othello":
+        if size != 8:
+            raise InvalidRequestError(f"the SGF is of Othello {size}x{size}: give 8x8")
+        return "othello"
+    komi = _komi(root)
+    rules = _value(root, "RU", "").lower()
+    suicide = rules.startswith(_SUICIDE_ALLOWED) and _NO_SUICIDE not in rules
+    return GoRules(size, 7.5 if komi is None else komi, suicide).name
+
+
+def _require_same(root: Node, name: str, game: str) -> None:
+    """Refuse an SGF of another game than the one that is played; unsaid komi is the game's."""
+    require_sgf(game)
+    if base_name(name) != base_name(game):
+        raise InvalidRequestError(f"the SGF is of {base_name(name)}, the game is '{game}'")
+    size = game_spec(game).observation_shape[1]
+    if _size(root, base_name(name)) != size:
+        raise InvalidRequestError(f"the SGF has board size {_value(root, 'SZ', '19')}, not {size}")
+    if not is_go(game):
+        return
+    komi, ours = _komi(root), GoRules.of(game).komi
+    if komi is not None and komi != ours:
+        raise InvalidRequestError(
+            f"the SGF has komi {komi:g}, the game is played with {ours:g}: change KM or remove it"
+        )
+
+
+def _actions(nodes: Sequence[Node], game: str) -> list[int]:
+    """Play the main line; every action is checked."""
+    try:
+        size = game_spec(game).observation_shape[1]
+        state = State(game)
+    except ValueError as error:
+        raise InvalidRequestError(f"the SGF's game '{game}' is not played here: {error}") from error
+    actions: list[int] = []
+    for number, node in enumerate(nodes):
+        for player, point in _moves(node, size, at_start=not actions):
+            try:
+                actions += play_as(state, player, _action(point, size))
+            except IllegalActionError as error:
+                raise InvalidRequestError(
+                    f"node {number} of the SGF: {_COLOURS[player]}[{point[:20]}]: {error}"
+                ) from error
+    return actions
+
+
+def _moves(node: Node, size: int, *, at_start: bool) -> Iterator[tuple[int, str]]:
+    """Who plays where in a node: its move, and before the first move the handicap stones.
+
+    One by one, because a short list of rectangles may stand for millions of points.
+    """
+    for name in _SETUP if at_start else (*_SETUP, "AB"):
+        if name in node:
+            raise InvalidRequestError(
+                f"the SGF sets stones up by {name}: only Black's handicap stones (AB before the "
+                "first move) can be expressed as moves"
+            )
+    if "B" in node and "W" in node:
+        raise InvalidRequestError("the SGF has moves of both players in one node")
+    for points in node.get("AB", ()):
+        for point in _expand(points, size):
+            yield 0, point
+    for player, colour in enumerate(_COLOURS):
+        if colour in node:
+            yield player, node[colour][0]
+
+
+def _expand(points: str, size: int) -> list[str]:
+    """A point list's entry: a point, or a rectangle "aa:cc" (FF4, "Compressed point lists")."""
+    first, colon, last = points.partition(":")
+    if not colon:
+        return [points]
+    (left, top), (right, bottom) = _coordinates(first, size), _coordinates(last, size)
+    columns, rows = range(left, right + 1), range(top, bottom + 1)
+    return [_letters(column, row) for row in rows for column in columns]
+
+
+def _point(action: int, size: int) -> str:
+    if action == size * size:
+        return ""
+    row, column = divmod(action, size)
+    return _letters(column, row)
+
+
+def _action(point: str, size: int) -> int:
+    # FF3 wrote a pass as "tt" on boards up to 19x19.
+    if point.strip() in ("", "tt"):
+        return size * size
+    column, row = _coordinates(point, size)
+    return size * row + column
+
+
+def _letters(column: int, row: int) -> str:
+    return string.ascii_lowercase[column] + string.ascii_lowercase[row]
+
+
+def _coordinates(point: str, size: int) -> tuple[int, int]:
+    letters = point.strip()
+    found = tuple(string.ascii_lowercase.find(letter) for letter in letters)
+    if len(found) != 2 or not all(0 <= each < size for each in found):
+        raise InvalidRequestError(f"'{point[:20]}' is no point of a board of {size}x{size}")
+    return found[0], found[1]
+
+
+def _size(root: Node, game: str) -> int:
+    written = _value(root, "SZ", "8" if game == "othello" else "19")
+    columns, _, rows = written.partition(":")
+    if rows not in ("", columns) or not columns.isdecimal() or not columns.isascii():
+        raise InvalidRequestError(f"the SGF has board size '{written[:20]}': give a square one")
+    size = int(columns[:4])
+    if not 2 <= size <= _MAX_SIZE:
+        raise InvalidRequestError(f"the SGF has board size {size}: give 2 to {_MAX_SIZE}")
+    return size
+
+
+def _komi(root: Node) -> float | None:
+    """The file's komi; None when it does not say.
+
+    Raises:
+        InvalidRequestError: no multiple of a half.
+    """
+    written = _value(root, "KM", "")
+    if not written:
+        return None
+    try:
+        komi = float(written)
+        if not (2 * komi).is_integer():
+            raise ValueError(written)
+    except (ValueError, OverflowError) as error:
+        raise InvalidRequestError(
+            f"the SGF has komi '{written[:20]}': give a multiple of 0.5"
+        ) from error
+    return komi
+
+
+def _value(node: Node, name: str, default: str) -> str:
+    return node[name][0].strip() if name in node else default

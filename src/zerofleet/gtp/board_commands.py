@@ -1,0 +1,126 @@
+"""The commands that need no search: set a position up, show it, count it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from zerofleet.errors import InvalidRequestError
+from zerofleet.games import sgf
+from zerofleet.games.go_board import GoBoard, go_score
+from zerofleet.games.go_rules import GoRules
+from zerofleet.games.sgf_text import MAX_CHARACTERS
+from zerofleet.gtp.position import GtpPosition
+from zerofleet.gtp.protocol import GtpError, parse_number, parse_player
+
+Handler = Callable[..., str]
+
+
+class BoardCommands:
+    """Answers by command name; each takes a command's arguments and returns the response.
+
+    Args:
+        game: Go, with its rules: controllers may ask for no others.
+    """
+
+    def __init__(self, game: str) -> None:
+        self.position = GtpPosition(game)
+        self._rules = GoRules.of(game)
+        self.handlers: dict[str, Handler] = {
+            "boardsize": self._boardsize,
+            "clear_board": self._clear_board,
+            "komi": self._komi,
+            "play": self._play,
+            "undo": self._undo,
+            "showboard": self._showboard,
+            "final_score": self._final_score,
+            "final_status_list": self._final_status_list,
+            "time_settings": self._time_settings,
+            "time_left": self._time_left,
+            "loadsgf": self._loadsgf,
+            "printsgf": self._printsgf,
+        }
+
+    def _boardsize(self, size: str) -> str:
+        if parse_number(size, "size") != self._rules.size:
+            raise GtpError("unacceptable size")
+        self.position.clear()
+        return ""
+
+    def _clear_board(self) -> str:
+        self.position.clear()
+        return ""
+
+    def _komi(self, komi: str) -> str:
+        try:
+            same = float(komi) == self._rules.komi
+        except ValueError as error:
+            raise GtpError(f"komi is '{komi}': give a number") from error
+        if not same:
+            raise GtpError(
+                f"the model plays with komi {self._rules.komi:g} and knows no other: set that"
+            )
+        return ""
+
+    def _play(self, colour: str, vertex: str) -> str:
+        self.position.play(parse_player(colour), vertex)
+        return ""
+
+    def _undo(self) -> str:
+        self.position.undo()
+        return ""
+
+    def _showboard(self) -> str:
+        state = self.position.state
+        to_play = "the game is over" if state.is_terminal else f"{'XO'[state.to_play]} to play"
+        return f"\n{state}\n{to_play} (X black, O white), ply {state.ply}"
+
+    def _final_score(self) -> str:
+        """By area, as the position lies: the rules that the model learned know no dead stones."""
+        return go_score(self.position.state)
+
+    def _final_status_list(self, status: str) -> str:
+        if status not in ("alive", "dead", "seki"):
+            raise GtpError(f"status is '{status}': give alive, dead or seki")
+        if status != "alive":
+            return ""
+        board = GoBoard(self.position.state)
+        vertex = self.position.state.action_to_string
+        chains = [*board.regions(0), *board.regions(1)]
+        return "\n".join(" ".join(map(vertex, chain)) for chain in chains)
+
+    def _time_settings(self, main: str, overtime: str, stones: str) -> str:
+        """Accepted and not used: a move takes its number of simulations."""
+        for name, seconds in (("main", main), ("overtime", overtime), ("stones", stones)):
+            parse_number(seconds, name)
+        return ""
+
+    def _time_left(self, colour: str, seconds: str, stones: str) -> str:
+        """Accepted and not used, as ``time_settings``."""
+        parse_player(colour)
+        parse_number(seconds, "seconds")
+        parse_number(stones, "stones")
+        return ""
+
+    def _loadsgf(self, path: str, move: str = "") -> str:
+        """The main line; with a move's number (counted from 1) the position before that move."""
+        plies = parse_number(move, "move") - 1 if move else None
+        try:
+            with Path(path).open(encoding="utf-8", errors="replace") as file:
+                _, actions = sgf.read(file.read(MAX_CHARACTERS + 1), self.position.game)
+        except OSError as error:
+            raise GtpError(f"cannot load file: {error}") from error
+        except InvalidRequestError as error:
+            raise GtpError(f"cannot load file: {error}") from error
+        self.position.set_actions(actions if plies is None else actions[: max(0, plies)])
+        return ""
+
+    def _printsgf(self, path: str = "") -> str:
+        text = sgf.write(sgf.SgfGame(self.position.game, self.position.actions))
+        if not path:
+            return text
+        try:
+            Path(path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise GtpError(f"cannot write file: {error}") from error
+        return ""

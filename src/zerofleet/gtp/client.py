@@ -1,0 +1,98 @@
+"""A program that plays, asked over the Go Text Protocol, version 2, on its standard streams."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Sequence
+from typing import Self
+
+from zerofleet.errors import ZerofleetError
+from zerofleet.gtp.protocol import GtpError
+
+_LEAVE_SECONDS = 2.0
+
+
+class EngineGoneError(ZerofleetError):
+    """The program cannot be started, has ended, or does not answer in time."""
+
+
+class GtpClient:
+    """One running engine; an asynchronous context manager that ends it.
+
+    Args:
+        command: the program and its arguments.
+        timeout: seconds that an answer may take.
+    """
+
+    def __init__(self, command: Sequence[str], *, timeout: float = 120.0) -> None:
+        self._command = tuple(command)
+        self._timeout = timeout
+        self._process: Process | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=DEVNULL,
+                start_new_session=True,  # a Ctrl-C at the terminal is for us alone
+            )
+        except OSError as error:
+            raise EngineGoneError(f"cannot start {self._command[0]}: {error.strerror}") from error
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.write(b"quit\n")
+                process.stdin.close()
+        try:
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await process.communicate()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def send(self, command: str) -> str:
+        """Send one command; its answer without the "=", lines joined.
+
+        Raises:
+            GtpError: the engine refuses; the message is its own.
+            EngineGoneError: it has ended, or does not answer in time.
+        """
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise EngineGoneError(f"{self._command[0]} is not running")
+        try:
+            async with asyncio.timeout(self._timeout):
+                process.stdin.write(f"{command}\n".encode())
+                await process.stdin.drain()
+                answer = await _answer(process.stdout)
+        except TimeoutError:
+            raise EngineGoneError(
+                f"{self._command[0]} has not answered '{command}' in {self._timeout:g} s"
+            ) from None
+        except (OSError, asyncio.IncompleteReadError, ValueError) as error:
+            raise EngineGoneError(f"{self._command[0]} ended at '{command}'") from error
+        mark, text = answer[0], answer[1:].lstrip("0123456789").strip()
+        if mark == "?":
+            raise GtpError(text or f"refused: {command}")
+        return text
+
+
+async def _answer(stream: asyncio.StreamReader) -> str:
+    """Read up to the empty line that ends an answer; what comes before "=" or "?" is dropped."""
+    lines: list[str] = []
+    while True:
+        line = (await stream.readuntil()).decode(errors="replace").rstrip("\r\n")
+        if lines and not line.strip():
+            return "\n".join(lines)
+        if lines or line.startswith(("=", "?")):
+            lines.append(line)

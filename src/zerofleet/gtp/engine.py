@@ -1,0 +1,246 @@
+"""A GTP engine whose moves are a ``Player``'s."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, replace
+
+from zerofleet import __version__
+from zerofleet.errors import ZerofleetError
+from zerofleet.gtp.analysis import (
+    KATA,
+    LZ,
+    AnalysisOptions,
+    Dialect,
+    analysis_line,
+    parse_options,
+)
+from zerofleet.gtp.board_commands import BoardCommands
+from zerofleet.gtp.protocol import (
+    Command,
+    GtpError,
+    failure,
+    parse_line,
+    parse_player,
+    success,
+)
+from zerofleet.rpc import BEST, Player, PlayerDescription, SearchOptions, SearchTable
+
+_GENMOVE = ("genmove", "reg_genmove")
+_ANALYZE = {"lz-analyze": LZ, "kata-analyze": KATA}
+_GENMOVE_ANALYZE = {"lz-genmove_analyze": LZ, "kata-genmove_analyze": KATA}
+_SIGN_OF_LIFE_SECONDS = 1.0
+_RUN_FILES = SearchOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How the engine thinks."""
+
+    version: str = BEST
+    search: SearchOptions = _RUN_FILES  # of a move; an analysis has no end of its own
+
+
+class Engine:
+    """Answers one controller.
+
+    Args:
+        player: who is asked.
+        description: the player's own; its game is Go.
+        options: how it thinks.
+        say: writes text to the controller, at once.
+        complain: told in a line what the controller cannot be told.
+
+    Raises:
+        ConfigError: the player plays another game.
+    """
+
+    def __init__(
+        self,
+        player: Player,
+        description: PlayerDescription,
+        options: EngineOptions,
+        say: Callable[[str], None],
+        complain: Callable[[str], None],
+    ) -> None:
+        self._player = player
+        self._description = description
+        self._options = options
+        self._say = say
+        self._complain = complain
+        self._board = BoardCommands(description.game)
+        self._analysis: tuple[asyncio.Task[None], _Response] | None = None
+        self._simple: dict[str, Callable[..., str]] = {
+            "protocol_version": lambda: "2",
+            "name": lambda: "zerofleet",
+            "version": self._version,
+            "known_command": self._known_command,
+            "list_commands": lambda: "\n".join(self.commands),
+            "quit": lambda: "",
+            **self._board.handlers,
+        }
+
+    @property
+    def commands(self) -> list[str]:
+        """Every command, in alphabetical order."""
+        return sorted([*self._simple, *_GENMOVE, *_ANALYZE, *_GENMOVE_ANALYZE])
+
+    async def run(self, lines: asyncio.Queue[str | None]) -> None:
+        """Answer line after line, until ``quit`` or the end (None)."""
+        try:
+            while (line := await lines.get()) is not None:
+                # Any line ends an analysis, an empty one too.
+                await self._end_analysis()
+                command = parse_line(line)
+                if command is None:
+                    continue
+                await self._answer(command)
+                if command.name == "quit":
+                    return
+        finally:
+            await self._end_analysis()
+
+    async def _answer(self, command: Command) -> None:
+        try:
+            if command.name in _ANALYZE:
+                self._begin_analysis(command)
+            elif command.name in _GENMOVE_ANALYZE:
+                await self._genmove_analyze(command)
+            elif command.name in _GENMOVE:
+                self._say(success(command, await self._genmove(command)))
+            else:
+                self._say(success(command, self._simple_answer(command)))
+        except ZerofleetError as error:
+            self._say(failure(command, str(error)))
+
+    def _simple_answer(self, command: Command) -> str:
+        handler = self._simple.get(command.name)
+        if handler is None:
+            raise GtpError("unknown command")
+        try:
+            inspect.signature(handler).bind(*command.arguments)
+        except TypeError as error:
+            raise GtpError(f"{command.name}: {error}") from error
+        return handler(*command.arguments)
+
+    def _known_command(self, name: str) -> str:
+        return "true" if name in self.commands else "false"
+
+    def _version(self) -> str:
+        run, best = self._description.run, self._description.best
+        version = best if self._options.version == BEST else self._options.version
+        return f"{__version__}, run {run}, model {version}"
+
+    async def _genmove(self, command: Command) -> str:
+        if len(command.arguments) != 1:
+            raise GtpError(f"{command.name}: give a colour")
+        player = parse_player(command.arguments[0])
+        return await self._move(player, play=command.name == "genmove")
+
+    async def _genmove_analyze(self, command: Command) -> None:
+        """As ``genmove``, with lines while it thinks; commands that come meanwhile wait."""
+        options = parse_options(command.arguments)
+        dialect = _GENMOVE_ANALYZE[command.name]
+        self._say(f"={command.number}\n")
+        player = self._board.position.state.to_play if options.player is None else options.player
+        try:
+            move = await self._move(player, play=True, shown=_Shown(options, dialect))
+        except ZerofleetError as error:
+            # The response has begun, so it can no longer be an error.
+            self._complain(f"no move: {error}")
+            self._say("\n")
+            return
+        self._say(f"play {move}\n\n")
+
+    async def _move(self, player: int, *, play: bool, shown: _Shown | None = None) -> str:
+        """The vertex that the player chooses; after the end of the game, a pass."""
+        position = self._board.position
+        if position.state.is_terminal:
+            move = "pass"
+        else:
+            seconds = _SIGN_OF_LIFE_SECONDS if shown is None else shown.options.seconds
+            tables = self._tables(player, self._options.search, seconds)
+            move = ""
+            async with contextlib.aclosing(tables):
+                async for table in tables:
+                    move = table.best_action_string
+                    if shown is not None:
+                        self._show(table, shown)
+        if play:
+            position.play(player, move)
+        return move
+
+    def _begin_analysis(self, command: Command) -> None:
+        """Search on until the next line comes."""
+        shown = _Shown(parse_options(command.arguments), _ANALYZE[command.name])
+        most = self._description.max_simulations
+        options = replace(self._options.search, num_simulations=most)
+        # Whatever is wrong with the position is said before the search begins.
+        tables = self._tables(shown.options.player, options, shown.options.seconds)
+        response = _Response(command)
+        task = asyncio.create_task(self._analyze(response, tables, shown))
+        self._analysis = (task, response)
+
+    async def _analyze(
+        self, response: _Response, tables: AsyncGenerator[SearchTable], shown: _Shown
+    ) -> None:
+        try:
+            async with contextlib.aclosing(tables):
+                async for table in tables:
+                    if not response.begun:
+                        self._say(f"={response.command.number}\n")
+                        response.begun = True
+                    self._show(table, shown)
+        except ZerofleetError as error:
+            if response.begun:
+                self._complain(f"the analysis broke off: {error}")
+            else:
+                self._say(failure(response.command, str(error)))
+                response.ended = True
+
+    async def _end_analysis(self) -> None:
+        """End the response of an analysis, complete or not."""
+        if self._analysis is None:
+            return
+        task, response = self._analysis
+        self._analysis = None
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        if not response.ended:
+            self._say("\n" if response.begun else success(response.command))
+
+    def _tables(
+        self, player: int | None, options: SearchOptions, seconds: float
+    ) -> AsyncGenerator[SearchTable]:
+        return self._player.analyze(
+            self._description.game,
+            self._board.position.asked_as(player),
+            version=self._options.version,
+            options=options,
+            every_seconds=seconds,
+        )
+
+    def _show(self, table: SearchTable, shown: _Shown) -> None:
+        vertex = self._board.position.state.action_to_string
+        self._say(analysis_line(table, shown.options, shown.dialect, vertex) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What lines an analysis writes."""
+
+    options: AnalysisOptions
+    dialect: Dialect
+
+
+@dataclass(slots=True)
+class _Response:
+    """How far the response of an analysis has come."""
+
+    command: Command
+    begun: bool = False
+    ended: bool = False

@@ -1,0 +1,75 @@
+"""The Go Text Protocol, version 2, as text: commands in, responses out (Farnebäck 2002)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zerofleet.errors import ZerofleetError
+
+_PLAYERS = {"b": 0, "black": 0, "w": 1, "white": 1}
+
+
+class GtpError(ZerofleetError):
+    """What a command is answered with after "?": one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command."""
+
+    number: str  # the controller's id, echoed; empty without one
+    name: str
+    arguments: tuple[str, ...]
+
+
+def parse_line(line: str) -> Command | None:
+    """The command of a line; None for a comment or an empty line.
+
+    Control characters are dropped and "#" begins a comment (section 3.1).
+    """
+    text = "".join(c for c in line.replace("\t", " ") if c.isprintable())
+    words = text.partition("#")[0].split()
+    number = words.pop(0) if words and words[0].isdecimal() else ""
+    if not words:
+        return None
+    return Command(number, words[0], tuple(words[1:]))
+
+
+def success(command: Command, text: str = "") -> str:
+    """A response; an empty line ends it, so the text has none."""
+    lines = [line for line in text.split("\n") if line]
+    first = " " if text and not text.startswith("\n") else "\n" if lines else ""
+    return f"={command.number}{first}{chr(10).join(lines)}\n\n"
+
+
+def failure(command: Command, reason: str) -> str:
+    """An error response."""
+    return f"?{command.number} {' '.join(reason.split())}\n\n"
+
+
+def parse_player(text: str) -> int:
+    """A colour: 0 for black, who moves first, 1 for white.
+
+    Raises:
+        GtpError: it is none.
+    """
+    player = as_player(text)
+    if player is None:
+        raise GtpError(f"'{text}' is no colour: give b or w")
+    return player
+
+
+def as_player(text: str) -> int | None:
+    """A colour; None for another word."""
+    return _PLAYERS.get(text.lower())
+
+
+def parse_number(text: str, name: str) -> int:
+    """A whole number that is not negative.
+
+    Raises:
+        GtpError: it is none.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise GtpError(f"{name} is '{text}': give a whole number")
+    return int(text)

@@ -1,0 +1,65 @@
+"""A GTP engine on standard input and output, for a player elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import threading
+
+from zerofleet.errors import ConfigError
+from zerofleet.games.go_rules import is_go
+from zerofleet.gtp.engine import Engine, EngineOptions
+from zerofleet.rpc import PlayerClient
+
+_TIMEOUT_SECONDS = 60.0
+
+
+async def serve_gtp(address: str, options: EngineOptions) -> None:
+    """Answer a controller until it says ``quit`` or goes away.
+
+    Raises:
+        ConfigError: the server plays another game than Go.
+        ZerofleetError: the server cannot be asked.
+    """
+    async with PlayerClient(address, timeout=_TIMEOUT_SECONDS) as player:
+        description = await player.describe()
+        if not is_go(description.game):
+            raise ConfigError(
+                f"GTP is for Go, and {address} plays '{description.game}': "
+                "play it with `zerofleet play`"
+            )
+        engine = Engine(player, description, options, _write, _complain)
+        # A controller that goes away without a word has nobody left to answer.
+        with contextlib.suppress(BrokenPipeError):
+            await engine.run(_lines(sys.stdin.fileno()))
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"zerofleet: {text}\n")
+
+
+def _lines(descriptor: int) -> asyncio.Queue[str | None]:
+    """The lines of a blocking file as they come, then None."""
+    lines: asyncio.Queue[str | None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        # Unbuffered: a thread that waits in a buffered file holds its lock, and then the
+        # interpreter cannot end.
+        with (
+            contextlib.suppress(RuntimeError),  # the loop has ended
+            open(descriptor, "rb", buffering=0, closefd=False) as source,
+        ):
+            for line in source:
+                loop.call_soon_threadsafe(lines.put_nowait, line.decode(errors="replace"))
+            loop.call_soon_threadsafe(lines.put_nowait, None)
+
+    # A daemon: after `quit` it may stay in a read that nothing ends.
+    threading.Thread(target=read, name="gtp-input", daemon=True).start()
+    return lines

@@ -1,0 +1,309 @@
+"""What every game must keep, whatever its rules are: ``check_game`` plays it and looks."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import zerofleet_core
+from numpy.typing import NDArray
+from zerofleet_core import GameSpec, ReplayBuffer, SearchConfig, SelfPlay
+
+from zerofleet.games import State, spec
+
+_ILLEGAL_TRIED = 5  # a position
+_SEARCH_BATCHES = 500
+_SAMPLED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Conformance:
+    """What was played while a game was checked."""
+
+    game: str
+    lengths: tuple[int, ...]
+    """Plies of each random game."""
+    results: Mapping[int, int]
+    """How many ended +1 (the first player won), -1 and 0."""
+
+    def __str__(self) -> str:
+        first, second, drawn = (self.results.get(result, 0) for result in (1, -1, 0))
+        return (
+            f"{self.game} keeps the contract: {len(self.lengths)} random games of "
+            f"{min(self.lengths)} to {max(self.lengths)} plies, "
+            f"{first} won by the first player, {second} by the second, {drawn} drawn"
+        )
+
+
+def check_game(name: str, games: int = 20, seed: int = 1) -> Conformance:
+    """Play a game at random, search it and train on it, and check all that the services rely on.
+
+    Args:
+        name: as in a run file.
+        games: random games played to their end.
+        seed: the same seed plays the same games.
+
+    Raises:
+        ConfigError: there is no such game.
+        AssertionError: the game breaks the contract; the message says how, and after which actions.
+    """
+    sizes = spec(name)
+    generator = random.Random(f"{name} {seed}")
+    _check_notation(sizes)
+    _check_symmetries(sizes)
+    seen: dict[int, tuple[object, ...]] = {}
+    results: Counter[int] = Counter()
+    lines: list[list[int]] = []
+    for _ in range(games):
+        line, result = _play(sizes, generator, seen)
+        lines.append(line)
+        results[result] += 1
+        _check_images(sizes, line)
+    _check_training(sizes, min(lines, key=len), seed)
+    _check_search(sizes, seed)
+    return Conformance(name, tuple(map(len, lines)), dict(results))
+
+
+def _look(state: State) -> tuple[object, ...]:
+    """All that is seen of a position."""
+    return (
+        (state.ply, state.to_play, state.is_terminal, state.result, state.hash),
+        tuple(state.legal_actions()),
+        state.observation().tobytes(),
+        str(state),
+    )
+
+
+def _play(
+    sizes: GameSpec, generator: random.Random, seen: dict[int, tuple[object, ...]]
+) -> tuple[list[int], int]:
+    """One random game with every position checked: its actions and its result."""
+    state, line = State(sizes.name), list[int]()
+    _require(state.to_play == 0, sizes, line, "the first player is not to play at the start")
+    while not state.is_terminal:
+        _require(len(line) < sizes.max_length, sizes, line, "the game goes on beyond max_length")
+        _check_position(sizes, state, line, generator)
+        _check_hash(sizes, state, line, seen)
+        action = generator.choice(state.legal_actions())
+        before, twin = _look(state), state.copy()
+        twin.apply(action)
+        _require(_look(state) == before, sizes, line, f"playing {action} on a copy changed it")
+        state.apply(action)
+        line.append(action)
+        _require(_look(twin) == _look(state), sizes, line, "the copy went another way")
+    _check_hash(sizes, state, line, seen)
+    _require(state.legal_actions() == [], sizes, line, "it is over, but actions are legal")
+    _require(state.result in (-1, 0, 1), sizes, line, f"the result is {state.result}")
+    _check_refused(sizes, state, line, range(min(_ILLEGAL_TRIED, sizes.num_actions)))
+    _require(_look(State(sizes.name, line)) == _look(state), sizes, line, "replayed, it differs")
+    return line, state.result
+
+
+def _check_position(
+    sizes: GameSpec, state: State, line: list[int], generator: random.Random
+) -> None:
+    legal = state.legal_actions()
+    _require(len(legal) > 0, sizes, line, "it is not over, but nothing is legal")
+    _require(legal == sorted(set(legal)), sizes, line, "legal actions are not in ascending order")
+    _require(
+        0 <= legal[0] <= legal[-1] < sizes.num_actions, sizes, line, "a legal action is no action"
+    )
+    _require(state.result == 0, sizes, line, "it has a result before it is over")
+    _require(state.ply == len(line), sizes, line, f"its ply is {state.ply}, not {len(line)}")
+    packed = state.observation()
+    _require(
+        packed.dtype == np.uint8 and packed.shape == (sizes.observation_bytes,),
+        sizes,
+        line,
+        f"its observation is {packed.shape} {packed.dtype}",
+    )
+    count = sizes.observation_shape[0] * sizes.board_points
+    padding = np.unpackbits(packed)[count:]
+    _require(not padding.any(), sizes, line, "its observation is padded with other than zeros")
+    tried = {generator.randrange(sizes.num_actions) for _ in range(_ILLEGAL_TRIED)} - set(legal)
+    _check_refused(sizes, state, line, [-1, sizes.num_actions, *sorted(tried)])
+
+
+def _check_refused(
+    sizes: GameSpec, state: State, line: list[int], illegal: range | list[int]
+) -> None:
+    before = _look(state)
+    for action in illegal:
+        try:
+            state.apply(action)
+        except ValueError:
+            continue
+        raise _broken(sizes, line, f"the illegal action {action} was played")
+    _require(_look(state) == before, sizes, line, "a refused action changed it")
+
+
+def _check_hash(
+    sizes: GameSpec, state: State, line: list[int], seen: dict[int, tuple[object, ...]]
+) -> None:
+    """The cache of predictions takes positions of one hash for one position."""
+    shown = (state.observation().tobytes(), state.legal_actions())
+    _require(
+        seen.setdefault(state.hash, shown) == shown,
+        sizes,
+        line,
+        "another position, with another observation or other legal actions, has the same hash",
+    )
+
+
+def _check_notation(sizes: GameSpec) -> None:
+    state = State(sizes.name)
+    texts = [state.action_to_string(action) for action in range(sizes.num_actions)]
+    for action, text in enumerate(texts):
+        _require(len(text.split()) == 1, sizes, [], f"action {action} is {text!r}, not one word")
+        _require(
+            state.string_to_action(text) == action, sizes, [], f"{text!r} is not read as {action}"
+        )
+    for text in ("", "no action at all"):
+        try:
+            state.string_to_action(text)
+        except ValueError:
+            continue
+        raise _broken(sizes, [], f"{text!r} is read as an action")
+
+
+def _moved(sizes: GameSpec, symmetry: int) -> NDArray[np.int64]:
+    """[num_actions] where a symmetry puts each action."""
+    numbers = np.arange(sizes.num_actions, dtype=np.float32)
+    came_from = zerofleet_core.transform_policy(sizes.name, numbers, symmetry).astype(np.int64)
+    _require(
+        bool((np.sort(came_from) == numbers).all()),
+        sizes,
+        [],
+        f"symmetry {symmetry} puts two actions in one place",
+    )
+    return np.argsort(came_from)
+
+
+def _check_symmetries(sizes: GameSpec) -> None:
+    """Every symmetry is a permutation of points and of actions that another one undoes."""
+    name, generator = sizes.name, np.random.default_rng(1)
+    bits = generator.integers(0, 2, sizes.observation_shape[0] * sizes.board_points, np.uint8)
+    observation, own = np.packbits(bits), np.arange(sizes.num_actions)
+    for symmetry in range(sizes.num_symmetries):
+        moved = _moved(sizes, symmetry)
+        try:
+            inverse = zerofleet_core.invert_symmetry(name, symmetry)
+        except ValueError as error:
+            raise _broken(sizes, [], f"nothing undoes symmetry {symmetry}") from error
+        there = zerofleet_core.transform_observation(name, observation, symmetry)
+        back = zerofleet_core.transform_observation(name, there, inverse)
+        _require(
+            bool((back == observation).all() and (_moved(sizes, inverse)[moved] == own).all()),
+            sizes,
+            [],
+            f"symmetry {inverse} does not undo symmetry {symmetry}",
+        )
+        if symmetry == 0:
+            same = (there == observation).all() and (moved == own).all()
+            _require(bool(same), sizes, [], "symmetry 0 is not the identity")
+
+
+def _check_images(sizes: GameSpec, line: list[int]) -> None:
+    """Where a symmetry leaves the start as it is, the image of a game is a game."""
+    for symmetry in range(1, sizes.num_symmetries):
+        moved = _moved(sizes, symmetry)
+        state, image = State(sizes.name), State(sizes.name)
+        if not _is_image(sizes, state, image, symmetry, moved):
+            continue  # as in Othello, whose first four discs lie in the way of a quarter turn
+        for ply, action in enumerate(line):
+            state.apply(action)
+            image.apply(int(moved[action]))
+            _require(
+                _is_image(sizes, state, image, symmetry, moved),
+                sizes,
+                line[: ply + 1],
+                f"symmetry {symmetry} of the actions does not lead to its image",
+            )
+
+
+def _is_image(
+    sizes: GameSpec, state: State, image: State, symmetry: int, moved: NDArray[np.int64]
+) -> bool:
+    observation = zerofleet_core.transform_observation(sizes.name, state.observation(), symmetry)
+    return (
+        image.legal_actions() == sorted(moved[state.legal_actions()].tolist())
+        and (image.to_play, image.result) == (state.to_play, state.result)
+        and bool((observation == image.observation()).all())
+    )
+
+
+def _check_training(sizes: GameSpec, line: list[int], seed: int) -> None:
+    """The replay buffer rebuilds the positions of a stored game."""
+    states = [State(sizes.name)]
+    for action in line:
+        states.append(states[-1].copy())
+        states[-1].apply(action)
+    legal = [state.legal_actions() for state in states[:-1]]
+    result = states[-1].result
+    buffer = ReplayBuffer(sizes.name, len(line), 1)
+    try:
+        buffer.add(
+            np.array(line, np.int16),
+            result,
+            np.ones(len(line), np.bool_),
+            np.cumsum([0, *map(len, legal)]).astype(np.int32),
+            np.array([action for actions in legal for action in actions], np.int16),
+            np.ones(sum(map(len, legal)), np.int32),
+        )
+    except ValueError as error:
+        raise _broken(sizes, line, f"the replay buffer refuses a game: {error}") from error
+    observations, policies, values, plies, *_ = buffer.sample_with_plies(
+        _SAMPLED, seed, symmetry=False
+    )
+    for row in range(_SAMPLED):
+        ply = int(plies[row])
+        state = states[ply]
+        kept = (
+            bool((observations[row] == state.observation()).all())
+            and np.flatnonzero(policies[row]).tolist() == legal[ply]
+            and values[row] == (result if state.to_play == 0 else -result)
+        )
+        _require(kept, sizes, line[:ply], "the replay buffer rebuilds another position")
+
+
+def _check_search(sizes: GameSpec, seed: int) -> None:
+    """Self-play with a network that knows nothing plays games that replay."""
+    engine = SelfPlay(sizes.name, 2, SearchConfig(num_simulations=4), seed)
+    finished = engine.take_finished()
+    for _ in range(_SEARCH_BATCHES):
+        rows = len(engine.select())
+        logits = np.zeros((rows, sizes.num_actions), np.float32)
+        engine.backup(logits, np.zeros(rows, np.float32), 1)
+        finished += engine.take_finished()
+        if len(finished) > 1:
+            break
+    for game in [*finished, *engine.unfinished()]:
+        state, line = State(sizes.name), game.actions.tolist()
+        for ply, action in enumerate(line):
+            start, end = game.offsets[ply : ply + 2]
+            searched = game.child_actions[start:end].tolist()
+            _require(
+                searched == state.legal_actions(),
+                sizes,
+                line[:ply],
+                "self-play searched other actions than the legal ones",
+            )
+            state.apply(action)
+        _require(
+            not state.is_terminal or game.result == state.result,
+            sizes,
+            line,
+            f"self-play says that the result is {game.result}",
+        )
+
+
+def _require(holds: bool, sizes: GameSpec, line: list[int], what: str) -> None:
+    if not holds:
+        raise _broken(sizes, line, what)
+
+
+def _broken(sizes: GameSpec, line: list[int], what: str) -> AssertionError:
+    return AssertionError(f"{sizes.name}: {what}; actions from the start: {line}")

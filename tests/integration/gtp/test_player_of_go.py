@@ -1,0 +1,140 @@
+"""The Player service with Go: positions as SGF, searches that end when nobody listens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from typing import Any
+
+import pytest
+
+from zerofleet.config import SearchSection
+from zerofleet.errors import InferenceUnavailableError, InvalidRequestError
+from zerofleet.games import sgf
+from zerofleet.rpc import PlayerClient, SearchOptions, Sgf
+
+GAME = "go(size=5,komi=7.5,suicide=false)"
+SEEDED = SearchOptions(num_simulations=30, seed=1)
+
+
+async def test_describe_names_the_rules(player_server: Any) -> None:
+    async with player_server(GAME) as server, PlayerClient(server.address) as client:
+        description = await client.describe()
+        assert description == await server.player.describe()
+    assert (description.game, description.num_actions) == (GAME, 26)
+    assert description.observation_shape == (17, 5, 5)
+    assert (description.run, description.best, description.versions) == ("gtp", 1, (1,))
+    assert (description.num_simulations, description.max_simulations) == (12, 20_000)
+
+
+async def test_sgf_is_a_position(player_server: Any) -> None:
+    actions = [12, 25, 7, 13]
+    text = sgf.write(sgf.SgfGame(GAME, actions))
+    handicap = "(;SZ[5]AB[cc][cb];W[dc])"
+    async with player_server(GAME) as server, PlayerClient(server.address) as client:
+        for it in (server.player, client):
+            expected = await it.search(GAME, actions, options=SEEDED)
+            assert await it.search("", Sgf(text), options=SEEDED) == expected
+            assert await it.search("", Sgf(handicap), options=SEEDED) == expected
+            for bad, reason in [
+                ("(;SZ[9])", "board size 9, not 5"),
+                ("(;SZ[5]KM[0])", "komi 0, the game is played with 7.5"),
+                ("(;SZ[5];B[cc];W[cc])", "illegal"),
+                ("(;SZ[5];B[];W[])", "over after 2 plies"),
+                ("nonsense", "not SGF"),
+            ]:
+                with pytest.raises(InvalidRequestError, match=reason):
+                    await it.predict(GAME, Sgf(bad))
+
+
+async def test_games_without_sgf_say_so(player_server: Any) -> None:
+    async with player_server("tic_tac_toe") as server, PlayerClient(server.address) as client:
+        with pytest.raises(InvalidRequestError, match="SGF is for go and othello"):
+            await client.predict("", Sgf("(;SZ[3])"))
+
+
+async def test_a_table_every_so_many_seconds(player_server: Any) -> None:
+    async with player_server(GAME) as server, PlayerClient(server.address) as client:
+        often = [t async for t in client.analyze("", [], options=SEEDED, every_seconds=1e-6)]
+        seldom = [t async for t in client.analyze("", [], options=SEEDED, every_seconds=1e6)]
+        for seconds in (-1.0, float("nan"), float("inf")):
+            with pytest.raises(InvalidRequestError, match="every_seconds"):
+                _ = [t async for t in client.analyze("", [], every_seconds=seconds)]
+    assert len(often) > 10
+    assert [table.done for table in seldom] == [True]
+    assert often[-1] == seldom[-1]
+
+
+async def test_a_search_ends_when_its_client_leaves(player_server: Any) -> None:
+    """The network answers a few times and then hangs: only leaving ends the search."""
+    gate = threading.Semaphore(5)
+    options = SearchOptions(num_simulations=20_000)
+    async with (
+        player_server(GAME, SearchSection(cache_positions=0), gate) as server,
+        PlayerClient(server.address) as client,
+    ):
+        tables = client.analyze("", [], options=options, every_simulations=1)
+        async with contextlib.aclosing(tables):
+            assert not (await anext(tables)).done
+            assert server.player.searches == 1
+        await searches(server.player, 0)
+
+        inside = server.player.analyze("", [], options=options, every_simulations=1)
+        gate.release(3)
+        async with contextlib.aclosing(inside):
+            await anext(inside)
+            assert server.player.searches == 1
+        assert server.player.searches == 0
+
+        waiting = asyncio.create_task(client.search("", [], options=options))
+        await searches(server.player, 1)
+        waiting.cancel()
+        await searches(server.player, 0)
+        gate.release(20_000)
+
+
+async def test_a_silent_stream_is_given_up(player_server: Any) -> None:
+    gate = threading.Semaphore(0)
+    async with (
+        player_server(GAME, None, gate) as server,
+        PlayerClient(server.address, timeout=0.05) as client,
+    ):
+        with pytest.raises(InferenceUnavailableError, match="no table for"):
+            _ = [t async for t in client.analyze("", [])]
+        await searches(server.player, 0)
+        gate.release(20_000)
+
+
+async def searches(player: Any, count: int) -> None:
+    """Wait until so many searches are running."""
+    async with asyncio.timeout(20):
+        while player.searches != count:  # noqa: ASYNC110 (the player tells nobody)
+            await asyncio.sleep(0)
+
+
+ACCELERATED = SearchSection(
+    num_simulations=24,
+    full_search_share=0.25,
+    fast_simulations=3,
+    forced_playouts=2.0,
+    min_child_visits=2,
+    prune_targets=True,
+    root_policy_temperature=2.0,
+    random_symmetry=False,
+)
+
+
+@pytest.mark.parametrize("root", ["puct", "gumbel"])
+async def test_served_searches_are_full_and_without_noise(player_server: Any, root: str) -> None:
+    """What speeds self-play up, or spreads it, is not for those who ask for the best."""
+    section = ACCELERATED.model_copy(update={"root": root})
+    async with player_server(GAME, section) as server:
+        tables = [
+            await server.player.search("", [12], options=SearchOptions(seed=seed))
+            for seed in range(8)
+        ]
+        played = await server.player.play("", [12], options=SearchOptions(seed=9))
+    assert all(table.simulations >= 23 for table in tables)
+    assert tables == tables[:1] * 8
+    assert played.action == tables[0].best_action

@@ -1,0 +1,190 @@
+"""The rating pool over real stores and a real inference service, and going back by hand."""
+
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from zerofleet.best import BestPointer
+from zerofleet.cli import main
+
+RUN = """
+name = "rated"
+preset = "plain"
+[game]
+name = "tic_tac_toe"
+[rating]
+games = 6
+opponents = [1, 2]
+anchors = ["random", "search", "gnugo:1"]
+num_simulations = 8
+[evaluator]
+games = 8
+num_simulations = 8
+opening_plies = 2
+threshold = {threshold}
+[exam]
+num_simulations = 2
+"""
+GAMES = 6 * (4 + 3 + 2)  # of models 3, 2 and 1, against their opponents
+
+
+def players(fleet: Any) -> dict[tuple[str, str], int]:
+    rows = fleet.query(
+        "SELECT first_player, second_player, count(*) AS games FROM rating_games "
+        "GROUP BY first_player, second_player"
+    )
+    return {(row.first_player, row.second_player): row.games for row in rows}
+
+
+def leave(process: Any, fleet: Any) -> None:
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+    assert "Traceback" not in fleet.log("evaluator")
+
+
+def test_promoted_models_play_each_other_and_the_anchors(make_fleet: Any) -> None:
+    """The evaluator is killed on the way; what is missing is played by the next one."""
+    fleet = make_fleet(RUN.format(threshold=0.5))
+    for version in (1, 2, 3):
+        fleet.publish(version, seed=version)
+        fleet.promote(version)
+    killed = fleet.start("evaluator")
+    fleet.until(lambda: bool(fleet.query("SELECT FROM rating_games")))
+    killed.kill()
+    killed.wait()
+    before = {row.uid for row in fleet.query("SELECT game_uid::text AS uid FROM rating_games")}
+    process, page = fleet.start_with_metrics("evaluator")
+    fleet.until(lambda: sum(players(fleet).values()) == GAMES)
+    fleet.until(lambda: f"zerofleet_evaluator_rating_games {GAMES}.0" in page())
+    after = {row.uid for row in fleet.query("SELECT game_uid::text AS uid FROM rating_games")}
+    assert before <= after
+
+    pairs = [("2", "1"), ("3", "2"), ("3", "1")]
+    pairs += [(model, anchor) for model in "123" for anchor in ("random", "search")]
+    both_ways = dict.fromkeys(pairs, 3) | {pair[::-1]: 3 for pair in pairs}
+    assert players(fleet) == both_ways
+    fleet.until(lambda: len(fleet.database.anchor_ratings("rated")) == 2)
+    fleet.until(lambda: len(fleet.database.ratings("rated")) == 3)
+    leave(process, fleet)
+    assert fleet.database.ratings("rated")[0].elo == 0.0
+    assert "gnugo" not in str(fleet.database.anchor_ratings("rated"))
+    assert "GNU Go does not play tic_tac_toe" in fleet.log("evaluator")
+    assert fleet.database.count_games("rated") == 0
+    rows = fleet.query(
+        "SELECT g.first_model, g.second_model, r.first_player, r.second_player, g.reason "
+        "FROM rating_games AS r JOIN games AS g USING (game_uid)"
+    )
+    for row in rows:
+        sides = [int(side) if side.isdecimal() else 0 for side in row[2:4]]
+        assert [row.first_model, row.second_model, row.reason] == [*sides, "rules"]
+
+
+@pytest.mark.skipif(shutil.which("gnugo") is None, reason="gnugo is not installed")
+def test_gnu_go_is_an_anchor_of_go(make_fleet: Any) -> None:
+    toml = RUN.format(threshold=0.5).replace("tic_tac_toe", "go(size=5,komi=0.5)")
+    fleet = make_fleet(toml.replace('"random", "search", ', ""))
+    fleet.publish(1, seed=1)
+    fleet.promote(1)
+    process = fleet.start("evaluator")
+    fleet.until(lambda: bool(fleet.database.anchor_ratings("rated")))
+    fleet.until(lambda: players(fleet) == {("1", "gnugo:1"): 3, ("gnugo:1", "1"): 3})
+    leave(process, fleet)
+    assert fleet.query("SELECT FROM rating_games WHERE remark IS NOT NULL") == []
+    assert fleet.database.anchor_ratings("rated")[0].elo > 0
+
+
+def test_a_candidate_goes_first(make_fleet: Any) -> None:
+    """Rating would take very long here; the match is over long before."""
+    toml = RUN.format(threshold=0.0).replace("games = 6", "games = 140")
+    toml = toml.replace("num_simulations = 8\n[evaluator]", "num_simulations = 800\n[evaluator]")
+    fleet = make_fleet(toml)
+    fleet.publish(1, seed=1)
+    fleet.promote(1)
+    process = fleet.start("evaluator")
+    fleet.until(lambda: bool(players(fleet)))
+    fleet.publish(2, seed=2)
+    fleet.until(lambda: fleet.database.promotion_head("rated").version == 2)
+    assert sum(players(fleet).values()) < 2 * 140
+    fleet.until(lambda: any("2" in pair for pair in players(fleet)))
+    leave(process, fleet)
+
+
+def test_who_rates_for_a_run_that_another_has_taken_over_leaves(make_fleet: Any) -> None:
+    fleet = make_fleet(RUN.format(threshold=0.5).replace("games = 6", "games = 140"))
+    fleet.publish(1, seed=1)
+    fleet.promote(1)
+    process = fleet.start("evaluator")
+    fleet.until(lambda: bool(players(fleet)))
+    fleet.database.acquire_fence("rated", "evaluator")
+    assert process.wait(30) == 0
+    assert "fenced" in fleet.log("evaluator")
+
+
+@pytest.fixture
+def zerofleet(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def run(*arguments: str) -> None:
+        monkeypatch.setattr(sys, "argv", ["zerofleet", *arguments])
+        with pytest.raises(SystemExit) as leaving:
+            main()
+        assert leaving.value.code in (None, 0)
+
+    return run
+
+
+def test_going_back_while_the_evaluator_works(
+    make_fleet: Any, zerofleet: Callable[..., None]
+) -> None:
+    """It stays in office, never promotes the model again, and judges the next one against 1."""
+    fleet = make_fleet(RUN.format(threshold=0.0).replace("games = 6", "games = 0"))
+    fleet.publish(1, seed=1)
+    process = fleet.start("evaluator")
+    fleet.until(lambda: len(fleet.database.promotions("rated")) == 1)
+    fleet.publish(2, seed=2)
+    fleet.until(lambda: len(fleet.database.promotions("rated")) == 2)
+    zerofleet(
+        "rollback",
+        str(fleet.run_file),
+        "--yes",
+        *("--database-url", fleet.urls["evaluator"]),
+        *("--redis-url", fleet.environment["ZEROFLEET_REDIS_URL"]),
+    )
+    pointer = BestPointer(fleet.environment["ZEROFLEET_REDIS_URL"], "rated")
+    best = pointer.get()
+    pointer.close()
+    assert best is not None
+    assert (best.seq, best.version) == (3, 1)
+    fleet.publish(3, seed=3)
+    fleet.until(lambda: len(fleet.database.promotions("rated")) == 4)
+    leave(process, fleet)
+    assert "fenced" not in fleet.log("evaluator")
+    history = fleet.query("SELECT model, against, actor FROM promotion_history ORDER BY seq")
+    assert [row.model for row in history] == [1, 2, 1, 3]
+    assert history[2].actor.startswith("rollback by")
+    assert history[3].against == 1
+
+
+def test_going_back_while_a_match_is_played(
+    make_fleet: Any, zerofleet: Callable[..., None]
+) -> None:
+    """The match's verdict would stand on a best model of yesterday: another match is played."""
+    toml = RUN.format(threshold=0.0).replace("games = 6", "games = 0")
+    toml = toml.replace("games = 8\nnum_simulations = 8", "games = 40\nnum_simulations = 4000")
+    fleet = make_fleet(toml)
+    for version in (1, 2):
+        fleet.publish(version, seed=version)
+        fleet.promote(version)
+    fleet.publish(3, seed=3)
+    process = fleet.start("evaluator")
+    fleet.until(lambda: bool(fleet.query("SELECT FROM matches")))
+    zerofleet("rollback", str(fleet.run_file), "--yes", "--database-url", fleet.urls["evaluator"])
+    fleet.until(lambda: len(fleet.database.promotions("rated")) == 4)
+    leave(process, fleet)
+    first, second = fleet.database.matches("rated")
+    assert (first.best, first.verdict, first.decided_by) == (2, "skipped", "other_best")
+    assert (second.best, second.verdict) == (1, "promoted")
+    assert "chain_moved" in fleet.log("evaluator")
+    assert "fenced" not in fleet.log("evaluator")

@@ -1,0 +1,96 @@
+"""Stored games leave the database as SGF."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from sgfmill import sgf as sgfmill_sgf
+from typer.testing import CliRunner
+
+from zerofleet.cli import app
+from zerofleet.config import run_from_values
+from zerofleet.database import Database, Submission
+from zerofleet.errors import ConfigError
+from zerofleet.games import sgf
+from zerofleet.records import GameRecord
+from zerofleet.testing.records import random_record, resigned_record
+
+GAME = "go(size=5,komi=7.5,suicide=false)"
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    path = tmp_path / "run.toml"
+    path.write_text(f'name = "go5"\ngame = "{GAME}"\n')
+    return path
+
+
+@pytest.fixture
+def records(database_url: str) -> list[GameRecord]:
+    """Stored one after the other; the last one was resigned."""
+    kept = [random_record(seed, GAME, model_version=seed + 2) for seed in (1, 2)]
+    kept.append(resigned_record(3, 7, GAME))
+    with Database(database_url) as database:
+        database.register_run(run_from_values({"name": "go5", "game": {"name": GAME}}))
+        for record in kept:
+            assert database.submit_game("go5", "w", Submission(record)) == "stored"
+    return kept
+
+
+def wrote(*arguments: object) -> str:
+    result = CliRunner().invoke(app, ["sgf", *map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_game_by_its_uid(database_url: str, run_file: Path, records: list[GameRecord]) -> None:
+    record = records[1]
+    text = wrote(run_file, record.game_uid, "--database-url", database_url)
+    assert sgf.read(text) == (GAME, record.actions.tolist())
+    game = sgfmill_sgf.Sgf_game.from_string(text)
+    root, first = game.get_root(), game.get_main_sequence()[1]
+    assert (root.get("PB"), root.get("PW")) == ("go5 4", "go5 4")
+    assert root.get("GN") == str(record.game_uid)
+    assert root.get("RE")[0] == {1: "B", -1: "W"}[record.result]
+    value, visits = first.get("C").splitlines()
+    assert value == (
+        f"value {record.root_values[0]:+.3f} after 50 simulations "
+        f"({record.network_values[0]:+.3f} before), model 4"
+    )
+    assert visits.startswith("visits: ")
+    assert str(record.child_visit_counts[: record.offsets[1]].max()) in visits.split(",")[0]
+
+
+def test_the_last_games(
+    database_url: str, run_file: Path, records: list[GameRecord], tmp_path: Path
+) -> None:
+    text = wrote(run_file, "--last", 1, "--database-url", database_url)
+    assert sgf.read(text)[1] == records[2].actions.tolist()
+    assert f"RE[{'B' if records[2].result == 1 else 'W'}+R]" in text
+    folder = tmp_path / "new" / "games"
+    assert wrote(run_file, "--last", 2, "--folder", folder, "--database-url", database_url) == ""
+    written = {path.stem: sgf.read(path.read_text())[1] for path in folder.glob("*.sgf")}
+    assert written == {str(r.game_uid): r.actions.tolist() for r in records[1:]}
+    collection = wrote(run_file, "--last", 9, "--database-url", database_url)
+    assert collection.count("FF[4]") == 3
+
+
+def test_what_cannot_be_written(
+    database_url: str, run_file: Path, records: list[GameRecord], tmp_path: Path
+) -> None:
+    def refused(*arguments: object) -> str:
+        result = CliRunner().invoke(app, ["sgf", *map(str, arguments)])
+        assert isinstance(result.exception, ConfigError)
+        return str(result.exception)
+
+    strange = refused(run_file, uuid4(), "--database-url", database_url)
+    assert "the run 'go5' has no finished game" in strange
+    assert "give a game's uid" in refused(run_file, "--database-url", database_url)
+    both = refused(run_file, records[0].game_uid, "--last", 1, "--database-url", database_url)
+    assert "give a game's uid" in both
+    other = tmp_path / "other.toml"
+    other.write_text(f'name = "c4"\ngame = {json.dumps("connect_four")}\n')
+    assert "SGF is for go and othello, not for 'connect_four'" in refused(other, "--last", 1)

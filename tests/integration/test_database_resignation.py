@@ -1,0 +1,280 @@
+"""v_resign on games small enough to reckon by hand, and against a slower reckoning."""
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+import numpy as np
+import psycopg2
+import pytest
+from psycopg2 import errors
+
+from zerofleet.config import run_from_values
+from zerofleet.database import Database, ResignRow, Submission
+from zerofleet.records import GameRecord
+from zerofleet.testing.records import random_record
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = 1_000.0  # seconds; longer than any game here takes
+SECOND_LOSES, SECOND_WINS, DRAW = 1, -1, 0
+
+
+def played_on(
+    number: int,
+    values: Sequence[float],
+    result: int,
+    best_child_values: Sequence[float] | None = None,
+) -> GameRecord:
+    """A game with these values at its plies; the second player moves at odd ones."""
+    plies = len(values)
+    return dataclasses.replace(
+        random_record(number),
+        game_uid=UUID(int=number + 1),
+        actions=np.arange(plies, dtype=np.int16),
+        model_versions=np.ones(plies, np.int32),
+        root_values=np.asarray(values, np.float32),
+        network_values=np.zeros(plies, np.float32),
+        best_child_values=np.asarray(best_child_values or values, np.float32),
+        simulations=np.ones(plies, np.int32),
+        full_search=np.ones(plies, np.bool_),
+        offsets=np.arange(plies + 1, dtype=np.int32),
+        child_actions=np.arange(plies, dtype=np.int16),
+        child_visit_counts=np.ones(plies, np.int32),
+        child_priors=np.ones(plies, np.float32),
+        child_policy_weights=np.ones(plies, np.int32),
+        result=result,
+        plays_on=True,
+    )
+
+
+def store(
+    database: Database, games: Sequence[GameRecord], began: Sequence[float], took: Sequence[float]
+) -> None:
+    """Store games as if they had begun at these seconds and taken that long."""
+    assert set(database.submit_games("test", "w", [Submission(game) for game in games])) == {
+        "stored"
+    }
+    database._run(
+        "UPDATE games AS g SET began_at = timestamptz '2026-01-01Z' + make_interval(secs => b), "
+        "ingested_at = timestamptz '2026-01-01Z' + make_interval(secs => b + t) "
+        "FROM unnest(CAST(:uids AS uuid[]), CAST(:began AS float8[]), CAST(:took AS float8[])) "
+        "AS s (uid, b, t) WHERE g.game_uid = s.uid",
+        uids=[str(game.game_uid) for game in games],
+        began=[float(each) for each in began],
+        took=[float(each) for each in took],
+    )
+
+
+def store_settled(database: Database, games: Sequence[GameRecord]) -> None:
+    """Store games that ended long ago, and the late one that shows it."""
+    store(database, games, range(len(games)), [1.0] * len(games))
+    store(database, [played_on(10**6, [0.0], DRAW)], [LATER], [1.0])
+
+
+def calibrate(
+    database: Database, share: float = 0.2, min_games: int = 1, window_games: int = 1000
+) -> ResignRow:
+    return database.calibrate_resign(
+        "test", false_positive_share=share, min_games=min_games, window_games=window_games
+    )
+
+
+def answer(row: ResignRow) -> tuple[float | None, int, int, int]:
+    threshold = None if row.threshold is None else round(row.threshold, 6)
+    return threshold, row.games, row.would_resign, row.wrong
+
+
+def simple(*outcomes: tuple[float, int]) -> list[GameRecord]:
+    """Games in which the second player's value at ply 1 and the result say all."""
+    return [played_on(i, [0.0, value, 0.9], result) for i, (value, result) in enumerate(outcomes)]
+
+
+RIGHT = [(-0.9, SECOND_LOSES), (-0.8, SECOND_LOSES), (-0.7, SECOND_LOSES), (-0.6, SECOND_LOSES)]
+
+
+def test_the_highest_value_that_keeps_the_share(database: Database) -> None:
+    games = [*RIGHT, (-0.5, SECOND_LOSES), (-0.4, SECOND_WINS)]
+    store_settled(database, simple(*games, (-0.3, SECOND_LOSES), (-0.2, SECOND_LOSES)))
+    # Below -0.4: 5, none wrong, 1/6. Below -0.3: 6, one wrong, 2/7. Below -0.2: 2/8.
+    assert answer(calibrate(database)) == (-0.4, 8, 5, 0)
+    assert answer(calibrate(database, share=0.26)) == (-0.2, 8, 7, 1)
+    assert answer(calibrate(database, share=0.1)) == (None, 8, 0, 0)
+    assert database.resign_threshold("test") is None  # the newest counts
+
+
+def test_a_draw_is_not_lost(database: Database) -> None:
+    store_settled(database, simple(*RIGHT, (-0.5, DRAW), (-0.4, SECOND_LOSES)))
+    assert answer(calibrate(database)) == (-0.5, 6, 4, 0)
+
+
+def test_equal_values_resign_together(database: Database) -> None:
+    store_settled(database, simple(*RIGHT[:3], *[(-0.6, SECOND_LOSES)] * 2, (-0.6, SECOND_WINS)))
+    # Nobody is below -0.6 but the three; above it there is no value that somebody could be below.
+    assert answer(calibrate(database, share=0.25)) == (-0.6, 6, 3, 0)
+    assert answer(calibrate(database, share=0.2)) == (None, 6, 0, 0)
+
+
+def test_the_first_ply_that_is_low_enough_decides(database: Database) -> None:
+    """At -0.3 the second player gives up a won game; lower, it is the first, who has lost."""
+    turning = [played_on(i, [0.0, -0.3, -0.8 - i / 100, 0.9], SECOND_WINS) for i in range(4)]
+    store_settled(database, [*turning, played_on(9, [0.0, -0.1], SECOND_LOSES)])
+    assert answer(calibrate(database)) == (-0.3, 5, 4, 0)
+    rows = database._rows("SELECT * FROM resign_curve('test', 10) ORDER BY threshold DESC LIMIT 2")
+    assert [(round(row.threshold, 6), row.would_resign, row.wrong) for row in rows] == [
+        (-0.1, 4, 4),
+        (-0.3, 4, 0),
+    ]
+
+
+def test_both_values_must_be_low(database: Database) -> None:
+    games = simple(*RIGHT)
+    hopeful = played_on(7, [0.0, -0.95, 0.9], SECOND_WINS, [0.0, -0.05, 0.9])
+    blind = played_on(8, [0.0, -0.02, 0.9], SECOND_WINS, [0.0, -0.95, 0.9])
+    store_settled(database, [*games, hopeful, blind])
+    assert answer(calibrate(database)) == (-0.05, 6, 4, 0)
+    # Rows of the version before know the root's value alone.
+    database._run("UPDATE positions SET best_child_value = NULL")
+    assert answer(calibrate(database, share=0.4)) == (-0.02, 6, 5, 1)
+
+
+def test_nobody_resigns_the_empty_board(database: Database) -> None:
+    store_settled(database, [played_on(i, [-0.9 + i / 100, 0.5], SECOND_WINS) for i in range(9)])
+    assert answer(calibrate(database, share=0.9)) == (None, 9, 0, 0)
+
+
+def test_too_few_games_give_none(database: Database) -> None:
+    store_settled(database, simple(*RIGHT, (-0.5, SECOND_LOSES)))
+    assert answer(calibrate(database, min_games=5)) == (-0.5, 5, 4, 0)
+    assert answer(calibrate(database, min_games=6)) == (None, 5, 0, 0)
+
+
+def test_a_few_lucky_resignations_open_nothing(database: Database) -> None:
+    outcomes = [(-0.9 + i / 100, SECOND_LOSES) for i in range(20)]
+    store_settled(database, simple(*outcomes[:19]))
+    assert answer(calibrate(database, share=0.05)) == (None, 19, 0, 0)
+    store(database, [played_on(50, [0.0, -0.5, 0.9], SECOND_LOSES)], [50], [1])
+    assert answer(calibrate(database, share=0.05)) == (-0.5, 20, 19, 0)
+
+
+def test_without_games_there_is_none(database: Database) -> None:
+    row = calibrate(database)
+    assert answer(row) == (None, 0, 0, 0)
+    assert row.began_before is None
+
+
+def test_other_games_do_not_count(database: Database) -> None:
+    games = simple(*RIGHT, (-0.1, SECOND_LOSES))
+    may_resign = dataclasses.replace(games[0], game_uid=UUID(int=100), plays_on=False)
+    resigned = dataclasses.replace(
+        games[1], game_uid=UUID(int=101), plays_on=False, resign_threshold=-0.5, reason="resign"
+    )
+    store_settled(database, [*games, may_resign, resigned])
+    database.register_run(run_from_values({"name": "other", "game": "tic_tac_toe"}))
+    strange = dataclasses.replace(games[2], game_uid=UUID(int=200))
+    match = Submission(dataclasses.replace(games[3], game_uid=UUID(int=201)), kind="match")
+    database.submit_games("other", "w", [Submission(strange)])
+    database.submit_games("test", "w", [match])
+    assert answer(calibrate(database)) == (-0.1, 5, 4, 0)
+    assert database.resign_threshold("test") == pytest.approx(-0.1)
+    assert database.resign_threshold("other") is None
+
+
+def test_short_games_that_began_lately_do_not_move_it(database: Database) -> None:
+    """Every second a short and a long game begin; of the late long ones nothing is known yet.
+
+    Short games are resigned rightly, long ones wrongly: whoever looked at all finished games would
+    find more of the former than there are.
+    """
+    short, long = 2.0, 100.0
+    now = 400.0
+    games: list[tuple[GameRecord, float, float]] = []
+    for second in range(400):
+        resigned = played_on(2 * second, [0.0, -0.9 + second / 1e4, 0.9], SECOND_LOSES)
+        survived = played_on(2 * second + 1, [0.0, -0.9 + second / 1e4, 0.9], SECOND_WINS)
+        games += [(resigned, second, short), (survived, second + 0.5, long)]
+    games.append((played_on(5_000, [0.0, -0.1], SECOND_WINS), 0.0, long))
+    finished = [each for each in games if each[1] + each[2] <= now]
+    shorts = sum(took == short for _, _, took in finished)
+    assert shorts / len(finished) > 0.56
+    store(database, *zip(*finished, strict=True))
+
+    # Half of the resignations would be wrong: no threshold for less, a high one for more.
+    assert calibrate(database, share=0.45).threshold is None
+    row = calibrate(database, share=0.55)
+    assert answer(row)[0] == -0.1
+    assert row.began_before is not None
+    until = (row.began_before - START).total_seconds()
+    assert until == pytest.approx(400.0 - 2 * long, abs=1.0)
+    assert row.games == sum(began < until for _, began, _ in finished)
+    # A smaller window is the last ones by their start, whenever they ended.
+    [window] = database._rows(
+        "SELECT min(began_at) AS first, max(began_at) AS last, "
+        "count(*) FILTER (WHERE result = 1) AS resigned "
+        "FROM resign_games('test', 100) JOIN games USING (game_uid, result)"
+    )
+    assert (window.last - START).total_seconds() == pytest.approx(until, abs=1.0)
+    assert (window.first - START).total_seconds() == pytest.approx(until - 50, abs=1.0)
+    assert window.resigned == 50
+
+
+def test_a_run_that_has_just_begun_knows_only_its_short_games(database: Database) -> None:
+    """Games that began together: the first to end are the short ones, and no sample."""
+    games = simple(*[(-0.9 + i / 100, SECOND_LOSES) for i in range(30)])
+    store(database, games, [0.01 * i for i in range(30)], [3.0 + i for i in range(30)])
+    assert answer(calibrate(database)) == (None, 0, 0, 0)
+
+
+def test_what_has_not_changed_is_not_written_again(database: Database) -> None:
+    store_settled(database, simple(*RIGHT, (-0.5, SECOND_LOSES)))
+    first = calibrate(database)
+    assert calibrate(database) == first
+    assert calibrate(database, min_games=2) != first
+    assert calibrate(database).at >= first.at
+    [row] = database._rows("SELECT count(*) AS rows FROM resign_thresholds")
+    assert row.rows == 3
+
+
+def test_what_is_written_stays(database: Database, database_url: str) -> None:
+    calibrate(database)
+    connection = psycopg2.connect(database_url)
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        for change in (
+            "UPDATE resign_thresholds SET threshold = 0",
+            "DELETE FROM resign_thresholds",
+        ):
+            with pytest.raises(errors.InsufficientPrivilege, match="only grows"):
+                cursor.execute(change)
+    connection.close()
+
+
+def test_the_curve_is_that_of_a_slow_reckoning(database: Database) -> None:
+    generator = np.random.default_rng(20261121)
+    games: list[GameRecord] = []
+    for number in range(120):
+        plies = int(generator.integers(1, 9))
+        # Few different values, so that there are many ties.
+        roots, children = np.round(generator.uniform(-1, 1, (2, plies)) * 8) / 8
+        result = int(generator.integers(-1, 2))
+        games.append(played_on(number, roots.tolist(), result, children.tolist()))
+    store_settled(database, games)
+    curve = {
+        row.threshold: (row.would_resign, row.wrong)
+        for row in database._rows("SELECT * FROM resign_curve('test', 1000)")
+    }
+    assert len(curve) == 8  # -1, -7/8 ... -1/8
+    for threshold, counted in curve.items():
+        assert counted == reckon(games, threshold)
+
+
+def reckon(games: Sequence[GameRecord], threshold: float) -> tuple[int, int]:
+    would_resign = wrong = 0
+    for game in games:
+        for ply in range(1, game.length):
+            if max(game.root_values[ply], game.best_child_values[ply]) < threshold:
+                would_resign += 1
+                outcome = game.result if ply % 2 == 0 else -game.result
+                wrong += outcome >= 0
+                break
+    return would_resign, wrong

@@ -1,0 +1,247 @@
+"""The overfit watch through the real trainer and a real database: caught, slowed, said, let go."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+import pytest
+from structlog.testing import capture_logs
+
+from services.trainer import pulse
+from services.trainer import trainer as loop
+from services.trainer.checkpoints import CheckpointFolder
+from services.trainer.trainer import Places, Trainer
+from zerofleet.config import RunConfig, run_from_values
+from zerofleet.database import Database, Submission
+from zerofleet.games import spec
+from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.models.folder import ModelFolder
+from zerofleet.records import GameRecord
+from zerofleet.testing.records import random_record
+
+pytestmark = pytest.mark.slow
+
+DEADLINE = 120.0
+WINDOW = 160  # positions: about twenty games
+REUSE = 320.0
+
+
+def a_run(action: str = "slow", **trainer: Any) -> RunConfig:
+    return run_from_values({
+        "name": "overfit",
+        "preset": "plain",
+        "game": {"name": "tic_tac_toe"},
+        "network": {"blocks": 1, "channels": 32},
+        "trainer": {
+            "batch_size": 64,
+            "min_positions": 100,
+            "window_positions": WINDOW,
+            "samples_per_position": REUSE,
+            "publish_every_steps": 100_000,
+            "checkpoint_every_steps": 100,
+            "metrics_every_steps": 10,
+            "held_out_share": 0.5,
+            "augment": False,
+            "learning_rate": [0.05],
+            "learning_rate_steps": [],
+            **trainer,
+        },
+        "overfit": {"action": action, "smoothing": 0.5, "min_positions": 100},
+    })  # fmt: skip
+
+
+def a_game(seed: int, *, labels_mean_something: bool) -> GameRecord:
+    """A random game; its targets are chance, or the same for every position: the first action."""
+    record = random_record(seed)
+    weights = np.random.default_rng(seed).integers(1, 4, len(record.child_actions)) ** 6
+    if labels_mean_something:
+        weights = np.ones(len(record.child_actions), np.int64)
+        weights[record.offsets[:-1]] = 50
+    weights = weights.astype(np.int32)
+    return replace(
+        record,
+        full_search=np.ones(record.length, np.bool_),
+        child_visit_counts=weights,
+        child_policy_weights=weights,
+    )
+
+
+@dataclass
+class Surroundings:
+    """Stores and folders of one test."""
+
+    database: Database
+    trainer_url: str
+    valkey_url: str
+    folder: Path
+
+    def submit(self, seeds: range, *, labels_mean_something: bool = False) -> None:
+        games = [a_game(seed, labels_mean_something=labels_mean_something) for seed in seeds]
+        answers = self.database.submit_games("overfit", "w", [Submission(game) for game in games])
+        assert set(answers) == {"stored"}
+
+    @contextlib.contextmanager
+    def training(self, run: RunConfig) -> Iterator[None]:
+        stop = Event()
+        with Database(self.trainer_url) as database, ThreadPoolExecutor(1) as pool:
+            places = Places(
+                database=database,
+                heartbeats=Heartbeats(self.valkey_url, "overfit"),
+                models=ModelFolder(self.folder / "models", "overfit"),
+                checkpoints=CheckpointFolder(self.folder / "checkpoints"),
+                worker="trainer",
+            )
+            running = pool.submit(Trainer(run, spec("tic_tac_toe"), places, stop).run)
+            try:
+                yield
+                assert not running.done()
+            finally:
+                stop.set()
+                running.result(timeout=DEADLINE)
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in self.database._rows(statement)]
+
+    def events(self) -> list[str]:
+        return [event.event for event in self.database.train_events("overfit")]
+
+    def beat(self) -> Heartbeat:
+        beats = Heartbeats(self.valkey_url, "overfit").read()
+        return beats[0] if beats else Heartbeat("trainer", "none", 0, "its start", {})
+
+    def is_idle(self) -> bool:
+        """Whether all that was paid for has been trained."""
+        return " positions" in self.beat().waiting_for and "window" not in self.beat().waiting_for
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def surroundings(
+    role_url: Callable[[str], str],
+    database_url: str,
+    valkey_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Surroundings]:
+    monkeypatch.setattr(pulse, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(loop, "POLL_SECONDS", 0.05)
+    with Database(database_url) as database:
+        database.register_run(a_run())
+        yield Surroundings(database, role_url("trainer"), valkey_url, tmp_path)
+
+
+def test_a_run_that_learns_by_heart_is_caught_and_slowed(surroundings: Surroundings) -> None:
+    surroundings.submit(range(50))
+    with capture_logs() as logs, surroundings.training(a_run("slow")):
+        until(lambda: surroundings.events() == ["overfit_begins"])
+        until(surroundings.is_idle)
+        words = surroundings.beat()
+    assert "slowed down: held-out above training loss by" in words.waiting_for
+    assert words.figures["overfit"] == 1
+    assert words.figures["pace"] == 0.25
+    assert words.figures["unspent_positions"] == 0
+
+    [said] = [log for log in logs if log["event"] == "overfit_begins"]
+    assert said["policy_gap"] > 0.2 or said["value_gap"] > 0.1
+    [event] = surroundings.database.train_events("overfit")
+    assert "a new position pays for 80 samples" in event.detail
+    assert "(most 0.2)" in event.detail
+
+    rows = surroundings.query(
+        "SELECT step, overfit, policy_gap, value_gap, train_policy_loss, held_out_policy_loss "
+        "FROM training_curve WHERE policy_gap IS NOT NULL ORDER BY step"
+    )
+    assert [row[1] for row in rows] == [row[0] >= event.step for row in rows]
+    last = rows[-1]
+    assert last[2] > 0.2 or last[3] > 0.1
+    assert last[5] > last[4]
+    # What was paid for and not yet drawn was scaled down too: less was drawn than was paid for.
+    [(drawn, reuse)] = surroundings.query(
+        "SELECT max(samples), max(samples_per_position) FROM train_metrics"
+    )
+    assert reuse < 0.9 * REUSE
+    assert drawn > 0
+
+
+def test_it_goes_on_slowly_after_a_restart(surroundings: Surroundings) -> None:
+    surroundings.submit(range(50))
+    with surroundings.training(a_run("slow")):
+        until(lambda: surroundings.events() == ["overfit_begins"])
+    with surroundings.training(a_run("slow")):
+        until(surroundings.is_idle)
+        assert surroundings.beat().figures["pace"] == 0.25
+    assert surroundings.events().count("overfit_begins") == 1
+
+
+def test_a_run_that_learns_what_is_true_is_left_alone(surroundings: Surroundings) -> None:
+    """Targets that every position shares: held-out games are predicted as well as the others."""
+    healthy = a_run(
+        batch_size=256,
+        window_positions=100_000,
+        samples_per_position=4.0,
+        metrics_every_steps=2,
+        learning_rate=[0.01],
+    )
+    surroundings.submit(range(1_200), labels_mean_something=True)
+    with surroundings.training(healthy):
+        until(lambda: surroundings.beat().progress > 60 and surroundings.is_idle())
+    measured = surroundings.query(
+        "SELECT count(*), max(policy_gap), max(value_gap) FROM training_curve "
+        "WHERE policy_gap IS NOT NULL"
+    )
+    assert measured[0][0] >= 20
+    assert measured[0][1] < 0.2
+    assert measured[0][2] < 0.1
+    assert surroundings.events() == []
+    assert surroundings.query("SELECT bool_or(overfit) FROM train_metrics") == [(False,)]
+
+
+def test_a_few_held_out_games_conclude_nothing(surroundings: Surroundings) -> None:
+    surroundings.submit(range(50))
+    run = a_run("slow")
+    few = run.model_copy(
+        update={"overfit": run.overfit.model_copy(update={"min_positions": 100_000})}
+    )
+    with surroundings.training(few):
+        until(surroundings.is_idle)
+    assert surroundings.events() == []
+    gaps = surroundings.query("SELECT count(*), count(policy_gap) FROM train_metrics")
+    assert gaps[0][0] > 0
+    assert gaps[0][1] == 0
+
+
+def test_waiting_ends_when_new_games_have_renewed_the_window(surroundings: Surroundings) -> None:
+    """No step in between, and self-play hears that games are wanted."""
+    surroundings.submit(range(50))
+    with surroundings.training(a_run("wait")):
+        until(lambda: surroundings.events() == ["overfit_begins"])
+        until(lambda: surroundings.beat().waiting_for.startswith("new games, at most"))
+        beat = surroundings.beat()
+        assert "held-out above training loss by" in beat.waiting_for
+        assert beat.figures["unspent_positions"] == 0
+        surroundings.submit(range(50, 60))
+        until(
+            lambda: surroundings.beat().figures["held_out_games"] > beat.figures["held_out_games"]
+        )
+        assert surroundings.beat().progress == beat.progress
+        for seed in range(60, 120, 10):
+            surroundings.submit(range(seed, seed + 10))
+        until(lambda: "overfit_ends" in surroundings.events())
+        until(lambda: surroundings.beat().progress > beat.progress)
+    begins, ends = surroundings.database.train_events("overfit")[:2]
+    assert (begins.event, ends.event) == ("overfit_begins", "overfit_ends")
+    assert begins.step == ends.step

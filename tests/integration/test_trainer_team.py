@@ -1,0 +1,233 @@
+"""Several processes train one network: the same steps as one process, and one trainer to the world.
+
+Two processes on CPUs, started by torchrun and joined by gloo, as on machines with GPUs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from services.trainer.checkpoints import CheckpointFolder
+from services.trainer.learner import Learner
+from services.trainer.measurement import Batch
+from zerofleet.config import RunConfig, load_run
+from zerofleet.database import Database, Submission
+from zerofleet.games import spec
+from zerofleet.testing.records import random_record
+
+pytestmark = pytest.mark.slow
+
+DEADLINE = 120.0
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+GAME = spec("tic_tac_toe")
+
+# Trains as rank 0 or 1 on the batches of a file, and writes the leader's state.
+PROGRAM = """
+import sys
+from pathlib import Path
+import numpy as np, torch
+from safetensors.numpy import save_file
+from services.trainer.learner import Learner
+from services.trainer.team import ProcessTeam
+from zerofleet.config import load_run
+from zerofleet.games import spec
+
+folder = Path(sys.argv[1])
+torch.set_num_threads(1)
+run, game = load_run(folder / "run.toml"), spec("tic_tac_toe")
+with ProcessTeam(run.trainer.batch_size) as team:
+    learner = Learner(game, run, team)
+    if team.rank:
+        with torch.no_grad():
+            next(learner.network.parameters()).zero_()  # the leader's state replaces it
+        team.follow(learner, (game.observation_bytes, game.num_actions))
+    else:
+        learner.share()
+        with np.load(folder / "batches.npz") as batches:
+            for step in range(len(batches["value"])):
+                columns = ("observations", "policy", "value")
+                learner.train(tuple(batches[column][step] for column in columns))
+        team.dismiss()
+    state = {name: tensor.numpy().copy() for name, tensor in learner.state().items()}
+    save_file(state, str(folder / f"rank{team.rank}.safetensors"))
+"""
+
+RUN_FILE = """
+name = "team"
+preset = "plain"
+game = "tic_tac_toe"
+[network]
+blocks = 3
+channels = 8
+global_pooling = true
+[trainer]
+batch_size = 32
+min_positions = 50
+publish_every_steps = 10
+checkpoint_every_steps = 5
+metrics_every_steps = 1
+average_decay = 0.5
+average_every_steps = 2
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunConfig:
+    torch.set_num_threads(1)
+    (tmp_path / "run.toml").write_text(RUN_FILE)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return load_run(tmp_path / "run.toml")
+
+
+def half(seed: int) -> Batch:
+    generator = np.random.default_rng(seed)
+    visits = generator.random((16, 9), np.float32)
+    return (
+        generator.integers(0, 256, (16, GAME.observation_bytes), np.uint8),
+        visits / visits.sum(1, keepdims=True),
+        generator.integers(-1, 2, 16).astype(np.float32),
+    )
+
+
+def joined(first: Batch, second: Batch) -> Batch:
+    observations, policy, value = (np.concatenate(pair) for pair in zip(first, second, strict=True))
+    return observations, policy, value
+
+
+def train_in_two_processes(folder: Path, batches: list[Batch]) -> dict[str, np.ndarray]:
+    columns = [np.stack(column) for column in zip(*batches, strict=True)]
+    np.savez(folder / "batches.npz", observations=columns[0], policy=columns[1], value=columns[2])
+    command = [*TORCHRUN, str(folder / "program.py"), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE)
+    assert done.returncode == 0, done.stderr
+    leader, follower = (load_file(folder / f"rank{rank}.safetensors") for rank in (0, 1))
+    assert leader.keys() == follower.keys()
+    for name, tensor in leader.items():
+        np.testing.assert_array_equal(tensor, follower[name], err_msg=name)
+    return leader
+
+
+def test_two_processes_take_the_steps_of_one(run: RunConfig, tmp_path: Path) -> None:
+    """Where both halves of each batch show the same positions, with other targets: then batch
+    normalisation, which looks at each half alone, sees what one process sees."""
+    batches: list[Batch] = []
+    for step in range(4):
+        observations, _, _ = first = half(step)
+        _, policy, value = half(100 + step)
+        batches.append(joined(first, (observations, policy, value)))
+    found = train_in_two_processes(tmp_path, batches)
+    alone = Learner(GAME, run)
+    for batch in batches:
+        alone.train(batch)
+    for name, tensor in alone.state().items():
+        # One process divides its running variances by n - 1 of twice as many numbers.
+        bound = 0.02 if name.endswith("running_var") else 2e-4
+        np.testing.assert_allclose(found[name], tensor, rtol=bound, atol=1e-5, err_msg=name)
+
+
+def test_halves_that_differ_are_normalised_each_by_itself(run: RunConfig, tmp_path: Path) -> None:
+    """From one point, the first step on both halves is the mean of the steps on either."""
+    halves = half(0), half(1)
+    found = train_in_two_processes(tmp_path, [joined(*halves)])
+    either: list[dict[str, torch.Tensor]] = []
+    for each in halves:
+        learner = Learner(GAME, run)
+        learner.train(each)
+        either.append(learner.state())
+    for name, first in either[0].items():
+        wanted = (first.double() + either[1][name].double()) / 2
+        np.testing.assert_allclose(found[name], wanted, rtol=2e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.fixture
+def environment(role_url: Callable[[str], str], valkey_url: str, tmp_path: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "ZEROFLEET_DATABASE_URL": role_url("trainer"),
+        "ZEROFLEET_REDIS_URL": valkey_url,
+        "ZEROFLEET_MODEL_FOLDER": str(tmp_path / "models"),
+        "ZEROFLEET_CHECKPOINT_FOLDER": str(tmp_path / "checkpoints"),
+    }
+
+
+def until(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def test_torchrun_starts_one_trainer_of_two_processes(
+    run: RunConfig, environment: dict[str, str], database_url: str, tmp_path: Path
+) -> None:
+    """It trains, publishes, saves at SIGTERM, and a trainer of one process takes over."""
+    command = ["-m", "services.trainer", str(tmp_path / "run.toml")]
+    checkpoints = CheckpointFolder(tmp_path / "checkpoints" / "team")
+    with Database(database_url) as database:
+        database.register_run(run)
+
+        def measured() -> int:
+            [row] = database._rows("SELECT coalesce(max(step), 0) AS step FROM train_metrics")
+            return row.step
+
+        def submit(seeds: range) -> None:
+            records = [random_record(seed) for seed in seeds]
+            records = [
+                replace(
+                    record,
+                    full_search=np.ones(record.length, np.bool_),
+                    child_visit_counts=record.child_visit_counts + np.int32(1),
+                    child_policy_weights=record.child_visit_counts + np.int32(1),
+                )
+                for record in records
+            ]
+            database.submit_games("team", "worker", [Submission(r) for r in records])
+
+        submit(range(150))
+        for prefix in (TORCHRUN, (sys.executable,)):
+            begun = measured()
+            process = subprocess.Popen(
+                [*prefix, *command], env=environment, stderr=subprocess.PIPE, text=True
+            )
+            until(lambda begun=begun: measured() >= begun + 12, process)
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=DEADLINE)
+            newest = checkpoints.newest()
+            assert newest is not None
+            assert newest.state.step >= measured() >= begun + 12
+            assert newest.state.drawn == 32 * newest.state.step
+            submit(range(200 + begun, 400 + begun))
+        models = database.models("team")
+        assert [model.step for model in models] == [10 * i for i in range(len(models))]
+        assert len(models) > 2
+        assert models[-1].metrics["average_decay"] == 0.5
+
+
+def test_a_batch_that_cannot_be_divided(
+    run: RunConfig, environment: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(RUN_FILE.replace("batch_size = 32", "batch_size = 33"))
+    done = subprocess.run(
+        [*TORCHRUN, "-m", "services.trainer", str(path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE,
+    )
+    assert done.returncode != 0
+    assert "trainer.batch_size = 33 cannot be divided among 2 processes" in done.stderr

@@ -1,0 +1,160 @@
+"""The window on a real database: it grows, and a trainer that starts over finds the same one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from services.trainer import window as module
+from services.trainer.bucket import TrainBucket
+from services.trainer.learner import Learner
+from services.trainer.overfit import OverfitWatch
+from services.trainer.schedule import window_limit
+from services.trainer.state import Training
+from services.trainer.window import Window
+from zerofleet.config import RunConfig, run_from_values
+from zerofleet.database import Database, Submission
+from zerofleet.games import spec
+from zerofleet.records import GameRecord, is_held_out
+from zerofleet.testing.records import random_record
+
+pytestmark = pytest.mark.slow
+
+
+def a_run(**trainer: object) -> RunConfig:
+    return run_from_values({
+        "name": "test",
+        "preset": "plain",
+        "game": {"name": "tic_tac_toe"},
+        "network": {"blocks": 0, "channels": 2},
+        "trainer": {
+            "growing_window": True,
+            "growing_window_positions": 60,
+            "held_out_share": 0.2,
+            **trainer,
+        },
+    })  # fmt: skip
+
+
+def training(run: RunConfig) -> Training:
+    bucket = TrainBucket(run.trainer.samples_per_position)
+    return Training(Learner(spec("tic_tac_toe"), run), bucket, OverfitWatch(run.overfit))
+
+
+def submit(database: Database, seeds: range) -> list[GameRecord]:
+    """One transaction for each few games; about half of the plies are positions to train on."""
+    games = [random_record(seed) for seed in seeds]
+    games = [
+        replace(
+            game,
+            child_visit_counts=game.child_visit_counts + np.int32(1),
+            child_policy_weights=game.child_visit_counts + np.int32(1),
+        )
+        for game in games
+    ]
+    for first in range(0, len(games), 3):
+        database.submit_games("test", "w", [Submission(game) for game in games[first : first + 3]])
+    return games
+
+
+def read(window: Window) -> None:
+    while window.read_page():
+        pass
+
+
+def same(first: Window, second: Window) -> bool:
+    drawn = [window.sample(64, seed=5) for window in (first, second)]
+    return all(np.array_equal(*columns) for columns in zip(*drawn, strict=True))
+
+
+def test_the_window_grows_with_all_positions_so_far(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAGE_GAMES", 7)
+    run = a_run()
+    ours = training(run)
+    window = Window(run, database, ours)
+    for seeds in (range(10), range(10, 40), range(40, 100)):
+        submit(database, seeds)
+        read(window)
+        received = ours.bucket.received
+        assert window.trained.total_positions == received
+        assert window.limit == window_limit(run.trainer, received)
+        room = window.limit - window.trained.positions
+        assert 0 <= room < 9 or window.trained.positions == received
+    assert window.trained.positions < ours.bucket.received / 2
+
+
+def test_it_is_the_same_after_a_restart(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that comes from a checkpoint in the middle, and reads other pages."""
+    run = a_run()
+    live = training(run)
+    window = Window(run, database, live)
+    saved: list[tuple[int, float, int, int]] = []
+    for first in range(0, 120, 12):
+        submit(database, range(first, first + 12))
+        monkeypatch.setattr(module, "PAGE_GAMES", 1 + first % 5)
+        read(window)
+        bucket = live.bucket
+        saved.append((live.paid_tx, bucket.samples, bucket.received, bucket.drawn))
+    monkeypatch.setattr(module, "PAGE_GAMES", 11)
+    for paid_tx, samples, received, drawn in (saved[0], saved[4], saved[-1], (0, 0.0, 0, 0)):
+        again = training(run)
+        again.paid_tx = paid_tx
+        again.bucket.samples, again.bucket.received = samples, received
+        again.bucket.drawn = drawn
+        restarted = Window(run, database, again)
+        read(restarted)
+        assert again.bucket.received == live.bucket.received
+        assert restarted.limit == window.limit
+        assert restarted.trained.positions == window.trained.positions
+        assert restarted.trained.games == window.trained.games
+        assert same(window, restarted)
+
+
+def test_a_window_that_does_not_grow_is_bounded_by_memory(database: Database) -> None:
+    run = a_run(growing_window=False, window_positions=50)
+    window = Window(run, database, training(run))
+    submit(database, range(60))
+    read(window)
+    assert window.limit == 50
+    assert window.trained.positions <= 50
+
+
+def test_what_is_measured_says_where_it_comes_from(database: Database) -> None:
+    run = a_run(growing_window=False)
+    window = Window(run, database, training(run))
+    assert window.trace("train", 8, 1) is None
+    games = submit(database, range(60))
+    read(window)
+    for split, held_out in (("train", False), ("held_out", True)):
+        ours = [
+            game
+            for game in games
+            if is_held_out(game.game_uid, 0.2) == held_out and game.full_search.any()
+        ]
+        traced = window.trace(split, 500, 1)
+        assert traced is not None
+        assert set(traced.game_age.tolist()) == set(range(len(ours)))
+        assert set(traced.game_length.tolist()) == {game.length for game in ours}
+        assert (traced.ply < traced.game_length).all()
+        positions = sum(int(game.full_search.sum()) for game in ours)
+        distinct = len({row.tobytes() for row in traced.batch[0]})
+        assert distinct <= positions  # as they were played: no symmetry makes more of them
+
+
+def test_training_samples_are_turned_only_if_the_run_file_says_so(database: Database) -> None:
+    submit(database, range(3))
+    turned, still = (a_run(augment=augment, growing_window=False) for augment in (True, False))
+    windows = [Window(run, database, training(run)) for run in (turned, still)]
+    kinds: list[int] = []
+    for window in windows:
+        read(window)
+        observations, _, _ = window.sample(2_000, 1)
+        kinds.append(len({row.tobytes() for row in observations}))
+    assert kinds[0] > kinds[1]
+    assert kinds[1] <= windows[1].trained.positions

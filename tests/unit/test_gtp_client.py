@@ -1,0 +1,42 @@
+"""The client of the Go Text Protocol: answers, refusals, and programs that go away."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from zerofleet.gtp.client import EngineGoneError, GtpClient
+from zerofleet.gtp.protocol import GtpError
+
+ENGINE = [sys.executable, str(Path(__file__).with_name("outside_program.py")), "plays"]
+
+
+async def test_commands_are_answered_in_turn() -> None:
+    async with GtpClient(ENGINE) as engine:
+        assert await engine.send("clear_board") == ""
+        assert await engine.send("genmove black") == "a1"
+        assert await engine.send("several") == "first\nsecond"
+        with pytest.raises(GtpError, match="unknown command"):
+            await engine.send("nonsense")
+        assert await engine.send("genmove white") == "b1"
+
+
+async def test_a_program_that_ends_says_so() -> None:
+    async with GtpClient(ENGINE) as engine:
+        for command in ("dies", "clear_board"):
+            with pytest.raises(EngineGoneError, match=f"ended at '{command}'"):
+                await engine.send(command)
+
+
+async def test_a_program_that_does_not_answer_is_given_up() -> None:
+    async with GtpClient(ENGINE, timeout=0.2) as engine:
+        with pytest.raises(EngineGoneError, match="has not answered 'hangs'"):
+            await engine.send("hangs")
+    with pytest.raises(EngineGoneError, match="is not running"):
+        await engine.send("clear_board")
+
+
+async def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(EngineGoneError, match="cannot start /nowhere/engine"):
+        async with GtpClient(["/nowhere/engine"]):
+            pass

@@ -1,0 +1,68 @@
+"""Learning rates and window sizes as a run goes on."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.trainer.schedule import learning_rate, window_limit
+from zerofleet.config import TrainerSection
+
+RATES = {"learning_rate": (0.1, 0.01, 0.001), "learning_rate_steps": (200, 300)}
+
+
+@pytest.mark.parametrize(
+    ("step", "rate"), [(0, 0.1), (199, 0.1), (200, 0.01), (299, 0.01), (300, 0.001), (9_999, 0.001)]
+)
+def test_rates_change_at_their_steps_or_samples(step: int, rate: float) -> None:
+    by_steps = TrainerSection(**RATES)
+    by_samples = TrainerSection(**RATES, schedule="samples")
+    assert learning_rate(by_steps, step, samples=1_000_000) == rate
+    assert learning_rate(by_samples, 1_000_000, samples=step) == rate
+
+
+def test_the_rate_rises_from_a_twentieth_in_a_straight_line() -> None:
+    settings = TrainerSection(**RATES, schedule="samples", warmup_samples=100)
+    rates = [learning_rate(settings, 0, samples) for samples in (0, 50, 99, 100, 250)]
+    assert rates == pytest.approx([0.005, 0.0525, 0.09905, 0.1, 0.01])
+
+
+def test_warm_up_goes_with_steps_too() -> None:
+    settings = TrainerSection(**RATES, warmup_samples=1_000)
+    assert learning_rate(settings, 200, samples=500) == pytest.approx(0.01 * 0.525)
+
+
+def growing(**options: float) -> TrainerSection:
+    return TrainerSection(growing_window=True, window_positions=100_000_000, **options)
+
+
+@pytest.mark.parametrize(
+    ("positions", "limit"),
+    [(0, 0.25), (0.25, 0.25), (1, 0.494), (10, 2.24), (100, 12.05), (241, 23.2)],
+)
+def test_the_window_grows_as_the_paper_says(positions: float, limit: float) -> None:
+    """Millions; Wu 2019 gives c = 250,000, alpha = 0.75, beta = 0.4 and about 22 at the end."""
+    found = window_limit(growing(), int(positions * 1e6))
+    assert found / 1e6 == pytest.approx(limit, rel=5e-3)
+
+
+def test_memory_bounds_the_growing_window_too() -> None:
+    settings = TrainerSection(growing_window=True, window_positions=300_000)
+    assert window_limit(settings, 10_000_000) == 300_000
+    assert window_limit(TrainerSection(window_positions=300_000), 5) == 300_000
+
+
+@given(
+    st.integers(0, 10_000_000),
+    st.integers(1, 1_000),
+    st.floats(0.01, 1),
+    st.floats(0.01, 1),
+    st.integers(1, 500_000),
+)
+def test_what_has_left_the_window_is_never_wanted_again(
+    positions: int, more: int, alpha: float, beta: float, least: int
+) -> None:
+    settings = growing(
+        growing_window_alpha=alpha, growing_window_beta=beta, growing_window_positions=least
+    )
+    before, after = window_limit(settings, positions), window_limit(settings, positions + more)
+    assert before <= after <= before + more
