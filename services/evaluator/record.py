@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import uuid4
 
 import numpy as np
+from numpy.typing import NDArray
 from zerofleet_core import EngineGame
 
 from zerofleet.games import State
@@ -87,13 +88,13 @@ def played_record(
         ending: how the game ended.
         times: when it started and when it finished.
     """
-    tables = list(_tables(name, plies))
+    tables, movers = _replayed(name, plies)
     visit_counts = _joined((table.visit_counts for table in tables), np.int32)
     return GameRecord(
         game_uid=uuid4(),
         game=name,
         actions=np.asarray([ply.action for ply in plies], np.int16),
-        model_versions=np.asarray(versions, np.int32)[np.arange(len(plies)) % 2],
+        model_versions=np.asarray(versions, np.int32)[movers],
         root_values=np.asarray([table.root_value for table in tables], np.float32),
         network_values=np.asarray([table.network_value for table in tables], np.float32),
         best_child_values=np.asarray([table.best_child_value for table in tables], np.float32),
@@ -108,6 +109,7 @@ def played_record(
         reason=ending.reason,
         started_at=times[0],
         finished_at=times[1],
+        to_play=None if (movers == np.arange(len(plies)) % 2).all() else movers,
     )
 
 
@@ -126,17 +128,19 @@ def _searched(game: EngineGame, ply: int) -> Searched | None:
     )
 
 
-def _tables(name: str, plies: Sequence[Ply]) -> Iterable[Searched]:
+def _replayed(name: str, plies: Sequence[Ply]) -> tuple[list[Searched], NDArray[np.int8]]:
+    """The table of each ply, and who moved: [plies] int8."""
     state = State(name)
+    tables: list[Searched] = []
+    movers: list[int] = []
     for ply in plies:
-        if ply.searched is not None:
-            yield ply.searched
-        else:
-            legal = state.legal_actions()
-            count = len(legal)
-            yield Searched(legal, [0] * count, [1 / count] * count, 0.0, 0.0, 0.0, 0)
+        movers.append(state.to_play)
+        legal = state.legal_actions() if ply.searched is None else []
+        even = [1 / max(1, len(legal))] * len(legal)
+        tables.append(ply.searched or Searched(legal, [0] * len(legal), even, 0.0, 0.0, 0.0, 0))
         state.apply(ply.action)
+    return tables, np.asarray(movers, np.int8)
 
 
-def _joined(rows: Iterable[Sequence[float]], dtype: type[np.number]) -> np.ndarray:
+def _joined(rows: Iterable[Sequence[float]], dtype: type[np.number]) -> NDArray[Any]:
     return np.concatenate([np.asarray(row, dtype) for row in rows])

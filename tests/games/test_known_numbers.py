@@ -79,7 +79,7 @@ def test_othello() -> None:
 
 
 def census_of_go(size: int, depth: int, *, suicide: bool = True) -> list[int]:
-    """Lines of play; positions that look alike differ in what superko forbids, so all are walked."""
+    """Lines of play, all walked: positions that look alike differ in what superko forbids."""
     name = f"go(size={size},suicide={'true' if suicide else 'false'})"
     level, counts = [State(name)], [1]
     for _ in range(depth - 1):

@@ -164,18 +164,18 @@ LAST = len(GAME.actions) - 1
         ),
         (
             replace(GAME, child_visit_counts=changed(GAME.child_visit_counts, 15, -3)),
-            "ply 2: visit count -3 is negative",
+            "ply 2: policy weight -3 is negative",
         ),
         (
             replace(GAME, child_visit_counts=GAME.child_visit_counts * 0),
-            "ply 0: no visits in a full search",
+            "ply 0: no policy weight in a full search",
         ),
         (replace(GAME, offsets=changed(GAME.offsets, 1, 30)), "ply 1: offsets decrease"),
         (replace(GAME, offsets=changed(GAME.offsets, 0, 1)), "offsets starts with 1, expected 0"),
         (replace(GAME, offsets=GAME.offsets[:-1]), f"expected plies + 1 = {LAST + 2}"),
         (replace(GAME, full_search=GAME.full_search[1:]), f"full_search has {LAST} entries"),
         (replace(GAME, child_actions=GAME.child_actions[:-1]), "child_actions has"),
-        (replace(GAME, child_visit_counts=GAME.child_visit_counts[:-1]), "child_visit_counts has"),
+        (replace(GAME, child_visit_counts=GAME.child_visit_counts[:-1]), "child_policy_weights has"),
         (
             replace(
                 GAME,
@@ -213,7 +213,7 @@ def test_other_dtypes_are_refused_instead_of_converted() -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown game 'chess'; known: connect_four, tic_tac_toe"):
+    with pytest.raises(ValueError, match="unknown game 'chess'; known: connect_four, go, "):
         ReplayBuffer("chess", 10, 10)
     with pytest.raises(ValueError, match="max_positions"):
         ReplayBuffer("connect_four", 0, 10)

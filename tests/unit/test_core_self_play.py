@@ -20,6 +20,9 @@ from zerofleet_core import (
 )
 
 COLUMNS = (
+    "to_play",
+    "best_child_values",
+    "child_policy_weights",
     "actions",
     "model_versions",
     "root_values",
@@ -205,7 +208,8 @@ def test_every_select_asks_even_when_all_is_known() -> None:
 
 
 def test_model_versions_are_of_the_latest_answer() -> None:
-    engine = SelfPlay("connect_four", 2, SearchConfig(num_simulations=6, cache_positions=0), 1)
+    config = SearchConfig(num_simulations=6, cache_positions=0, reuse_tree=False)
+    engine = SelfPlay("connect_four", 2, config, 1)
     predict = predictor("connect_four")
     versions: list[int] = []
     version = 0

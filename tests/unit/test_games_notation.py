@@ -42,7 +42,16 @@ def test_unknown_game() -> None:
         games.format_actions("tictactoe", [4])
 
 
-@given(st.sampled_from(games.names()), st.lists(st.integers(0, 2**16), max_size=50))
+GAMES = [
+    *games.names(),
+    "go(size=5)",
+    "openspiel:breakthrough",
+    "openspiel:chess",
+    "python:examples.domineering:Domineering",
+]
+
+
+@given(st.sampled_from(GAMES), st.lists(st.integers(0, 2**16), max_size=50))
 def test_what_is_written_can_be_read(game: str, choices: list[int]) -> None:
     state, actions = games.State(game), list[int]()
     for choice in choices:

@@ -54,14 +54,14 @@ class PlaneCode:
 
     def __init__(self, values: list[set[float]], shape: tuple[int, int, int]) -> None:
         steps = [(plane, step) for plane, seen in enumerate(values) for step in _steps(seen)]
-        self._plane = np.array([plane for plane, _ in steps], np.intp)  # [planes - 1]
+        self.source = np.array([plane for plane, _ in steps], np.intp)  # [planes - 1]
         self._step = np.array([step for _, step in steps], np.float32)[:, None, None]
         self.shape = (len(steps) + 1, *shape[1:])
 
     def encode(self, planes: NDArray[np.float32], to_play: int) -> NDArray[np.bool_]:
         """A position's binary planes, ``shape``."""
         coded = np.empty(self.shape, np.bool_)
-        np.greater(planes[self._plane], self._step, out=coded[:-1])
+        np.greater(planes[self.source], self._step, out=coded[:-1])
         coded[-1] = to_play == 1
         return coded
 
