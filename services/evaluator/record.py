@@ -135,11 +135,14 @@ def _replayed(name: str, plies: Sequence[Ply]) -> tuple[list[Searched], NDArray[
     movers: list[int] = []
     for ply in plies:
         movers.append(state.to_play)
-        legal = state.legal_actions() if ply.searched is None else []
-        even = [1 / max(1, len(legal))] * len(legal)
-        tables.append(ply.searched or Searched(legal, [0] * len(legal), even, 0.0, 0.0, 0.0, 0))
+        tables.append(ply.searched or _unsearched(state.legal_actions()))
         state.apply(ply.action)
     return tables, np.asarray(movers, np.int8)
+
+
+def _unsearched(legal: list[int]) -> Searched:
+    count = len(legal)
+    return Searched(legal, [0] * count, [1 / count] * count, 0.0, 0.0, 0.0, 0)
 
 
 def _joined(rows: Iterable[Sequence[float]], dtype: type[np.number]) -> NDArray[Any]:

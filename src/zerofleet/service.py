@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from zerofleet import telemetry
+from zerofleet import games, telemetry
 from zerofleet.config import ProcessSettings, RunConfig, load_run, read_settings
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.heartbeat import Heartbeats
@@ -38,7 +38,9 @@ def run_service(
     try:
         settings = read_settings(settings_type, sys.argv[1:])
         telemetry.configure(name, level=settings.log_level)
-        asyncio.run(_serve(load_run(settings.run_file), settings, serve))
+        run = load_run(settings.run_file)
+        games.spec(run.game.name)  # a game that is not there ends it here, with the way out
+        asyncio.run(_serve(run, settings, serve))
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)

@@ -34,6 +34,8 @@ NAME = load_run(RUN_FILE).name
 SERVICES = ("selfplay", "inference", "trainer", "evaluator")
 # Small enough that a model is published and judged every few seconds.
 SMALL = (
+    "preset=plain",
+    "rating.games=0",
     "network.blocks=1",
     "network.channels=8",
     "search.num_simulations=16",

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from zerofleet_core import ReplayBuffer
 
 from services.selfplay.settings import SelfplaySettings
 from services.selfplay.worker import Worker
@@ -28,14 +27,12 @@ at_play: set[asyncio.Task[None]] = set()
 def make_run(
     game: str = "connect_four",
     name: str = "test",
-    resign: dict[str, Any] | None = None,
     **selfplay: Any,
 ) -> RunConfig:
     return run_from_values(
         {
             "name": name,
             "preset": "plain",
-            "resign": resign or {},
             "game": {"name": game},
             "search": {"num_simulations": 12, "cache_positions": 0},
             "selfplay": {"games_per_engine": 8, **selfplay},
@@ -330,50 +327,6 @@ async def test_heartbeats_carry_progress_and_what_is_waited_for(
     assert {"games", "games_per_hour", "simulations_per_s", "cache_hit_rate", "spool"} <= set(
         beats["busy"].figures
     )
-
-
-async def test_resigned_games_are_stored_and_replay(database: Database, valkey_url: str) -> None:
-    resign = {"enabled": True, "play_on_share": 0.3, "every_seconds": 0.05}
-    run = make_run("tic_tac_toe", resign=resign, save_every_plies=2)
-    worker = make_worker(run, database, valkey_url, "one")
-    async with running(worker):
-        await until(lambda: worker.writer.answers["stored"] >= 100)
-        assert worker.totals().resigned_games == 0
-        # As the trainer would, had it found one.
-        database._run(
-            "INSERT INTO resign_thresholds (run, threshold, games, would_resign, wrong, "
-            "false_positive_share, min_games, window_games) "
-            "VALUES ('test', 0.25, 100, 50, 1, 0.05, 1, 100)"
-        )
-        await until(lambda: worker.totals().resigned_games >= 60)
-        heartbeats = Heartbeats(valkey_url, "test")
-        await until(lambda: heartbeats.read()[0].figures.get("resigned_games", 0) > 0, every=0.05)
-        assert heartbeats.read()[0].figures["resign_threshold"] == 0.25
-    assert worker.writer.answers == {"stored": finished(worker)}
-
-    [counted] = query(
-        database,
-        "SELECT count(*) FILTER (WHERE reason = 'resign') AS resigned, "
-        "count(*) FILTER (WHERE plays_on AND resign_threshold IS NULL) AS played_on_before, "
-        "count(*) FILTER (WHERE plays_on AND resign_threshold IS NOT NULL) AS played_on FROM games",
-    )
-    assert counted.resigned == worker.totals().resigned_games
-    assert counted.played_on_before > 0
-    assert counted.played_on > 0
-    games = database.read_games("test", 0, 10_000).games
-    buffer = ReplayBuffer("tic_tac_toe", 100_000, 10_000)
-    for game in games:
-        buffer.add(
-            game.actions,
-            game.result,
-            game.full_search,
-            game.offsets,
-            game.child_actions,
-            game.child_policy_weights,
-            resigned=game.resigned,
-        )
-    assert buffer.games == finished(worker)
-    assert sum(game.resigned for game in games) == counted.resigned
 
 
 async def test_play_pauses_while_the_trainer_is_behind(database: Database, valkey_url: str) -> None:

@@ -175,7 +175,10 @@ LAST = len(GAME.actions) - 1
         (replace(GAME, offsets=GAME.offsets[:-1]), f"expected plies + 1 = {LAST + 2}"),
         (replace(GAME, full_search=GAME.full_search[1:]), f"full_search has {LAST} entries"),
         (replace(GAME, child_actions=GAME.child_actions[:-1]), "child_actions has"),
-        (replace(GAME, child_visit_counts=GAME.child_visit_counts[:-1]), "child_policy_weights has"),
+        (
+            replace(GAME, child_visit_counts=GAME.child_visit_counts[:-1]),
+            "child_policy_weights has",
+        ),
         (
             replace(
                 GAME,

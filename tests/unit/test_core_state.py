@@ -15,7 +15,6 @@ from zerofleet_core import (
     transform_policy,
 )
 
-
 GAMES = ["connect_four", "go(size=5)", "go(size=9)", "gomoku", "mnk(m=5,n=4,k=4)", "tic_tac_toe"]
 
 

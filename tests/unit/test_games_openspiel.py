@@ -50,7 +50,7 @@ def test_what_is_missing_is_said(name: str, message: str) -> None:
 def test_without_openspiel_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspiel", None)
     with pytest.raises(ConfigError, match=r"pip install 'zerofleet\[openspiel\]'"):
-        games.spec("openspiel:clobber")
+        games.spec("openspiel:clobber(rows=4,columns=4)")
 
 
 def test_who_moves_first_is_the_first_player() -> None:
@@ -91,21 +91,30 @@ def test_the_last_plane_is_the_side_to_move() -> None:
 
 def test_numbers_become_thermometers() -> None:
     """Mancala's tensor holds how many stones lie in each of its pits."""
-    name = "openspiel:mancala"
-    game = pyspiel.load_game("mancala")
-    theirs, line = game.new_initial_state(), list[int]()
+    name, theirs = "openspiel:mancala", pyspiel.load_game("mancala").new_initial_state()
+    line: list[int] = []
+    before = np.array(theirs.observation_tensor(0)), _thermometers(State(name))
     for _ in range(9):
         line.append(theirs.legal_actions()[-1])
         theirs.apply_action(line[-1])
-    assert max(theirs.observation_tensor(0)) > 6
-    shown = planes(State(name, line)).ravel()
-    stones = theirs.observation_tensor(0)
-    spread = np.array_split(shown[:-1], np.flatnonzero(_begins(name))[1:])
-    assert len(spread) == len(stones)
-    for count, thermometer in zip(stones, spread, strict=True):
-        assert sorted(thermometer, reverse=True) == thermometer.tolist()  # there is no gap
-        assert (count > 0) == bool(thermometer[0])
-        assert count < 6 or thermometer.sum() >= 3
+    after = np.array(theirs.observation_tensor(0)), _thermometers(State(name, line))
+    assert max(after[0]) > 6
+    for stones, shown in (before, after):
+        assert len(shown) == len(stones)
+        assert [sorted(each, reverse=True) for each in shown] == shown  # there is no gap
+        assert [each[0] for each in shown] == (stones > 0).astype(int).tolist()
+    heights = [np.array([sum(each) for each in shown]) for _, shown in (before, after)]
+    assert ((heights[1] >= heights[0]) | (after[0] < before[0])).all()
+    assert ((heights[1] <= heights[0]) | (after[0] > before[0])).all()
+    assert (heights[1] != heights[0]).any()
+
+
+def _thermometers(state: State) -> list[list[int]]:
+    """The planes of each entry of a flat tensor."""
+    shown = planes(state).ravel()[:-1]
+    return [
+        part.tolist() for part in np.array_split(shown, np.flatnonzero(_begins(state.game))[1:])
+    ]
 
 
 def _begins(name: str) -> NDArray[np.bool_]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 Values = dict[str, Any]
 
@@ -55,6 +55,8 @@ def merge(below: Values, above: Values) -> Values:
     merged = dict(below)
     for key, value in above.items():
         known = merged.get(key)
-        both = isinstance(known, dict) and isinstance(value, dict)
-        merged[key] = merge(known, value) if both else value  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(known, dict) and isinstance(value, dict):
+            merged[key] = merge(cast("Values", known), cast("Values", value))
+        else:
+            merged[key] = value
     return merged

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import redis
 
-from services.evaluator.gate import judge
 from zerofleet.best import Best, BestPointer
 from zerofleet.database import MatchRow, MatchTest
 from zerofleet.heartbeat import Heartbeats
@@ -168,40 +167,6 @@ def test_the_verdict_is_what_the_rows_say(
     assert (match.llr is not None) == (rule.sprt_elo is not None)
     assert versions(fleet) == ([1, 2] if expected == "promoted" else [1])
     assert fleet.database.match_score(drawn.match_id).games == 8
-
-
-def test_a_sequential_match_ends_early_and_whoever_judges_it_agrees(make_fleet: Any) -> None:
-    """Two models that play alike take one game of each pair: that is seen before all are played.
-
-    The evaluator is killed on the way; the verdict is that of one who sees only the rows.
-    """
-    toml = run_file(0.5).replace("games = 40\n", 'games = 200\ntest = "sprt"\npairs_at_once = 8\n')
-    fleet = make_fleet(toml)
-    fleet.publish(1, seed=5)
-    fleet.promote(1)
-    fleet.publish(2, seed=5)
-    killed = fleet.start("evaluator")
-    fleet.until(lambda: bool(fleet.query("SELECT FROM match_games")))
-    killed.kill()
-    killed.wait()
-    process, page = fleet.start_with_metrics("evaluator")
-    fleet.until(lambda: verdict(fleet, 2) is not None)
-    fleet.until(lambda: "zerofleet_evaluator_match_llr" in page())
-    assert "zerofleet_evaluator_match_pairs_counted" in page()
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 0
-    match = matches(fleet)[2]
-    assert (match.test, match.verdict, match.decided_by) == ("sprt", "rejected", "sprt")
-    assert match.llr is not None
-    assert match.games_counted is not None
-    assert match.llr < -2.9
-    played = fleet.database.match_score(match.match_id).games
-    assert match.games_counted <= played < 100
-    pairs = fleet.database.match_pairs(match.match_id)
-    standing = judge(match, pairs)
-    assert standing.verdict == "rejected"
-    assert standing.grounds.llr == pytest.approx(match.llr)
-    assert standing.grounds.games_counted == match.games_counted
 
 
 def test_only_the_newest_candidate_is_played(make_fleet: Any) -> None:

@@ -68,7 +68,8 @@ BEGIN
             WHEN reason NOT IN ('rules', 'resign') THEN 'reason is neither rules nor resign'
             WHEN resign_threshold NOT BETWEEN -1 AND 1
                 THEN 'resign_threshold is not in [-1, 1]'
-            WHEN reason = 'resign' AND (resign_threshold IS NULL OR plays_on)
+            WHEN kind = 'selfplay' AND reason = 'resign'
+                AND (resign_threshold IS NULL OR plays_on)
                 THEN 'resigned, though nobody could resign'
             WHEN started_at IS NULL OR finished_at IS NULL THEN 'a time is missing'
             WHEN octet_length(content_sha256) IS DISTINCT FROM 32
@@ -112,7 +113,9 @@ BEGIN
             WHEN 0 > ANY (to_play) OR 1 < ANY (to_play)
                 OR array_position(to_play, NULL) IS NOT NULL
                 THEN 'to_play is neither 0 nor 1'
-            WHEN 1 > ANY (model_versions) THEN 'a model version is not positive'
+            -- In a match, version 0 is an opponent without a model.
+            WHEN CASE kind WHEN 'match' THEN 0 ELSE 1 END > ANY (model_versions)
+                THEN 'a model version is not positive'
             WHEN 0 > ANY (simulations) THEN 'a number of simulations is negative'
             WHEN 0 > ANY (child_visit_counts) THEN 'a visit count is negative'
             WHEN 0 > ANY (child_policy_weights) THEN 'a policy weight is negative'

@@ -1,0 +1,59 @@
+"""A sequential match over real stores and a real inference service."""
+
+import signal
+from typing import Any
+
+import pytest
+
+from services.evaluator.gate import judge
+from zerofleet.database import MatchRow
+
+RUN = """
+name = "sequential"
+[rating]
+games = 0
+[game]
+name = "connect_four"
+[evaluator]
+games = 200
+pairs_at_once = 8
+num_simulations = 24
+opening_plies = 3
+"""
+
+
+def match(fleet: Any) -> MatchRow:
+    return fleet.database.matches("sequential")[0]
+
+
+def test_a_sequential_match_ends_early_and_whoever_judges_it_agrees(make_fleet: Any) -> None:
+    """Two models that play alike take one game of each pair: that is seen before all are played.
+
+    The evaluator is killed on the way; the verdict is that of one who sees only the rows.
+    """
+    fleet = make_fleet(RUN)
+    fleet.publish(1, seed=5)
+    fleet.promote(1)
+    fleet.publish(2, seed=5)
+    killed = fleet.start("evaluator")
+    fleet.until(lambda: bool(fleet.query("SELECT FROM match_games")))
+    killed.kill()
+    killed.wait()
+    process, page = fleet.start_with_metrics("evaluator")
+    fleet.until(lambda: match(fleet).verdict is not None)
+    fleet.until(lambda: "zerofleet_evaluator_match_llr" in page())
+    assert "zerofleet_evaluator_match_pairs_counted" in page()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+    judged = match(fleet)
+    assert (judged.test, judged.verdict, judged.decided_by) == ("sprt", "rejected", "sprt")
+    assert judged.llr is not None
+    assert judged.games_counted is not None
+    assert judged.llr < -2.9
+    played = fleet.database.match_score(judged.match_id).games
+    assert judged.games_counted <= played < 100
+    pairs = fleet.database.match_pairs(judged.match_id)
+    standing = judge(judged, pairs)
+    assert standing.verdict == "rejected"
+    assert standing.grounds.llr == pytest.approx(judged.llr)
+    assert standing.grounds.games_counted == judged.games_counted

@@ -1,0 +1,99 @@
+"""A worker whose players resign: its games are stored as such, and replay."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from zerofleet_core import ReplayBuffer
+
+from services.selfplay.settings import SelfplaySettings
+from services.selfplay.worker import Worker
+from zerofleet.config import run_from_values
+from zerofleet.database import Database
+from zerofleet.heartbeat import Heartbeats
+from zerofleet.testing import HashPredictor
+
+DEADLINE = 60.0
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    with Database(database_url) as database:
+        yield database
+
+
+@contextlib.asynccontextmanager
+async def at_play(worker: Worker) -> AsyncIterator[Callable[[Callable[[], bool]], Awaitable[None]]]:
+    """A worker at play; what is given waits for a condition while it lives."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(worker.run(stop))
+
+    async def until(condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not condition():
+                assert not task.done(), task.result()
+                await asyncio.sleep(0.01)
+
+    try:
+        yield until
+        stop.set()
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_resigned_games_are_stored_and_replay(database: Database, valkey_url: str) -> None:
+    resign = {"enabled": True, "play_on_share": 0.3, "every_seconds": 0.05}
+    run = run_from_values(
+        {
+            "name": "test",
+            "preset": "plain",
+            "game": "tic_tac_toe",
+            "resign": resign,
+            "search": {"num_simulations": 12, "cache_positions": 0},
+            "selfplay": {"games_per_engine": 8, "save_every_plies": 2},
+        }
+    )
+    settings = SelfplaySettings(run_file=Path("run.toml"), worker="one", selfplay_seed=1)
+    heartbeats = Heartbeats(valkey_url, "test")
+    worker = Worker(run, settings, database, heartbeats, HashPredictor("tic_tac_toe"))
+    async with at_play(worker) as until:
+        await until(lambda: worker.writer.answers["stored"] >= 100)
+        assert worker.totals().resigned_games == 0
+        # As the trainer would, had it found one.
+        database._run(
+            "INSERT INTO resign_thresholds (run, threshold, games, would_resign, wrong, "
+            "false_positive_share, min_games, window_games) "
+            "VALUES ('test', 0.25, 100, 50, 1, 0.05, 1, 100)"
+        )
+        await until(lambda: worker.totals().resigned_games >= 60)
+        await until(lambda: heartbeats.read()[0].figures.get("resigned_games", 0) > 0)
+        assert heartbeats.read()[0].figures["resign_threshold"] == 0.25
+    finished = sum(lane.engine.statistics.games_finished for lane in worker.lanes)
+    assert worker.writer.answers == {"stored": finished}
+
+    [counted] = database._rows(
+        "SELECT count(*) FILTER (WHERE reason = 'resign') AS resigned, "
+        "count(*) FILTER (WHERE plays_on AND resign_threshold IS NULL) AS played_on_before, "
+        "count(*) FILTER (WHERE plays_on AND resign_threshold IS NOT NULL) AS played_on FROM games",
+    )
+    assert counted.resigned == worker.totals().resigned_games
+    assert counted.played_on_before > 0
+    assert counted.played_on > 0
+    games = database.read_games("test", 0, 10_000).games
+    buffer = ReplayBuffer("tic_tac_toe", 100_000, 10_000)
+    for game in games:
+        buffer.add(
+            game.actions,
+            game.result,
+            game.full_search,
+            game.offsets,
+            game.child_actions,
+            game.child_policy_weights,
+            resigned=game.resigned,
+        )
+    assert buffer.games == finished
+    assert sum(game.resigned for game in games) == counted.resigned
