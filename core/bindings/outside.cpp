@@ -98,6 +98,13 @@ class PythonState final : public DynamicState {
     return in_python([this] { return std::string(nb::str(*state_).c_str()); });
   }
 
+  std::optional<std::string> name_of(Action action) const override {
+    return ask<std::string>("name_of", static_cast<int>(action));
+  }
+  std::optional<Action> action_named(std::string_view text) const override {
+    return ask<Action>("action_named", std::string(text));
+  }
+
  private:
   // With the GIL held.
   PythonState(const PythonState& other)
@@ -109,6 +116,18 @@ class PythonState final : public DynamicState {
         result_(other.result_),
         legal_(other.legal_),
         observation_(other.observation_) {}
+
+  // What a method says that a state need not have.
+  template <class Answer, class Question>
+  std::optional<Answer> ask(const char* method, const Question& question) const {
+    return in_python([&]() -> std::optional<Answer> {
+      const nb::object& state = *state_;
+      if (!nb::hasattr(state, method)) return std::nullopt;
+      const nb::object answer = state.attr(method)(question);
+      if (answer.is_none()) return std::nullopt;
+      return nb::cast<Answer>(answer);
+    });
+  }
 
   // Asks once for what the search asks often. With the GIL held.
   void look() {

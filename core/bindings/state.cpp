@@ -71,11 +71,13 @@ class State {
     if (action < 0 || action >= game_->num_actions()) {
       throw std::invalid_argument("no action " + std::to_string(action) + " in " + game());
     }
-    return game_->action_to_string(static_cast<Action>(action));
+    const auto name = position_.name_of(static_cast<Action>(action));
+    return name ? *name : game_->action_to_string(static_cast<Action>(action));
   }
 
   int string_to_action(const std::string& text) const {
-    const auto action = game_->string_to_action(text);
+    auto action = position_.action_named(text);
+    if (!action) action = game_->string_to_action(text);
     if (!action) throw std::invalid_argument("'" + text + "' is no action of " + game());
     return *action;
   }

@@ -45,6 +45,11 @@ class DynamicState {
   virtual void apply(Action action) = 0;
   virtual void write_observation(std::span<std::uint8_t> packed) const = 0;
   virtual std::string to_string() const = 0;
+
+  // How a legal action is written here, where that depends on the position, as in chess; nothing
+  // where the rules' names hold.
+  virtual std::optional<std::string> name_of(Action) const { return std::nullopt; }
+  virtual std::optional<Action> action_named(std::string_view) const { return std::nullopt; }
 };
 
 // The rules of such a game.
@@ -86,6 +91,10 @@ class DynamicPosition {
     state_->write_observation(packed);
   }
   std::string to_string() const { return state_->to_string(); }
+  std::optional<std::string> name_of(Action action) const { return state_->name_of(action); }
+  std::optional<Action> action_named(std::string_view text) const {
+    return state_->action_named(text);
+  }
 
  private:
   std::unique_ptr<DynamicState> state_;

@@ -39,11 +39,15 @@ def format_actions(game: str, actions: Iterable[int]) -> str:
 
     Raises:
         ConfigError: no such game.
-        ValueError: a number that is no action of the game.
+        ValueError: an action that is illegal in its position.
     """
     spec(game)
     state = State(game)
-    return " ".join(state.action_to_string(action) for action in actions)
+    words: list[str] = []
+    for action in actions:
+        words.append(state.action_to_string(action))
+        state.apply(action)
+    return " ".join(words)
 
 
 def _read(state: State, entry: str) -> int:

@@ -15,8 +15,8 @@ class OpenSpielRules:
     """The rules of one game of OpenSpiel.
 
     Player 0 is who moves first, whatever OpenSpiel's number of that player is. An action is written
-    as OpenSpiel writes it if that is one word and the same in all positions; otherwise it is its
-    number. Returns count by their sign. A game that reaches ``max_length`` is a draw.
+    as OpenSpiel writes it in the position, without spaces; where it is not legal, as OpenSpiel
+    always writes it if that never varies, otherwise as its number. Returns count by their sign. A game that reaches ``max_length`` is a draw.
     """
 
     num_symmetries = 1
@@ -95,6 +95,26 @@ class OpenSpielPosition:
     def copy(self) -> OpenSpielPosition:
         """See ``Position``."""
         return OpenSpielPosition(self._rules, self._state.clone(), self._ply, self.to_play)
+
+    def name_of(self, action: int) -> str | None:
+        """How OpenSpiel writes a legal action here, without spaces, if no other is written so."""
+        names = self._names()
+        name = names.get(action)
+        return name if list(names.values()).count(name) == 1 else None
+
+    def action_named(self, text: str) -> int | None:
+        """The legal action that is written so here."""
+        matches = [action for action, name in self._names().items() if name == text]
+        return matches[0] if len(matches) == 1 else None
+
+    def _names(self) -> dict[int, str]:
+        if self._state.is_terminal():
+            return {}
+        player = self._state.current_player()
+        return {
+            action: "".join(self._state.action_to_string(player, action).split())
+            for action in self._state.legal_actions()
+        }
 
     def packed_observation(self) -> bytes:
         """See ``Position``."""
