@@ -146,6 +146,8 @@ class Resignation:
         best: float | None = None
         for step in range(100):
             threshold = -1 + step / 100
+            if threshold > self._section.highest:
+                break
             firsts = [next((w for v, w in game if v < threshold), None) for game in self._games]
             would = [wrong for wrong in firsts if wrong is not None]
             if (sum(would) + 1) / (len(would) + 1) <= self._section.false_positive_share:

@@ -38,13 +38,14 @@ class TrainBucket:
         self.samples += positions * self.rate
         self.received += positions
 
-    def limit(self, window_positions: int) -> None:
+    def limit(self, window_positions: int, batch_size: int) -> None:
         """Drop what was paid for by positions that have left the window by now.
 
         Otherwise a trainer that was behind would spend it on newer positions, which would then be
-        drawn more often than they paid for.
+        drawn more often than they paid for. One batch may always be saved up: a small window that
+        pays little, as while the trainer is slowed down, must not stop training for ever.
         """
-        self.samples = min(self.samples, window_positions * self.rate)
+        self.samples = min(self.samples, max(window_positions * self.rate, float(batch_size)))
 
     def slow(self, pace: float) -> None:
         """Let positions pay for this share, those too whose samples are not drawn yet."""

@@ -54,6 +54,7 @@ class Calibrator:
             false_positive_share=self._settings.false_positive_share,
             min_games=self._settings.min_games,
             window_games=self._settings.window_games,
+            highest=self._settings.highest,
         )
         self._next = (time.monotonic() if now is None else now) + self._settings.every_seconds
         if row.threshold != self._threshold:

@@ -87,7 +87,7 @@ class Window:
         self.next_tx = page.next_tx
         if page.next_tx > training.paid_tx:
             training.paid_tx = page.next_tx
-            training.bucket.limit(self.trained.positions)
+            training.bucket.limit(self.trained.positions, self._settings.batch_size)
         return len(page.games)
 
     def record_rejections(self) -> None:

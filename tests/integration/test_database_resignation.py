@@ -73,10 +73,18 @@ def store_settled(database: Database, games: Sequence[GameRecord]) -> None:
 
 
 def calibrate(
-    database: Database, share: float = 0.2, min_games: int = 1, window_games: int = 1000
+    database: Database,
+    share: float = 0.2,
+    min_games: int = 1,
+    window_games: int = 1000,
+    highest: float = -0.01,
 ) -> ResignRow:
     return database.calibrate_resign(
-        "test", false_positive_share=share, min_games=min_games, window_games=window_games
+        "test",
+        false_positive_share=share,
+        min_games=min_games,
+        window_games=window_games,
+        highest=highest,
     )
 
 
@@ -120,7 +128,7 @@ def test_the_first_ply_that_is_low_enough_decides(database: Database) -> None:
     turning = [played_on(i, [0.0, -0.3, -0.8 - i / 100, 0.9], SECOND_WINS) for i in range(4)]
     store_settled(database, [*turning, played_on(9, [0.0, -0.1], SECOND_LOSES)])
     assert answer(calibrate(database)) == (-0.3, 5, 4, 0)
-    rows = database._rows("SELECT * FROM resign_curve('test', 10) ORDER BY threshold DESC LIMIT 2")
+    rows = database._rows("SELECT * FROM resign_curve('test', 10, 1) ORDER BY threshold DESC LIMIT 2")
     assert [(round(row.threshold, 6), row.would_resign, row.wrong) for row in rows] == [
         (-0.1, 4, 4),
         (-0.3, 4, 0),
@@ -145,8 +153,42 @@ def test_nobody_resigns_the_empty_board(database: Database) -> None:
 
 def test_too_few_games_give_none(database: Database) -> None:
     store_settled(database, simple(*RIGHT, (-0.5, SECOND_LOSES)))
-    assert answer(calibrate(database, min_games=5)) == (-0.5, 5, 4, 0)
     assert answer(calibrate(database, min_games=6)) == (None, 5, 0, 0)
+    assert answer(calibrate(database, min_games=5)) == (-0.5, 5, 4, 0)
+
+
+def test_few_games_for_a_while_do_not_take_a_threshold_away(database: Database) -> None:
+    """After an outage the games that it made long hide all those before them."""
+    store_settled(database, simple(*RIGHT, (-0.5, SECOND_LOSES)))
+    known = calibrate(database, min_games=5)
+    assert known.threshold is not None
+    long = simple(*[(-0.9, SECOND_WINS)] * 9)[5:]
+    store(database, long, [0.0] * 4, [2 * LATER] * 4)
+    assert calibrate(database, min_games=5) == known
+
+
+def test_one_long_game_among_many_hides_nothing(database: Database) -> None:
+    games = simple(*[(-0.9 + i / 1000, SECOND_LOSES) for i in range(40)])
+    store(database, games, range(40), [1.0] * 39 + [10_000.0])
+    store(database, [played_on(10**6, [0.0], DRAW)], [LATER], [1.0])
+    assert calibrate(database, min_games=20).games >= 39
+
+
+def test_no_threshold_is_above_the_highest(database: Database) -> None:
+    store_settled(database, simple(*RIGHT, (-0.5, SECOND_LOSES)))
+    assert answer(calibrate(database, share=0.4)) == (-0.5, 5, 4, 0)
+    assert answer(calibrate(database, share=0.4, highest=-0.65)) == (-0.7, 5, 2, 0)
+
+
+def test_a_model_with_enough_games_is_judged_by_its_own(database: Database) -> None:
+    old = simple(*RIGHT, (-0.5, SECOND_LOSES), (-0.4, SECOND_LOSES), (-0.3, SECOND_LOSES))
+    new = [
+        dataclasses.replace(game, model_versions=game.model_versions + 1)
+        for game in simple(*[(-0.9, SECOND_LOSES)] * 7, *[(-0.85, SECOND_WINS)] * 4)[7:]
+    ]
+    store_settled(database, [*old, *new])
+    assert calibrate(database, min_games=5, share=0.5).games == 11  # 4 of model 2 are too few
+    assert calibrate(database, min_games=4, share=0.5).games == 4
 
 
 def test_a_few_lucky_resignations_open_nothing(database: Database) -> None:
@@ -211,7 +253,7 @@ def test_short_games_that_began_lately_do_not_move_it(database: Database) -> Non
     [window] = database._rows(
         "SELECT min(began_at) AS first, max(began_at) AS last, "
         "count(*) FILTER (WHERE result = 1) AS resigned "
-        "FROM resign_games('test', 100) JOIN games USING (game_uid, result)"
+        "FROM resign_games('test', 100, 1) JOIN games USING (game_uid, result)"
     )
     assert (window.last - START).total_seconds() == pytest.approx(until, abs=1.0)
     assert (window.first - START).total_seconds() == pytest.approx(until - 50, abs=1.0)
@@ -261,7 +303,7 @@ def test_the_curve_is_that_of_a_slow_reckoning(database: Database) -> None:
     store_settled(database, games)
     curve = {
         row.threshold: (row.would_resign, row.wrong)
-        for row in database._rows("SELECT * FROM resign_curve('test', 1000)")
+        for row in database._rows("SELECT * FROM resign_curve('test', 1000, 1)")
     }
     assert len(curve) == 8  # -1, -7/8 ... -1/8
     for threshold, counted in curve.items():

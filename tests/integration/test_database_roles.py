@@ -57,8 +57,8 @@ FUNCTIONS = {
     "acquire_fence('r', 'trainer')": {"trainer", "evaluator"},
     "register_run('r', 'g', '{}')": {"worker", "trainer", "evaluator"},
     "resign_threshold('r')": {"worker", "trainer", "console"},
-    "resign_games('r', 1)": {"trainer", "console"},
-    "resign_curve('r', 1)": {"trainer", "console"},
+    "resign_games('r', 1, 1)": {"trainer", "console"},
+    "resign_curve('r', 1, 1)": {"trainer", "console"},
 }
 OTHERS = (
     "CREATE TABLE public.t (a int)",
@@ -169,7 +169,7 @@ def test_every_service_can_do_its_work_in_its_own_role(
         for _ in range(2):
             trainer.insert_train_metrics("test", 0, "train", values, epoch)
         trainer.reject_game("test", random_record(1).game_uid, "a test")
-        asked = {"false_positive_share": 0.05, "min_games": 1, "window_games": 10}
+        asked = {"false_positive_share": 0.05, "min_games": 1, "window_games": 10, "highest": -0.1}
         assert trainer.calibrate_resign("test", **asked).threshold is None
     with Database(role_url("evaluator")) as evaluator:
         epoch = evaluator.acquire_fence("test", "evaluator")

@@ -191,13 +191,13 @@ def test_a_better_child_keeps_its_player_from_resigning(stored: Database) -> Non
 
 
 def test_resign_history(database: Database) -> None:
-    ask_for = {"min_games": 1, "window_games": 10}
+    ask_for = {"min_games": 1, "window_games": 10, "highest": -0.01}
     for share in (0.05, 0.05, 0.1):  # the second writes nothing, the third no new threshold
         database.calibrate_resign("test", false_positive_share=share, **ask_for)
     database._run(
         "INSERT INTO resign_thresholds (run, threshold, games, would_resign, wrong, "
-        "false_positive_share, min_games, window_games) "
-        "VALUES ('test', -0.8, 90, 40, 1, 0.05, 1, 9)"
+        "false_positive_share, min_games, window_games, highest) "
+        "VALUES ('test', -0.8, 90, 40, 1, 0.05, 1, 9, -0.1)"
     )
     assert ask(database, "SELECT count(*) FROM resign_thresholds") == [(3,)]
     assert ask(

@@ -66,8 +66,8 @@ async def test_resigned_games_are_stored_and_replay(database: Database, valkey_u
         # As the trainer would, had it found one.
         database._run(
             "INSERT INTO resign_thresholds (run, threshold, games, would_resign, wrong, "
-            "false_positive_share, min_games, window_games) "
-            "VALUES ('test', 0.25, 100, 50, 1, 0.05, 1, 100)"
+            "false_positive_share, min_games, window_games, highest) "
+            "VALUES ('test', 0.25, 100, 50, 1, 0.05, 1, 100, -0.1)"
         )
         await until(lambda: worker.totals().resigned_games >= 60)
         await until(lambda: heartbeats.read()[0].figures.get("resigned_games", 0) > 0)

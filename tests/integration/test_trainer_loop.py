@@ -201,10 +201,9 @@ def test_the_preset_fast_trains_publishes_averages_and_computes_v_resign(
 ) -> None:
     """With the rights of the trainer's role alone, and again after a restart."""
     values = a_run().model_dump(include={"name", "game", "trainer"}, exclude_unset=True)
-    values["network"] = {"blocks": 3, "channels": 8}
+    values["network"] = {"blocks": 3, "channels": 8, "global_pooling": True}
     surroundings.run = run_from_values({**values, "preset": "fast"})
     assert surroundings.run.trainer.growing_window
-    assert surroundings.run.network.global_pooling
     surroundings.submit(range(60))
     surroundings.train_until(surroundings.idle)
     surroundings.submit(range(60, 160))

@@ -175,13 +175,13 @@ def test_tensors_of_any_shape_are_planes(name: str, shape: tuple[int, int, int])
     [
         ("hex", 0, "a1"),
         ("breakthrough", 384, None),
-        ("chess", 89, "89"),  # "a4" depends on the position
-        ("tic_tac_toe", 4, "4"),  # "x(1,1)" depends on the player
-        ("go(board_size=5)", 0, "0"),  # "B a1" is two words
+        ("chess", 89, "a4"),  # in this position
+        ("tic_tac_toe", 4, "x(1,1)"),  # of this player
+        ("go(board_size=5)", 0, "Ba1"),  # "B a1", without the space
         ("mancala", 1, "1"),
     ],
 )
-def test_actions_are_written_as_openspiel_writes_them_where_that_is_one_word(
+def test_actions_are_written_as_openspiel_writes_them_here(
     game: str, action: int, text: str | None
 ) -> None:
     state = State(f"openspiel:{game}")
@@ -204,3 +204,9 @@ def test_equal_games_are_shown_alike_whatever_their_names_look_like() -> None:
         State(f"openspiel:{name}", [89]) for name in ("chess", "chess(chess960=false)")
     )
     assert (plain.observation() == spelled_out.observation()).all()
+
+
+def test_a_line_of_chess_is_read_and_written_as_chess_players_do() -> None:
+    line = "e4 e5 Nf3 Nc6 Bb5 a6 O-O"
+    actions = games.parse_actions("openspiel:chess", line)
+    assert games.format_actions("openspiel:chess", actions) == line

@@ -37,9 +37,9 @@ def test_missing_positions_are_just_enough() -> None:
 def test_what_left_the_window_is_not_owed_any_more() -> None:
     bucket = TrainBucket(samples_per_position=4.0)
     bucket.pay(1_000)
-    bucket.limit(600)
+    bucket.limit(600, 1)
     assert bucket.samples == 2_400
-    bucket.limit(700)
+    bucket.limit(700, 1)
     assert bucket.samples == 2_400
 
 
@@ -74,7 +74,7 @@ def test_a_slower_pace_counts_for_what_is_paid_already() -> None:
     assert bucket.missing_positions(160) == 60
     bucket.pay(60)
     assert bucket.holds(160)
-    bucket.limit(50)
+    bucket.limit(50, 1)
     assert bucket.samples == 50
     bucket.slow(0.25)  # said twice, meant once
     assert bucket.samples == 50

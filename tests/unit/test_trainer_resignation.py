@@ -38,7 +38,13 @@ def test_asked_at_once_and_then_every_so_many_seconds() -> None:
     calibrator.calibrate(1_000.0)
     assert [calibrator.due(now) for now in (1_000.0, 1_029.9, 1_030.0)] == [False, False, True]
     assert rows.asked == [
-        {"run": "a", "false_positive_share": 0.05, "min_games": 7, "window_games": 9}
+        {
+            "run": "a",
+            "false_positive_share": 0.05,
+            "min_games": 7,
+            "window_games": 9,
+            "highest": -0.8,
+        }
     ]
 
 

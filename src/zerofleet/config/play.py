@@ -87,8 +87,12 @@ class ResignSection(Section):
     false_positive_share: float = Field(default=0.05, gt=0, lt=1)
     """v_resign is the highest at which, among games played on, at most this share of the
     resignations would have been by a player who did not lose."""
+    highest: float = Field(default=-0.8, ge=-1, lt=0)
+    """v_resign is never above this: a new model's values are bolder than those of the games that
+    it was computed from."""
     min_games: int = Field(default=100, ge=1)
-    """Nobody resigns before this many games were played on."""
+    """Nobody resigns before this many games were played on; a model with so many of its own is
+    judged by these alone."""
     window_games: int = Field(default=1_000, ge=1)
     """Games played on that v_resign is computed from: the last ones in the order of their start."""
     every_seconds: float = Field(default=30.0, gt=0)

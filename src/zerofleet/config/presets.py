@@ -41,7 +41,6 @@ FAST: Values = {
         "prune_targets": True,
     },
     "resign": {"enabled": True},
-    "network": {"global_pooling": True},
     "trainer": {"growing_window": True, "average_decay": 0.75},
     "evaluator": {"test": "sprt", "threshold": 0.5},
 }

@@ -9,17 +9,18 @@ from zerofleet.database.connection import ConnectionPool
 
 _COLUMNS = (
     "run, at, threshold, games, would_resign, wrong, false_positive_share, min_games, "
-    "window_games, began_before"
+    "window_games, highest, began_before"
 )
 
-# A row that says the same as the newest one is not written again.
+# A row that says the same as the newest one is not written again; nor is one that has a threshold
+# no more only because games are few at present, as after an outage.
 _CALIBRATE = f"""
 WITH looked_at AS MATERIALIZED (
     SELECT count(*) AS games, min(began_before) AS began_before
-    FROM resign_games(:run, :window_games)
+    FROM resign_games(:run, :window_games, :min_games)
 ), best AS MATERIALIZED (
-    SELECT c.* FROM looked_at AS l, resign_curve(:run, :window_games) AS c
-    WHERE l.games >= :min_games
+    SELECT c.* FROM looked_at AS l, resign_curve(:run, :window_games, :min_games) AS c
+    WHERE l.games >= :min_games AND c.threshold <= CAST(:highest AS real)
         AND c.wrong + 1 <= CAST(:false_positive_share AS float8) * (c.would_resign + 1)
     ORDER BY c.threshold DESC LIMIT 1
 ), computed AS MATERIALIZED (
@@ -32,18 +33,21 @@ WITH looked_at AS MATERIALIZED (
 ), inserted AS (
     INSERT INTO resign_thresholds (
         run, threshold, games, would_resign, wrong, began_before, false_positive_share, min_games,
-        window_games
+        window_games, highest
     )
     SELECT
         :run, c.threshold, c.games, c.would_resign, c.wrong, c.began_before,
-        :false_positive_share, :min_games, :window_games
+        :false_positive_share, :min_games, :window_games, :highest
     FROM computed AS c
     WHERE NOT EXISTS (
+        SELECT FROM newest AS n WHERE n.threshold IS NOT NULL AND c.games < :min_games
+    ) AND NOT EXISTS (
         SELECT FROM newest AS n
         WHERE (n.threshold, n.games, n.would_resign, n.wrong, n.began_before)
             IS NOT DISTINCT FROM
             (c.threshold, c.games, c.would_resign, c.wrong, c.began_before)
             AND n.false_positive_share = CAST(:false_positive_share AS real)
+            AND n.highest = CAST(:highest AS real)
             AND (n.min_games, n.window_games) = (:min_games, :window_games)
     )
     RETURNING *
@@ -68,6 +72,7 @@ class ResignRow:
     false_positive_share: float  # asked for, as all below
     min_games: int
     window_games: int
+    highest: float
     began_before: datetime | None  # games that began later were left out
 
 
@@ -75,7 +80,13 @@ class Resignations(ConnectionPool):
     """Computing v_resign, which the trainer does, and reading it, which workers do."""
 
     def calibrate_resign(
-        self, run: str, *, false_positive_share: float, min_games: int, window_games: int
+        self,
+        run: str,
+        *,
+        false_positive_share: float,
+        min_games: int,
+        window_games: int,
+        highest: float,
     ) -> ResignRow:
         """Compute v_resign from the latest games played on, and write it down.
 
@@ -87,13 +98,17 @@ class Resignations(ConnectionPool):
         did not lose.
 
         The function ``resign_games`` says which games: the latest ``window_games`` in the order of
-        their start, without those of which the short ones alone are finished as yet.
+        their start, without those of which the short ones alone are finished as yet; of the newest
+        model alone, as soon as it has ``min_games`` of them. Until then a new model, whose values
+        are bolder than its predecessor's, resigns by a threshold that is not its own: ``highest``
+        bounds what that may cost.
 
         Args:
             run: name of the run.
             false_positive_share: in (0, 1).
             min_games: with fewer games there is no threshold.
             window_games: games looked at, at most.
+            highest: in [-1, 0); no threshold is above it.
 
         Returns:
             The run's newest row; the one from before, where nothing has changed.
@@ -104,6 +119,7 @@ class Resignations(ConnectionPool):
             false_positive_share=false_positive_share,
             min_games=min_games,
             window_games=window_games,
+            highest=highest,
         )
         return ResignRow(*row)
 

@@ -9,6 +9,7 @@ CREATE TABLE resign_thresholds (
     false_positive_share real NOT NULL,
     min_games integer NOT NULL,
     window_games integer NOT NULL,
+    highest real NOT NULL CHECK (highest BETWEEN -1 AND 0),
     began_before timestamptz
 );
 CREATE INDEX resign_thresholds_newest ON resign_thresholds (run, threshold_id);
@@ -24,6 +25,8 @@ COMMENT ON COLUMN resign_thresholds.false_positive_share IS
     'What was asked for: (wrong + 1) / (would_resign + 1) is at most this.';
 COMMENT ON COLUMN resign_thresholds.min_games IS 'What was asked for: with fewer games there is none.';
 COMMENT ON COLUMN resign_thresholds.window_games IS 'What was asked for: games looked at, at most.';
+COMMENT ON COLUMN resign_thresholds.highest IS
+    'What was asked for: no threshold is above this, whatever the games say.';
 COMMENT ON COLUMN resign_thresholds.began_before IS
     'Games that began later were left out: others that began with them may still be in play.';
 
@@ -39,7 +42,7 @@ CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON resign_thresho
     FOR EACH STATEMENT EXECUTE FUNCTION forbid_rewriting();
 
 
-CREATE FUNCTION resign_games(in_run text, in_window_games integer)
+CREATE FUNCTION resign_games(in_run text, in_window_games integer, in_min_games integer)
 RETURNS TABLE (game_uid uuid, result smallint, began_before timestamptz)
 LANGUAGE sql STABLE SET search_path = public, pg_temp
 BEGIN ATOMIC
@@ -48,23 +51,30 @@ BEGIN ATOMIC
         WHERE run = in_run AND kind = 'selfplay' AND plays_on
         ORDER BY ingested_at DESC LIMIT in_window_games
     ), settled AS MATERIALIZED (
-        SELECT max(ingested_at) - 2 * max(took) AS before FROM lately_stored
+        SELECT max(ingested_at) - 2 * percentile_disc(0.95) WITHIN GROUP (ORDER BY took) AS before
+        FROM lately_stored
+    ), latest AS MATERIALIZED (
+        SELECT g.game_uid, g.result, g.first_model FROM games AS g
+        WHERE g.run = in_run AND g.kind = 'selfplay' AND g.plays_on
+            AND g.began_at < (SELECT before FROM settled)
+        ORDER BY g.began_at DESC, g.game_uid LIMIT in_window_games
+    ), newest AS MATERIALIZED (
+        SELECT first_model FROM latest GROUP BY first_model
+        HAVING count(*) >= in_min_games ORDER BY first_model DESC LIMIT 1
     )
-    SELECT g.game_uid, g.result, (SELECT before FROM settled) FROM games AS g
-    WHERE g.run = in_run AND g.kind = 'selfplay' AND g.plays_on
-        AND g.began_at < (SELECT before FROM settled)
-    ORDER BY g.began_at DESC, g.game_uid LIMIT in_window_games;
+    SELECT l.game_uid, l.result, (SELECT before FROM settled) FROM latest AS l
+    WHERE l.first_model >= coalesce((SELECT first_model FROM newest), 0);
 END;
 COMMENT ON FUNCTION resign_games IS
     'The games played on that v_resign is computed from: the last ones in the order of their start, '
-    'of those that began longer ago than twice the longest of the lately stored games took, counted '
-    'back from the latest stored one. Of the games that began with these, hardly one is still in '
-    'play; of those that began later, only the short ones are known, which would bias v_resign. '
-    'Games that an outage interrupted took long: until they are lately stored no more, games '
-    'from before the outage are looked at.';
+    'of those that began longer ago than twice what 95 % of the lately stored games took at most, '
+    'counted back from the latest stored one. Of the games that began with these, hardly one is '
+    'still in play; of those that began later, only the short ones are known, which would bias '
+    'v_resign. A few games that an outage or a worker''s clock made long do not matter. Another model '
+    'has other values: once the newest has enough games, those of older ones are left out.';
 
 
-CREATE FUNCTION resign_curve(in_run text, in_window_games integer)
+CREATE FUNCTION resign_curve(in_run text, in_window_games integer, in_min_games integer)
 RETURNS TABLE (threshold real, would_resign bigint, wrong bigint)
 LANGUAGE sql STABLE SET search_path = public, pg_temp
 BEGIN ATOMIC
@@ -76,7 +86,7 @@ BEGIN ATOMIC
                 PARTITION BY p.game_uid ORDER BY p.ply
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
             ) AS lowest_before
-        FROM resign_games(in_run, in_window_games) AS g
+        FROM resign_games(in_run, in_window_games, in_min_games) AS g
         CROSS JOIN LATERAL (
             SELECT * FROM positions AS o WHERE o.game_uid = g.game_uid AND o.ply > 0 OFFSET 0
         ) AS p
