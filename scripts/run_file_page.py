@@ -1,13 +1,16 @@
 """Write docs/run-file.md from the docstrings of ``zerofleet.config``; ``--check`` only compares."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from zerofleet.config import ProcessSettings, RunConfig
+from zerofleet.config.presets import PRESETS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "run-file.md"
 HEAD = """# The run file
@@ -16,7 +19,12 @@ One TOML file describes one run and is read by every service.
 Strongest first: `--set search.num_simulations=200` of `zerofleet up`, the environment
 (`ZEROFLEET_SEARCH__NUM_SIMULATIONS=200`), the file, the defaults.
 An unknown key is an error that names the nearest known one.
-This page is generated from `zerofleet/config.py` by `scripts/run_file_page.py`.
+This page is generated from `zerofleet/config/` by `scripts/run_file_page.py`.
+"""
+PRESETS_HEAD = """## Presets
+
+A run file starts from a preset, `fast` where it names none.
+What `fast` and `agz` set over the defaults further below; `plain` sets nothing.
 """
 
 
@@ -35,7 +43,7 @@ def main() -> int:
 def render() -> str:
     """The page: top-level keys, each section, then the settings of a process."""
     plain = {key: field for key, field in RunConfig.model_fields.items() if not section(field)}
-    parts = [HEAD, "## Top level\n", table(plain)]
+    parts = [HEAD, "## Top level\n", table(plain), PRESETS_HEAD, presets_table()]
     for key, field in RunConfig.model_fields.items():
         model = section(field)
         if model:
@@ -65,6 +73,28 @@ def table(fields: dict[str, FieldInfo]) -> str:
         meaning = " ".join((field.description or "").split()).replace("``", "`")
         rows.append(f"| `{key}` | {default} | {meaning} |")
     return "\n".join(rows) + "\n"
+
+
+def presets_table() -> str:
+    """A row for each key that a preset sets."""
+    presets = {name: dict(leaves(values)) for name, values in PRESETS.items() if values}
+    keys = {key: None for values in presets.values() for key in values}  # once each, in order
+    names = sorted(presets, reverse=True)
+    head = " | ".join(f"`{name}`" for name in names)
+    rows = [f"| Key | {head} |", "|---" * (len(names) + 1) + "|"]
+    for key in sorted(keys, key=lambda key: key.partition(".")[0]):
+        values = [shown(presets[name][key]) if key in presets[name] else "" for name in names]
+        rows.append(f"| `{key}` | {' | '.join(values)} |")
+    return "\n".join(rows) + "\n"
+
+
+def leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The keys of a preset with their sections, and their values."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 def shown(value: object) -> str:

@@ -31,11 +31,30 @@ class Shared {
     return action(*engine_);
   }
 
+  // The same for what changes the engine. Rules from outside may fail in the midst of it: then the
+  // engine may be looked at, but goes no further.
+  template <class Callable>
+  auto advance(Callable&& action) const {
+    nanobind::gil_scoped_release released;
+    const std::lock_guard lock(mutex_);
+    if (is_broken_)
+      throw std::runtime_error("the game's rules failed in this engine: make another");
+    try {
+      return action(*engine_);
+    } catch (const std::invalid_argument&) {
+      throw;  // refused before anything changed
+    } catch (...) {
+      is_broken_ = true;
+      throw;
+    }
+  }
+
   RowShape row_shape() const { return engine_->row_shape(); }
 
  private:
   std::unique_ptr<Engine> engine_;
   mutable std::mutex mutex_;
+  mutable bool is_broken_ = false;
 };
 
 using Observations =

@@ -41,7 +41,7 @@ constexpr const char* kBackupDoc =
 
 template <class Engine>
 Observations select(nb::pointer_and_handle<Shared<Engine>> self) {
-  const auto rows = self.p->run([](Engine& engine) { return engine.select(); });
+  const auto rows = self.p->advance([](Engine& engine) { return engine.select(); });
   return to_observations(rows, self.p->row_shape(), self.h);
 }
 
@@ -49,7 +49,7 @@ template <class Engine>
 void backup(const Shared<Engine>& self, const Logits& policy_logits, const Values& value,
             int model_version) {
   const auto batch = to_prediction(policy_logits, value, model_version, self.row_shape());
-  self.run([&](Engine& engine) { engine.backup(batch); });
+  self.advance([&](Engine& engine) { engine.backup(batch); });
 }
 
 template <class Engine>
@@ -153,7 +153,8 @@ void bind_match(nb::module_& module) {
       .def(
           "select",
           [](nb::pointer_and_handle<PyMatch> self, int side) {
-            const auto rows = self.p->run([&](MatchEngine& match) { return match.select(side); });
+            const auto rows =
+                self.p->advance([&](MatchEngine& match) { return match.select(side); });
             return to_observations(rows, self.p->row_shape(), self.h);
           },
           "side"_a,
@@ -166,7 +167,7 @@ void bind_match(nb::module_& module) {
           [](const PyMatch& self, int side, const Logits& policy_logits, const Values& value,
              int model_version) {
             const auto batch = to_prediction(policy_logits, value, model_version, self.row_shape());
-            self.run([&](MatchEngine& match) { match.backup(side, batch); });
+            self.advance([&](MatchEngine& match) { match.backup(side, batch); });
           },
           "side"_a, "policy_logits"_a, "value"_a, "model_version"_a, nb::sig(kMatchBackupSignature),
           kBackupDoc)

@@ -36,7 +36,8 @@ void make_game(GameColumns* self, ColumnIn<std::int16_t> actions,
                ColumnIn<std::int32_t> child_visit_counts, ColumnIn<float> child_priors,
                ColumnIn<std::int32_t> child_policy_weights, std::optional<int> result,
                std::string reason, std::optional<float> resign_threshold, bool plays_on,
-               std::optional<ColumnIn<std::int8_t>> to_play, std::int64_t game_id) {
+               std::optional<ColumnIn<std::int8_t>> to_play, std::optional<bool> next_full_search,
+               std::int64_t game_id) {
   GameColumns game;
   game.game_id = game_id;
   game.actions = to_vector(actions);
@@ -62,6 +63,7 @@ void make_game(GameColumns* self, ColumnIn<std::int16_t> actions,
   game.reason = std::move(reason);
   game.resign_threshold = resign_threshold;
   game.plays_on = plays_on;
+  game.next_full_search = next_full_search;
   game.check_shape();
   new (self) GameColumns(std::move(game));
 }
@@ -76,7 +78,8 @@ void bind_game(nb::module_& module) {
            "network_values"_a, "best_child_values"_a, "simulations"_a, "full_search"_a, "offsets"_a,
            "child_actions"_a, "child_visit_counts"_a, "child_priors"_a, "child_policy_weights"_a,
            "result"_a = nb::none(), "reason"_a = "rules", "resign_threshold"_a = nb::none(),
-           "plays_on"_a = false, "to_play"_a = nb::none(), "game_id"_a = 0,
+           "plays_on"_a = false, "to_play"_a = nb::none(), "next_full_search"_a = nb::none(),
+           "game_id"_a = 0,
            "`to_play` None: the players took turns.\n\n"
            "Raises:\n    ValueError: the columns do not fit together.")
       .def_ro("game_id", &C::game_id, "Number of the game in its engine, from 0.")
@@ -106,6 +109,8 @@ void bind_game(nb::module_& module) {
       .def_ro("reason", &C::reason, "'rules', or 'resign': the player to move gave up.")
       .def_ro("resign_threshold", &C::resign_threshold,
               "v_resign when the game began; None: nobody could resign.")
+      .def_ro("next_full_search", &C::next_full_search,
+              "Of an unfinished game: whether the ply to come was drawn for a full search.")
       .def_ro("plays_on", &C::plays_on, "Nobody resigns, so that v_resign can be checked.")
       .def("__repr__", [](const C& game) {
         return "EngineGame(game_id=" + std::to_string(game.game_id) + ", " +

@@ -41,6 +41,20 @@ class PythonObject {
   nb::object object_;
 };
 
+// What was raised, and where. With the GIL held.
+std::string in_one_line(const nb::python_error& error) {
+  const auto text = [](nb::handle object) { return std::string(nb::str(object).c_str()); };
+  std::string line = text(error.type().attr("__name__")) + ": " + text(error.value());
+  nb::object place = nb::borrow(error.traceback());
+  if (!place.is_valid() || place.is_none()) return line;
+  for (nb::object next = place.attr("tb_next"); !next.is_none(); next = place.attr("tb_next")) {
+    place = next;
+  }
+  const std::string file = text(place.attr("tb_frame").attr("f_code").attr("co_filename"));
+  return line + " (" + file.substr(file.rfind('/') + 1) + ", line " +
+         text(place.attr("tb_lineno")) + ")";
+}
+
 // Runs `action` with the GIL; what Python raises becomes an exception that needs no GIL.
 template <class Callable>
 auto in_python(Callable&& action) {
@@ -48,7 +62,8 @@ auto in_python(Callable&& action) {
   try {
     return action();
   } catch (nb::python_error& error) {
-    throw std::runtime_error(std::string("the game's rules failed: ") + error.what());
+    if (!error.matches(PyExc_Exception)) throw;  // somebody wants the program to end
+    throw std::runtime_error("the game's rules failed: " + in_one_line(error));
   } catch (const nb::cast_error&) {
     throw std::runtime_error("the game's rules answered with a value of the wrong type");
   }

@@ -105,16 +105,17 @@ GoSettings take_go_settings(GameName& name) {
                       .komi = std::nullopt,
                       .suicide = name.take_bool("suicide", true),
                       .max_length = std::nullopt};
-  constexpr float kUnset = 1e9f;
-  const float komi = name.take_float("komi", kUnset);
+  const bool has_komi = name.has("komi");
+  const float komi = name.take_float("komi", 0.0f);
+  const bool has_max_length = name.has("max_length");
   const int max_length = name.take_int("max_length", 0);
   name.finish();
   if (settings.size < 2 || settings.size > kLargestGo) {
     throw std::invalid_argument("game '" + name.text() + "': size must be 2 to 19, not " +
                                 std::to_string(settings.size));
   }
-  if (komi != kUnset) settings.komi = komi;
-  if (max_length != 0) settings.max_length = max_length;
+  if (has_komi) settings.komi = komi;
+  if (has_max_length) settings.max_length = max_length;
   return settings;
 }
 

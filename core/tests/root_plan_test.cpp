@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "check.h"
+#include "zerofleet/engine.h"
 #include "zerofleet/forced_visits.h"
 #include "zerofleet/games.h"
 #include "zerofleet/gumbel_root.h"
@@ -122,6 +123,41 @@ void gumbel_halves_the_field() {
   check(root.best(Children(priors, visits, means).window(), 0.0f) == 3);
 }
 
+// Who stays is decided by answers, not by leaves that are still out.
+void halving_waits_for_answers() {
+  const std::vector<float> priors(4, 0.25f);
+  GumbelRoot root;
+  Random random(1);
+  root.start(priors, {.is_on = true, .actions = 4, .scale = 0.0}, 8, random);
+  const Children children(priors, {0, 0, 0, 0}, {0, 0, 0, 0});
+  for (int i = 0; i < 4; ++i) {
+    check(!root.is_halving_due());
+    root.next(children.window(), 0.0f);
+    root.advance();
+  }
+  check(root.is_halving_due());
+
+  const auto search = make_position_search("gomoku", {{}},
+                                           [] {
+                                             SearchConfig config;
+                                             config.root = RootChoice::kGumbel;
+                                             config.num_simulations = 64;
+                                             return config;
+                                           }(),
+                                           1, {.leaves_per_position = 32});
+  const RowShape shape = search->row_shape();
+  const std::vector<float> logits(32 * shape.num_actions);
+  const std::vector<float> value(32);
+  std::size_t most = 0;
+  while (!search->is_done()) {
+    const std::size_t rows = search->select().size() / shape.observation_bytes;
+    most = std::max(most, rows);
+    search->backup(
+        {std::span(logits.data(), rows * shape.num_actions), std::span(value.data(), rows), 1});
+  }
+  check(most == 16);  // the field of the first phase
+}
+
 void gumbel_target_by_hand() {
   // Children: prior .5 with q .2 after 3 visits, prior .3 with q -.4 after 1, prior .2 unvisited.
   // v_mix = (0.1 + 4 * (.5 * .2 + .3 * -.4) / .8) / 5 = (0.1 - 0.1) / 5 = 0.
@@ -228,6 +264,7 @@ int main() {
       {"pruned targets", visits_that_forcing_caused_leave_the_target},
       {"growth of c_puct", c_puct_may_grow},
       {"sequential halving", gumbel_halves_the_field},
+      {"halving waits", halving_waits_for_answers},
       {"Gumbel target", gumbel_target_by_hand},
       {"Gumbel-max", gumbel_draws_by_the_priors},
       {"share of noise", noise_has_its_share},

@@ -119,6 +119,23 @@ void forced_visits_are_made_and_pruned() {
   check(some_pruned);
 }
 
+// More visits than there are would turn the search into counting.
+void least_visits_leave_half_of_the_search() {
+  SearchConfig config = small_config();
+  config.num_simulations = 100;
+  config.min_child_visits = 50;
+  for (const GameColumns& game : play(config, 5)) {
+    for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+      const auto visits = visits_at(game, ply);
+      const int least = *std::min_element(visits.begin(), visits.end());
+      check(least >= std::min(50, 50 / static_cast<int>(visits.size())));
+      if (visits.size() == 7) {
+        check(*std::max_element(visits.begin(), visits.end()) > 100 / 7 + 1);
+      }
+    }
+  }
+}
+
 void gumbel_plays_whole_games() {
   for (const bool reuse : {false, true}) {
     SearchConfig config = small_config();
@@ -183,6 +200,30 @@ void nobody_resigns_without_a_threshold() {
   check(plays_on > 25 && plays_on < 75);
 }
 
+// Interruptions hit full searches, which last longer: were the draw repeated, few would be left.
+void interruptions_do_not_change_the_share() {
+  SearchConfig config = small_config();
+  config.full_search_share = 0.25;
+  std::vector<GameColumns> left;
+  int plies = 0;
+  int full = 0;
+  for (std::uint64_t worker = 0; plies < 6'000; ++worker) {
+    const auto engine = make_self_play("connect_four", 32, config, worker);
+    HashPredictor predictor(engine->row_shape());
+    for (const GameColumns& game : left) engine->adopt(game);
+    for (int batch = 0; batch < 60; ++batch) {
+      engine->backup(predictor.predict(engine->select(), 1));
+      for (const GameColumns& game : engine->take_finished()) {
+        plies += static_cast<int>(game.full_search.size());
+        full += std::accumulate(game.full_search.begin(), game.full_search.end(), 0);
+        check(!game.next_full_search);
+      }
+    }
+    left = engine->unfinished();
+  }
+  check_near(static_cast<double>(full) / plies, 0.25, 5 * std::sqrt(0.25 * 0.75 / plies));
+}
+
 // A game that goes on elsewhere keeps its own threshold.
 void an_adopted_game_keeps_its_threshold() {
   const auto first = make_self_play("connect_four", 1, small_config(), 3);
@@ -223,9 +264,11 @@ int main() {
       {"share of full searches", a_share_of_moves_is_searched_in_full},
       {"fast searches", fast_searches_do_not_explore},
       {"forced visits", forced_visits_are_made_and_pruned},
+      {"least visits", least_visits_leave_half_of_the_search},
       {"Gumbel", gumbel_plays_whole_games},
       {"resignation", the_loser_resigns},
       {"no threshold", nobody_resigns_without_a_threshold},
+      {"interruptions", interruptions_do_not_change_the_share},
       {"adopted threshold", an_adopted_game_keeps_its_threshold},
       {"virtual calls", virtual_calls_change_nothing},
   });

@@ -48,7 +48,7 @@ class OutsidePlayer:
     Args:
         command: the program and its arguments.
         setup: commands that begin a game.
-        processes: that end with it.
+        processes: the programs end with it, all together.
     """
 
     def __init__(
@@ -56,9 +56,10 @@ class OutsidePlayer:
     ) -> None:
         self._command = command
         self._setup = setup
-        self._processes = processes
+        self._clients: list[GtpClient] = []
         self._games: dict[Place, tuple[GtpClient, list[int]]] = {}
         self._at_once = asyncio.Semaphore(os.cpu_count() or 1)
+        processes.push_async_callback(self._end)
 
     async def choose(self, boards: Sequence[Board]) -> list[Answer]:
         """The program's move on each board.
@@ -92,11 +93,17 @@ class OutsidePlayer:
     async def _game(self, place: Place) -> tuple[GtpClient, list[int]]:
         """The process of a game, and what it was told of it."""
         if place not in self._games:
-            client = await self._processes.enter_async_context(GtpClient(self._command))
+            client = GtpClient(self._command)
+            await client.start()
+            self._clients.append(client)
             for command in self._setup:
                 await client.send(command)
             self._games[place] = client, []
         return self._games[place]
+
+    async def _end(self) -> None:
+        # Together, so that many stubborn programs take no longer than one.
+        await together(*(client.end() for client in self._clients))
 
     async def _tell(self, client: GtpClient, told: list[int], board: Board) -> str | None:
         """Play what the program does not know yet; why it refuses, if it does."""

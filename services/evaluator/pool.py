@@ -60,6 +60,7 @@ class RatingPool:
         self._go = asyncio.Event()
         self._go.set()
         self._rating = asyncio.Lock()
+        self._rated: list[Result] | None = None  # what the stored ratings are of
         self._settled: set[Pairing] = set()  # complete, or left out
         self._absent: set[str] = set()
         self.games_played = 0
@@ -91,18 +92,22 @@ class RatingPool:
             await self.rate()
 
     async def rate(self) -> None:
-        """Rate everybody who played, from all games stored."""
+        """Rate everybody who played, from all games stored; nothing to do without new ones."""
         async with self._rating:  # a rating from fewer games never replaces one from more
             ask, name = self._waits.ask_store, self._run.name
-            results = await ask(self._database.player_results, name)
-            ratings = rate(
+            results = [
                 Result(each.player, each.opponent, each.wins, each.draws, each.losses)
-                for each in results
-            )
+                for each in await ask(self._database.player_results, name)
+            ]
+            if results == self._rated:
+                return
+            # In a thread: of a thousand players this takes seconds.
+            ratings = await asyncio.to_thread(rate, results)
             models = [(int(r.player), r.elo, r.error) for r in ratings if r.player.isdecimal()]
             anchors = [(r.player, r.elo, r.error) for r in ratings if not r.player.isdecimal()]
             await ask(self._database.upsert_ratings, name, models)
             await ask(self._database.upsert_anchor_ratings, name, anchors)
+            self._rated = results
 
     async def _next(self) -> tuple[Pairing, list[list[int]], list[Place]] | None:
         """A pairing that lacks games, its openings, and the first of its places that lack one."""

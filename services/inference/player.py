@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from zerofleet_core import Search, SearchConfig, SearchResult
 
+from services.inference.admission import Admission
 from services.inference.backend import PinnedPredictor
 from services.inference.batcher import Batcher
 from services.inference.due import Due, Every
@@ -19,14 +20,13 @@ from services.inference.position import Position, replay
 from services.inference.repository import Repository
 from zerofleet import games, rpc
 from zerofleet.config import SearchSection
-from zerofleet.errors import InvalidRequestError, ModelNotFoundError, OverloadedError
+from zerofleet.errors import InvalidRequestError, ModelNotFoundError
 from zerofleet.rpc import Actions, SearchOptions
 
 # Simulations run on the event loop between two predictions; where all of them end in finished
 # games, one call may run to the end. This many take some 10 ms there.
 MAX_SIMULATIONS = 20_000
 MAX_LEAVES = 256
-_MAX_SEARCHES = 64
 _DEFAULT = SearchOptions()
 
 
@@ -47,12 +47,13 @@ class ModelPlayer:
         self._search = search
         self._repository = repository
         self._batcher = batcher
-        self._searches = 0
+        self._num_actions = games.spec(game).num_actions
+        self._admission = Admission()
 
     @property
     def searches(self) -> int:
         """Searches that are running."""
-        return self._searches
+        return self._admission.searches
 
     async def describe(self) -> rpc.PlayerDescription:
         """See ``rpc.Player``."""
@@ -162,11 +163,8 @@ class ModelPlayer:
     ) -> AsyncGenerator[rpc.SearchTable]:
         """The search's table each time that one is due, and at the end."""
         position = await self._position(game, actions)
-        search = self._new_search(position, options)
-        if self._searches >= _MAX_SEARCHES:
-            raise OverloadedError(f"{self._searches} searches are running: send again later")
-        self._searches += 1
-        try:
+        with self._admission.admitted(self._simulations(options), self._num_actions):
+            search = self._new_search(position, options)
             model = await self._model(run, version)
             predictor = PinnedPredictor(self._batcher, model)
             due = Due(every)
@@ -179,8 +177,6 @@ class ModelPlayer:
                     if due.now(result.simulations):
                         yield self._table(result, position.state, model.version, done=False)
             yield self._table(search.results()[0], position.state, model.version, done=True)
-        finally:
-            self._searches -= 1
 
     async def _position(self, game: str, actions: Actions) -> Position:
         if game not in ("", self._game):

@@ -150,6 +150,7 @@ def _record(
         resign_threshold=game.resign_threshold,
         plays_on=game.plays_on,
         to_play=_unless_in_turns(game),
+        next_full_search=game.next_full_search,
     )
 
 
@@ -178,4 +179,5 @@ def to_engine(record: GameRecord) -> EngineGame:
         resign_threshold=record.resign_threshold,
         plays_on=record.plays_on,
         to_play=record.to_play,
+        next_full_search=record.next_full_search,
     )

@@ -17,7 +17,13 @@ class ResignRows(Protocol):
     """The part of the database that knows the games."""
 
     def calibrate_resign(
-        self, run: str, *, false_positive_share: float, min_games: int, window_games: int
+        self,
+        run: str,
+        *,
+        false_positive_share: float,
+        min_games: int,
+        window_games: int,
+        highest: float,
     ) -> ResignRow:
         """Compute v_resign and write it down."""
         ...

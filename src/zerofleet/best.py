@@ -82,7 +82,9 @@ class BestPointer:
                 socket_connect_timeout=_SECONDS,
                 retry=Retry(NoBackoff(), 1),  # once, for a connection that a restart has broken
             )
-        except ValueError as error:
+            # An option that redis:// does not have shows only when a connection is made.
+            client.connection_pool.make_connection()
+        except (ValueError, TypeError) as error:
             raise ConfigError("the Redis URL is not one: write redis://host:6379/0") from error
         where = client.connection_pool.connection_kwargs
         self._place = f"{where.get('host', 'localhost')}:{where.get('port', 6379)}"
@@ -153,7 +155,7 @@ class BestPointer:
     def _our_errors(self) -> Generator[None]:
         try:
             yield
-        except redis.RedisError as error:
+        except (redis.RedisError, UnicodeError) as error:  # the latter: no name of a host
             raise StoreUnavailableError(
                 f"Redis at {self._place} does not answer: {error}"
             ) from error

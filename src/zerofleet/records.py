@@ -41,6 +41,7 @@ class GameRecord:
     resign_threshold: float | None = None  # v_resign when it began; None: nobody could resign
     plays_on: bool = False  # nobody resigns, so that v_resign can be computed from it
     to_play: NDArray[np.int8] | None = None  # [plies] who moved; None: the players took turns
+    next_full_search: bool | None = None  # unfinished: what was drawn for the ply to come
 
     @property
     def length(self) -> int:
@@ -100,6 +101,7 @@ class GameRecord:
             "resign_threshold": self.resign_threshold,
             "plays_on": self.plays_on,
             "to_play": None if self.to_play is None else self.to_play.tolist(),
+            "next_full_search": self.next_full_search,
             "started_at": self.started_at.isoformat(),
             "finished_at": self.finished_at.isoformat() if self.finished_at else None,
         }
@@ -138,6 +140,7 @@ class GameRecord:
             resign_threshold=data.get("resign_threshold"),
             plays_on=data.get("plays_on", False),
             to_play=None if data.get("to_play") is None else np.asarray(data["to_play"], np.int8),
+            next_full_search=data.get("next_full_search"),
         )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,8 +13,10 @@ from sgfmill import sgf as sgfmill_sgf
 from typer.testing import CliRunner
 
 from zerofleet.cli import app
+from zerofleet.cli.sgf_of_game import sgf_of_game
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission
+from zerofleet.database.played import PlayedGame
 from zerofleet.errors import ConfigError
 from zerofleet.games import sgf
 from zerofleet.records import GameRecord
@@ -94,3 +98,26 @@ def test_what_cannot_be_written(
     other = tmp_path / "other.toml"
     other.write_text(f'name = "c4"\ngame = {json.dumps("connect_four")}\n')
     assert "SGF is for go and othello, not for 'connect_four'" in refused(other, "--last", 1)
+
+
+def test_a_folder_that_cannot_be_written(
+    database_url: str, run_file: Path, records: list[GameRecord], tmp_path: Path
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    for folder in (blocked, blocked / "below"):
+        options = ["--last", "1", "--folder", str(folder), "--database-url", database_url]
+        result = CliRunner().invoke(app, ["sgf", str(run_file), *options])
+        assert isinstance(result.exception, ConfigError)
+        assert f"cannot write to --folder {folder}: " in str(result.exception)
+
+
+def test_a_stored_name_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run's row may be anybody's: no module that it names is imported for an SGF."""
+    (tmp_path / "hostile.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    now = datetime.now(UTC)
+    played = PlayedGame(uuid4(), "python:hostile:Game", "selfplay", 1, None, "rules", now, [])
+    with pytest.raises(ConfigError, match="SGF is for go and othello"):
+        sgf_of_game("r", played)
+    assert "hostile" not in sys.modules

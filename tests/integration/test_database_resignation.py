@@ -128,7 +128,9 @@ def test_the_first_ply_that_is_low_enough_decides(database: Database) -> None:
     turning = [played_on(i, [0.0, -0.3, -0.8 - i / 100, 0.9], SECOND_WINS) for i in range(4)]
     store_settled(database, [*turning, played_on(9, [0.0, -0.1], SECOND_LOSES)])
     assert answer(calibrate(database)) == (-0.3, 5, 4, 0)
-    rows = database._rows("SELECT * FROM resign_curve('test', 10, 1) ORDER BY threshold DESC LIMIT 2")
+    rows = database._rows(
+        "SELECT * FROM resign_curve('test', 10, 1) ORDER BY threshold DESC LIMIT 2"
+    )
     assert [(round(row.threshold, 6), row.would_resign, row.wrong) for row in rows] == [
         (-0.1, 4, 4),
         (-0.3, 4, 0),

@@ -127,7 +127,7 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     status = json.loads(ask("status", "--data", str(data), "--json"))
     assert status["up"] is True
     assert status["games"] > 0
-    assert {stage["name"] for stage in status["stages"]} >= {"inference", "selfplay"}
+    assert {service["name"] for service in status["services"]} >= {"inference", "selfplay"}
 
     address = json.loads((data / "running.json").read_text())["inference_address"]
     assert "expected line" in duel("hint\n", "--address", address, "--game", "tic_tac_toe")

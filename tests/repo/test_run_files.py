@@ -59,3 +59,9 @@ def test_the_environment_wins_over_the_file(
 ) -> None:
     monkeypatch.setenv("ZEROFLEET_SEARCH__NUM_SIMULATIONS", "7")
     assert load_run(RUNS[0]).search.num_simulations == 7
+
+
+def test_a_game_in_the_environment_may_be_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("go(size=9)", '"go(size=9)"', '{"name": "go(size=9)"}'):
+        monkeypatch.setenv("ZEROFLEET_GAME", name)
+        assert load_run(RUNS[0]).game.name == "go(size=9)"

@@ -56,6 +56,13 @@ def complaint(answer: tuple[int, str]) -> str:
         (f'name = "a"\n{RUN}[search]\nnum_simulation = 5', "'search.num_simulations'"),
         (f'name = "a"\n{RUN}[search]\nnum_simulations = 0', "greater than or equal to 1"),
         ('name = "a"\n[game]\nname = "tic_tac_to"', "tic_tac_toe"),
+        (f'name = "a"\npreset = ["fast"]\n{RUN}', "run.toml: preset = ['fast']: Input should be"),
+        (f'name = "a"\npreset = {{a = 1}}\n{RUN}', "'fast', 'agz' or 'plain'"),
+        (f'name = "a"\npreset = "quick"\n{RUN}', "preset = 'quick': Input should be 'fast'"),
+        (
+            f'name = "a"\n{RUN}[evaluator]\nsprt_elo = [5, 0]',
+            "evaluator: sprt_elo = [5.0, 0.0]",
+        ),
     ],
 )
 def test_run_files(zerofleet: Zerofleet, content: str | None, words: str) -> None:
@@ -72,10 +79,31 @@ def test_run_files(zerofleet: Zerofleet, content: str | None, words: str) -> Non
         ("serach.c_puct=2", "did you mean 'search'?"),
         ("search.cpuct=2", "did you mean 'search.c_puct'?"),
         ("search.c_puct=-1", "greater than 0"),
+        ("rating.anchors=random", '\'random\': give JSON, such as ["random", "search"]'),
+        ("evaluator.sprt_elo=0,5", "'0,5': give JSON, such as [0.0, 35.0]"),
+        ("search=abc", "ZEROFLEET_SEARCH__KEY=VALUE"),
+        ("rating.opponents=[1, 0.5]", "rating.opponents.1 = 0.5"),
+        ("preset=quick", "'fast', 'agz' or 'plain'"),
     ],
 )
 def test_settings(zerofleet: Zerofleet, setting: str, words: str) -> None:
-    assert words in complaint(zerofleet("up", TICTACTOE, "--set", setting))
+    answer = complaint(zerofleet("up", TICTACTOE, "--set", setting))
+    assert words in answer
+    if "=" in setting and "did you mean 'search'" not in words:
+        assert f"ZEROFLEET_{setting.partition('=')[0].replace('.', '__').upper()} (" in answer
+        assert "tictactoe.toml" not in answer
+
+
+def test_a_mistake_in_the_file_is_the_files(zerofleet: Zerofleet) -> None:
+    Path("run.toml").write_text(f'name = "a"\n{RUN}[search]\nc_puct = -1')
+    os.environ["ZEROFLEET_SEARCH"] = '{"num_simulations": 5}'
+    assert "run.toml: search.c_puct = -1" in complaint(zerofleet("up", "run.toml"))
+
+
+def test_sgf_options(zerofleet: Zerofleet) -> None:
+    status, errors = zerofleet("sgf", TICTACTOE, "--last", "9" * 20)
+    assert status == 2
+    assert "Invalid value for '--last'" in errors.splitlines()[-1]
 
 
 def test_a_goal_must_be_stated(zerofleet: Zerofleet) -> None:

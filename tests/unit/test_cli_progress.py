@@ -2,13 +2,18 @@
 
 import io
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from zerofleet.cli.farewell import farewell
 from zerofleet.cli.progress import LiveTable, PlainLines, duration, one_line
 from zerofleet.cli.status_text import status_text, status_values
-from zerofleet.local.monitor import Exam, Figures, Loss, Stage
+from zerofleet.local.folder import DataFolder
+from zerofleet.local.monitor import Exam, Figures, Loss, ServiceState
+from zerofleet.local.usage import Usage
 
 EMPTY = Figures(
     run="r",
@@ -41,15 +46,15 @@ FULL = Figures(
     elo=130.4,
     elo_error=36.6,
 )
-STAGES = [
-    Stage("trainer", "waits for 600 positions", "600 positions"),
-    Stage("inference", "was ended by SIGKILL; starts again in 0.5 s", down=True, restarts=2),
-    Stage("selfplay", "plays"),
+SERVICES = [
+    ServiceState("trainer", "waits for 600 positions", "600 positions"),
+    ServiceState("inference", "was ended by SIGKILL; starts again in 0.5 s", down=True, restarts=2),
+    ServiceState("selfplay", "plays"),
 ]
 
 
 def test_a_line_says_everything() -> None:
-    line = one_line(FULL, STAGES, 65.0)
+    line = one_line(FULL, SERVICES, 65.0)
     for words in (
         "1:05 | games 12345 (36000/h) | positions/s 5432",
         "loss policy 1.250 value 0.500; held out policy 1.500 value 0.625",
@@ -69,7 +74,7 @@ def test_the_table_says_everything() -> None:
     text = io.StringIO()
     console = Console(file=text, width=100, force_terminal=True, color_system=None)
     with LiveTable(console) as table:
-        table.show(FULL, STAGES)
+        table.show(FULL, SERVICES)
         table.say("something happened")
     shown = text.getvalue()
     for words in ("12,345", "5,432/s", "policy 1.250", "+130 ± 37", "3: 0.00%", "600 positions"):
@@ -80,7 +85,7 @@ def test_the_table_says_everything() -> None:
 def test_plain_lines_come_at_events_and_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     with PlainLines() as lines:
         for figures in (EMPTY, EMPTY, FULL, FULL):
-            lines.show(figures, STAGES)
+            lines.show(figures, SERVICES)
     assert capsys.readouterr().out.count("\n") == 2
 
 
@@ -96,17 +101,26 @@ def test_the_goal_is_met_by_the_best_or_a_new_exam() -> None:
 
 
 def test_status_as_text_and_json() -> None:
-    text = status_text(FULL, STAGES, "127.0.0.1:8001")
+    text = status_text(FULL, SERVICES, "127.0.0.1:8001")
     assert "r (tic_tac_toe), running" in text
     assert "12,345 (12,000 in the last hour)" in text
     assert "stopped" in status_text(EMPTY, [], None)
-    values = json.loads(json.dumps(status_values(FULL, STAGES, "127.0.0.1:8001")))
+    values = json.loads(json.dumps(status_values(FULL, SERVICES, "127.0.0.1:8001")))
     assert values["up"] is True
     assert values["held_out"] == {"policy": 1.5, "value": 0.625}
     assert values["exams"][1]["error_rate"] == 0.0
-    assert values["stages"][1]["restarts"] == 2
+    assert values["services"][1]["restarts"] == 2
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.9, "0:00"), (65.0, "1:05"), (3_723.0, "1:02:03")])
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize("has_exam", [True, False])
+def test_an_exam_is_suggested_where_there_is_one(tmp_path: Path, has_exam: bool) -> None:
+    words = farewell(
+        replace(FULL, has_exam=has_exam), Usage(1.0, 1.0), DataFolder(tmp_path, "r", "g")
+    )
+    assert ("\nexam " in words) == has_exam
+    assert "\nmodel " in words

@@ -11,7 +11,7 @@ import pytest
 from zerofleet_core import SearchConfig
 
 from services.evaluator.anchors import anchor_player
-from services.evaluator.board import Board, Player
+from services.evaluator.board import Board, GaveUp, Player
 from services.evaluator.duel import duel
 from services.evaluator.match import match_search
 from services.evaluator.openings import draw_openings
@@ -133,6 +133,26 @@ async def test_a_program_from_outside(habit: str, remark: str | None) -> None:
         elif board.place == (0, 0):  # the program answers the opening
             assert board.remark is not None
             assert board.remark.startswith(remark)
+
+
+def left(folder: Path) -> int:
+    """How many programs have taken their leave."""
+    return len(list(folder.glob("*.gone")))
+
+
+async def test_programs_are_ended_together(tmp_path: Path) -> None:
+    """Each takes its leave only when the other was told to as well."""
+    script = (
+        'i=0; while [ $i -lt 2 ]; do read line; printf "=\\n\\n"; i=$((i+1)); done; '
+        f"read quit; touch {tmp_path}/$$.told; "
+        f'while [ "$(ls {tmp_path} | grep -c told)" -lt 2 ]; do sleep 0.01; done; '
+        f"touch {tmp_path}/$$.gone"
+    )
+    async with AsyncExitStack() as processes:
+        outside = OutsidePlayer(["sh", "-c", script], ["clear_board"], processes)
+        boards = [Board.after("tic_tac_toe", [], (opening, 0)) for opening in range(2)]
+        assert all(isinstance(answer, GaveUp) for answer in await outside.choose(boards))
+    assert left(tmp_path) == 2
 
 
 @pytest.mark.skipif(shutil.which("gnugo") is None, reason="gnugo is not installed")

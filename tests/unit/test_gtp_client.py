@@ -40,3 +40,13 @@ async def test_a_program_that_is_not_there() -> None:
     with pytest.raises(EngineGoneError, match="cannot start /nowhere/engine"):
         async with GtpClient(["/nowhere/engine"]):
             pass
+
+
+async def test_a_program_that_owes_an_answer_is_not_asked_to_leave(tmp_path: Path) -> None:
+    """It would read "quit" only after its answer: here, at once, and leave a file."""
+    told = tmp_path / "told"
+    script = f"read command; read quit; touch {told}"
+    async with GtpClient(["sh", "-c", script], timeout=0.1) as engine:
+        with pytest.raises(EngineGoneError, match="has not answered 'thinks'"):
+            await engine.send("thinks")
+    assert not told.exists()

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from zerofleet_core import State, game_spec
 
+from zerofleet import __version__
 from zerofleet.errors import ConfigError, InferenceUnavailableError
-from zerofleet.gtp.engine import Engine, EngineOptions
+from zerofleet.gtp.engine import Engine, EngineOptions, analysis_simulations
 from zerofleet.rpc import PlayerDescription, SearchChild, SearchOptions, SearchTable
 
 GAME = "go(size=5,komi=7.5,suicide=false)"
@@ -99,7 +100,10 @@ async def test_administration() -> None:
     assert await said("1 name", "2 version") == "=1 zerofleet\n\n=2 " + (
         (await said("2 version")).removeprefix("=2 ")
     )
-    assert "run run, model 4" in await said("version")
+    version = (await said("version")).split()
+    assert int(version[1].split(".")[1]) >= 15  # as Lizzie reads it
+    assert version[2:4] == ["zerofleet", f"{__version__},"]
+    assert " ".join(version).endswith("run run, model 4")
     assert await said("known_command genmove", "known_command dance") == "= true\n\n= false\n\n"
     assert await said("5 dance") == "?5 unknown command\n\n"
     assert await said("play b") == "? play: missing a required argument: 'vertex'\n\n"
@@ -217,6 +221,12 @@ async def test_counting() -> None:
 
 async def test_clocks_are_accepted() -> None:
     assert await said("time_settings 60 30 5", "time_left b 12 0") == "=\n\n=\n\n"
+    assert await said("time_settings 0 12.5 1", "time_left w 3.25 0") == "=\n\n=\n\n"
+    assert (
+        await said("kgs-time_settings none", "kgs-time_settings byoyomi 60 12.5 3") == "=\n\n" * 2
+    )
+    assert "? system is 'fischer': give none" in await said("kgs-time_settings fischer 1 2")
+    assert "? main is '-1'" in await said("time_settings -1 30 5")
     assert "? main is 'long'" in await said("time_settings long 30 5")
 
 
@@ -294,6 +304,14 @@ async def test_a_player_that_does_not_answer_is_an_error() -> None:
     session.lines.put_nowait(None)
     await running
     assert session.text == "?1 inference at x: gone\n\n?2 inference at x: gone\n\n=3 A5\n\n"
+
+
+@pytest.mark.parametrize(
+    ("game", "simulations"),
+    [(GAME, 20_000), ("go(size=9)", 20_000), ("go(size=19)", 13_812)],
+)
+def test_an_analysis_asks_for_less_on_a_big_board(game: str, simulations: int) -> None:
+    assert analysis_simulations(described(game)) == simulations
 
 
 def test_other_games_are_refused() -> None:

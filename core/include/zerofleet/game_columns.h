@@ -56,6 +56,10 @@ struct GameColumns {
   std::optional<float> resign_threshold;  // v_resign when the game began; nothing: none was known
   bool plays_on = false;                  // nobody resigns, so that v_resign can be checked
 
+  // Whether the ply to come was drawn for a full search: a game that goes on elsewhere keeps the
+  // draw, for full searches are the ones that an interruption hits.
+  std::optional<bool> next_full_search;
+
   void append(const PlyResult& ply) {
     actions.push_back(ply.action);
     to_play.push_back(ply.to_play);

@@ -39,6 +39,8 @@ class GameName {
   const std::string& text() const { return text_; }
   const std::string& family() const { return family_; }
 
+  bool has(const std::string& key) const { return settings_.contains(key); }
+
   // Each takes a setting out of the name; `finish` complains of those that nobody took.
   int take_int(const std::string& key, int otherwise) {
     const std::string value = take(key);

@@ -60,6 +60,9 @@ class GumbelRoot {
     return in_play_[turn_];
   }
 
+  // Whether `next` would halve the field.
+  bool is_halving_due() const { return turn_ == in_play_.size() && rounds_left_ == 1; }
+
   // The simulation was begun: the next one goes to another child.
   void advance() { ++turn_; }
 

@@ -49,7 +49,7 @@ struct Leaf {
 enum class Selected {
   kLeaf,      // its prediction is needed: expand, then backup follows
   kTerminal,  // the rules knew the value; it is backed up already
-  kTaken,     // this leaf is out already; nothing happened
+  kTaken,     // nothing can be selected before leaves that are out come back; nothing happened
 };
 
 // The search of one position.
@@ -114,6 +114,9 @@ class Search {
     plan_ = plan;
     const EdgeWindow edges = tree_.edges_of(kRoot);
     const auto count = static_cast<std::size_t>(edges.count);
+    // Half of the simulations at most go where nothing but the rule wants them.
+    plan_.min_child_visits =
+        std::min(plan.min_child_visits, plan.num_simulations / (2 * std::max(edges.count, 1)));
     root_prior_.assign(round_up_to_lanes(edges.count), 0.0f);
     std::copy_n(edges.prior, count, root_prior_.begin());
     const std::span<float> priors(root_prior_.data(), count);
@@ -143,11 +146,14 @@ class Search {
     }
   }
 
-  // The child to play, from the weights above: the best one under Gumbel sampling, whose noise has
-  // drawn already; otherwise drawn at a temperature.
+  // The child to play, from the weights above: the best one where Gumbel noise has drawn already;
+  // otherwise drawn at a temperature.
   int choose(std::span<const std::int32_t> weights, double temperature, Random& random) const {
     const EdgeWindow edges = root_edges();
-    if (plan_.gumbel.is_on) return gumbel_.best(edges, tree_.value[kRoot]);
+    if (plan_.gumbel.is_on && (plan_.gumbel.scale > 0.0 || temperature == 0.0)) {
+      return gumbel_.best(edges, tree_.value[kRoot]);
+    }
+    if (plan_.gumbel.is_on) weights = {edges.visit_count, weights.size()};
     return choose_child(weights, {tree_.prior.data(), weights.size()}, temperature, random);
   }
 
@@ -164,6 +170,9 @@ class Search {
   template <bool kVirtualLoss>
   Selected select(const Puct& puct, Leaf<G>& leaf) {
     leaf.depth = 0;
+    if (kVirtualLoss && root_leaves_out_ > 0 && plan_.gumbel.is_on && gumbel_.is_halving_due()) {
+      return Selected::kTaken;  // the answers that are out decide who stays
+    }
     if (is_expanded()) {
       const NodeId found = descend<kVirtualLoss>(puct, leaf);
       if (kVirtualLoss && found == kUnexpanded && tree_.leaves_out[leaf.path[leaf.depth - 1]] > 0) {

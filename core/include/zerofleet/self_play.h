@@ -62,7 +62,9 @@ class SelfPlay final : public SelfPlayEngine {
   std::vector<GameColumns> unfinished() const override {
     std::vector<GameColumns> games;
     for (const Slot& slot : slots_) {
-      if (slot.live && !slot.game.actions.empty()) games.push_back(slot.game);
+      if (!slot.live || slot.game.actions.empty()) continue;
+      games.push_back(slot.game);
+      games.back().next_full_search = slot.full_search;
     }
     games.insert(games.end(), adopted_.begin(), adopted_.end());
     return games;
@@ -71,7 +73,11 @@ class SelfPlay final : public SelfPlayEngine {
   // Queues a game that began elsewhere: the next free slot continues it. Returns its new id.
   std::int64_t adopt(GameColumns game) override {
     if (game.result) throw std::invalid_argument("an adopted game must be unfinished");
-    reached_position(rules_, game);  // throws when it does not replay
+    try {
+      reached_position(rules_, game);
+    } catch (const std::runtime_error& error) {  // rules from outside failed
+      throw std::invalid_argument(error.what());
+    }
     game.game_id = next_game_id_++;
     adopted_.push_back(std::move(game));
     return adopted_.back().game_id;
@@ -122,6 +128,7 @@ class SelfPlay final : public SelfPlayEngine {
     Slot& slot = slots_[index];
     int recalled = 0;
     while (slot.live || start_game(slot)) {
+      if (!slot.live) continue;  // it had ended before it was adopted
       if (is_searched(slot)) {
         play_ply(slot);
         continue;
@@ -160,6 +167,7 @@ class SelfPlay final : public SelfPlayEngine {
     }
     slot.search.set_root(reached_position(rules_, slot.game));
     begin_ply(slot);
+    slot.full_search = std::exchange(slot.game.next_full_search, {}).value_or(slot.full_search);
     slot.live = true;
     if (slot.search.root().is_terminal()) {
       finish_game(slot, slot.search.root().result(), "rules");

@@ -51,14 +51,14 @@ def _cost(figures: Figures, usage: Usage) -> list[str]:
 def _what_now(figures: Figures, folder: DataFolder) -> list[str]:
     data = f"--data {shlex.quote(str(_short(folder.root)))}"
     model = _short(folder.models) / folder.run / str(figures.best_version) / "model.onnx"
-    return [
+    lines = [
         f"play     {_command()} play {data}",
         f"query    {_command()} sql {data} -c 'SELECT * FROM promotion_history'",
         f"inspect  {_command()} status {data}",
-        f"exam     {_command()} exam {data} --model all",
-        f"model    {model}",
-        f"logs     {_short(folder.logs)}",
     ]
+    if figures.has_exam:
+        lines.append(f"exam     {_command()} exam {data} --model all")
+    return [*lines, f"model    {model}", f"logs     {_short(folder.logs)}"]
 
 
 def _go_on(folder: DataFolder) -> list[str]:

@@ -116,7 +116,7 @@ class LocalRun:
             await asyncio.sleep(0)  # the children are started now
             pause, old_exams = _LOOK_SECONDS, len(figures.exams)
             while figures.exam_at(self._goal, after=old_exams) is None:
-                self._progress.show(figures, monitor.stages(supervisor.children))
+                self._progress.show(figures, monitor.services(supervisor.children))
                 await asyncio.wait({failed, stopped}, timeout=pause, return_when=FIRST_COMPLETED)
                 if failed.done() or stopped.done():
                     break
@@ -126,7 +126,7 @@ class LocalRun:
                 self._meter.read(games=figures.games)
                 # In a long run each look counts many rows: it must not take a core for itself.
                 pause = max(_LOOK_SECONDS, 25 * (time.monotonic() - began))
-            self._progress.show(figures, monitor.stages(supervisor.children))
+            self._progress.show(figures, monitor.services(supervisor.children))
             stopped.cancel()
             if failed.done():
                 failed.result()

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from zerofleet.local.monitor import Figures, Loss, Stage
+from zerofleet.local.monitor import Figures, Loss, ServiceState
 
 _LINE_SECONDS = 5.0
 
@@ -22,7 +22,7 @@ class Progress(Protocol):
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: object) -> None: ...
-    def show(self, figures: Figures, stages: Sequence[Stage]) -> None:
+    def show(self, figures: Figures, services: Sequence[ServiceState]) -> None:
         """The state of things now."""
         ...
 
@@ -51,10 +51,10 @@ class LiveTable:
     def __exit__(self, *exception: object) -> None:
         self._live.stop()
 
-    def show(self, figures: Figures, stages: Sequence[Stage]) -> None:
+    def show(self, figures: Figures, services: Sequence[ServiceState]) -> None:
         """Redraw."""
         seconds = time.monotonic() - self._began
-        self._live.update(draw(figures, stages, seconds), refresh=True)
+        self._live.update(draw(figures, services, seconds), refresh=True)
 
     def say(self, line: str) -> None:
         """Above the table."""
@@ -75,13 +75,13 @@ class PlainLines:
     def __exit__(self, *exception: object) -> None:
         pass
 
-    def show(self, figures: Figures, stages: Sequence[Stage]) -> None:
+    def show(self, figures: Figures, services: Sequence[ServiceState]) -> None:
         """A line, if the last one is old enough or something is new."""
         now = time.monotonic()
         news = (figures.games > 0, figures.best_version, len(figures.exams))
         if now >= self._next_line or news != self._news:
             self._next_line, self._news = now + _LINE_SECONDS, news
-            self.say(one_line(figures, stages, now - self._began))
+            self.say(one_line(figures, services, now - self._began))
 
     def say(self, line: str) -> None:
         """At once."""
@@ -89,9 +89,9 @@ class PlainLines:
         sys.stdout.flush()
 
 
-def draw(figures: Figures, stages: Sequence[Stage], seconds: float) -> RenderableType:
+def draw(figures: Figures, services: Sequence[ServiceState], seconds: float) -> RenderableType:
     """The table; ``seconds`` since the start."""
-    return Group(_figures_table(figures, seconds), _stages_table(stages))
+    return Group(_figures_table(figures, seconds), _services_table(services))
 
 
 def _figures_table(figures: Figures, seconds: float) -> Table:
@@ -116,19 +116,19 @@ def _figures_table(figures: Figures, seconds: float) -> Table:
     return table
 
 
-def _stages_table(stages: Sequence[Stage]) -> Table:
+def _services_table(services: Sequence[ServiceState]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("stage", style="cyan", no_wrap=True)
+    table.add_column("service", style="cyan", no_wrap=True)
     table.add_column("doing", overflow="fold")
     table.add_column("restarts", justify="right")
-    for stage in stages:
-        style = "red" if stage.down else "yellow" if stage.waiting_for else "green"
-        restarts = str(stage.restarts) if stage.restarts else "-"
-        table.add_row(stage.name, Text(stage.doing, style=style), restarts)
+    for service in services:
+        style = "red" if service.down else "yellow" if service.waiting_for else "green"
+        restarts = str(service.restarts) if service.restarts else "-"
+        table.add_row(service.name, Text(service.doing, style=style), restarts)
     return table
 
 
-def one_line(figures: Figures, stages: Sequence[Stage], seconds: float) -> str:
+def one_line(figures: Figures, services: Sequence[ServiceState], seconds: float) -> str:
     """Everything in one line of a log."""
     parts = [
         duration(seconds),
@@ -140,8 +140,9 @@ def one_line(figures: Figures, stages: Sequence[Stage], seconds: float) -> str:
     ]
     if figures.has_exam:
         parts.append(f"exam errors {exam_text(figures)}")
-    parts += [f"{stage.name}: {stage.doing}" for stage in stages if stage.down or stage.waiting_for]
-    restarts = sum(stage.restarts for stage in stages)
+    idle = [service for service in services if service.down or service.waiting_for]
+    parts += [f"{service.name}: {service.doing}" for service in idle]
+    restarts = sum(service.restarts for service in services)
     if restarts:
         parts.append(f"restarts {restarts}")
     return " | ".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ from zerofleet.cli.chosen import chosen_folder
 from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError
 
 if TYPE_CHECKING:
+    from zerofleet.best import BestPointer
     from zerofleet.database import Database, Promotion
 
 
@@ -53,16 +55,22 @@ def rollback(
 def _roll_back(
     run: str, to: int | None, yes: bool, database_url: str, redis_url: str | None
 ) -> None:
+    from zerofleet.best import BestPointer
     from zerofleet.database import Database
 
-    with Database(database_url, pool_size=1) as database:
+    with contextlib.ExitStack() as stack:
+        # Before anything is written: what cannot be a Redis URL must not leave half a rollback.
+        pointer = None
+        if redis_url is not None:
+            pointer = stack.enter_context(contextlib.closing(BestPointer(redis_url, run)))
+        database = stack.enter_context(Database(database_url, pool_size=1))
         database.wait_ready(5.0)
         chain = database.promotions(run)
         target = chosen_version(run, chain, to)
         _confirm(chain[0], target, yes)
         promotion = _promote(database, chain[0], target)
-        if redis_url is not None:
-            _point(redis_url, promotion)
+        if pointer is not None:
+            _point(pointer, promotion)
     typer.echo(
         f"model {target} is the best of the run '{run}' again (promotion {promotion.seq}); "
         "workers take it up within seconds"
@@ -119,17 +127,14 @@ def _promote(database: Database, head: Promotion, target: int) -> Promotion:
         ) from error
 
 
-def _point(redis_url: str, promotion: Promotion) -> None:
+def _point(pointer: BestPointer, promotion: Promotion) -> None:
     """Move the pointer now; should Redis be away, the evaluator will."""
-    from zerofleet.best import Best, BestPointer
+    from zerofleet.best import Best
 
-    pointer = BestPointer(redis_url, promotion.run)
     try:
         pointer.set_if_newer(Best(promotion.seq, promotion.version, promotion.sha256))
     except StoreUnavailableError as error:
         typer.echo(f"{error}: the evaluator moves the pointer when it is back", err=True)
-    finally:
-        pointer.close()
 
 
 def _actor() -> str:

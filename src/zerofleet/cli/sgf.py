@@ -16,12 +16,15 @@ from zerofleet.errors import ConfigError
 if TYPE_CHECKING:
     from zerofleet.database.played import PlayedGame, PlayedGames
 
+_MOST_GAMES = 1_000_000  # they are held in memory
+
 
 def sgf(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run that played.")],
     game_uid: Annotated[UUID | None, typer.Argument(help="Which game.")] = None,
     last: Annotated[
-        int | None, typer.Option(min=1, help="The games stored last instead, newest first.")
+        int | None,
+        typer.Option(min=1, max=_MOST_GAMES, help="The games stored last instead, newest first."),
     ] = None,
     folder: Annotated[
         Path | None, typer.Option(help="Write UID.sgf files there instead of to stdout.")
@@ -50,8 +53,14 @@ def sgf(
         if folder is None:
             typer.echo(text, nl=False)
             continue
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{played.game_uid}.sgf").write_text(text, encoding="utf-8")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{played.game_uid}.sgf").write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write to --folder {folder}: {error.strerror}: give a folder, or a place "
+                "where one may be made"
+            ) from error
     if folder is not None:
         typer.echo(f"{len(games)} games in {folder}", err=True)
 

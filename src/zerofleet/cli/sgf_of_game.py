@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from zerofleet_core import State
 
-from zerofleet.games.sgf import SgfGame, write
+from zerofleet.games.sgf import SgfGame, require_sgf, write
 
 if TYPE_CHECKING:
     from zerofleet.database.played import PlayedGame, PlayedPly
@@ -20,6 +20,8 @@ def sgf_of_game(run: str, played: PlayedGame) -> str:
     Raises:
         ConfigError: its game has no SGF.
     """
+    # Before a state is made: a stored name of the kind "python:" would have its module imported.
+    require_sgf(played.game)
     return write(
         SgfGame(
             game=played.game,

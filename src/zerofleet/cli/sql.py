@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,10 @@ _WELCOME = "Read-only. \\dv lists the views, \\d games describes a table, \\q le
 def sql(
     data: Annotated[Path | None, typer.Option(help="Data folder of the run.")] = None,
     query: Annotated[
-        str | None, typer.Option("-c", "--command", metavar="QUERY", help="Run this and leave.")
+        list[str] | None,
+        typer.Option(
+            "-c", "--command", metavar="QUERY", help="Run this and leave; several go in order."
+        ),
     ] = None,
     database_url: Annotated[
         str | None, typer.Option(help="Any Postgres instead of a data folder's.")
@@ -31,14 +35,14 @@ def sql(
     from zerofleet.local.running import joined
 
     if database_url is not None:
-        _leave(_psql(database_url, query))
+        _leave(_psql(database_url, query or []))
     folder = chosen_folder(data)
     with joined(folder, "sql") as running, interrupts_ignored():
-        status = _psql(running.database_urls["console"], query)
+        status = _psql(running.database_urls["console"], query or [])
     _leave(status)
 
 
-def _psql(url: str, query: str | None) -> int:
+def _psql(url: str, queries: Sequence[str]) -> int:
     """Run psql to its end; its exit status."""
     from zerofleet.local.postgres_programs import find_programs
 
@@ -50,8 +54,9 @@ def _psql(url: str, query: str | None) -> int:
         "--set=ON_ERROR_STOP=1",
         "--pset=null=-",
     ]
-    if query is not None:
-        arguments += ["--pset=pager=off", "--pset=footer=off", f"--command={query}"]
+    if queries:
+        arguments += ["--pset=pager=off", "--pset=footer=off"]
+        arguments += [f"--command={query}" for query in queries]
     elif sys.stdin.isatty():
         typer.echo(_WELCOME, err=True)
     else:

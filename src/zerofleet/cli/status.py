@@ -37,8 +37,8 @@ def status(
         address = running.inference_address
         figures = monitor.figures()
         # A heartbeat outlives the one who sent it by seconds.
-        stages = monitor.stages_of_heartbeats() if address else []
+        services = monitor.services_of_heartbeats() if address else []
     if as_json:
-        typer.echo(json.dumps(status_values(figures, stages, address), indent=2))
+        typer.echo(json.dumps(status_values(figures, services, address), indent=2))
     else:
-        typer.echo(status_text(figures, stages, address))
+        typer.echo(status_text(figures, services, address))

@@ -7,16 +7,18 @@ from dataclasses import asdict
 from typing import Any
 
 from zerofleet.cli.progress import best_text, elo_text, exam_text, loss_text
-from zerofleet.local.monitor import Figures, Stage
+from zerofleet.local.monitor import Figures, ServiceState
 
 
-def status_values(figures: Figures, stages: Sequence[Stage], address: str | None) -> dict[str, Any]:
+def status_values(
+    figures: Figures, services: Sequence[ServiceState], address: str | None
+) -> dict[str, Any]:
     """Everything as JSON values; ``address`` is the inference service's while the run is up."""
     up = {"up": address is not None, "inference_address": address}
-    return {**up, **asdict(figures), "stages": [asdict(stage) for stage in stages]}
+    return {**up, **asdict(figures), "services": [asdict(service) for service in services]}
 
 
-def status_text(figures: Figures, stages: Sequence[Stage], address: str | None) -> str:
+def status_text(figures: Figures, services: Sequence[ServiceState], address: str | None) -> str:
     """A line for each figure."""
     rows = {
         "run": f"{figures.run} ({figures.game}), {'running' if address else 'stopped'}",
@@ -30,7 +32,7 @@ def status_text(figures: Figures, stages: Sequence[Stage], address: str | None) 
     }
     if figures.has_exam:
         rows["exam errors"] = exam_text(figures)
-    rows |= {stage.name: stage.doing for stage in stages}
+    rows |= {service.name: service.doing for service in services}
     if address:
         rows["gRPC"] = address
     width = max(map(len, rows)) + 2

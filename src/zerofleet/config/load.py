@@ -10,6 +10,7 @@ from typing import TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from zerofleet.config.environment import told, variable_of
 from zerofleet.config.process import ENV_PREFIX, ProcessSettings
 from zerofleet.config.run import RunConfig
 from zerofleet.errors import ConfigError
@@ -21,7 +22,8 @@ def load_run(path: Path) -> RunConfig:
     """Read a run file.
 
     Raises:
-        ConfigError: one line that names the file, the key, the value and the way out.
+        ConfigError: one line that names the file (or the variable of the environment), the key,
+            the value and the way out.
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -57,6 +59,9 @@ def _explain(error: ValidationError, source: str) -> str:
     first = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])
     location = [str(part) for part in first["loc"]]
     key = ".".join(location)
+    variable = variable_of(location)
+    if variable is not None:
+        source = told(variable)
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(location[-1], _known_keys(location[:-1]), n=1, cutoff=0.5)
         prefix = ".".join([*location[:-1], ""])
@@ -66,7 +71,10 @@ def _explain(error: ValidationError, source: str) -> str:
         return f"{source}: the key '{key}' is missing"
     if not location:
         return f"{source}: {first['msg'].removeprefix('Value error, ')}"
-    return f"{source}: {key} = {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "value_error" and isinstance(first["input"], dict):
+        return f"{source}: {key}: {message}"  # of several keys: the message names the values
+    return f"{source}: {key} = {first['input']!r}: {message}"
 
 
 def _section(path: list[str]) -> type[BaseModel] | None:

@@ -47,7 +47,8 @@ class SearchSection(Section):
     """Self-play, full searches: a child of the root that was visited at all gets at least
     ``sqrt(this * P * sum N)`` visits, P with noise (Wu 2019, section 3.2, has 2); 0: off."""
     min_child_visits: int = Field(default=0, ge=0)
-    """Self-play, full searches: every child of the root gets at least this many visits; 0: off."""
+    """Self-play, full searches: every child of the root gets at least this many visits, as far as
+    half of the simulations suffice for all; 0: off."""
     prune_targets: bool = False
     """Leave visits that only forcing or noise caused out of the training target (Wu 2019, 3.2)."""
     root: Literal["puct", "gumbel"] = "puct"

@@ -13,6 +13,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from zerofleet.config.environment import Environment
 from zerofleet.config.judge import EvaluatorSection, ExamSection, GoalSection, RatingSection
 from zerofleet.config.learn import NetworkSection, OverfitSection, TrainerSection
 from zerofleet.config.play import GameSection, ResignSection, SearchSection, SelfplaySection
@@ -63,7 +64,9 @@ class RunConfig(BaseSettings):
     def _on_a_preset(cls, values: dict[str, Any]) -> dict[str, Any]:
         if isinstance(values.get("game"), str):
             values = {**values, "game": {"name": values["game"]}}
-        return merge(PRESETS.get(values.get("preset", "fast"), {}), values)
+        preset = values.get("preset", "fast")
+        known = isinstance(preset, str) and preset in PRESETS  # else the field's check says so
+        return merge(PRESETS[preset] if known else {}, values)
 
     @model_validator(mode="after")
     def _nobody_waits_for_the_other(self) -> RunConfig:
@@ -87,8 +90,8 @@ class RunConfig(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The environment above the file, whose values come in as arguments."""
-        del settings_cls, dotenv_settings, file_secret_settings
-        return env_settings, init_settings
+        del env_settings, dotenv_settings, file_secret_settings
+        return Environment(settings_cls), init_settings
 
 
 def run_from_values(values: dict[str, Any]) -> RunConfig:

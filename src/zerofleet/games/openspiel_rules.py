@@ -16,7 +16,8 @@ class OpenSpielRules:
 
     Player 0 is who moves first, whatever OpenSpiel's number of that player is. An action is written
     as OpenSpiel writes it in the position, without spaces; where it is not legal, as OpenSpiel
-    always writes it if that never varies, otherwise as its number. Returns count by their sign. A game that reaches ``max_length`` is a draw.
+    writes it everywhere if that is one word, otherwise as its number. Returns count by their sign.
+    A game that reaches ``max_length`` is a draw.
     """
 
     num_symmetries = 1
@@ -100,7 +101,7 @@ class OpenSpielPosition:
         """How OpenSpiel writes a legal action here, without spaces, if no other is written so."""
         names = self._names()
         name = names.get(action)
-        return name if list(names.values()).count(name) == 1 else None
+        return None if name is None or list(names.values()).count(name) > 1 else name
 
     def action_named(self, text: str) -> int | None:
         """The legal action that is written so here."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from zerofleet.errors import InvalidRequestError
@@ -10,10 +10,13 @@ from zerofleet.games import sgf
 from zerofleet.games.go_board import GoBoard, go_score
 from zerofleet.games.go_rules import GoRules
 from zerofleet.games.sgf_text import MAX_CHARACTERS
+from zerofleet.gtp.handicap import fixed_handicap, most_stones
 from zerofleet.gtp.position import GtpPosition
-from zerofleet.gtp.protocol import GtpError, parse_number, parse_player
+from zerofleet.gtp.protocol import GtpError, parse_decimal, parse_number, parse_player
 
 Handler = Callable[..., str]
+
+_KGS_SYSTEMS = ("none", "absolute", "byoyomi", "canadian")
 
 
 class BoardCommands:
@@ -37,6 +40,10 @@ class BoardCommands:
             "final_status_list": self._final_status_list,
             "time_settings": self._time_settings,
             "time_left": self._time_left,
+            "kgs-time_settings": self._kgs_time_settings,
+            "fixed_handicap": self._fixed_handicap,
+            "place_free_handicap": self._place_free_handicap,
+            "set_free_handicap": self._set_free_handicap,
             "loadsgf": self._loadsgf,
             "printsgf": self._printsgf,
         }
@@ -92,15 +99,53 @@ class BoardCommands:
     def _time_settings(self, main: str, overtime: str, stones: str) -> str:
         """Accepted and not used: a move takes its number of simulations."""
         for name, seconds in (("main", main), ("overtime", overtime), ("stones", stones)):
-            parse_number(seconds, name)
+            parse_decimal(seconds, name)
+        return ""
+
+    def _kgs_time_settings(self, system: str, *numbers: str) -> str:
+        """Accepted and not used, as ``time_settings``."""
+        if system not in _KGS_SYSTEMS:
+            raise GtpError(f"system is '{system}': give {', '.join(_KGS_SYSTEMS)}")
+        for number in numbers:
+            parse_decimal(number, "time")
         return ""
 
     def _time_left(self, colour: str, seconds: str, stones: str) -> str:
         """Accepted and not used, as ``time_settings``."""
         parse_player(colour)
-        parse_number(seconds, "seconds")
-        parse_number(stones, "stones")
+        parse_decimal(seconds, "seconds")
+        parse_decimal(stones, "stones")
         return ""
+
+    def _fixed_handicap(self, stones: str) -> str:
+        points = fixed_handicap(self._rules.size, parse_number(stones, "stones"))
+        return self._place(points)
+
+    def _place_free_handicap(self, stones: str) -> str:
+        """Ours to choose: on the fixed points, fewer where there are no more of them."""
+        wished = parse_number(stones, "stones")
+        points = fixed_handicap(self._rules.size, min(wished, most_stones(self._rules.size)))
+        return self._place(points)
+
+    def _set_free_handicap(self, *vertices: str) -> str:
+        if len(vertices) < 2 or len({v.upper() for v in vertices}) < len(vertices):
+            raise GtpError("bad vertex list: give two or more, each once")
+        if any(vertex.lower() == "pass" for vertex in vertices):
+            raise GtpError("bad vertex list: a pass is no stone")
+        self._place(vertices)
+        return ""
+
+    def _place(self, vertices: Sequence[str]) -> str:
+        """Black's stones on the empty board, with White's passes between: all of them, or none."""
+        if self.position.actions:
+            raise GtpError("board not empty")
+        try:
+            for vertex in vertices:
+                self.position.play(0, vertex)
+        except GtpError:
+            self.position.clear()
+            raise
+        return " ".join(vertices)
 
     def _loadsgf(self, path: str, move: str = "") -> str:
         """The main line; with a move's number (counted from 1) the position before that move."""

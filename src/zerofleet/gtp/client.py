@@ -30,8 +30,21 @@ class GtpClient:
         self._command = tuple(command)
         self._timeout = timeout
         self._process: Process | None = None
+        self._owes_answer = False
 
     async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.end()
+
+    async def start(self) -> None:
+        """Start the program.
+
+        Raises:
+            EngineGoneError: it cannot be started.
+        """
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -42,23 +55,21 @@ class GtpClient:
             )
         except OSError as error:
             raise EngineGoneError(f"cannot start {self._command[0]}: {error.strerror}") from error
-        return self
 
-    async def __aexit__(self, *exception: object) -> None:
+    async def end(self) -> None:
+        """End the program, if it was started: in two seconds, at once while it owes an answer."""
         process, self._process = self._process, None
         if process is None:
             return
-        if process.stdin is not None:
-            with contextlib.suppress(OSError):
-                process.stdin.write(b"quit\n")
-                process.stdin.close()
         try:
-            async with asyncio.timeout(_LEAVE_SECONDS):
-                await process.communicate()
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            # One that still owes an answer would read "quit" only after that.
+            if not self._owes_answer:
+                await _leave(process)
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
 
     async def send(self, command: str) -> str:
         """Send one command; its answer without the "=", lines joined.
@@ -72,9 +83,11 @@ class GtpClient:
             raise EngineGoneError(f"{self._command[0]} is not running")
         try:
             async with asyncio.timeout(self._timeout):
+                self._owes_answer = True
                 process.stdin.write(f"{command}\n".encode())
                 await process.stdin.drain()
                 answer = await _answer(process.stdout)
+                self._owes_answer = False
         except TimeoutError:
             raise EngineGoneError(
                 f"{self._command[0]} has not answered '{command}' in {self._timeout:g} s"
@@ -85,6 +98,16 @@ class GtpClient:
         if mark == "?":
             raise GtpError(text or f"refused: {command}")
         return text
+
+
+async def _leave(process: Process) -> None:
+    """Ask a program to end, and wait a little."""
+    with contextlib.suppress(OSError, TimeoutError):
+        if process.stdin is not None:
+            process.stdin.write(b"quit\n")
+            process.stdin.close()
+        async with asyncio.timeout(_LEAVE_SECONDS):
+            await process.communicate()
 
 
 async def _answer(stream: asyncio.StreamReader) -> str:

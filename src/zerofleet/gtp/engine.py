@@ -33,6 +33,12 @@ _GENMOVE = ("genmove", "reg_genmove")
 _ANALYZE = {"lz-analyze": LZ, "kata-analyze": KATA}
 _GENMOVE_ANALYZE = {"lz-genmove_analyze": LZ, "kata-genmove_analyze": KATA}
 _SIGN_OF_LIFE_SECONDS = 1.0
+# An analysis grows until somebody moves, so on a big board it asks for less than the server allows:
+# 19x19 gets 13,812 simulations, and eight boards fit into what a server holds at once.
+_ANALYSIS_EDGES = 5_000_000
+# Lizzie takes the first word for a version of Leela Zero and warns below 0.15: this is the one
+# whose lz-analyze and lz-genmove_analyze are spoken here.
+_DIALECT_VERSION = "0.17"
 _RUN_FILES = SearchOptions()
 
 
@@ -132,7 +138,7 @@ class Engine:
     def _version(self) -> str:
         run, best = self._description.run, self._description.best
         version = best if self._options.version == BEST else self._options.version
-        return f"{__version__}, run {run}, model {version}"
+        return f"{_DIALECT_VERSION} zerofleet {__version__}, run {run}, model {version}"
 
     async def _genmove(self, command: Command) -> str:
         if len(command.arguments) != 1:
@@ -176,7 +182,7 @@ class Engine:
     def _begin_analysis(self, command: Command) -> None:
         """Search on until the next line comes."""
         shown = _Shown(parse_options(command.arguments), _ANALYZE[command.name])
-        most = self._description.max_simulations
+        most = analysis_simulations(self._description)
         options = replace(self._options.search, num_simulations=most)
         # Whatever is wrong with the position is said before the search begins.
         tables = self._tables(shown.options.player, options, shown.options.seconds)
@@ -227,6 +233,12 @@ class Engine:
     def _show(self, table: SearchTable, shown: _Shown) -> None:
         vertex = self._board.position.state.action_to_string
         self._say(analysis_line(table, shown.options, shown.dialect, vertex) + "\n")
+
+
+def analysis_simulations(description: PlayerDescription) -> int:
+    """The most simulations of an analysis: what the server allows, less on a big board."""
+    fitting = _ANALYSIS_EDGES // description.num_actions
+    return max(1, min(description.max_simulations, fitting))
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,18 @@ def as_player(text: str) -> int | None:
     return _PLAYERS.get(text.lower())
 
 
+def parse_decimal(text: str, name: str) -> float:
+    """A number that is not negative.
+
+    Raises:
+        GtpError: it is none.
+    """
+    whole, _, part = text.partition(".")
+    if not ((whole + part).isascii() and (whole + part).isdecimal() and len(text) < 20):
+        raise GtpError(f"{name} is '{text}': give a number, 0 or more")
+    return float(text)
+
+
 def parse_number(text: str, name: str) -> int:
     """A whole number that is not negative.
 

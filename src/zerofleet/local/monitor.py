@@ -1,4 +1,4 @@
-"""What a person wants to know of a run: figures of the record, and what each stage does."""
+"""What a person wants to know of a run: figures of the record, and what each service does."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ServiceState:
     """A service: what it does, or what keeps it from doing it."""
 
     name: str
@@ -166,35 +166,37 @@ class Monitor:
             elo_error=summary.elo_error,
         )
 
-    def stages(self, children: Sequence[Child]) -> list[Stage]:
+    def services(self, children: Sequence[Child]) -> list[ServiceState]:
         """What each child does, as its heartbeat of the last look says."""
         beats = {beat.worker.rpartition("-")[2]: beat for beat in self._beats}
-        return [_stage_of_child(child, beats) for child in children]
+        return [_state_of_child(child, beats) for child in children]
 
-    def stages_of_heartbeats(self) -> list[Stage]:
+    def services_of_heartbeats(self) -> list[ServiceState]:
         """What everybody does who was heard of at the last look."""
-        return [_stage(beat.service, beat, 0) for beat in self._beats]
+        return [_state(beat.service, beat, 0) for beat in self._beats]
 
     def _rate(self, figure: str) -> float:
         """Sum over the self-play workers that were heard of lately."""
         return sum(beat.figures.get(figure, 0.0) for beat in self._beats)
 
 
-def _stage_of_child(child: Child, beats: dict[str, Heartbeat]) -> Stage:
+def _state_of_child(child: Child, beats: dict[str, Heartbeat]) -> ServiceState:
     name = child.program.name
     if child.process is None:
-        return Stage(name, child.note or "not started", down=True, restarts=child.restarts)
+        return ServiceState(name, child.note or "not started", down=True, restarts=child.restarts)
     beat = beats.get(str(child.process.pid))
     if beat is None:
-        return Stage(name, "starting", "its start", restarts=child.restarts)
-    return _stage(name, beat, child.restarts)
+        return ServiceState(name, "starting", "its start", restarts=child.restarts)
+    return _state(name, beat, child.restarts)
 
 
-def _stage(name: str, beat: Heartbeat, restarts: int) -> Stage:
+def _state(name: str, beat: Heartbeat, restarts: int) -> ServiceState:
     doing = (
         f"waits for {beat.waiting_for}" if beat.waiting_for else _WORK.get(beat.service, "works")
     )
-    return Stage(name, doing, beat.waiting_for, restarts=restarts, figures=dict(beat.figures))
+    return ServiceState(
+        name, doing, beat.waiting_for, restarts=restarts, figures=dict(beat.figures)
+    )
 
 
 def _loss(policy: float | None, value: float | None) -> Loss | None:

@@ -1,0 +1,60 @@
+"""Ratings of the pool: stored when there are new results, and only then."""
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from services.evaluator.pool import RatingPool
+from zerofleet.config import run_from_values
+from zerofleet.database import Database
+from zerofleet.waiting import Waits
+
+
+@dataclass(frozen=True)
+class Games:
+    """A row of results."""
+
+    player: str
+    opponent: str
+    wins: int
+    draws: int
+    losses: int
+
+
+@dataclass
+class Record:
+    """What of the database is asked for ratings."""
+
+    results: list[Games] = field(default_factory=list)
+    models: list[Any] = field(default_factory=list)
+    anchors: list[Any] = field(default_factory=list)
+
+    def player_results(self, run: str) -> list[Games]:
+        return list(self.results)
+
+    def upsert_ratings(self, run: str, ratings: Any) -> None:
+        self.models.append(ratings)
+
+    def upsert_anchor_ratings(self, run: str, ratings: Any) -> None:
+        self.anchors.append(ratings)
+
+
+async def test_the_same_results_are_rated_once() -> None:
+    async def none(*_: Any) -> Any:
+        raise AssertionError("no game is played")
+
+    record = Record([Games("1", "random", 9, 0, 1)])
+    run = run_from_values({"name": "r", "game": {"name": "tic_tac_toe"}})
+    pool = RatingPool(run, cast("Database", record), none, Waits(), "w", 1)
+    await pool.rate()
+    await pool.rate()
+    assert record.models == [[(1, 0.0, 0.0)]]
+    [[(name, elo, _)]] = record.anchors
+    assert name == "random"
+    assert elo < 0
+
+    record.results.append(Games("2", "1", 5, 0, 5))
+    await pool.rate()
+    assert [len(ratings) for ratings in record.models] == [1, 2]
+    assert record.models[1][1][:2] == (2, pytest.approx(0.0, abs=1e-6))
