@@ -175,7 +175,7 @@ def test_tensors_of_any_shape_are_planes(name: str, shape: tuple[int, int, int])
     [
         ("hex", 0, "a1"),
         ("breakthrough", 384, None),
-        ("chess", 89, "a4"),  # in this position
+        ("chess", 89, "a3"),  # in this position
         ("tic_tac_toe", 4, "x(1,1)"),  # of this player
         ("go(board_size=5)", 0, "Ba1"),  # "B a1", without the space
         ("mancala", 1, "1"),
