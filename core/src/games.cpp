@@ -11,33 +11,6 @@ namespace {
 
 constexpr int kLargestGo = 19;
 
-class MnkState final : public DynamicState {
- public:
-  explicit MnkState(const RunTimeMnk& position) : position_(position) {}
-
-  std::unique_ptr<DynamicState> clone() const override {
-    return std::make_unique<MnkState>(position_);
-  }
-  int ply() const override { return position_.ply(); }
-  Player to_play() const override { return position_.to_play(); }
-  bool is_terminal() const override { return position_.is_terminal(); }
-  int result() const override { return position_.result(); }
-  std::uint64_t hash() const override { return position_.hash(); }
-  bool is_legal(int action) const override { return position_.is_legal(action); }
-  std::vector<Action> legal_actions() const override {
-    const auto actions = position_.legal_actions();
-    return {actions.begin(), actions.end()};
-  }
-  void apply(Action action) override { position_.apply(action); }
-  void write_observation(std::span<std::uint8_t> packed) const override {
-    position_.write_observation(packed);
-  }
-  std::string to_string() const override { return position_.to_string(); }
-
- private:
-  RunTimeMnk position_;
-};
-
 class MnkRules final : public DynamicRules {
  public:
   explicit MnkRules(const RunTimeSizes& sizes) : sizes_(sizes) {}
@@ -47,7 +20,7 @@ class MnkRules final : public DynamicRules {
             sizes_.columns(),     sizes_.max_length(), sizes_.num_symmetries()};
   }
   std::unique_ptr<DynamicState> start() const override {
-    return std::make_unique<MnkState>(RunTimeMnk(sizes_));
+    return std::make_unique<WrappedState<RunTimeMnk>>(RunTimeMnk(sizes_));
   }
   int symmetric_point(int point, int symmetry) const override {
     return sizes_.symmetric_point(point, symmetry);

@@ -127,7 +127,8 @@ inline float best_child_value(const Tree& tree) {
 
 // Reads off the root what the record keeps of a search, for the action of child `chosen`.
 template <class SearchType>
-PlyResult ply_result(const SearchType& search, int chosen, int model_version) {
+PlyResult ply_result(const SearchType& search, int chosen, int model_version,
+                     std::span<const std::int32_t> policy_weights) {
   const auto& tree = search.tree();
   const auto children = static_cast<std::size_t>(tree.edge_count[0]);
   return {.action = tree.action[chosen],
@@ -141,7 +142,7 @@ PlyResult ply_result(const SearchType& search, int chosen, int model_version) {
           .child_actions = {tree.action.data(), children},
           .child_visit_counts = {tree.visit_count.data(), children},
           .child_priors = {tree.prior.data(), children},
-          .child_policy_weights = {tree.visit_count.data(), children}};
+          .child_policy_weights = policy_weights};
 }
 
 }  // namespace zerofleet

@@ -160,8 +160,7 @@ class Match final : public MatchEngine {
     mover.policy_weights(puct_, weights_);
     const double temperature = config_.temperature_at(mover.root().ply());
     const int chosen = mover.choose(weights_, temperature, game.random);
-    PlyResult ply = ply_result(mover, chosen, queues_[side].model_version());
-    ply.child_policy_weights = weights_;
+    const PlyResult ply = ply_result(mover, chosen, queues_[side].model_version(), weights_);
     game.columns.append(ply);
     ++counts_.plies;
     game.new_simulations = 0;

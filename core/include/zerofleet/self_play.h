@@ -210,9 +210,8 @@ class SelfPlay final : public SelfPlayEngine {
     slot.search.policy_weights(puct_, weights_);
     const double temperature = config_.temperature_at(slot.search.root().ply());
     const int chosen = slot.search.choose(weights_, temperature, slot.random);
-    PlyResult ply = ply_result(slot.search, chosen, queue_.model_version());
+    PlyResult ply = ply_result(slot.search, chosen, queue_.model_version(), weights_);
     ply.full_search = slot.full_search;
-    ply.child_policy_weights = weights_;
     counts_.full_searches += slot.full_search;
     if (resigns(slot.game, ply)) {
       finish_game(slot, slot.search.root().to_play() == kFirstPlayer ? -1 : 1, "resign");

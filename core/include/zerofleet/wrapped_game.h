@@ -1,4 +1,4 @@
-// A fixed game behind virtual calls, where speed does not matter.
+// Positions of the core behind virtual calls, where speed does not matter.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,8 @@
 
 namespace zerofleet {
 
-template <FixedGame G>
+// A position of a fixed game, or of one like it whose sizes are known at run time only.
+template <class G>
 class WrappedState final : public DynamicState {
  public:
   explicit WrappedState(const G& position) : position_(position) {}
@@ -34,7 +35,11 @@ class WrappedState final : public DynamicState {
   }
   void apply(Action action) override { position_.apply(action); }
   void write_observation(std::span<std::uint8_t> packed) const override {
-    zerofleet::write_observation(position_, 0, packed);
+    if constexpr (FixedGame<G>) {
+      zerofleet::write_observation(position_, 0, packed);
+    } else {
+      position_.write_observation(packed);
+    }
   }
   std::string to_string() const override { return position_.to_string(); }
 

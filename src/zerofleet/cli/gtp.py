@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Generator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from zerofleet.cli.chosen import chosen_folder
-from zerofleet.errors import ConfigError
+from zerofleet.cli.serving import serving
 
 
 def gtp(
@@ -43,32 +42,10 @@ def gtp(
         asyncio.run(serve_gtp(found, EngineOptions(version=model, search=search)))
 
 
-@contextlib.contextmanager
-def _address(address: str | None, run_file: Path | None, data: Path | None) -> Generator[str]:
-    """The service that was named, or the run's own, started if nobody runs it."""
+def _address(
+    address: str | None, run_file: Path | None, data: Path | None
+) -> contextlib.AbstractContextManager[str]:
+    """The service that was named, or the run's own."""
     if address is not None:
-        yield address
-        return
-    from zerofleet.local.lone_inference import lone_inference
-    from zerofleet.local.running import joined
-
-    folder = chosen_folder(data, run_file)
-    with joined(folder, "gtp") as running:
-        if running.inference_address is not None:
-            yield running.inference_address
-            return
-        _restore_best(folder.run, running.database_urls["console"], running.redis_url)
-        with lone_inference(folder, running) as started:
-            yield started
-
-
-def _restore_best(run: str, database_url: str, redis_url: str) -> None:
-    """Point at the promoted model again: the pointer's store may be new."""
-    from zerofleet.best import BestPointer
-    from zerofleet.database import Database
-
-    with Database(database_url) as database:
-        if database.promotion_head(run) is None:
-            raise ConfigError(f"the run '{run}' has promoted no model yet: train it first")
-        with contextlib.closing(BestPointer(redis_url, run)) as pointer:
-            pointer.reconcile(database)
+        return contextlib.nullcontext(address)
+    return serving(chosen_folder(data, run_file), "gtp")

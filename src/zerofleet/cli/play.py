@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from zerofleet.cli.chosen import chosen_folder
+from zerofleet.cli.serving import serving
 from zerofleet.errors import ConfigError
-
-if TYPE_CHECKING:
-    from zerofleet.local.folder import DataFolder
 
 
 def play(
@@ -46,31 +42,7 @@ def play(
         return
     folder = chosen_folder(data)
     with (
-        _service(folder) as found,
+        serving(folder, "play") as found,
         RemoteOpponent(found, folder.run, folder.game, model, simulations) as opponent,
     ):
         Duel(opponent, 0 if first else 1).play()
-
-
-@contextlib.contextmanager
-def _service(folder: DataFolder) -> Generator[str]:
-    """The address of this run's inference service, started if nobody runs it."""
-    from zerofleet.best import BestPointer
-    from zerofleet.database import Database
-    from zerofleet.local.lone_inference import lone_inference
-    from zerofleet.local.running import joined
-
-    with joined(folder, "play") as running:
-        with Database(running.database_urls["console"]) as database:
-            if database.promotion_head(folder.run) is None:
-                raise ConfigError(
-                    f"the run '{folder.run}' has promoted no model yet: train it first with "
-                    f"`zerofleet up {folder.run_file} --data {folder.root}`"
-                )
-            if running.inference_address is not None:
-                yield running.inference_address
-                return
-            BestPointer(running.redis_url, folder.run).reconcile(database)
-        typer.echo("starting the inference service", err=True)
-        with lone_inference(folder, running) as address:
-            yield address
