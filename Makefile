@@ -46,8 +46,8 @@ fmt: setup ## format the sources
 proto: setup ## regenerate what is generated from proto/
 	$(BIN)/python proto/generate.py
 
-bench: setup ## positions per CPU-second of self-play against ONNX Runtime alone
-	$(BIN)/python -m bench.efficiency connect_four
+bench: setup ## all benchmarks, about six minutes; one alone: python -m bench.tree go9
+	@$(BIN)/python -m bench
 
 clean: ## remove the environment and everything built
 	rm -rf .venv core/build build *.egg-info src/*.egg-info

@@ -32,7 +32,7 @@ from services.trainer.bucket import TrainBucket
 from services.trainer.learner import Learner
 from services.trainer.schedule import window_limit
 from zerofleet import games
-from zerofleet.config import RunConfig, run_from_values
+from zerofleet.config import RunConfig, SearchSection, run_from_values
 from zerofleet.exam import examine
 from zerofleet.models.session import ModelSession
 from zerofleet.network import export_onnx
@@ -81,6 +81,11 @@ VARIANTS: dict[str, Values] = {
     "fast-forced visits": FAST | {"search.forced_playouts": 0.0, "search.prune_targets": False},
     "fast-kept tree": FAST | {"search.reuse_tree": False},
     "fast-resignation": FAST | {"resign.enabled": False},
+    "fast-growing window": FAST | {"trainer.growing_window": False},
+    "fast-weight average": FAST | {"trainer.average_decay": 0.0},
+    "fast-global pooling": FAST | {"network.global_pooling": False},
+    "fast, half the moves": FAST | {"search.full_search_share": 0.5},
+    "gumbel, 32 simulations": GUMBEL | {"search.num_simulations": 32},
 }
 
 
@@ -178,8 +183,13 @@ def make_run(variant: Values, simulations: int, seed: int) -> RunConfig:
     return run_from_values(values)
 
 
-async def train(name: str, run: RunConfig, evaluations: int, exam_positions: int) -> Outcome:
-    """Train one network until its self-play has used up the evaluations."""
+async def train(
+    name: str, run: RunConfig, evaluations: int, exam: SearchSection, exam_positions: int
+) -> Outcome:
+    """Train one network until its self-play has used up the evaluations.
+
+    The exam's search is the same for all variants, so that what they learnt is compared.
+    """
     outcome = Outcome(name, run.seed, evaluations)
     began = time.process_time()
     learner = Learner(games.spec(GAME), run)
@@ -192,7 +202,7 @@ async def train(name: str, run: RunConfig, evaluations: int, exam_positions: int
     for version in range(1, MODELS + 1):
         model = Model(learner, version)
         if version > 1:
-            await examine_model(outcome, model, run, exam_positions, engine)
+            await examine_model(outcome, model, exam, exam_positions, engine)
         while engine.statistics.positions_evaluated < evaluations * version / MODELS:
             observations = engine.select()
             prediction = await model.predict(observations)
@@ -207,7 +217,7 @@ async def train(name: str, run: RunConfig, evaluations: int, exam_positions: int
         while bucket.holds(size) and buffer.positions >= run.trainer.min_positions:
             learner.train(buffer.sample(size, run.seed * 1_000_003 + learner.step, symmetry=True))
             bucket.draw(size)
-    await examine_model(outcome, Model(learner, MODELS + 1), run, exam_positions, engine)
+    await examine_model(outcome, Model(learner, MODELS + 1), exam, exam_positions, engine)
     outcome.error_rate = statistics.mean(rate for _, rate in outcome.curve[-LAST_MODELS:])
     outcome.games = engine.statistics.games_finished
     outcome.resigned = engine.statistics.games_resigned
@@ -236,7 +246,7 @@ def take(game: EngineGame, buffer: ReplayBuffer, bucket: TrainBucket, run: RunCo
 
 
 async def examine_model(
-    outcome: Outcome, model: Model, run: RunConfig, positions: int, engine: SelfPlay
+    outcome: Outcome, model: Model, exam: SearchSection, positions: int, engine: SelfPlay
 ) -> None:
     """Add a point to the curve; only what counts in the end is examined thoroughly."""
     last = model.version > MODELS + 1 - LAST_MODELS
@@ -245,9 +255,9 @@ async def examine_model(
     result = await examine(
         GAME,
         model,
-        num_simulations=run.search.num_simulations,
+        num_simulations=exam.num_simulations,
         positions=positions if last else positions // 4,
-        search=run.search,
+        search=exam,
     )
     used = engine.statistics.positions_evaluated
     outcome.curve.append((used, result.error_rate))
@@ -263,11 +273,14 @@ def main() -> None:
     parser.add_argument("--positions", type=int, default=1000, help="of the exam [1000]")
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
     options = parser.parse_args()
+    exam = make_run({}, options.simulations, 1).search
     outcomes: list[Outcome] = []
     for seed in options.seeds:
         for name in options.variants:
             run = make_run(VARIANTS[name], options.simulations, seed)
-            outcome = asyncio.run(train(name, run, int(options.evaluations), options.positions))
+            outcome = asyncio.run(
+                train(name, run, int(options.evaluations), exam, options.positions)
+            )
             print(json.dumps(asdict(outcome)), flush=True)
             outcomes.append(outcome)
     print_table(outcomes)

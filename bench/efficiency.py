@@ -1,260 +1,184 @@
 """Self-play over gRPC, self-play in process, and ONNX Runtime alone: the same model, one run.
 
-``python -m bench.efficiency connect_four`` interleaves blocks of the three paths, takes the median
-of each and prints positions per CPU-second of all processes together. The paths:
+``python -m bench.efficiency connect_four`` interleaves blocks of the paths, takes the median of
+each and prints positions per CPU-second of all processes together. The paths:
 
-- ``raw``: ONNX Runtime alone, batches of the size that self-play sends.
+- ``raw``: ONNX Runtime alone, at the batch size that is best for it.
 - ``inprocess``: self-play with the session behind the same ``Predictor`` interface.
 - ``grpc``: self-play over one stream to a server process with the service's own batcher.
+- ``grpc_unary``: the same with a call for each batch.
 
 Prediction cache and kept tree are off, so that each path asks for one prediction a simulation
-(terminal leaves aside); ``--reuse`` puts them back.
+(terminal leaves aside); ``--reuse`` puts them back. ``--workers`` adds a path ``workers``: so many
+processes that play over gRPC at once, as one client cannot keep a GPU busy.
 """
+
+from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
-from zerofleet_core import SearchConfig, SelfPlay
-
+from bench import blocks as measured
+from bench.blocks import Block
+from bench.children import Child, serving
+from bench.efficiency_paths import Setting, Workers, self_play
+from bench.games_played import random_positions
+from bench.model_file import PRECISIONS, model_bytes
+from bench.play import PLAY_VERSION
+from bench.predictors import SessionPredictor, UnaryPredictor
+from bench.processes import cpu_clock
+from bench.providers import MAX_BATCH_ROWS, PROVIDERS, provider_of
+from bench.raw import RAW_BATCHES, Raw
+from bench.report import Row, parser, positive, show, told
 from bench.serve_file import RUN
-from zerofleet import games
-from zerofleet.config import NetworkSection
-from zerofleet.models.session import ModelSession
-from zerofleet.prediction import Prediction, Predictor
+from bench.workloads import Workload
+from zerofleet.models.device_session import open_session
 from zerofleet.rpc import InferenceClient
 
-# The networks and simulations that the field's other systems were measured with.
-SETTINGS = {"connect_four": (5, 64, 100), "tic_tac_toe": (2, 32, 50)}
-GAMES_PER_ENGINE = 256
+COLUMNS = {
+    "path": ("path", ""),
+    "positions/CPU-s": ("positions_per_cpu_s", ",d"),
+    "of raw": ("ratio_to_raw", ".3f"),
+    "of in process": ("ratio_to_inprocess", ".3f"),
+    "simulations/CPU-s": ("simulations_per_cpu_s", ",d"),
+    "sim./position": ("simulations_per_position", ".2f"),
+    "positions/s": ("positions_per_s", ",d"),
+    "games/h": ("games_per_hour", ",d"),
+    "batch": ("batch_mean", ".0f"),
+    "fill": ("batch_fill", ".0%"),
+    "queue wait, ms": ("queue_wait_ms", ".2f"),
+}
 
 
-@dataclass(frozen=True)
-class Block:
-    """What one block of one path did."""
-
-    positions: int
-    simulations: int
-    batches: int
-    wall_s: float
-    cpu_s: float
-
-
-class SessionPredictor:
-    """A ``Predictor`` in this process."""
-
-    def __init__(self, session: ModelSession) -> None:
-        self._session = session
-
-    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """Predict at once."""
-        return Prediction(*self._session.run(observations), model_version=1)
-
-
-class Play:
-    """Two engines of self-play that keep their games between blocks."""
-
-    def __init__(self, game: str, config: SearchConfig) -> None:
-        self._engines = [SelfPlay(game, GAMES_PER_ENGINE, config, seed) for seed in (1, 2)]
-        self._batches = 0
-
-    async def block(self, predictor: Predictor, seconds: float) -> tuple[int, int, int]:
-        """Play for a while; positions, simulations and batches of it."""
-        before = self._totals()
-        end = time.monotonic() + seconds
-        async with asyncio.TaskGroup() as group:
-            for engine in self._engines:
-                group.create_task(self._play(engine, predictor, end))
-        after = self._totals()
-        return after[0] - before[0], after[1] - before[1], after[2] - before[2]
-
-    async def _play(self, engine: SelfPlay, predictor: Predictor, end: float) -> None:
-        while time.monotonic() < end:
-            observations = engine.select()
-            if len(observations) > 0:
-                answer = await predictor.predict(observations)
-                engine.backup(answer.policy_logits, answer.value, answer.model_version)
-                self._batches += 1
-            engine.take_finished()
-
-    def _totals(self) -> tuple[int, int, int]:
-        figures = [engine.statistics for engine in self._engines]
-        positions = sum(figure.positions_evaluated for figure in figures)
-        return positions, sum(figure.simulations for figure in figures), self._batches
-
-
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else it tells of the server's end
-    arguments = parse()
-    blocks, channels, simulations = SETTINGS[arguments.game]
-    network = NetworkSection(blocks=blocks, channels=channels)
-    results = asyncio.run(
-        measure(arguments.game, network, arguments.simulations or simulations, arguments)
-    )
-    if arguments.json:
-        for row in results:
-            print(json.dumps(row))
-    else:
-        show(arguments.game, network, results)
+    options = parse(argv)
+    rows = asyncio.run(measure(options.workload, options))
+    what = f"{options.workload.name}, {options.model or options.workload.network_name}"
+    title = f"{what}, {options.precision}{', cache and kept tree' if options.reuse else ''}"
+    show(rows, title, COLUMNS, as_json=options.json)
 
 
-def parse() -> argparse.Namespace:
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.efficiency", description=__doc__)
-    parser.add_argument("game", choices=sorted(SETTINGS))
-    parser.add_argument("--simulations", type=int, help="for each move")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of a block")
-    parser.add_argument("--blocks", type=int, default=5, help="of each path")
-    parser.add_argument("--sessions", type=int, default=1, help="model threads of the server")
-    parser.add_argument("--reuse", action="store_true", help="with cache and kept tree")
-    parser.add_argument("--json", action="store_true", help="one object a line")
-    return parser.parse_args()
+    found = parser("bench.efficiency", __doc__)
+    found.set_defaults(seconds=1.8)
+    found.add_argument("--precision", choices=PRECISIONS, default="fp32")
+    found.add_argument("--model", type=Path, help="a model file of fp32; else random weights")
+    found.add_argument("--simulations", type=positive(int), help="of a move")
+    found.add_argument("--games", type=positive(int), default=256, help="of one engine [256]")
+    found.add_argument("--engines", type=positive(int), default=2, help="in flight [2]")
+    found.add_argument("--sessions", type=positive(int), default=1, help="model threads [1]")
+    found.add_argument("--provider", choices=PROVIDERS, default="cpu", help="[cpu]")
+    found.add_argument("--workers", type=positive(int), help="also play in so many processes")
+    found.add_argument("--reuse", action="store_true", help="with cache and kept tree")
+    return found.parse_args(argv)
 
 
-async def measure(
-    game: str, network: NetworkSection, simulations: int, arguments: argparse.Namespace
-) -> list[dict[str, object]]:
-    """Interleave the blocks of the three paths."""
-    spec = games.spec(game)
-    model_bytes = random_model(game, network)
-    session = ModelSession(model_bytes, spec)
-    cache = 200_000 if arguments.reuse else 0
-    config = SearchConfig(
-        num_simulations=simulations, reuse_tree=arguments.reuse, cache_positions=cache
-    )
-    with tempfile.TemporaryDirectory() as folder:
+async def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
+    """Interleave the blocks of all paths."""
+    model = model_bytes(workload, options.precision, options.model)
+    simulations = options.simulations or workload.simulations
+    setting = Setting(workload, simulations, options.reuse, options.games, options.engines)
+    provider = provider_of(options.provider)
+    session = open_session(model, workload.spec, provider)
+    raw = Raw(session, random_positions(workload.game, max(RAW_BATCHES), seed=1))
+    # A CPU that waits for a GPU is not what there is too little of.
+    raw.choose_batch(options.seconds / 8, time.monotonic if provider.is_gpu else time.process_time)
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
         path = Path(folder) / "model.onnx"
-        path.write_bytes(model_bytes)
-        with server(game, path, arguments.sessions) as process:
-            assert process.stdout is not None
-            port = int(process.stdout.readline())
-            async with (
-                InferenceClient(f"127.0.0.1:{port}") as client,
-                client.stream(RUN) as stream,
-            ):
-                local = SessionPredictor(session)
-                near, far = Play(game, config), Play(game, config)
-                paths: dict[str, Callable[[], Awaitable[tuple[int, int, int]]]] = {
-                    "raw": lambda: raw(session, spec.observation_bytes, arguments.seconds),
-                    "inprocess": lambda: near.block(local, arguments.seconds),
-                    "grpc": lambda: far.block(stream, arguments.seconds),
-                }
-                taken: dict[str, list[Block]] = {name: [] for name in paths}
-                for turn in range(arguments.blocks + 1):
-                    for name, play in paths.items():
-                        block = await timed(play, process.pid)
-                        if turn > 0:  # the first of each warms up
-                            taken[name].append(block)
-            process.communicate()
-    return [summary(game, name, taken[name], taken["raw"]) for name in taken]
-
-
-async def raw(session: ModelSession, width: int, seconds: float) -> tuple[int, int, int]:
-    """ONNX Runtime alone, in batches as large as self-play's."""
-    observations = np.random.default_rng(1).integers(0, 256, (GAMES_PER_ENGINE, width), np.uint8)
-    end, batches = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
-        session.run(observations)
-        batches += 1
-    return batches * GAMES_PER_ENGINE, 0, batches
-
-
-async def timed(play: Callable[[], Awaitable[tuple[int, int, int]]], server_pid: int) -> Block:
-    """Run a block and count the CPU time of this process and of the server."""
-    wall, cpu = time.monotonic(), time.process_time() + cpu_seconds(server_pid)
-    positions, simulations, batches = await play()
-    used = time.process_time() + cpu_seconds(server_pid) - cpu
-    return Block(positions, simulations, batches, time.monotonic() - wall, used)
-
-
-def summary(
-    game: str, path: str, blocks: list[Block], raw_blocks: list[Block]
-) -> dict[str, object]:
-    """Medians over the blocks, and the median of the ratios turn by turn."""
-    rate = [block.positions / block.cpu_s for block in blocks]
-    ratios = [
-        mine / (raw.positions / raw.cpu_s) for mine, raw in zip(rate, raw_blocks, strict=True)
-    ]
-    return {
-        "game": game,
-        "path": path,
-        "precision": "fp32",
-        "positions_per_cpu_s": round(statistics.median(rate)),
-        "simulations_per_cpu_s": round(
-            statistics.median(block.simulations / block.cpu_s for block in blocks)
-        ),
-        "ratio_to_raw": round(statistics.median(ratios), 3),
-        "batch_mean": round(
-            sum(block.positions for block in blocks) / sum(block.batches for block in blocks), 1
-        ),
-        "positions_per_s": round(
-            statistics.median(block.positions / block.wall_s for block in blocks)
-        ),
-        "blocks": [asdict(block) for block in blocks],
-    }
-
-
-def show(game: str, network: NetworkSection, results: list[dict[str, object]]) -> None:
-    """A table for people."""
-    table = Table(title=f"{game}, {network.blocks} blocks x {network.channels} channels, fp32")
-    for column in (
-        "path",
-        "positions/CPU-s",
-        "of raw",
-        "simulations/CPU-s",
-        "positions/s",
-        "batch",
-    ):
-        table.add_column(column, justify="left" if column == "path" else "right")
-    for row in results:
-        table.add_row(
-            str(row["path"]),
-            f"{row['positions_per_cpu_s']:,}",
-            f"{row['ratio_to_raw']:.3f}",
-            f"{row['simulations_per_cpu_s']:,}",
-            f"{row['positions_per_s']:,}",
-            str(row["batch_mean"]),
+        path.write_bytes(model)
+        server, address = stack.enter_context(
+            serving(workload.game, path, options.sessions, options.provider)
         )
-    Console(width=100).print(table)
+        client = await stack.enter_async_context(InferenceClient(address))
+        stream = await stack.enter_async_context(client.stream(RUN))
+        works = {
+            "raw": raw.block,
+            "inprocess": self_play(setting, SessionPredictor(session, PLAY_VERSION)),
+            "grpc": self_play(setting, stream, server),
+            "grpc_unary": self_play(setting, UnaryPredictor(client, RUN), server),
+        }
+        children: Sequence[Child] = ()
+        if options.workers:
+            workers = stack.enter_context(Workers(setting, address, options.workers, server))
+            children, works["workers"] = workers.children, workers.block
+        pids = {f"worker {number}": child.pid for number, child in enumerate(children)}
+        done = await measured.interleave(
+            works, options.seconds, options.blocks, cpu_clock({"server": server.pid, **pids})
+        )
+    about = {
+        "bench": "efficiency",
+        "game": workload.name,
+        "network": str(options.model or workload.network_name),
+        "precision": options.precision,
+        "provider": options.provider,
+        "reuse": options.reuse,
+    }
+    return [about | summary(name, done, setting) for name in done]
 
 
-def random_model(game: str, network: NetworkSection) -> bytes:
-    """An exported network with its first weights: throughput is not strength."""
-    from zerofleet.network import PolicyValueNet, export_onnx
+def summary(path: str, done: Mapping[str, list[Block]], setting: Setting) -> Row:
+    """Medians over the blocks of a path, ratios turn by turn."""
+    mine = done[path]
+    used = sum(block.all_cpu_s for block in mine)
+    row: Row = {
+        "path": path,
+        "positions_per_cpu_s": round(measured.per_cpu_s(mine, "positions")),
+        "simulations_per_cpu_s": round(measured.per_cpu_s(mine, "simulations")),
+        "ratio_to_raw": round(measured.ratio(mine, done["raw"], "positions"), 3),
+        "batch_mean": round(batch_mean(mine), 1),
+        "positions_per_s": round(measured.per_s(mine, "positions")),
+        "wall_ratio_to_raw": round(
+            measured.ratio(mine, done["raw"], "positions", measured.per_s), 3
+        ),
+        "server_cpu_share": round(sum(block.cpu_s["server"] for block in mine) / used, 3),
+    }
+    if path != "raw":
+        row |= of_self_play(mine, done["inprocess"], setting)
+    if "server_rows" in mine[0].counts:
+        waited_ms = measured.total(mine, "server_queue_ns") / 1e6
+        row["batch_fill"] = round(batch_mean(mine) / MAX_BATCH_ROWS, 3)
+        row["queue_wait_ms"] = round(waited_ms / max(measured.total(mine, "server_success"), 1), 3)
+    return row
 
-    spec = games.spec(game)
-    return export_onnx(PolicyValueNet(spec, network, seed=1), spec.observation_bytes, {})
+
+def batch_mean(blocks: Sequence[Block]) -> float:
+    """Rows of a batch as the model got it."""
+    served = "server_rows" in blocks[0].counts
+    rows, batches = ("server_rows", "server_executions") if served else ("positions", "batches")
+    return measured.total(blocks, rows) / max(measured.total(blocks, batches), 1)
 
 
-def server(game: str, path: Path, sessions: int) -> subprocess.Popen[str]:
-    """A server process; it ends when its standard input closes."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "bench.serve_file", game, str(path), str(sessions)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def of_self_play(mine: Sequence[Block], inprocess: Sequence[Block], setting: Setting) -> Row:
+    """What only paths with a search have.
 
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process, all threads."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    Without kept trees every ply has as many new simulations as it is set to; with them, as many as
+    turn out, which is told only when every game has played a ply.
+    """
+    simulations, plies = (measured.total(mine, what) for what in ("simulations", "plies"))
+    positions = max(measured.total(mine, "positions"), 1)
+    row: Row = {
+        "ratio_to_inprocess": round(measured.ratio(mine, inprocess, "positions"), 3),
+        "simulations_per_position": round(simulations / positions, 3),
+    }
+    of_ply = setting.simulations
+    if setting.reuse:
+        of_ply = simulations / plies if plies >= setting.games * setting.engines else None
+    if of_ply is not None:
+        plies_an_hour = 3600 * measured.per_s(mine, "simulations") / of_ply
+        row["games_per_hour"] = round(plies_an_hour / setting.workload.plies)
+        row["plies_of_game"] = setting.workload.plies
+    return row
 
 
 if __name__ == "__main__":
-    main()
+    told(main)

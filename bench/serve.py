@@ -1,183 +1,194 @@
-"""What the wire costs: CPU time of client and server per message and per position.
+"""What the wire costs: clients at once and batch sizes against the inference service.
 
-    python -m bench.serve [--batch 64 256] [--in-flight 8] [--seconds 2] [--rounds 3]
+``python -m bench.serve`` keeps messages in flight on one stream a client, all clients in one
+process, and prints requests and positions a second, how long an answer takes, and the CPU time of
+both ends. The server has a process of its own and a network that does nothing: what is measured is
+gRPC, protobuf, the batcher and numpy. ``--network`` gives it the workload's network instead.
 
-The server runs in a process of its own with a network that does nothing, so what is measured is
-gRPC, protobuf, the batcher and numpy. Rounds of all batch sizes alternate and the cheapest of each
-counts, because a busy machine only ever adds. ``tax`` compares with a network of 339 us a position
-(6 blocks of 64 filters on one CPU core).
+``tax`` compares with the 339 us that a network of 6 blocks of 64 filters takes for a position of Go
+on one CPU core.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import subprocess
-import sys
+import itertools
+import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
-from services.inference.backend import Backend
-from services.inference.batcher import Batcher, BatchLimits
-from services.inference.model import LoadedModel
-from services.inference.repository import Promoted, Repository
-from zerofleet import games, rpc, telemetry
+from bench import blocks as measured
+from bench.blocks import Block, Counts
+from bench.children import serving
+from bench.games_played import random_positions
+from bench.model_file import PRECISIONS, model_bytes
+from bench.predictors import UnaryPredictor
+from bench.processes import cpu_clock
+from bench.providers import MAX_BATCH_ROWS
+from bench.report import Row, game_option, parser, positive, show, told
+from bench.serve_file import RUN
+from bench.workloads import Workload
 from zerofleet.prediction import Predictor
+from zerofleet.rpc import InferenceClient
 
-RUN = "bench"
 SMALL_NETWORK_MICROSECONDS = 339.0
+COLUMNS = {
+    "clients": ("clients", "d"),
+    "batch": ("batch", ",d"),
+    "messages/s": ("requests_per_s", ",d"),
+    "positions/s": ("positions_per_s", ",d"),
+    "p50 ms": ("p50_ms", ".2f"),
+    "p95 ms": ("p95_ms", ".2f"),
+    "p99 ms": ("p99_ms", ".2f"),
+    "client, us/message": ("client_us_per_message", ",.0f"),
+    "server, us/message": ("server_us_per_message", ",.0f"),
+    "us/position": ("us_per_position", ".2f"),
+    "tax": ("tax", ".2%"),
+}
 
 
-class NoNetwork:
-    """Zeros at once."""
-
-    def __init__(self, num_actions: int) -> None:
-        self._num_actions = num_actions
-
-    def run(
-        self, observations: NDArray[np.uint8]
-    ) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
-        """``[batch, num_actions]`` and ``[batch]`` zeros."""
-        batch = len(observations)
-        return np.zeros((batch, self._num_actions), np.float16), np.zeros(batch, np.float32)
-
-
-class OneModel:
-    """A source of one promoted model."""
-
-    def best(self) -> Promoted:
-        """Version 1."""
-        return Promoted(1, 1, "")
-
-    def promotions(self) -> list[Promoted]:
-        """Version 1."""
-        return [self.best()]
-
-    def sha256(self, version: int) -> str:
-        """No file."""
-        return ""
-
-    def versions(self) -> list[int]:
-        """Version 1."""
-        return [1]
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    options = parse(argv)
+    workload: Workload = options.workload
+    with ExitStack() as stack:
+        file = None
+        if options.network:
+            file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model.onnx"
+            file.write_bytes(model_bytes(workload, options.precision))
+        server, address = stack.enter_context(serving(workload.game, file, options.sessions))
+        rows = asyncio.run(measure(workload, address, server.pid, options))
+    network = workload.network_name if options.network else "no network"
+    title = f"{workload.name}, {network}, {options.in_flight} messages in flight a client"
+    show(rows, title, COLUMNS, as_json=options.json)
 
 
-async def serve(game: str) -> None:
-    """Serve until killed; print the port."""
-    telemetry.configure("bench", level="error")
-    spec = games.spec(game)
-    repository = Repository(
-        RUN, OneModel(), lambda version, sha256: LoadedModel(version, sha256, (NoNetwork(7),))
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    found = parser("bench.serve", __doc__, game=False)
+    found.set_defaults(seconds=0.7)
+    game_option(found)
+    found.add_argument("--clients", type=positive(int), nargs="+", default=[1, 8], help="[1 8]")
+    found.add_argument(
+        "--batch", type=rows, nargs="+", default=[1, 64, 256, 1024], help="[1 64 256 1024]"
     )
-    await repository.refresh()
-    async with Batcher(BatchLimits(4096, 65536), repository.mark_bad) as batcher:
-        shape = rpc.ModelShape(spec.observation_bytes, 7, 4096)
-        backend = Backend(repository, batcher, shape)
-        async with rpc.serve("127.0.0.1:0", inference=backend) as server:
-            print(server.port, flush=True)
-            await asyncio.Event().wait()
+    found.add_argument("--in-flight", type=positive(int), default=2, help="of a client [2]")
+    found.add_argument("--sessions", type=positive(int), default=1, help="model threads [1]")
+    found.add_argument("--unary", action="store_true", help="a call each instead of streams")
+    found.add_argument("--network", action="store_true", help="with the workload's network")
+    found.add_argument("--precision", choices=PRECISIONS, default="fp32")
+    return found.parse_args(argv)
 
 
-@dataclass(frozen=True)
-class Cost:
-    """CPU microseconds of one message."""
-
-    client: float
-    server: float
-    messages_per_s: float
-
-    @property
-    def total(self) -> float:
-        """Both ends."""
-        return self.client + self.server
+def rows(text: str) -> int:
+    """For ``argparse``: a batch that the server takes."""
+    number = int(text)
+    if not 1 <= number <= MAX_BATCH_ROWS:
+        raise argparse.ArgumentTypeError(f"{text} is not in 1 .. {MAX_BATCH_ROWS}")
+    return number
 
 
 async def measure(
-    predictor: Predictor,
-    observations: NDArray[np.uint8],
-    in_flight: int,
-    seconds: float,
-    server_cpu: Callable[[], float],
-) -> Cost:
-    """Keep calls in flight for some seconds."""
-    end = time.monotonic() + seconds
-    messages = 0
-
-    async def ask() -> None:
-        nonlocal messages
-        while time.monotonic() < end:
-            await predictor.predict(observations)
-            messages += 1
-
-    client_start, server_start, start = time.process_time(), server_cpu(), time.monotonic()
-    await asyncio.gather(*(ask() for _ in range(in_flight)))
-    wall = time.monotonic() - start
-    return Cost(
-        1e6 * (time.process_time() - client_start) / messages,
-        1e6 * (server_cpu() - server_start) / messages,
-        messages / wall,
-    )
-
-
-async def measure_all(
-    arguments: argparse.Namespace, port: int, server_cpu: Callable[[], float]
-) -> dict[int, list[Cost]]:
-    """Every batch size in turn, as often as there are rounds."""
-    width = games.spec(arguments.game).observation_bytes
-    costs: dict[int, list[Cost]] = {rows: [] for rows in arguments.batch}
-    async with rpc.InferenceClient(f"127.0.0.1:{port}") as client, client.stream(RUN) as stream:
-        for _ in range(arguments.rounds):
-            for rows, found in costs.items():
-                observations = np.zeros((rows, width), np.uint8)
-                found.append(
-                    await measure(
-                        stream, observations, arguments.in_flight, arguments.seconds, server_cpu
-                    )
-                )
-    return costs
-
-
-def run(arguments: argparse.Namespace) -> None:
-    """Start the server, measure, print."""
-    command = [sys.executable, "-m", "bench.serve", "--serve", "--game", arguments.game]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            port = int(process.stdout.readline()) if process.stdout else 0
-            watched = psutil.Process(process.pid)
-            costs = asyncio.run(measure_all(arguments, port, lambda: sum(watched.cpu_times()[:2])))
-        finally:
-            process.kill()
-    print("CPU microseconds of a message, and of a position:")
-    print(" batch   client   server      sum  us/position      tax  messages/s")
-    for rows, found in costs.items():
-        cost = min(found, key=lambda cost: cost.total)
-        print(
-            f"{rows:>6} {cost.client:>8.0f} {cost.server:>8.0f} {cost.total:>8.0f} "
-            f"{cost.total / rows:>12.2f} {cost.total / rows / SMALL_NETWORK_MICROSECONDS:>8.2%} "
-            f"{max(c.messages_per_s for c in found):>11.0f}"
+    workload: Workload, address: str, server: int, options: argparse.Namespace
+) -> list[Row]:
+    """Every number of clients with every batch size, in turn."""
+    positions = random_positions(workload.game, max(options.batch), seed=1)
+    async with AsyncExitStack() as stack:
+        predictors: list[Predictor] = []
+        for _ in range(max(options.clients)):
+            client = await stack.enter_async_context(InferenceClient(address))
+            predictors.append(
+                UnaryPredictor(client, RUN)
+                if options.unary
+                else await stack.enter_async_context(client.stream(RUN))
+            )
+        loads = {
+            f"{clients} x {batch}": Load(
+                predictors[:clients], np.ascontiguousarray(positions[:batch]), options.in_flight
+            )
+            for clients, batch in itertools.product(options.clients, options.batch)
+        }
+        done = await measured.interleave(
+            {name: load.block for name, load in loads.items()},
+            options.seconds,
+            options.blocks,
+            cpu_clock({"server": server}),
         )
+    about: Row = {
+        "bench": "serve",
+        "game": workload.name,
+        "network": workload.network_name if options.network else "none",
+        "path": "unary" if options.unary else "stream",
+    }
+    return [about | summary(load, done[name]) for name, load in loads.items()]
 
 
-def main() -> None:
-    """Parse and run."""
-    parser = argparse.ArgumentParser(description="CPU cost of the wire per message and position.")
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--game", default="connect_four")
-    parser.add_argument("--batch", type=int, nargs="+", default=[1, 64, 256, 1024])
-    parser.add_argument("--in-flight", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    if arguments.serve:
-        asyncio.run(serve(arguments.game))
-    else:
-        run(arguments)
+class Load:
+    """Clients that ask again as soon as they are answered.
+
+    Args:
+        predictors: one a client.
+        observations: ``[rows, observation_bytes]`` of every message.
+        in_flight: messages that a client has out at once.
+    """
+
+    def __init__(
+        self, predictors: Sequence[Predictor], observations: NDArray[np.uint8], in_flight: int
+    ) -> None:
+        self.clients, self.batch = len(predictors), len(observations)
+        self._predictors = predictors
+        self._observations = observations
+        self._in_flight = in_flight
+        self.waits: list[list[float]] = []
+        """Seconds until each answer, a list for each block."""
+
+    async def block(self, seconds: float) -> Counts:
+        """Ask for a while."""
+        waits: list[float] = []
+        self.waits.append(waits)
+        end = time.monotonic() + seconds
+
+        async def ask(predictor: Predictor) -> None:
+            while time.monotonic() < end:
+                sent = time.perf_counter()
+                await predictor.predict(self._observations)
+                waits.append(time.perf_counter() - sent)
+
+        async with asyncio.TaskGroup() as group:
+            for predictor in self._predictors:
+                for _ in range(self._in_flight):
+                    group.create_task(ask(predictor))
+        return {"requests": len(waits), "positions": len(waits) * self.batch}
+
+
+def summary(load: Load, blocks: list[Block]) -> Row:
+    """Medians over blocks; percentiles over all their answers."""
+    waits = np.concatenate(load.waits[-len(blocks) :])
+    p50, p95, p99 = (round(1e3 * float(np.quantile(waits, q)), 3) for q in (0.5, 0.95, 0.99))
+    client, server = (
+        measured.cpu_us_each(blocks, "requests", process) for process in ("client", "server")
+    )
+    each = (client + server) / load.batch
+    return {
+        "clients": load.clients,
+        "batch": load.batch,
+        "requests_per_s": round(measured.per_s(blocks, "requests")),
+        "positions_per_s": round(measured.per_s(blocks, "positions")),
+        "p50_ms": p50,
+        "p95_ms": p95,
+        "p99_ms": p99,
+        "client_us_per_message": round(client, 1),
+        "server_us_per_message": round(server, 1),
+        "us_per_position": round(each, 3),
+        "tax": round(each / SMALL_NETWORK_MICROSECONDS, 4),
+    }
 
 
 if __name__ == "__main__":
-    main()
+    told(main)

@@ -1,27 +1,36 @@
 """Serve one model file with the inference service's own parts, but without stores.
 
-``python -m bench.serve_file GAME FILE SESSIONS`` prints its port, then serves until its standard
-input closes.
+``python -m bench.serve_file GAME FILE SESSIONS PROVIDER`` prints its port, then the batcher's
+totals for each line that comes in, all as lines of JSON, until its standard input closes. ``-`` for
+FILE serves a network that costs nothing.
 """
 
+from __future__ import annotations
+
 import asyncio
+import dataclasses
 import hashlib
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from zerofleet_core import State
 
+from bench.play import PLAY_VERSION
+from bench.predictors import NoNetwork
+from bench.providers import MAX_BATCH_ROWS, provider_of
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
-from services.inference.model import ModelLoader
+from services.inference.model import LoadedModel, ModelLoader
 from services.inference.repository import Promoted, Repository
 from zerofleet import games, rpc, telemetry
-from zerofleet.models.session import ModelSession
+from zerofleet.games import State
+from zerofleet.models.device_session import open_session
+from zerofleet.models.provider import Provider
 
 RUN = "bench"
-MAX_BATCH_ROWS = 1024
+NOTHING = "-"
 
 
 class OneFile:
@@ -32,7 +41,7 @@ class OneFile:
 
     def best(self) -> Promoted:
         """The only version."""
-        return Promoted(1, 1, self._sha256)
+        return Promoted(1, PLAY_VERSION, self._sha256)
 
     def promotions(self) -> Sequence[Promoted]:
         """The only promotion."""
@@ -45,31 +54,60 @@ class OneFile:
 
     def versions(self) -> Sequence[int]:
         """The only version."""
-        return [1]
+        return [PLAY_VERSION]
+
+    def variants(self, version: int) -> Mapping[str, str]:
+        """None: the file that is measured is served as it is, whatever its precision."""
+        del version
+        return {}
+
+    def refused(self) -> Collection[str]:
+        """None."""
+        return ()
 
 
-async def serve(game: str, model_bytes: bytes, sessions: int) -> None:
-    """Serve until standard input closes."""
+def loader_of(
+    game: str, model_bytes: bytes, sessions: int, provider: Provider
+) -> Callable[[int, str], LoadedModel]:
+    """The service's own loader, for bytes that are at hand."""
     spec = games.spec(game)
-    loader = ModelLoader(
+    return ModelLoader(
         lambda _: model_bytes,
-        lambda content: ModelSession(content, spec),
+        lambda content: open_session(content, spec, provider),
         sessions,
         np.stack([State(game).observation()]),
     )
-    source = OneFile(hashlib.sha256(model_bytes).hexdigest())
-    repository = Repository(RUN, source, loader)
-    limits = BatchLimits(MAX_BATCH_ROWS, 16 * MAX_BATCH_ROWS, threads=sessions)
+
+
+def loader_of_nothing(game: str, sessions: int) -> Callable[[int, str], LoadedModel]:
+    """Loads a network that costs nothing."""
+    networks = [NoNetwork(games.spec(game).num_actions, MAX_BATCH_ROWS) for _ in range(sessions)]
+    return lambda version, sha256: LoadedModel(version, sha256, networks)
+
+
+async def serve(game: str, model_bytes: bytes, sessions: int, provider: Provider) -> None:
+    """Serve until standard input closes; without bytes, a network that costs nothing."""
+    spec = games.spec(game)
+    if model_bytes:
+        loader = loader_of(game, model_bytes, sessions, provider)
+    else:
+        loader = loader_of_nothing(game, sessions)
+    repository = Repository(RUN, OneFile(hashlib.sha256(model_bytes).hexdigest()), loader)
+    limits = BatchLimits(MAX_BATCH_ROWS, 64 * MAX_BATCH_ROWS, threads=sessions)
     shape = rpc.ModelShape(spec.observation_bytes, spec.num_actions, MAX_BATCH_ROWS)
     async with Batcher(limits, repository.mark_bad) as batcher:
         await repository.refresh()
         backend = Backend(repository, batcher, shape)
         async with rpc.serve("127.0.0.1:0", inference=backend) as server:
             await server.set_serving(True)
-            print(server.port, flush=True)
-            await asyncio.to_thread(sys.stdin.read)
+            print(json.dumps({"port": server.port}), flush=True)
+            while await asyncio.to_thread(sys.stdin.readline):
+                totals = dataclasses.asdict(batcher.statistics.totals)
+                print(json.dumps(totals), flush=True)
 
 
 if __name__ == "__main__":
     telemetry.configure("inference", level="warning")
-    asyncio.run(serve(sys.argv[1], Path(sys.argv[2]).read_bytes(), int(sys.argv[3])))
+    game, file, sessions, name = sys.argv[1:]
+    content = b"" if file == NOTHING else Path(file).read_bytes()
+    asyncio.run(serve(game, content, int(sessions), provider_of(name)))

@@ -21,6 +21,7 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "zerofleet-setup.json"
 CONSTRAINTS = ROOT / "constraints.txt"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+OTHER_RUNTIMES = {"gpu", "openvino"}
 BUILD_TOOLS = ["scikit-build-core", "nanobind", "cmake", "ninja", "setuptools"]
 CORE_SOURCES = ("CMakeLists.txt", "pyproject.toml", "*.h", "*.cpp", "*.py")
 
@@ -124,13 +125,17 @@ def reachable(host: str) -> bool:
 
 
 def requirements() -> list[str]:
-    """What pyproject.toml lists, all extras included, without the core that is built here."""
+    """What pyproject.toml lists, without the core, which is built here.
+
+    All extras but those that would replace ONNX Runtime for the CPU.
+    """
     import tomllib  # Here, because main must run on a Python without it and say so.
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = list(project["dependencies"])
-    for extra in project["optional-dependencies"].values():
-        names += extra
+    for name, extra in project["optional-dependencies"].items():
+        if name not in OTHER_RUNTIMES:
+            names += extra
     return sorted({name for name in names if name != "zerofleet-core"})
 
 

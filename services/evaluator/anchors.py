@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from contextlib import AsyncExitStack
 
@@ -42,7 +43,9 @@ def why_absent(name: str, game: str) -> str | None:
     return None
 
 
-def anchor_player(name: str, game: str, seed: int, processes: AsyncExitStack) -> Player:
+def anchor_player(
+    name: str, game: str, seed: int, processes: AsyncExitStack, thinking: asyncio.Semaphore
+) -> Player:
     """An anchor that asks no predictor and can play here.
 
     Args:
@@ -50,6 +53,7 @@ def anchor_player(name: str, game: str, seed: int, processes: AsyncExitStack) ->
         game: name of the game.
         seed: of what it draws.
         processes: programs that it starts end with this.
+        thinking: how many programs may choose a move at once.
     """
     if name == _RANDOM:
         return RandomPlayer(seed)
@@ -57,4 +61,4 @@ def anchor_player(name: str, game: str, seed: int, processes: AsyncExitStack) ->
     command = gnugo_command(int(level[1]), rules) if level else None
     if command is None:
         raise ConfigError(f"the anchor '{name}' cannot play here")
-    return OutsidePlayer(command, go_setup(rules), processes)
+    return OutsidePlayer(command, go_setup(rules), processes, thinking)

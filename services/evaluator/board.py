@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from services.evaluator.match import Place
 from services.evaluator.record import Ending, Ply
+from services.evaluator.roster import Place
 from zerofleet.games import State
 
 

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from services.evaluator.anchors import SEARCH, anchor_player
 from services.evaluator.board import Board
 from services.evaluator.duel import duel
-from services.evaluator.match import Place, Played, match_search, play
+from services.evaluator.match import match_search
 from services.evaluator.pairings import Pairing
 from services.evaluator.players import NoNetwork, SearchPlayer
 from services.evaluator.record import match_record, played_record
+from services.evaluator.roster import Place, Roster
+from services.evaluator.table import Played, Table
 from zerofleet.config import RunConfig
-from zerofleet.prediction import Prediction, Predictor
+from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord
-
-MakePredictor: TypeAlias = Callable[[AsyncExitStack, int], Awaitable[Predictor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +35,15 @@ class Finished:
 Keep: TypeAlias = Callable[[Sequence[Finished]], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class Hall:
+    """What the pairings at play share."""
+
+    predictors: Mapping[str, Predictor]  # of models, by name
+    go: asyncio.Event  # while it is not set, nobody is asked
+    thinking: asyncio.Semaphore  # how many programs from outside may choose a move at once
+
+
 class Bout:
     """A pairing at play.
 
@@ -45,24 +51,17 @@ class Bout:
         run: the run.
         pairing: who plays.
         openings: of its games.
-        predictor: gives one version's predictor, over a stream that ends with the stack.
-        go: while it is not set, no network is asked.
+        hall: shared with the other pairings.
     """
 
     def __init__(
-        self,
-        run: RunConfig,
-        pairing: Pairing,
-        openings: Sequence[Sequence[int]],
-        predictor: MakePredictor,
-        go: asyncio.Event,
+        self, run: RunConfig, pairing: Pairing, openings: Sequence[Sequence[int]], hall: Hall
     ) -> None:
         self._run = run
         self._game = run.game.name
         self._pairing = pairing
         self._openings = openings
-        self._predictor = predictor
-        self._go = go
+        self._hall = hall
         self._search = match_search(run.search, run.rating.num_simulations)
         self._rows = run.inference.max_batch_rows
 
@@ -74,16 +73,12 @@ class Bout:
             EngineGoneError, GtpError: a program from outside does not play.
         """
         started_at = datetime.now(UTC)
-        opponent = self._pairing.opponent
-        async with AsyncExitStack() as stack:
-            if opponent.isdecimal() or opponent == SEARCH:
-                await self._match(stack, places, keep, started_at)
-            else:
-                await self._duel(stack, places, keep, started_at)
+        if self._pairing.opponent in self._hall.predictors or self._pairing.opponent == SEARCH:
+            await self._match(places, keep, started_at)
+        else:
+            await self._duel(places, keep, started_at)
 
-    async def _match(
-        self, stack: AsyncExitStack, places: Collection[Place], keep: Keep, started_at: datetime
-    ) -> None:
+    async def _match(self, places: Collection[Place], keep: Keep, started_at: datetime) -> None:
         """Both players are the same search behind a predictor, so one engine plays for both."""
 
         async def record(played: list[Played]) -> None:
@@ -95,14 +90,13 @@ class Bout:
                 games.append(Finished(each.place, whole))
             await keep(games)
 
-        sides = await self._side(stack, self._pairing.player), await self._opponent(stack)
-        await play(
-            self._game, self._openings, places, self._search, sides, record, most_rows=self._rows
-        )
+        predictors = self._hall.predictors
+        opponent = predictors.get(self._pairing.opponent) or NoNetwork(self._game)
+        sides = (predictors[self._pairing.player], opponent)
+        roster = Roster(places, self._rows // 2)
+        await Table(self._game, self._openings, self._search, sides, roster, record).play()
 
-    async def _duel(
-        self, stack: AsyncExitStack, places: Collection[Place], keep: Keep, started_at: datetime
-    ) -> None:
+    async def _duel(self, places: Collection[Place], keep: Keep, started_at: datetime) -> None:
         """The opponent chooses one action at a time."""
 
         async def record(boards: list[Board]) -> None:
@@ -115,28 +109,12 @@ class Bout:
                 games.append(Finished(board.place, whole, board.remark))
             await keep(games)
 
-        predictor = await self._side(stack, self._pairing.player)
+        predictor = self._hall.predictors[self._pairing.player]
         model = SearchPlayer(self._game, predictor, self._search, self._rows)
         seed = self._pairing.seed(self._run.seed)
-        anchor = anchor_player(self._pairing.opponent, self._game, seed, stack)
-        await duel(self._game, self._openings, places, (model, anchor), record, self._go)
-
-    async def _side(self, stack: AsyncExitStack, player: str) -> Predictor:
-        return _Pausing(await self._predictor(stack, int(player)), self._go)
-
-    async def _opponent(self, stack: AsyncExitStack) -> Predictor:
-        if self._pairing.opponent == SEARCH:
-            return NoNetwork(self._game)
-        return await self._side(stack, self._pairing.opponent)
-
-
-class _Pausing:
-    """A predictor that is not asked while ``go`` is not set."""
-
-    def __init__(self, predictor: Predictor, go: asyncio.Event) -> None:
-        self._predictor = predictor
-        self._go = go
-
-    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        await self._go.wait()
-        return await self._predictor.predict(observations)
+        async with AsyncExitStack() as programs:
+            anchor = anchor_player(
+                self._pairing.opponent, self._game, seed, programs, self._hall.thinking
+            )
+            players = (model, anchor)
+            await duel(self._game, self._openings, places, players, record, self._hall.go)

@@ -11,14 +11,14 @@ import structlog
 from services.evaluator.candidates import Work, choose
 from services.evaluator.examiner import examine_version, needs_exam
 from services.evaluator.gate import Standing
+from services.evaluator.office import Office
 from services.evaluator.pool import RatingPool
 from services.evaluator.promotion import Promoter
 from services.evaluator.referee import Referee
-from zerofleet.config import RunConfig
-from zerofleet.database import Database, Grounds, MatchRow, Promotion
+from services.evaluator.spare import SpareTime
+from zerofleet.database import Grounds, MatchRow, Promotion
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.service import first_of
-from zerofleet.waiting import Waits
 
 _log = structlog.get_logger()
 
@@ -36,37 +36,36 @@ class Evaluator:
     next life of this one, goes on where it stopped.
 
     Args:
-        run: the run.
-        database: the record.
+        office: of this evaluator.
         referee: plays the matches.
         promoter: promotes the winners.
-        pool: plays rating games while no candidate waits.
-        waits: told what is waited for.
+        pool: rates from all games.
+        spare: what is played while no candidate waits.
     """
 
     def __init__(
         self,
-        run: RunConfig,
-        database: Database,
+        office: Office,
         referee: Referee,
         promoter: Promoter,
         pool: RatingPool,
-        waits: Waits,
+        spare: SpareTime,
     ) -> None:
-        self._run = run
-        self._name = run.name
-        self._database = database
+        self._run = office.run
+        self._name = office.run.name
+        self._database = office.database
         self._referee = referee
         self._promoter = promoter
         self._pool = pool
-        self._waits = waits
+        self._spare = spare
+        self._waits = office.waits
         self._judged = 0
         self._best = 0
 
     @property
     def progress(self) -> int:
         """Games played and models judged: grows while this evaluator gets on."""
-        return self._judged + self._referee.games_played + self._pool.games_played
+        return self._judged + self._referee.games_played + self._spare.games_played
 
     @property
     def figures(self) -> dict[str, float]:
@@ -74,7 +73,7 @@ class Evaluator:
         return {
             "best_version": float(self._best),
             **self._referee.figures,
-            **self._pool.figures,
+            **self._spare.figures,
         }
 
     async def run(self) -> None:
@@ -84,7 +83,7 @@ class Evaluator:
             StaleEpochError: another evaluator has taken over.
         """
         await self._pool.rate()
-        await first_of(self._judge_for_ever(), self._pool.run())
+        await first_of(self._judge_for_ever(), self._spare.run())
 
     async def _judge_for_ever(self) -> None:
         while True:
@@ -94,17 +93,24 @@ class Evaluator:
                 await self._examine(head)
             work = await self._next(head)
             if work is None:
-                newer = f" newer than version {head.version}" if head else ""
-                self._waits.begin("evaluator", f"a candidate{newer}")
+                self._wait(head)
                 await asyncio.sleep(_POLL_SECONDS)
                 continue
             self._waits.end("evaluator")
-            with self._pool.paused():
+            with self._spare.paused():
                 if head is None or not self._run.evaluator.gate:
                     await self._promoter.promote(work.candidate, None, head)
                 else:
                     await self._judge(work.candidate, head)
             self._judged += 1
+
+    def _wait(self, head: Promotion | None) -> None:
+        """Say that a candidate is waited for, unless there are other games to play meanwhile."""
+        if self._spare.at_play:
+            self._waits.end("evaluator")
+            return
+        newer = f" newer than version {head.version}" if head else ""
+        self._waits.begin("evaluator", f"a candidate{newer}")
 
     async def _next(self, head: Promotion | None) -> Work | None:
         """The next model to judge; those it makes superfluous are recorded as skipped."""

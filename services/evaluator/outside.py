@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from services.evaluator.board import Answer, Board, GaveUp
-from services.evaluator.match import Place
 from services.evaluator.record import Ply
+from services.evaluator.roster import Place
 from services.evaluator.together import together
 from zerofleet.games.go_rules import GoRules
 from zerofleet.gtp.client import GtpClient
@@ -49,16 +48,21 @@ class OutsidePlayer:
         command: the program and its arguments.
         setup: commands that begin a game.
         processes: the programs end with it, all together.
+        thinking: how many programs may choose a move at once, of this player and others.
     """
 
     def __init__(
-        self, command: Sequence[str], setup: Sequence[str], processes: AsyncExitStack
+        self,
+        command: Sequence[str],
+        setup: Sequence[str],
+        processes: AsyncExitStack,
+        thinking: asyncio.Semaphore,
     ) -> None:
         self._command = command
         self._setup = setup
         self._clients: list[GtpClient] = []
         self._games: dict[Place, tuple[GtpClient, list[int]]] = {}
-        self._at_once = asyncio.Semaphore(os.cpu_count() or 1)
+        self._thinking = thinking
         processes.push_async_callback(self._end)
 
     async def choose(self, boards: Sequence[Board]) -> list[Answer]:
@@ -71,7 +75,7 @@ class OutsidePlayer:
         return await together(*(self._choose(board) for board in boards))
 
     async def _choose(self, board: Board) -> Answer:
-        async with self._at_once:
+        async with self._thinking:
             client, told = await self._game(board.place)
             refusal = await self._tell(client, told, board)
             if refusal is not None:

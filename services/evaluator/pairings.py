@@ -14,6 +14,11 @@ class Pairing:
     player: str
     opponent: str
 
+    @property
+    def models(self) -> list[str]:
+        """Those of the two that are models."""
+        return [name for name in (self.player, self.opponent) if name.isdecimal()]
+
     def sides(self, color: int) -> tuple[str, str]:
         """The first player and the second; at colour 0 ``player`` moves first."""
         return (self.opponent, self.player) if color else (self.player, self.opponent)

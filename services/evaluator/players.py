@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 
@@ -26,6 +27,7 @@ class NoNetwork:
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
         """Zeros: ``policy_logits`` [batch, num_actions] float32, ``value`` [batch] float32."""
+        await asyncio.sleep(0)  # as a remote predictor, let others run
         batch = len(observations)
         return Prediction(
             np.zeros((batch, self._num_actions), np.float32), np.zeros(batch, np.float32), 0

@@ -9,11 +9,14 @@ import structlog
 
 from services.evaluator.anchors import check_anchors
 from services.evaluator.evaluator import Evaluator
+from services.evaluator.office import Office
 from services.evaluator.openings import draw_openings
 from services.evaluator.pool import RatingPool
 from services.evaluator.promotion import Promoter, reconcile
 from services.evaluator.referee import Referee
 from services.evaluator.settings import EvaluatorSettings
+from services.evaluator.spare import SpareTime
+from services.evaluator.variant_duty import VariantDuty
 from zerofleet.best import BestPointer
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
@@ -104,9 +107,13 @@ class Life:
         epoch = await waits.ask_store(database.acquire_fence, run.name, "evaluator")
         _log.info("judging", run=run.name, worker=self._worker, epoch=epoch)
         promoter = Promoter(database, self._pointer, run.name, self._worker, epoch, waits)
-        referee = Referee(run, database, self._client, waits, self._worker, epoch)
-        pool = RatingPool(run, database, referee.predictor, waits, self._worker, epoch)
-        self._evaluator = Evaluator(run, database, referee, promoter, pool, waits)
+        office = Office(run, database, waits, self._worker, epoch)
+        referee = Referee(office, self._client)
+        go = asyncio.Event()
+        go.set()
+        pool = RatingPool(office, referee, go)
+        spare = SpareTime([VariantDuty(office, self._client, go), pool], go)
+        self._evaluator = Evaluator(office, referee, promoter, pool, spare)
         await self._evaluator.run()
 
     def pulse(self) -> Pulse:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,19 @@ class Backend:
         repository: the run's models.
         batcher: runs them.
         shape: of the run's game, with the batcher's limit.
+        provider: what the models run on.
     """
 
-    def __init__(self, repository: Repository, batcher: Batcher, shape: rpc.ModelShape) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        batcher: Batcher,
+        shape: rpc.ModelShape,
+        provider: str = "cpu",
+    ) -> None:
         self.repository = repository
         self.batcher = batcher
+        self.provider = provider
         self._shape = shape
         self._parked_rows = 0  # of requests whose model was not in memory, until they are answered
 
@@ -53,27 +61,36 @@ class Backend:
         return self._shape
 
     def submit(
-        self, run: str, version: int | None, observations: NDArray[np.uint8], deadline: float | None
+        self,
+        run: str,
+        version: int | None,
+        observations: NDArray[np.uint8],
+        deadline: float | None,
+        precision: str | None = None,
     ) -> asyncio.Future[Prediction]:
         """See ``rpc.InferenceBackend``."""
-        model = self.repository.peek(version)
+        model = self.repository.peek(version, precision)
         if model is not None:
             return self.batcher.submit(model, observations, deadline)
-        if version is None:
+        if version is None and not self.ready():
             raise InferenceUnavailableError(f"waiting for {self.repository.waiting_for}")
         if self._parked_rows + len(observations) > self.batcher.limits.max_queue_rows:
             raise OverloadedError(
                 f"{self._parked_rows} rows wait for their models: send again later"
             )
-        return self._park(version, observations, deadline)
+        return self._park(version, precision, observations, deadline)
 
     def _park(
-        self, version: int, observations: NDArray[np.uint8], deadline: float | None
+        self,
+        version: int | None,
+        precision: str | None,
+        observations: NDArray[np.uint8],
+        deadline: float | None,
     ) -> asyncio.Future[Prediction]:
         """Hold rows until their model is loaded."""
 
         async def load_and_submit() -> Prediction:
-            model = await self.repository.get(version)
+            model = await self.repository.get(version, precision)
             return await self.batcher.submit(model, observations, deadline)
 
         def leave(_: asyncio.Future[Prediction]) -> None:
@@ -98,11 +115,21 @@ class Backend:
 
     def loaded_versions(self, run: str) -> list[int]:
         """Versions in memory, ascending."""
-        return [model.version for model in self.repository.loaded()]
+        return sorted({model.version for model in self.repository.loaded()})
+
+    def told(self, run: str, version: int | None) -> Mapping[str, str]:
+        """See ``rpc.InferenceBackend``."""
+        model = self.repository.peek(version)
+        told = {"provider": self.provider}
+        return told if model is None else told | {"precision": model.precision}
 
     def counters(self, run: str) -> list[rpc.ModelCounters]:
-        """Counters of the versions in memory."""
-        return [self.batcher.statistics.counters(model) for model in self.repository.loaded()]
+        """Counters of the versions in memory, each over all of its precisions."""
+        models = self.repository.loaded()
+        return [
+            self.batcher.statistics.counters([m for m in models if m.version == version])
+            for version in self.loaded_versions(run)
+        ]
 
     async def index(self) -> list[rpc.ModelState]:
         """Every known version."""

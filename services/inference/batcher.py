@@ -9,7 +9,6 @@ each batch.
 from __future__ import annotations
 
 import asyncio
-import bisect
 import threading
 import time
 from collections import OrderedDict
@@ -41,8 +40,6 @@ class BatchLimits:
     max_batch_rows: int
     max_queue_rows: int
     threads: int = 1
-    buckets: Sequence[int] = ()
-    """Ascending batch sizes that batches are padded to; none on CPUs, where padding is work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ class Batcher:
     """Runs models on threads of its own, for ``async with``; ``submit`` from its loop only.
 
     Args:
-        limits: rows, threads, buckets.
+        limits: rows and threads.
         on_bad: told, in the loop, of a model that gave non-finite outputs.
     """
 
@@ -174,12 +171,10 @@ class Batcher:
             return _Outputs(batch)
         start = time.perf_counter_ns()
         try:
-            observations = self._padded(batch.observations())
+            observations = batch.observations()
             ready = time.perf_counter_ns()
             policy_logits, value = batch.model.run(thread, observations)
             ran = time.perf_counter_ns()
-            rows = batch.rows
-            policy_logits, value = policy_logits[:rows], value[:rows]
             finite = _finite_rows(policy_logits, value)
         except Exception as error:
             self.statistics.failed(batch)
@@ -187,20 +182,16 @@ class Batcher:
         self.statistics.ran(batch, BatchTimes(start, ready, ran, time.perf_counter_ns()), finite)
         return _Outputs(batch, policy_logits, value, finite)
 
-    def _padded(self, observations: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        buckets = self.limits.buckets
-        place = bisect.bisect_left(buckets, len(observations))
-        if place == len(buckets) or buckets[place] == len(observations):
-            return observations
-        padded = np.zeros((buckets[place], observations.shape[1]), np.uint8)
-        padded[: len(observations)] = observations
-        return padded
-
     def _deliver(self, outputs: _Outputs) -> None:
         batch, policy_logits, value = outputs.batch, outputs.policy_logits, outputs.value
         _tell_expired(batch.expired)
         if outputs.error is not None:
-            _log.error("batch_failed", version=batch.model.version, exc_info=outputs.error)
+            _log.error(
+                "batch_failed",
+                version=batch.model.version,
+                precision=batch.model.precision,
+                exc_info=outputs.error,
+            )
         if outputs.finite is not None:
             self._on_bad(batch.model)
         for request, rows in batch.slices():
@@ -211,13 +202,18 @@ class Batcher:
             elif outputs.finite is not None and not outputs.finite[rows].all():
                 request.answer.set_exception(
                     NonFiniteOutputError(
-                        f"model version {batch.model.version} answered with numbers that are not "
-                        "finite and is not used any more"
+                        f"model version {batch.model.version} ({batch.model.precision}) answered "
+                        "with numbers that are not finite and is not used any more"
                     )
                 )
             else:
                 request.answer.set_result(
-                    Prediction(policy_logits[rows], value[rows], batch.model.version)
+                    Prediction(
+                        policy_logits[rows],
+                        value[rows],
+                        batch.model.version,
+                        batch.model.precision,
+                    )
                 )
 
 

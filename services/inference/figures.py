@@ -15,11 +15,13 @@ class Figures:
     Args:
         batcher: whose rows are reported.
         repository: whose best model is reported.
+        provider: what the models run on.
     """
 
-    def __init__(self, batcher: Batcher, repository: Repository) -> None:
+    def __init__(self, batcher: Batcher, repository: Repository, provider: str) -> None:
         self._batcher = batcher
         self._repository = repository
+        self._provider = provider
         self._at = time.monotonic()
         self._rows = 0
         self._executions = 0
@@ -36,7 +38,11 @@ class Figures:
         seconds = max(1e-9, now - self._at)
         self._rows, self._executions, self._at = totals.rows, totals.executions, now
         best = self._repository.peek(None)
-        return {
+        # Figures are numbers, and words among them would end the readers of earlier versions.
+        words = {f"provider_{self._provider}": 1.0}
+        if best:
+            words[f"precision_{best.precision}"] = 1.0
+        return words | {
             "rows_per_s": rows / seconds,
             "batch_mean": rows / executions if executions else 0.0,
             "queue_rows": float(self._batcher.queue_rows),

@@ -26,13 +26,15 @@ _PREFIX = "zerofleet_inference"
 class InferenceCollector(Collector):
     """Turns the service's counters into metrics when they are scraped."""
 
-    def __init__(self, batcher: Batcher, repository: Repository) -> None:
+    def __init__(self, batcher: Batcher, repository: Repository, provider: str) -> None:
         self._batcher = batcher
         self._repository = repository
+        self._provider = provider
 
     def collect(self) -> Iterator[Metric]:
         """All metrics, in base units."""
         yield from self._counters()
+        yield from self._precisions()
         yield from self._gauges()
         statistics = self._batcher.statistics
         yield _histogram("batch_rows", "Rows of a batch.", statistics.batch_rows)
@@ -66,6 +68,28 @@ class InferenceCollector(Collector):
         release.add_metric(["idle"], totals.executions - totals.full)
         yield release
 
+    def _precisions(self) -> Iterator[Metric]:
+        found = dict(self._batcher.statistics.precisions)
+        rows = CounterMetricFamily(
+            f"{_PREFIX}_precision_rows", "Positions evaluated.", labels=["precision"]
+        )
+        executions = CounterMetricFamily(
+            f"{_PREFIX}_precision_executions", "Batches run.", labels=["precision"]
+        )
+        for name, totals in found.items():
+            rows.add_metric([name], totals.rows)
+            executions.add_metric([name], totals.executions)
+        yield rows
+        yield executions
+        best = self._repository.peek(None)
+        answers = GaugeMetricFamily(
+            f"{_PREFIX}_answers_with",
+            "1 for what the best model runs on, and its precision.",
+            labels=["provider", "precision"],
+        )
+        answers.add_metric([self._provider, best.precision if best else "none"], 1)
+        yield answers
+
     def _gauges(self) -> Iterator[Metric]:
         totals, best = self._batcher.statistics.totals, self._repository.peek(None)
         capacity = totals.executions * self._batcher.limits.max_batch_rows
@@ -79,7 +103,7 @@ class InferenceCollector(Collector):
             ),
             ("model_age_seconds", "Time since the best model was loaded.", age),
             ("batch_fill", "Mean rows / most rows of a batch.", totals.rows / (capacity or 1)),
-            ("models_loaded", "Versions in memory.", len(self._repository.loaded())),
+            ("models_loaded", "Model files in memory.", len(self._repository.loaded())),
         ):
             yield GaugeMetricFamily(f"{_PREFIX}_{name}", text, value=value)
 

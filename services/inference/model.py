@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from zerofleet.errors import IncompatibleModelError, ModelNotFoundError
 
+FP32 = "fp32"
+
 
 class Session(Protocol):
     """A model that runs on one thread; ``zerofleet.models.ModelSession`` is one."""
@@ -25,11 +27,12 @@ class Session(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class LoadedModel:
-    """One version, ready to run."""
+    """One version in one precision, ready to run."""
 
     version: int
     sha256: str
     sessions: Sequence[Session]  # one for each model thread
+    precision: str = FP32
     loaded_at: float = field(default_factory=time.time)
 
     def run(

@@ -1,92 +1,49 @@
-"""Which models are in memory, and which of them is the best.
+"""Which models are in memory, which of them is the best, and in which precision each answers.
 
 The best one follows the promotions: a newly promoted model is loaded and warmed beside the old,
 then one reference changes. A model that cannot be loaded leaves the old one in place. Other
 versions are loaded when somebody asks for them, and the longest unused leave first.
+
+A promoted version answers in fp32 first. A faster variant of it is loaded beside that, and then one
+reference changes again; fp32 stays in memory, and takes over from a variant that fails.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import OrderedDict
+import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeVar
 
 import structlog
 
-from services.inference.model import LoadedModel
+from services.inference.model import FP32, LoadedModel
+from services.inference.model_source import ModelSource, Promoted
+from services.inference.precision import Precisions
+from services.inference.shelf import Shelf
 from zerofleet import rpc
 from zerofleet.errors import (
     IncompatibleModelError,
     InferenceUnavailableError,
+    ModelNotFoundError,
     StoreUnavailableError,
 )
 
 _log = structlog.get_logger()
 
-_FIRST_RETRY_SECONDS = 1.0
-_LAST_RETRY_SECONDS = 30.0
 _EARLIER = 8  # promotions that are tried, newest first, when the best model does not load
 
-
-@dataclass(frozen=True, slots=True)
-class Promoted:
-    """A promotion: the greater ``seq``, the newer."""
-
-    seq: int
-    version: int
-    sha256: str
-
-
-class ModelSource(Protocol):
-    """What the stores know about one run's models; all methods block."""
-
-    def best(self) -> Promoted | None:
-        """The newest promotion as far as is cheap to know; None before the first.
-
-        It is checked against ``promotions`` before it is followed.
-
-        Raises:
-            StoreUnavailableError: neither store answers.
-        """
-        ...
-
-    def promotions(self) -> Sequence[Promoted]:
-        """All promotions, newest first.
-
-        Raises:
-            StoreUnavailableError: Postgres does not answer.
-        """
-        ...
-
-    def sha256(self, version: int) -> str:
-        """The name of a version's file.
-
-        Raises:
-            ModelNotFoundError: there is no such version.
-            StoreUnavailableError: Postgres does not answer.
-        """
-        ...
-
-    def versions(self) -> Sequence[int]:
-        """All versions.
-
-        Raises:
-            StoreUnavailableError: Postgres does not answer.
-        """
-        ...
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
-class _Failure:
-    """A file that could not be loaded; tried again later, since disks and networks recover."""
+class _Best:
+    """A promotion and the model that answers for it."""
 
-    reason: str
-    retry_at: float
-    pause: float
+    promoted: Promoted
+    model: LoadedModel
 
 
 class Repository:
@@ -95,8 +52,9 @@ class Repository:
     Args:
         run: name of the run.
         source: the stores.
-        load: blocking; raises ``IncompatibleModelError``.
-        keep: versions in memory at once, the best and its predecessor among them.
+        load: version and sha256 to a model, blocking; raises ``IncompatibleModelError``.
+        keep: files in memory at once, those of the best version and its predecessor among them.
+        precisions: which variant answers; unset: fp32 alone.
     """
 
     def __init__(
@@ -105,59 +63,81 @@ class Repository:
         source: ModelSource,
         load: Callable[[int, str], LoadedModel],
         keep: int = 6,
+        precisions: Precisions | None = None,
     ) -> None:
         self.run = run
         self.waiting_for = "the first promoted model"
         """What keeps the best model away, for people; empty when it serves."""
-        self.failed_loads = 0
         self._source = source
-        self._load_blocking = load
-        self._keep = max(3, keep)
-        self._loaded: OrderedDict[int, LoadedModel] = OrderedDict()  # longest unused first
-        self._best: list[tuple[Promoted, LoadedModel]] = []  # newest first, two at most
-        self._loading: dict[str, asyncio.Task[LoadedModel]] = {}
-        self._failures: dict[str, _Failure] = {}  # by sha256
+        self._shelf = Shelf(load, keep)
+        self._precisions = precisions or Precisions()
+        self._best: list[_Best] = []  # newest first, two at most
+        self._answering: dict[int, str] = {}  # by version: the precision, where it is not fp32
         self._lookups = ThreadPoolExecutor(2, thread_name_prefix="lookup")
-        self._bad: set[str] = set()  # sha256 of models that gave non-finite outputs
+        self._swapped = asyncio.Event()
 
-    def peek(self, version: int | None) -> LoadedModel | None:
-        """A version that is in memory, None for the best; costs next to nothing."""
+    @property
+    def failed_loads(self) -> int:
+        """How often a file could not be loaded."""
+        return self._shelf.failed_loads
+
+    def peek(self, version: int | None, precision: str | None = None) -> LoadedModel | None:
+        """A version that is in memory, None for the best; costs next to nothing.
+
+        Args:
+            version: None for the best.
+            precision: None for the one that answers for this version here.
+        """
         if version is None:
-            return self._best[0][1] if self._best else None
-        model = self._loaded.get(version)
-        if model is not None:
-            self._loaded.move_to_end(version)
-        return model
+            if not self._best or precision is None:
+                return self._best[0].model if self._best else None
+            version = self._best[0].promoted.version
+        return self._shelf.get(version, precision or self._answering.get(version, FP32))
 
-    async def get(self, version: int | None) -> LoadedModel:
-        """A version, loaded if need be.
+    async def get(self, version: int | None, precision: str | None = None) -> LoadedModel:
+        """A version, loaded if need be; for ``precision`` see ``peek``.
 
         Raises:
-            ModelNotFoundError: there is no such version.
+            ModelNotFoundError: there is no such version, or it has no accepted file of this
+                precision.
             IncompatibleModelError: it cannot be used.
             InferenceUnavailableError: there is no best model yet.
             StoreUnavailableError: it is not in memory and Postgres does not answer.
         """
-        model = self.peek(version)
+        model = self.peek(version, precision)
         if model is not None:
             return model
         if version is None:
-            raise InferenceUnavailableError(f"waiting for {self.waiting_for}")
-        return await self._load(version, await self._look_up(version))
+            if not self._best:
+                raise InferenceUnavailableError(f"waiting for {self.waiting_for}")
+            version = self._best[0].promoted.version
+        if precision is None:
+            return await self._load_answering(version)
+        if precision == FP32:
+            return await self._shelf.load(version, FP32, await self._sha256(version))
+        await self._sha256(version)
+        variants = await self._look_up(self._source.variants, version)
+        if precision not in variants:
+            raise ModelNotFoundError(
+                f"model '{self.run}' version {version} has no accepted variant {precision}"
+            )
+        return await self._shelf.load(version, precision, variants[precision])
 
     async def check(self, version: int | None) -> None:
         """Raise ``ModelNotFoundError`` when there is no such version."""
-        if version is not None and version not in self._loaded:
-            await self._look_up(version)
+        if version is not None and self.peek(version) is None:
+            await self._sha256(version)
 
-    async def _look_up(self, version: int) -> str:
+    async def _sha256(self, version: int) -> str:
+        return await self._look_up(self._source.sha256, version)
+
+    async def _look_up(self, ask: Callable[[int], _T], version: int) -> _T:
         # On threads of its own: when Postgres hangs, so do these, and nothing else should.
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._lookups, self._source.sha256, version)
+        return await asyncio.get_running_loop().run_in_executor(self._lookups, ask, version)
 
     def loaded(self) -> list[LoadedModel]:
         """Models in memory, by version."""
-        return sorted(self._loaded.values(), key=lambda model: model.version)
+        return self._shelf.models()
 
     async def index(self) -> list[rpc.ModelState]:
         """Every version that is known, with what is wrong with it."""
@@ -165,27 +145,33 @@ class Repository:
             versions = set(await asyncio.to_thread(self._source.versions))
         except StoreUnavailableError:
             versions = set[int]()
+        loaded = {model.version for model in self.loaded()}
         states: list[rpc.ModelState] = []
-        for version in sorted(versions | set(self._loaded)):
-            ready = version in self._loaded
+        for version in sorted(versions | loaded):
+            ready = version in loaded
             reason = "" if ready else await self._why_not(version)
             states.append(rpc.ModelState(self.run, version, ready, reason))
         return states
 
     async def _why_not(self, version: int) -> str:
-        if not self._failures and not self._bad:
+        if not self._shelf.has_troubles:
             return "not in memory"
-        sha256 = await self._look_up(version)
-        if sha256 in self._bad:
-            return "gave non-finite outputs"
-        failure = self._failures.get(sha256)
-        return failure.reason if failure else "not in memory"
+        return self._shelf.why_not(await self._sha256(version))
 
     async def follow_best(self, every_seconds: float) -> None:
         """Keep up with the promotions, for ever."""
         while True:
             await self.refresh()
             await asyncio.sleep(every_seconds)
+
+    async def follow_variants(self, every_seconds: float) -> None:
+        """Keep up with variants and verdicts, for ever; at once after each promotion."""
+        while True:
+            self._swapped.clear()
+            await self.refresh_variants()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(every_seconds):
+                    await self._swapped.wait()
 
     async def refresh(self) -> None:
         """Look once; swap when a newer promotion can be loaded."""
@@ -194,11 +180,22 @@ class Repository:
             if newest is None:
                 if not self._best:
                     self.waiting_for = "the first promoted model"
-            elif not self._best or newest != self._best[0][0]:
+            elif not self._best or newest != self._best[0].promoted:
                 await self._follow(newest)
         except StoreUnavailableError as error:
             if not self._best:
                 self.waiting_for = f"a store that names the best model: {error}"
+
+    async def refresh_variants(self) -> None:
+        """Look once; let the best version's fastest variant answer, and no refused one."""
+        if self._precisions.only_fp32:
+            return
+        try:
+            self._refuse(frozenset(await asyncio.to_thread(self._source.refused)))
+            if self._best:
+                await self._improve(self._best[0])
+        except (StoreUnavailableError, ModelNotFoundError, IncompatibleModelError):
+            return  # whatever answers goes on
 
     async def _follow(self, pointed: Promoted) -> None:
         """Move to the end of the chain; without Postgres, to what the pointer names if newer.
@@ -209,14 +206,14 @@ class Repository:
         try:
             chain = await asyncio.to_thread(self._source.promotions)
         except StoreUnavailableError:
-            if not self._best or pointed.seq > self._best[0][0].seq:
+            if not self._best or pointed.seq > self._best[0].promoted.seq:
                 await self._try(pointed)
             return
         if not chain:
             if not self._best:
                 self.waiting_for = "the first promoted model"
             return
-        present = self._best[0][0] if self._best else None
+        present = self._best[0].promoted if self._best else None
         if present is not None and present in chain:
             if chain[0].seq > present.seq:
                 await self._try(chain[0])
@@ -228,91 +225,128 @@ class Repository:
 
     def _forget_others(self, chain: Sequence[Promoted]) -> None:
         """Drop best models that are no part of the chain: it has other models of their versions."""
-        others = [model for promoted, model in self._best if promoted not in chain]
-        self._best = [entry for entry in self._best if entry[0] in chain]
+        others = [best.model for best in self._best if best.promoted not in chain]
+        self._best = [best for best in self._best if best.promoted in chain]
         for model in others:
-            if self._loaded.get(model.version) is model and model is not self._best[0][1]:
-                del self._loaded[model.version]
+            if model is not self._best[0].model:
+                self._shelf.remove(model)
 
     async def _try(self, promoted: Promoted) -> bool:
         try:
-            model = await self._load(promoted.version, promoted.sha256)
+            model = await self._shelf.load(promoted.version, FP32, promoted.sha256)
         except IncompatibleModelError as error:
             if not self._best:
                 self.waiting_for = f"a best model that loads: {error}"
             return False
-        self._swap(promoted, model)
+        self._best.insert(0, _Best(promoted, model))
+        del self._best[2:]
+        self._answering.pop(promoted.version, None)
+        self._pin()
+        self.waiting_for = ""
+        self._swapped.set()
+        _log.info("best_model_changed", version=model.version, seq=promoted.seq)
         return True
 
-    def _swap(self, promoted: Promoted, model: LoadedModel) -> None:
-        self._best.insert(0, (promoted, model))
-        del self._best[2:]
-        self.waiting_for = ""
-        _log.info("best_model_changed", version=model.version, seq=promoted.seq)
+    def _refuse(self, refused: frozenset[str]) -> None:
+        """Take over what the newest verdicts say."""
+        if refused == self._precisions.refused:
+            return
+        _log.info("precisions_refused", precisions=sorted(refused))
+        self._precisions.refused = refused
+        self._answering.clear()  # chosen again when they are next asked for
+        for best in self._best:
+            if best.model.precision in refused:
+                best.model = self._shelf.get(best.promoted.version, FP32) or best.model
+        self._pin()
 
-    async def _load(self, version: int, sha256: str) -> LoadedModel:
-        model = self._loaded.get(version)
-        if model is not None and model.sha256 == sha256:
-            return model
-        if sha256 in self._bad:
-            raise IncompatibleModelError(f"model version {version} gave non-finite outputs")
-        failure = self._failures.get(sha256)
-        if failure is not None and time.monotonic() < failure.retry_at:
-            raise IncompatibleModelError(failure.reason)
-        task = self._loading.get(sha256)
-        if task is None:
-            task = asyncio.create_task(self._load_once(version, sha256))
-            task.add_done_callback(_look_at_error)
-            self._loading[sha256] = task
-        # Shielded: a client that goes away must not take the load from the others who wait.
-        return await asyncio.shield(task)
+    async def _improve(self, best: _Best) -> None:
+        """Let the variant answer that should, for the best version."""
+        version = best.promoted.version
+        if await self._sha256(version) != best.promoted.sha256:
+            return  # the stores speak of another model of this number
+        variants = await self._look_up(self._source.variants, version)
+        usable = self._precisions.usable(variants)
+        if not usable:
+            self._precisions.miss(version)
+        precision = self._precisions.settled(usable)
+        if precision is None:
+            models = [await self._shelf.load(version, FP32, best.promoted.sha256)]
+            for variant, sha256 in usable.items():
+                models += [m for m in [await self._variant(version, variant, sha256)] if m]
+            precision = self._precisions.settled([m.precision for m in models[1:]])
+            if precision is None:
+                precision = await asyncio.to_thread(self._precisions.settle, models)
+        model = None
+        if precision != FP32:
+            model = await self._variant(version, precision, usable[precision])
+        if model is None:
+            model = await self._shelf.load(version, FP32, best.promoted.sha256)
+        self._answer_with(best, model)
 
-    async def _load_once(self, version: int, sha256: str) -> LoadedModel:
+    async def _variant(self, version: int, precision: str, sha256: str) -> LoadedModel | None:
+        """A variant, or None where it cannot be used, which the shelf has told."""
         try:
-            model = await asyncio.to_thread(self._load_blocking, version, sha256)
-        except IncompatibleModelError as error:
-            self._note_failure(version, sha256, str(error))
-            raise
-        finally:
-            del self._loading[sha256]
-        self._failures.pop(sha256, None)
-        self._loaded[version] = model
-        self._loaded.move_to_end(version)
-        self._evict()
-        _log.info("model_loaded", version=version, sha256=sha256)
+            return await self._shelf.load(version, precision, sha256)
+        except IncompatibleModelError:
+            return None
+
+    def _answer_with(self, best: _Best, model: LoadedModel) -> None:
+        self._answering[model.version] = model.precision
+        if best.model is not model:
+            best.model = model
+            self._pin()
+            _log.info("precision_answers", version=model.version, precision=model.precision)
+
+    async def _load_answering(self, version: int) -> LoadedModel:
+        """Load a version in the precision that the best one's measurement settled on."""
+        sha256 = await self._sha256(version)
+        self._shelf.check(version, sha256)  # a variant is worth no more than what it was made of
+        usable = dict[str, str]()
+        if not self._precisions.only_fp32:
+            with contextlib.suppress(StoreUnavailableError):  # fp32 will do meanwhile
+                variants = await self._look_up(self._source.variants, version)
+                usable = self._precisions.usable(variants)
+        precision = self._precisions.settled(usable) or FP32
+        model = None
+        if precision != FP32:
+            model = await self._variant(version, precision, usable[precision])
+        if model is None:
+            model = await self._shelf.load(version, FP32, sha256)
+        self._answering[version] = model.precision
         return model
 
-    def _note_failure(self, version: int, sha256: str, reason: str) -> None:
-        last = self._failures.get(sha256)
-        pause = _FIRST_RETRY_SECONDS if last is None else min(2 * last.pause, _LAST_RETRY_SECONDS)
-        self._failures[sha256] = _Failure(reason, time.monotonic() + pause, pause)
-        self.failed_loads += 1
-        if last is None or last.reason != reason:
-            _log.error("model_not_loaded", version=version, sha256=sha256, reason=reason)
-
-    def _evict(self) -> None:
-        pinned = {model.version for _, model in self._best}
-        for version in [v for v in self._loaded if v not in pinned]:
-            if len(self._loaded) <= self._keep:
-                return
-            del self._loaded[version]  # its session goes when its last batch is done
+    def _pin(self) -> None:
+        """Keep what answers for the two newest promotions, and their fp32 beside it."""
+        self._shelf.pinned = frozenset(
+            (best.promoted.version, precision)
+            for best in self._best
+            for precision in (FP32, best.model.precision)
+        )
 
     def mark_bad(self, model: LoadedModel) -> None:
-        """Use a model no more; if it was the best, its predecessor is again."""
-        if model.sha256 in self._bad:
+        """Use a model no more.
+
+        A variant gives way to its version's fp32; the best version in fp32 to its predecessor.
+        """
+        if not self._shelf.ban(model):
             return
-        self._bad.add(model.sha256)
-        if self._loaded.get(model.version) is model:
-            del self._loaded[model.version]
-        self._best = [entry for entry in self._best if entry[1] is not model]
+        _log.error(
+            "model_marked_bad",
+            version=model.version,
+            precision=model.precision,
+            sha256=model.sha256,
+        )
+        self._answering.pop(model.version, None)
+        for best in self._best:
+            if best.model is model:
+                best.model = self._shelf.get(model.version, FP32) or model
+        self._best = [
+            best
+            for best in self._best
+            if best.model is not model and best.promoted.sha256 != model.sha256
+        ]
+        self._pin()
         if not self._best:
             self.waiting_for = (
                 f"a best model other than {model.version}, whose outputs are not finite"
             )
-        _log.error("model_marked_bad", version=model.version, sha256=model.sha256)
-
-
-def _look_at_error(task: asyncio.Task[LoadedModel]) -> None:
-    """Everybody who waited may have gone; asyncio complains of errors that nobody looked at."""
-    if not task.cancelled():
-        task.exception()

@@ -4,61 +4,123 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Sequence
 
 import numpy as np
 import structlog
 
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
+from services.inference.device import active_provider, numbers
 from services.inference.figures import Figures
 from services.inference.metrics import InferenceCollector, serve_metrics
 from services.inference.model import ModelLoader
 from services.inference.player import ModelPlayer
+from services.inference.precision import RUNS, Precisions, fastest_model
 from services.inference.repository import Repository
 from services.inference.settings import InferenceSettings
+from services.inference.several import serve_several
 from services.inference.source import StoredModels
 from zerofleet import games, rpc
 from zerofleet.best import BestPointer
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.heartbeat import Heartbeats
+from zerofleet.models.device_session import open_session
+from zerofleet.models.engines import prune_engines
 from zerofleet.models.folder import ModelFolder
+from zerofleet.models.provider import Provider
 from zerofleet.models.session import ModelSession
-from zerofleet.service import beat, first_of
+from zerofleet.service import Pulse, beat, first_of
 
 _log = structlog.get_logger()
 
 _POLL_SECONDS = 0.2  # a promotion is seen this much later at most
+_VARIANTS_SECONDS = 5.0  # and a verdict on a variant this much
+_CPU_ROWS = 64
 
 
 async def serve(run: RunConfig, settings: InferenceSettings, stop: asyncio.Event) -> None:
     """Answer until ``stop`` is set; then finish what has come and return within seconds.
 
     Raises:
-        ConfigError: the game is unknown, or an address cannot be bound.
+        ConfigError: the game is unknown, an address cannot be bound, or what the run file wants to
+            compute on is not there.
+        SystemExit: of several processes, one for each device, one ended.
     """
+    devices = numbers(settings.devices)
+    if len(devices) > 1:
+        await _answer_together(run, settings, devices, stop)
+        return
+    provider = await asyncio.to_thread(active_provider, run, settings)
     with (
         Database(settings.database_url) as database,
         contextlib.closing(BestPointer(settings.redis_url, run.name)) as pointer,
         contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
     ):
         source = StoredModels(run.name, database, pointer)
-        loader = model_loader(run, settings)
-        repository = Repository(run.name, source, loader, settings.inference_keep_models)
+        repository = Repository(
+            run.name,
+            source,
+            model_loader(run, settings, provider),
+            settings.inference_keep_models,
+            precisions_for(run, provider),
+        )
         async with batcher_for(run, repository) as batcher:
-            await _answer(run, settings, repository, batcher, heartbeats, stop)
+            await _answer(run, settings, repository, batcher, heartbeats, provider, stop)
 
 
-def model_loader(run: RunConfig, settings: InferenceSettings) -> ModelLoader:
+async def _answer_together(
+    run: RunConfig, settings: InferenceSettings, devices: Sequence[int], stop: asyncio.Event
+) -> None:
+    """Be the parent of the processes that answer; its heartbeat only says that it is there."""
+
+    def pulse() -> Pulse:
+        return Pulse(0, "", {"devices": float(len(devices))})
+
+    with contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats:
+        beating = asyncio.create_task(beat(heartbeats, "inference", settings.worker_name, pulse))
+        try:
+            status = await serve_several(settings, devices, stop)
+        finally:
+            beating.cancel()
+    if status:
+        raise SystemExit(status)
+
+
+def model_loader(run: RunConfig, settings: InferenceSettings, provider: Provider) -> ModelLoader:
     """Loads published models of the run's game."""
     spec = games.spec(run.game.name)
     folder = ModelFolder(settings.model_folder, run.name)
+
+    def opened(model_bytes: bytes) -> ModelSession:
+        if provider.cache_folder is not None:
+            prune_engines(provider.cache_folder)
+        return open_session(model_bytes, spec, provider)
+
     return ModelLoader(
         folder.read_verified,
-        lambda model_bytes: ModelSession(model_bytes, spec),
+        opened,
         run.inference.sessions,
         games.State(run.game.name).observation()[np.newaxis],
+    )
+
+
+def precisions_for(run: RunConfig, provider: Provider) -> Precisions:
+    """Which variants may answer, and how their speed is measured.
+
+    On the CPU in batches of 64 on the thread's own clock, on a GPU in the largest there are: that
+    is where each has its limit.
+    """
+    section = run.inference
+    clock = time.thread_time if provider.name == "cpu" else time.perf_counter
+    rows = section.max_batch_rows if provider.is_gpu else min(_CPU_ROWS, section.max_batch_rows)
+    observations = np.repeat(games.State(run.game.name).observation()[np.newaxis], rows, axis=0)
+    return Precisions(
+        section.precision,
+        RUNS[provider.name],
+        lambda models: fastest_model(models, observations, clock),
     )
 
 
@@ -75,24 +137,27 @@ async def _answer(
     repository: Repository,
     batcher: Batcher,
     heartbeats: Heartbeats,
+    provider: Provider,
     stop: asyncio.Event,
 ) -> None:
     spec = games.spec(run.game.name)
     shape = rpc.ModelShape(spec.observation_bytes, spec.num_actions, run.inference.max_batch_rows)
-    backend = Backend(repository, batcher, shape)
-    figures = Figures(batcher, repository)
+    backend = Backend(repository, batcher, shape, provider.name)
+    figures = Figures(batcher, repository, provider.name)
     player = ModelPlayer(run.game.name, run.search, repository, batcher)
-    with _metrics(settings, batcher, repository):
+    with _metrics(settings, InferenceCollector(batcher, repository, provider.name)):
         async with rpc.serve(
             settings.listen_address,
             inference=backend,
             player=player,
             reflection=settings.reflection,
+            share_port=settings.share_port,
         ) as server:
             _log.info("serving", address=settings.listen_address, port=server.port, run=run.name)
             await first_of(
                 stop.wait(),
                 repository.follow_best(_POLL_SECONDS),
+                repository.follow_variants(_VARIANTS_SECONDS),
                 _keep_health(server, backend),
                 beat(heartbeats, "inference", settings.worker_name, figures.pulse),
             )
@@ -109,13 +174,11 @@ async def _keep_health(server: rpc.Server, backend: Backend) -> None:
 
 
 @contextlib.contextmanager
-def _metrics(
-    settings: InferenceSettings, batcher: Batcher, repository: Repository
-) -> Generator[None]:
+def _metrics(settings: InferenceSettings, collector: InferenceCollector) -> Generator[None]:
     if settings.metrics_address is None:
         yield
         return
-    server = serve_metrics(settings.metrics_address, InferenceCollector(batcher, repository))
+    server = serve_metrics(settings.metrics_address, collector)
     try:
         yield
     finally:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 
 from zerofleet.config import ProcessSettings
 
 
 class InferenceSettings(ProcessSettings):
-    """Those of every process, and two of its own."""
+    """Those of every process, and some of its own."""
 
-    inference_keep_models: int = 6
-    """Versions in memory at once, the best among them."""
+    inference_keep_models: int = 8
+    """Model files in memory at once, those of the best version among them."""
     inference_drain_seconds: float = 5.0
     """After SIGTERM, the longest time for answering what has come."""
+    devices: str = ""
+    """GPUs by number: ``1``, or several as ``0,1`` or ``all``: then one process for each, behind
+    one address."""
+    engine_folder: Path = Path("engines")
+    """Where TensorRT keeps what it built of each model."""
+    share_port: bool = False
+    """Set for the processes that share an address."""
 
     @property
     def worker_name(self) -> str:

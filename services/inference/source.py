@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from services.inference.repository import Promoted
+from services.inference.model import FP32
+from services.inference.model_source import Promoted
 from zerofleet.best import BestPointer
 from zerofleet.database import Database
 from zerofleet.errors import ModelNotFoundError, StoreUnavailableError
+from zerofleet.rpc import PRECISIONS
 
 
 class StoredModels:
@@ -14,7 +16,7 @@ class StoredModels:
     The pointer in Redis is asked first because it is cheap; where Redis is away or empty, the
     ledger of promotions in Postgres says the same. The pointer may be that of another chain until
     the evaluator repairs it, so the repository believes ``promotions`` before it. A version never
-    changes: it is looked up once.
+    changes, nor do its variants, which are recorded with it: they are looked up once.
     """
 
     def __init__(self, run: str, database: Database, pointer: BestPointer) -> None:
@@ -22,6 +24,8 @@ class StoredModels:
         self._database = database
         self._pointer = pointer
         self._sha256: dict[int, str] = {}
+        self._variants: dict[int, dict[str, str]] = {}
+        self._has_variants = False
 
     def best(self) -> Promoted | None:
         """See ``ModelSource``."""
@@ -51,6 +55,32 @@ class StoredModels:
             known = self._sha256[version] = row.sha256
         return known
 
+    def variants(self, version: int) -> dict[str, str]:
+        """See ``ModelSource``."""
+        self._look_at_schema()
+        known = self._variants.get(version)
+        if known is None:
+            rows = self._database.variants(self._run, version)
+            known = {row.precision: row.sha256 for row in rows if row.accepted and row.sha256}
+            self._variants[version] = known
+        return known
+
+    def refused(self) -> set[str]:
+        """See ``ModelSource``."""
+        self._look_at_schema()
+        verdicts = {
+            precision: self._database.variant_verdict(self._run, precision)
+            for precision in PRECISIONS
+            if precision != FP32
+        }
+        return {name for name, verdict in verdicts.items() if verdict and not verdict.accepted}
+
     def versions(self) -> list[int]:
         """See ``ModelSource``."""
         return [row.version for row in self._database.models(self._run)]
+
+    def _look_at_schema(self) -> None:
+        """Ask nothing of tables that an older database does not have yet: it may be migrated."""
+        if not self._has_variants:
+            self._database.wait_ready(0.0)
+            self._has_variants = True

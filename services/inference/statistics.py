@@ -39,6 +39,9 @@ class _Sum:
         self.count += count
         self.ns += ns
 
+    def merge(self, other: _Sum) -> None:
+        self.add(other.count, other.ns)
+
     def frozen(self) -> rpc.Duration:
         return rpc.Duration(self.count, self.ns)
 
@@ -56,6 +59,11 @@ class _Stages:
         self.infer.add(count, count * (times.ran - times.ready))
         self.output.add(count, count * (times.checked - times.ran))
 
+    def merge(self, other: _Stages) -> None:
+        self.input.merge(other.input)
+        self.infer.merge(other.infer)
+        self.output.merge(other.output)
+
 
 @dataclass(slots=True)
 class _OfModel:
@@ -67,6 +75,17 @@ class _OfModel:
     queue: _Sum = field(default_factory=_Sum)
     stages: _Stages = field(default_factory=_Stages)
     sizes: defaultdict[int, _Stages] = field(default_factory=lambda: defaultdict(_Stages))
+
+    def merge(self, other: _OfModel) -> None:
+        self.rows += other.rows
+        self.executions += other.executions
+        self.last_ms = max(self.last_ms, other.last_ms)
+        self.success.merge(other.success)
+        self.fail.merge(other.fail)
+        self.queue.merge(other.queue)
+        self.stages.merge(other.stages)
+        for rows, stages in other.sizes.items():
+            self.sizes[rows].merge(stages)
 
 
 @dataclass(slots=True)
@@ -84,6 +103,14 @@ class Histogram:
         """Count one value."""
         self.counts[bisect.bisect_left(self.bounds, value)] += 1
         self.total += value
+
+
+@dataclass(slots=True)
+class OfPrecision:
+    """What all models of one precision have done since the start."""
+
+    rows: int = 0
+    executions: int = 0
 
 
 @dataclass(slots=True)
@@ -110,6 +137,7 @@ class Statistics:
         # A model that left memory takes its counters along; its rows stay in the totals.
         self._models: WeakKeyDictionary[LoadedModel, _OfModel] = WeakKeyDictionary()
         self.totals = Totals()
+        self.precisions: defaultdict[str, OfPrecision] = defaultdict(OfPrecision)
         self.batch_rows = Histogram(_powers_of_two(max_batch_rows))
         self.queue_wait = Histogram(QUEUE_WAIT_BOUNDS)
 
@@ -136,6 +164,9 @@ class Statistics:
             model.sizes[rows].add(1, times)
             totals.rows += rows
             totals.executions += 1
+            precision = self.precisions[batch.model.precision]
+            precision.rows += rows
+            precision.executions += 1
             totals.success += succeeded
             totals.fail += failed
             totals.full += batch.is_full
@@ -163,12 +194,14 @@ class Statistics:
         with self._lock:
             self.totals.expired += requests
 
-    def counters(self, model: LoadedModel) -> rpc.ModelCounters:
-        """One model's counters, all of one moment."""
+    def counters(self, models: Sequence[LoadedModel]) -> rpc.ModelCounters:
+        """The counters of one version's models together, all of one moment."""
         with self._lock:
-            found = self._of(model)
+            found = _OfModel()
+            for model in models:
+                found.merge(self._of(model))
             return rpc.ModelCounters(
-                version=model.version,
+                version=models[0].version,
                 rows=found.rows,
                 executions=found.executions,
                 last_inference_ms=found.last_ms,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from services.selfplay.pointed import PointedPredictor, PromotedVersion
 from services.selfplay.settings import SelfplaySettings
 from services.selfplay.worker import Worker
+from zerofleet.best import BestPointer
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.rpc import InferenceClient
-from zerofleet.service import served_metrics
+from zerofleet.service import first_of, served_metrics
 
 
 async def serve(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event) -> None:
@@ -30,9 +32,19 @@ async def serve(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event)
             InferenceClient(settings.inference_address) as client,
             client.stream(run.name) as stream,
         ):
-            worker = Worker(run, settings, database, heartbeats, stream)
-            with _metrics(settings, worker):
-                await worker.run(stop)
+            if not settings.versions_by_number:
+                await _work(Worker(run, settings, database, heartbeats, stream), settings, stop)
+                return
+            with contextlib.closing(BestPointer(settings.redis_url, run.name)) as pointer:
+                promoted = PromotedVersion(run.name, pointer, database)
+                pointed = PointedPredictor(run.name, stream, client, promoted)
+                worker = Worker(run, settings, database, heartbeats, pointed)
+                await first_of(pointed.follow(), _work(worker, settings, stop))
+
+
+async def _work(worker: Worker, settings: SelfplaySettings, stop: asyncio.Event) -> None:
+    with _metrics(settings, worker):
+        await worker.run(stop)
 
 
 def _metrics(settings: SelfplaySettings, worker: Worker) -> contextlib.AbstractContextManager[None]:

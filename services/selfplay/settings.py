@@ -14,7 +14,11 @@ from zerofleet.config import ProcessSettings
 
 
 class SelfplaySettings(ProcessSettings):
-    """Those of every process, and two for tests and audits."""
+    """Those of every process, one for other servers, and two for tests and audits."""
+
+    versions_by_number: bool = False
+    """Look up which version is the best, and ask for it by its number: for an inference server that
+    is not zerofleet's own and knows no 'best', such as NVIDIA Triton."""
 
     selfplay_seed: int | None = None
     """The same games each time, given the same predictions; unset: other games each time."""

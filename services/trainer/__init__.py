@@ -6,7 +6,8 @@
 - ``team``: several processes that train one network, by torchrun.
 - ``measurement``, ``recorder``: is it learning; ``overfit``: does it only learn by heart.
 - ``checkpoints``: the state for resuming.
-- ``publisher``: a model file, then its row.
+- ``publisher``: a model file, then its row; ``variants``: the same model in fewer bits, made and
+  judged on positions of the window, or of ``random_play``.
 - ``state``: what a checkpoint holds, and resuming from it.
 - ``trainer``: the loop of it all; ``patience`` and ``pulse``: how it waits and says so.
 - ``resignation``: v_resign, computed again now and then.

@@ -10,22 +10,25 @@ import numpy as np
 import structlog
 import torch
 from numpy.typing import NDArray
-from zerofleet_core import GameSpec, State
+from zerofleet_core import GameSpec
 
 import zerofleet
+from services.trainer.random_play import random_positions
 from zerofleet.database import ModelRow
 from zerofleet.errors import StaleEpochError
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.golden import Golden
-from zerofleet.models.publish import publish
+from zerofleet.models.publish import Published, publish
+from zerofleet.models.variant import Variant, VariantRequest
 from zerofleet.network import PolicyValueNet, export_onnx
 
 GOLDEN_POSITIONS = 64  # of random play, and as many again of random bits
 
 _log = structlog.get_logger()
 
-Insert = Callable[[int, str, int, Mapping[str, float], str], None]
-"""Writes the row: version, sha256, step, metrics, location. Repeated calls do nothing more."""
+Insert = Callable[[int, str, int, Mapping[str, float], str, Sequence[Variant]], None]
+"""Writes the rows: version, sha256, step, metrics, location, variants. Repeated calls do nothing
+more."""
 
 
 class ModelRows(Protocol):
@@ -44,7 +47,7 @@ class Publisher:
         spec: the game.
         folder: where model files go.
         rows: where to look up what somebody else has published.
-        insert: writes a row, waiting for the database if need be.
+        insert: writes the rows of a model, waiting for the database if need be.
         every_steps: steps between two models.
         published: the models that exist already.
     """
@@ -75,13 +78,20 @@ class Publisher:
             return True
         return step // self._every_steps > self._last_step // self._every_steps
 
-    def publish(self, network: PolicyValueNet, step: int, metrics: Mapping[str, float]) -> None:
+    def publish(
+        self,
+        network: PolicyValueNet,
+        step: int,
+        metrics: Mapping[str, float],
+        variants: VariantRequest | None = None,
+    ) -> Published:
         """Publish the network as the run's next version.
 
         Args:
             network: as it is after ``step`` steps.
             step: kept in the row.
             metrics: the newest figures, kept in the row.
+            variants: what is made of it beside the fp32 file; None: nothing.
 
         Raises:
             IncompatibleModelError: the file does not load or disagrees with the network.
@@ -98,18 +108,22 @@ class Publisher:
             "zerofleet": zerofleet.__version__,
         }
         try:
-            sha256 = publish(
+            published = publish(
                 self._folder,
                 export_onnx(portable, self._spec.observation_bytes, metadata),
                 version,
                 golden_answers(portable, self._observations),
-                lambda sha256, location: self._insert(version, sha256, step, metrics, location),
+                lambda sha256, location, made: self._insert(
+                    version, sha256, step, metrics, location, made
+                ),
+                wanted=variants,
             )
         except StaleEpochError:
             self._give_back(version)
             raise
         self.version, self._last_step = version, step
-        _log.info("model_published", version=version, step=step, sha256=sha256)
+        _log.info("model_published", version=version, step=step, sha256=published.sha256)
+        return published
 
     def pass_over(self, step: int) -> None:
         """Publish nothing for this step after all; the next interval is tried again."""
@@ -125,15 +139,8 @@ class Publisher:
 def golden_observations(spec: GameSpec, seed: int = 0) -> NDArray[np.uint8]:
     """Positions of seeded random play, then random bits: ``[2 * GOLDEN_POSITIONS, bytes]``."""
     generator = np.random.default_rng(seed)
-    shape = (GOLDEN_POSITIONS, spec.observation_bytes)
-    played = np.empty(shape, np.uint8)
-    state = State(spec.name)
-    for row in played:
-        if state.is_terminal:
-            state = State(spec.name)
-        row[:] = state.observation()
-        state.apply(int(generator.choice(state.legal_actions())))
-    return np.concatenate([played, generator.integers(0, 256, shape, np.uint8)])
+    played = random_positions(spec, GOLDEN_POSITIONS, generator)
+    return np.concatenate([played, generator.integers(0, 256, played.shape, np.uint8)])
 
 
 def golden_answers(network: PolicyValueNet, observations: NDArray[np.uint8]) -> Golden:

@@ -50,7 +50,7 @@ def lead(run: RunConfig, settings: ProcessSettings, stop: Event, team: Team) -> 
         places = Places(
             database=database,
             heartbeats=Heartbeats(settings.redis_url, run.name),
-            models=ModelFolder(settings.model_folder, run.name),
+            models=ModelFolder(settings.model_folder, run.name, run.inference.max_batch_rows),
             checkpoints=CheckpointFolder(settings.checkpoint_folder / run.name),
             worker=settings.worker or f"{socket.gethostname()}-{os.getpid()}",
         )

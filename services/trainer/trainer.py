@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event
 from typing import TypeVar
@@ -25,12 +25,14 @@ from services.trainer.recorder import Recorder
 from services.trainer.resignation import Calibrator
 from services.trainer.state import Checkpoints, Training
 from services.trainer.team import Team
+from services.trainer.variants import Variants
 from services.trainer.window import Window
 from zerofleet.config import RunConfig, TrainerSection
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError, IncompatibleModelError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.folder import ModelFolder
+from zerofleet.models.variant import Variant
 
 POLL_SECONDS = 0.5
 DISK_SECONDS = 5.0
@@ -90,6 +92,7 @@ class Trainer:
         self._calibrator = Calibrator(run.name, run.resign, places.database)
         self._pulse = Pulse(places.heartbeats, places.worker, self.figures)
         self._patience = Patience(stop, self._pulse.waiting)
+        self._variants = Variants(run, spec, self._window, self._sample_seed, self._making)
         self._next_poll = 0.0
 
     def run(self) -> None:
@@ -128,7 +131,9 @@ class Trainer:
         published_step = max((row.step for row in rows), default=None)
         self._on_disk("checkpoint folder", lambda: self._checkpoints.resume(published_step))
         self._learner.share()
-        places.models.sweep()
+        self._ask(
+            lambda: places.models.sweep(lambda sha256: places.database.names_file(run.name, sha256))
+        )
         self._publisher = Publisher(
             run.name,
             self._spec,
@@ -213,20 +218,36 @@ class Trainer:
     def _publish(self) -> None:
         learner = self._learner
         try:
-            self._publisher.publish(learner.published, learner.step, self._model_figures())
+            published = self._publisher.publish(
+                learner.published, learner.step, self._model_figures(), self._variants.request()
+            )
         except IncompatibleModelError as error:
             if not self._publisher.version:
                 raise  # nothing can begin without a first model
             _log.error("model_not_published", step=learner.step, reason=str(error))
             self._publisher.pass_over(learner.step)
+        else:
+            self._variants.report(self._publisher.version, published.variants)
+
+    def _making(self, precision: str) -> None:
+        """A variant is being made, which takes a while; whoever was told to leave does not wait."""
+        self._pulse.waiting(f"the {precision} variant of a model")
+        if self._stop.is_set():
+            raise StoppedError
 
     def _insert(
-        self, version: int, sha256: str, step: int, metrics: Mapping[str, float], location: str
+        self,
+        version: int,
+        sha256: str,
+        step: int,
+        metrics: Mapping[str, float],
+        location: str,
+        variants: Sequence[Variant],
     ) -> None:
         name, database = self._run.name, self._places.database
         self._ask(
             lambda: database.insert_model(
-                name, version, sha256, step, metrics, location, self._epoch
+                name, version, sha256, step, metrics, location, self._epoch, variants
             )
         )
 
@@ -264,6 +285,7 @@ class Trainer:
             "pace": bucket.pace,
             "learning_rate": self._learner.learning_rate,
             **self._recorder.figures(),
+            **self._variants.figures(),
         }
 
     def _model_figures(self) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 from zerofleet_core import ReplayBuffer
 
 from services.trainer.measurement import Batch, TracedBatch
@@ -67,6 +68,19 @@ class Window:
             game_length,
             buffer.total_games - 1 - game_index,
         )
+
+    def observations(self, split: Split, positions: int, seed: int) -> NDArray[np.uint8] | None:
+        """Draw observations ``[positions, bytes]``; None where there are fewer.
+
+        Those to train on come under random symmetries if the run file says so, as they do in
+        training; held-out ones as they were played.
+        """
+        training = split == "train"
+        buffer = self.trained if training else self.held_out
+        if buffer.positions < positions:
+            return None
+        symmetry = training and self._settings.augment
+        return buffer.sample(positions, seed, symmetry=symmetry)[0]
 
     def read_page(self) -> int:
         """Read the next games, if there are any, and let those pay that have not paid yet.

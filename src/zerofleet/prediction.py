@@ -14,6 +14,7 @@ class Prediction:
     policy_logits: NDArray[np.floating[Any]]  # [batch, num_actions] float16 or float32
     value: NDArray[np.float32]  # [batch], in [-1, 1], for the player to move
     model_version: int  # the one model that gave every row
+    precision: str = ""  # which of its variants: fp32, int8, fp16; empty where nobody said
 
 
 class Predictor(Protocol):

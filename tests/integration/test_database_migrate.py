@@ -1,5 +1,6 @@
 """Migrations: safe to repeat, safe beside each other, and honest about what they cannot do."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from zerofleet.database.schema import REVISION
 from zerofleet.database.submission import encode_submissions
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.models.variant import Variant
 from zerofleet.testing.records import random_record
 
 SCRIPTS = Path(zerofleet.database.__file__).with_name("migrations")
@@ -72,20 +74,32 @@ def test_a_database_without_our_tables_says_so(database_url: str) -> None:
         database.summary("test")
 
 
-@pytest.fixture
-def first_version(postgres: EmbeddedPostgres) -> Iterator[str]:
-    """The owner's URL of a database at revision 0001."""
-    admin = postgres.url("superuser", "postgres")
-    run(admin, "CREATE DATABASE first_version OWNER zerofleet")
-    url = postgres.url("owner", "first_version")
+@contextlib.contextmanager
+def database_at(postgres: EmbeddedPostgres, revision: str) -> Iterator[str]:
+    """The owner's URL of a database at an earlier revision."""
+    admin, name = postgres.url("superuser", "postgres"), f"at_{revision}"
+    run(admin, f"CREATE DATABASE {name} OWNER zerofleet")
+    url = postgres.url("owner", name)
     with Database(url) as database, database._engine.connect() as connection:
         configuration = Config()
         configuration.set_main_option("script_location", str(SCRIPTS))
         configuration.attributes["connection"] = connection.execution_options(no_parameters=True)
-        command.upgrade(configuration, "0001")
+        command.upgrade(configuration, revision)
         connection.commit()
     yield url
-    run(admin, "DROP DATABASE first_version WITH (FORCE)")
+    run(admin, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def first_version(postgres: EmbeddedPostgres) -> Iterator[str]:
+    with database_at(postgres, "0001") as url:
+        yield url
+
+
+@pytest.fixture
+def second_version(postgres: EmbeddedPostgres) -> Iterator[str]:
+    with database_at(postgres, "0002") as url:
+        yield url
 
 
 def test_games_of_the_first_version_live_on(first_version: str) -> None:
@@ -113,6 +127,30 @@ def test_games_of_the_first_version_live_on(first_version: str) -> None:
         assert database.resign_threshold("test") is None
     [(games,)] = run(first_version, "SELECT DISTINCT all_games FROM resign_audit")
     assert games == 1
+
+
+def test_models_of_the_second_version_live_on(second_version: str) -> None:
+    """They have no variants; the one published next may have some."""
+    run(
+        second_version,
+        "SELECT register_run('test', 'tic_tac_toe', '{}')",
+        "SELECT acquire_fence('test', 'trainer')",
+        "INSERT INTO models (run, version, sha256, step, metrics, location, epoch) "
+        f"VALUES ('test', 1, '{1:064x}', 10, '{{}}', 'm', 1)",
+    )
+    with Database(second_version) as database:
+        with pytest.raises(StoreUnavailableError, match="run `zerofleet migrate`"):
+            database.wait_ready(0)
+        migrate(second_version)
+        database.wait_ready(1)
+        # The trainer of the version before, which is still running, has heard of none of this.
+        database.insert_model("test", 2, f"{2:064x}", 20, {}, "m", 1)
+        assert [database.variants("test", version) for version in (1, 2)] == [[], []]
+        refused = Variant("int8", reason="a test")
+        database.insert_model("test", 3, f"{3:064x}", 30, {}, "m", 1, [refused])
+        assert [row.reason for row in database.variants("test", 3)] == ["a test"]
+        assert database.variant_verdict("test", "int8") is None
+    assert run(second_version, "SELECT model FROM variant_history") == [(3,)]
 
 
 @pytest.fixture

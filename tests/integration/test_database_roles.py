@@ -29,9 +29,15 @@ COLUMNS = {  # one that the role with most rights may not change either
     "alembic_version": "version_num",
     "train_metrics": "step",
     "resign_thresholds": "threshold",
+    "model_variants": "reason",
+    "variant_games": "variant_score",
+    "variant_verdicts": "accepted",
 }
 TABLES = tuple(COLUMNS)
-EVERYBODY = {"runs", "models", "promotions", "alembic_version"}
+EVERYBODY = {"runs", "models", "promotions", "alembic_version"} | {
+    "model_variants",
+    "variant_verdicts",
+}
 MAY_READ = {
     "worker": EVERYBODY,
     "trainer": EVERYBODY
@@ -39,13 +45,15 @@ MAY_READ = {
     | {"resign_thresholds"},
     "evaluator": EVERYBODY
     | {"games", "positions", "matches", "match_games", "exams", "ratings", "fences"}
-    | {"train_metrics"},
+    | {"train_metrics", "variant_games"},
     "console": set(TABLES),
 }
 MAY_INSERT = {
     "worker": set(),
-    "trainer": {"models", "rejected_games", "train_metrics", "resign_thresholds"},
-    "evaluator": {"matches", "match_games", "promotions", "exams", "ratings"},
+    "trainer": {"models", "rejected_games", "train_metrics", "resign_thresholds"}
+    | {"model_variants"},
+    "evaluator": {"matches", "match_games", "promotions", "exams", "ratings"}
+    | {"variant_games", "variant_verdicts"},
     "console": set(),
 }
 FUNCTIONS = {

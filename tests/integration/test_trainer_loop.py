@@ -202,6 +202,7 @@ def test_the_preset_fast_trains_publishes_averages_and_computes_v_resign(
     """With the rights of the trainer's role alone, and again after a restart."""
     values = a_run().model_dump(include={"name", "game", "trainer"}, exclude_unset=True)
     values["network"] = {"blocks": 3, "channels": 8, "global_pooling": True}
+    values["trainer"]["publish_every_steps"] = 30
     surroundings.run = run_from_values({**values, "preset": "fast"})
     assert surroundings.run.trainer.growing_window
     surroundings.submit(range(60))
@@ -211,6 +212,9 @@ def test_the_preset_fast_trains_publishes_averages_and_computes_v_resign(
     surroundings.train_until(lambda: len(surroundings.steps()) > models and surroundings.idle())
     newest = surroundings.database.models("loop")[-1].metrics
     assert newest["average_decay"] == 0.75
+    for model in surroundings.database.models("loop"):
+        [variant] = surroundings.database.variants("loop", model.version)
+        assert variant.precision == "int8"
     assert {"train_search_kl", "held_out_explained_variance", "gradient_norm"} <= newest.keys()
     assert surroundings.query("SELECT DISTINCT threshold FROM resign_thresholds") == [(None,)]
     [(limit, stages)] = surroundings.query(

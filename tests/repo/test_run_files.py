@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zerofleet import games
-from zerofleet.config import load_run
+from zerofleet.config import load_run, run_from_values
 from zerofleet.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,6 +42,18 @@ def test_the_page_of_keys_is_fresh() -> None:
             'name = "a"\n[game]\nname = "x"\n[selfplay]\nmax_ahead_positions = 1000',
             "max_ahead_positions = 1000 would pause play before training can start: give 2000",
         ),
+        (
+            'name = "a"\n[game]\nname = "x"\n[precision]\nvariants = ["int4"]',
+            "precision.variants.0 = 'int4': Input should be 'int8' or 'fp16'",
+        ),
+        (
+            'name = "a"\n[game]\nname = "x"\n[precision]\nvariants = ["int8", "int8"]',
+            "name each precision once",
+        ),
+        (
+            'name = "a"\n[game]\nname = "x"\n[precision]\nmatch_games = 41',
+            "match_games = 41: Input should be a multiple of 2",
+        ),
     ],
 )
 def test_bad_run_files_get_one_line_that_helps(tmp_path: Path, text: str, message: str) -> None:
@@ -52,6 +64,16 @@ def test_bad_run_files_get_one_line_that_helps(tmp_path: Path, text: str, messag
     assert message in str(error.value)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_which_presets_publish_in_8_bits() -> None:
+    game = {"name": "a", "game": "tic_tac_toe"}
+    wanted = {"fast": ("int8",), "agz": (), "plain": ()}
+    for preset, variants in wanted.items():
+        assert run_from_values({**game, "preset": preset}).precision.variants == variants
+    small = load_run(ROOT / "runs" / "tictactoe.toml")
+    assert small.preset == "fast"
+    assert small.precision.variants == ()
 
 
 def test_the_environment_wins_over_the_file(

@@ -112,6 +112,16 @@ def test_status_as_text_and_json() -> None:
     assert values["services"][1]["restarts"] == 2
 
 
+def test_status_says_what_inference_runs_on() -> None:
+    figures = {"rows_per_s": 10.0, "provider_cuda": 1.0, "precision_fp16": 1.0}
+    busy = ServiceState("inference", "predicts", figures=figures)
+    assert status_text(FULL, [busy], "h:1").splitlines()[-2].endswith("predicts on cuda in fp16")
+    early = replace(busy, doing="waits for a model", waiting_for="a model")
+    assert status_text(FULL, [early], "h:1").splitlines()[-2].endswith("waits for a model")
+    first = replace(busy, figures={"provider_cpu": 1.0})
+    assert status_text(FULL, [first], "h:1").splitlines()[-2].endswith("predicts on cpu")
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(0.9, "0:00"), (65.0, "1:05"), (3_723.0, "1:02:03")])
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text

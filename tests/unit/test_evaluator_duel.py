@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,13 +12,13 @@ import pytest
 from zerofleet_core import SearchConfig
 
 from services.evaluator.anchors import anchor_player
-from services.evaluator.board import Board, GaveUp, Player
+from services.evaluator.board import Answer, Board, GaveUp, Player
 from services.evaluator.duel import duel
 from services.evaluator.match import match_search
 from services.evaluator.openings import draw_openings
 from services.evaluator.outside import OutsidePlayer
 from services.evaluator.players import NoNetwork, RandomPlayer, SearchPlayer
-from services.evaluator.record import played_record
+from services.evaluator.record import Ply, played_record
 from zerofleet.config import SearchSection
 from zerofleet.games import State
 from zerofleet.testing import HashPredictor
@@ -105,6 +106,51 @@ async def test_no_round_begins_while_it_may_not() -> None:
     assert kept.is_set()
 
 
+async def test_the_two_colours_are_played_apart() -> None:
+    """One colour's boards are asked for while the other's wait for their slower player."""
+
+    class Slow(RandomPlayer):
+        def __init__(self) -> None:
+            super().__init__(1)
+            self.asked: list[list[tuple[int, int]]] = []
+            self.together = 0
+            self.out = 0
+
+        async def choose(self, boards: Sequence[Board]) -> list[Answer]:
+            self.asked.append([board.place for board in boards])
+            self.out += 1
+            self.together = max(self.together, self.out)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            self.out -= 1
+            return await super().choose(boards)
+
+    slow = Slow()
+    openings = draw_openings("connect_four", 2, 3, seed=1)
+    await played("connect_four", (slow, RandomPlayer(2)), openings)
+    assert slow.together == 2
+    assert all(len({color for _, color in places}) == 1 for places in slow.asked)
+    assert slow.asked[0] == [(opening, 0) for opening in range(3)]
+
+
+async def test_programs_of_all_players_share_the_turns_to_think() -> None:
+    class Turns(asyncio.Semaphore):
+        taken = 0
+
+        def release(self) -> None:
+            self.taken += 1
+            super().release()
+
+    turns = Turns(1)
+    command = [sys.executable, str(ENGINE), "plays"]
+    async with AsyncExitStack() as processes:
+        players = [OutsidePlayer(command, ["clear_board"], processes, turns) for _ in range(2)]
+        boards = [Board.after("tic_tac_toe", [], (opening, 0)) for opening in range(2)]
+        answers = await asyncio.gather(*(player.choose(boards) for player in players))
+    assert all(isinstance(answer, Ply) for both in answers for answer in both)
+    assert turns.taken == 4
+
+
 @pytest.mark.parametrize(
     ("habit", "remark"),
     [
@@ -118,7 +164,7 @@ async def test_a_program_from_outside(habit: str, remark: str | None) -> None:
     """The opening is the corner a1; the other player is chance."""
     command = [sys.executable, str(ENGINE), habit]
     async with AsyncExitStack() as processes:
-        outside = OutsidePlayer(command, ["clear_board"], processes)
+        outside = OutsidePlayer(command, ["clear_board"], processes, asyncio.Semaphore(2))
         boards = await played("tic_tac_toe", (RandomPlayer(1), outside), [[0]])
     for board in boards.values():
         assert board.ending is not None
@@ -149,7 +195,9 @@ async def test_programs_are_ended_together(tmp_path: Path) -> None:
         f"touch {tmp_path}/$$.gone"
     )
     async with AsyncExitStack() as processes:
-        outside = OutsidePlayer(["sh", "-c", script], ["clear_board"], processes)
+        outside = OutsidePlayer(
+            ["sh", "-c", script], ["clear_board"], processes, asyncio.Semaphore(2)
+        )
         boards = [Board.after("tic_tac_toe", [], (opening, 0)) for opening in range(2)]
         assert all(isinstance(answer, GaveUp) for answer in await outside.choose(boards))
     assert left(tmp_path) == 2
@@ -159,7 +207,8 @@ async def test_programs_are_ended_together(tmp_path: Path) -> None:
 async def test_gnu_go_plays_whole_games_by_our_rules() -> None:
     game = "go(size=5,komi=0.5,suicide=true)"
     async with AsyncExitStack() as processes:
-        players = (RandomPlayer(5), anchor_player("gnugo:1", game, 1, processes))
+        thinking = asyncio.Semaphore(2)
+        players = (RandomPlayer(5), anchor_player("gnugo:1", game, 1, processes, thinking))
         boards = await played(game, players, draw_openings(game, 2, 2, seed=1))
     assert points(boards) < 0.5
     assert [board.remark for board in boards.values()] == [None] * 4

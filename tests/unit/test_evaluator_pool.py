@@ -1,11 +1,14 @@
 """Ratings of the pool: stored when there are new results, and only then."""
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 
+from services.evaluator.office import Office
 from services.evaluator.pool import RatingPool
+from services.evaluator.referee import Referee
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
 from zerofleet.waiting import Waits
@@ -41,12 +44,10 @@ class Record:
 
 
 async def test_the_same_results_are_rated_once() -> None:
-    async def none(*_: Any) -> Any:
-        raise AssertionError("no game is played")
-
     record = Record([Games("1", "random", 9, 0, 1)])
     run = run_from_values({"name": "r", "game": {"name": "tic_tac_toe"}})
-    pool = RatingPool(run, cast("Database", record), none, Waits(), "w", 1)
+    office = Office(run, cast("Database", record), Waits(), "w", 1)
+    pool = RatingPool(office, cast("Referee", None), asyncio.Event())  # no game is played
     await pool.rate()
     await pool.rate()
     assert record.models == [[(1, 0.0, 0.0)]]

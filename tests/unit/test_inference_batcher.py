@@ -135,17 +135,6 @@ async def test_expired_rows_are_not_run() -> None:
     assert session.sizes == [1, 1]
 
 
-async def test_padding_goes_up_to_a_bucket_and_is_cut_off() -> None:
-    model, session = _model()
-    session.go.set()
-    async with _batcher(buckets=(4, 6)) as batcher:
-        for rows in ([1], [1, 2, 3, 4], [1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 6, 7]):
-            answer = await batcher.submit(model, _rows(*rows))
-            assert answer.value.tolist() == [2 * row for row in rows]
-            assert answer.policy_logits.shape == (len(rows), 3)
-    assert session.sizes == [4, 4, 6, 7]
-
-
 async def test_two_threads_share_what_waits() -> None:
     model, session = _model()
     async with _batcher(threads=2) as batcher:
@@ -172,7 +161,7 @@ async def test_infinities_fail_their_request_and_report_the_model() -> None:
         with pytest.raises(NonFiniteOutputError, match="version 1"):
             await poisoned
     assert bad == [model]
-    counters = batcher.statistics.counters(model)
+    counters = batcher.statistics.counters([model])
     assert counters.success.count == counters.compute_infer.count == 2
     assert counters.fail.count == 1
 
@@ -186,7 +175,7 @@ async def test_a_model_that_breaks_fails_its_batch_and_the_thread_lives_on() -> 
         with pytest.raises(ZerofleetError, match="version 1 failed to run"):
             await batcher.submit(broken, _rows(1))
         assert (await batcher.submit(other, _rows(1))).model_version == 2
-    assert batcher.statistics.counters(broken).fail.count == 1
+    assert batcher.statistics.counters([broken]).fail.count == 1
 
 
 async def test_leaving_answers_what_waits_and_refuses_what_comes() -> None:
@@ -209,7 +198,7 @@ async def test_statistics_add_up() -> None:
     async with _batcher() as batcher:
         for rows in (1, 2, 2, 8):
             await batcher.submit(model, _rows(*range(rows)))
-    counters = batcher.statistics.counters(model)
+    counters = batcher.statistics.counters([model])
     assert (counters.rows, counters.executions) == (13, 4)
     stages: list[Callable[[], int]] = [
         lambda: counters.success.count,

@@ -7,11 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zerofleet.errors import ConfigError, IncompatibleModelError, ModelNotFoundError
+from zerofleet.errors import (
+    ConfigError,
+    IncompatibleModelError,
+    ModelNotFoundError,
+    StoreUnavailableError,
+)
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.shape import Shape
 
 CONTENT = np.random.default_rng(0).bytes(5_000)
+
+
+def nobody_asks(sha256: str) -> bool:
+    raise AssertionError(f"{sha256} was not announced")
 
 
 @pytest.fixture
@@ -101,15 +110,54 @@ def test_sweep_takes_only_this_runs_leftovers(folder: ModelFolder) -> None:
     folder.stage(b"cut off")
     others = other.stage(b"in the making")
     (folder.root / "run" / "1" / ".77.tmp").write_bytes(b"cut off too")
-    assert folder.sweep() == 2
+    assert folder.sweep(nobody_asks) == 2
     assert kept.exists()
     assert others.path.exists()
     assert [file.name for file in (folder.root / "run" / "1").iterdir()] == ["model.onnx"]
-    assert folder.sweep() == 0
+    assert folder.sweep(nobody_asks) == 0
+
+
+def test_sweep_spares_a_run_whose_name_begins_alike(folder: ModelFolder) -> None:
+    longer = ModelFolder(folder.root, "run-2")
+    staged = longer.stage(b"in the making")
+    note = longer.announce(["0" * 64])
+    assert folder.sweep(nobody_asks) == 0
+    assert staged.path.exists()
+    assert note.exists()
+
+
+def test_sweep_takes_announced_files_that_nobody_recorded(folder: ModelFolder) -> None:
+    paths = [folder.publish(folder.stage(content)) for content in (b"recorded", b"forgotten")]
+    never_named = "0" * 64
+    folder.announce([*(path.stem for path in paths), never_named])
+    asked: list[str] = []
+
+    def is_recorded(sha256: str) -> bool:
+        asked.append(sha256)
+        return sha256 == paths[0].stem
+
+    assert folder.sweep(is_recorded) == 2  # the forgotten file and the note
+    assert asked == [path.stem for path in paths]
+    assert [path.exists() for path in paths] == [True, False]
+    assert [entry.name for entry in paths[0].parent.iterdir()] == [paths[0].name]
+    assert folder.sweep(nobody_asks) == 0
+
+
+def test_a_sweep_that_cannot_ask_takes_nothing(folder: ModelFolder) -> None:
+    path = folder.publish(folder.stage(b"perhaps recorded"))
+    note = folder.announce([path.stem])
+
+    def away(sha256: str) -> bool:
+        raise StoreUnavailableError(f"who knows {sha256}")
+
+    with pytest.raises(StoreUnavailableError):
+        folder.sweep(away)
+    assert path.exists()
+    assert note.exists()
 
 
 def test_sweep_of_a_folder_that_does_not_exist(folder: ModelFolder) -> None:
-    assert folder.sweep() == 0
+    assert folder.sweep(nobody_asks) == 0
 
 
 def test_a_run_cannot_take_the_blobs_name(tmp_path: Path) -> None:

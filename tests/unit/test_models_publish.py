@@ -79,9 +79,11 @@ def test_the_child_needs_no_torch() -> None:
 PUBLISHER = """
 import json, os, signal, sys
 from pathlib import Path
+import numpy as np
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.golden import Golden
 from zerofleet.models.publish import publish
+from zerofleet.models.variant import Bounds, Positions, VariantRequest
 
 root, stop_at = Path(sys.argv[1]), sys.argv[2]
 with (root / "golden").open("rb") as file:
@@ -91,13 +93,18 @@ def passing(point):
     if point == stop_at:
         os.kill(os.getpid(), signal.SIGKILL)
 
-def record(sha256, path):
+def record(sha256, path, variants):
     with (root / "rows").open("a") as rows:
-        rows.write(json.dumps([sha256, str(path)]) + "\\n")
+        rows.write(json.dumps([sha256, *(variant.sha256 for variant in variants)]) + "\\n")
 
 folder = ModelFolder(root / "models", "run")
-folder.sweep()
-publish(folder, (root / "exported").read_bytes(), 1, golden, record, passing=passing)
+recorded = (root / "rows").read_text() if (root / "rows").exists() else ""
+folder.sweep(lambda sha256: sha256 in recorded)
+# Each try has other positions, and makes another variant of them.
+drawn = np.random.default_rng().integers(0, 256, (64, 4), np.uint8)
+wanted = VariantRequest(("int8",), Positions(drawn, drawn), Bounds(1.0, 1.0), str)
+exported = (root / "exported").read_bytes()
+publish(folder, exported, 1, golden, record, wanted=wanted, passing=passing)
 """
 
 
@@ -120,11 +127,21 @@ def test_killed_at_every_point(tmp_path: Path) -> None:
         recorded = rows.read_text().splitlines() if rows.exists() else []
         assert len(recorded) == (1 if point == "recorded" else 0)
         for line in recorded:
-            ModelSession(folder.read_verified(json.loads(line)[0]), spec("tic_tac_toe"))
+            names = json.loads(line)
+            assert len(names) == 2  # fp32 and int8
+            for sha256 in names:
+                ModelSession(folder.read_verified(sha256), spec("tic_tac_toe"))
+    rows.unlink()  # as if the last transaction had been rolled back
     assert run("never") == 0
-    sha256 = json.loads(rows.read_text().splitlines()[-1])[0]
-    ModelSession(folder.read_verified(sha256), spec("tic_tac_toe"))
+    sha256, variant = json.loads(rows.read_text())
+    for name in (sha256, variant):
+        ModelSession(folder.read_verified(name), spec("tic_tac_toe"))
     files = {
         str(path.relative_to(folder.root)) for path in folder.root.rglob("*") if path.is_file()
     }
-    assert files == {f"blobs/{sha256}.onnx", "run/1/model.onnx", "run/config.pbtxt"}
+    assert files == {
+        f"blobs/{sha256}.onnx",
+        f"blobs/{variant}.onnx",
+        "run/1/model.onnx",
+        "run/config.pbtxt",
+    }

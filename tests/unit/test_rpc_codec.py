@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -89,3 +91,49 @@ def test_versions(text: str, version: int | None) -> None:
 def test_texts_that_are_no_version(text: str) -> None:
     with pytest.raises(ModelNotFoundError, match="model 'go' has no version"):
         codec.parse_version("go", text)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8", "fp16"])
+def test_the_precision_travels_as_a_parameter(precision: str) -> None:
+    request = codec.encode_request("go", "3", np.zeros((2, 16), np.uint8), precision=precision)
+    assert request.parameters["precision"].string_param == precision
+    assert codec.requested_precision(request) == precision
+    answered = replace(_prediction(5), precision=precision)
+    response = codec.encode_response("go", "7", answered, BOTH)
+    assert response.parameters["precision"].string_param == precision
+    assert codec.decode_response(response, 5).precision == precision
+
+
+def test_without_a_precision_no_parameter_is_sent() -> None:
+    """Servers of the standard protocol know none, and give none."""
+    request = codec.encode_request("go", "3", np.zeros((2, 16), np.uint8))
+    assert not request.parameters
+    assert codec.requested_precision(request) is None
+    response = codec.encode_response("go", "7", _prediction(5), BOTH)
+    assert not response.parameters
+    assert codec.decode_response(response, 5).precision == ""
+
+
+@pytest.mark.parametrize("precision", ["", "int4", "INT8", "best"])
+def test_precisions_that_there_are_none(precision: str) -> None:
+    request = codec.encode_request("go", "3", np.zeros((2, 16), np.uint8), precision=precision)
+    with pytest.raises(InvalidRequestError, match="give fp32, int8, fp16"):
+        codec.requested_precision(request)
+
+
+def test_a_precision_of_another_type_is_none() -> None:
+    request = codec.encode_request("go", "3", np.zeros((2, 16), np.uint8))
+    request.parameters["precision"].int64_param = 8
+    with pytest.raises(InvalidRequestError, match="give fp32, int8, fp16"):
+        codec.requested_precision(request)
+
+
+def test_another_variants_answer_is_not_taken() -> None:
+    """A server that ignores the parameter would make a match of fp32 against itself."""
+    silent = codec.encode_response("go", "7", _prediction(5), BOTH)
+    with pytest.raises(ModelNotFoundError, match="names no precision where int8 was asked for"):
+        codec.decode_response(silent, 5, "int8")
+    other = codec.encode_response("go", "7", replace(_prediction(5), precision="fp32"), BOTH)
+    with pytest.raises(ModelNotFoundError, match="with fp32 where int8 was asked for"):
+        codec.decode_response(other, 5, "int8")
+    assert codec.decode_response(other, 5, "fp32").precision == "fp32"

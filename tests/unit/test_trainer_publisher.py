@@ -1,6 +1,6 @@
 """When a model is due, what it is checked with, and what a replaced trainer leaves behind."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from zerofleet.errors import IncompatibleModelError, StaleEpochError
 from zerofleet.games import spec
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
+from zerofleet.models.variant import Variant
 from zerofleet.network import PolicyValueNet
 
 SPEC = spec("tic_tac_toe")
@@ -28,7 +29,13 @@ class Rows:
         self.stale = False
 
     def insert(
-        self, version: int, sha256: str, step: int, metrics: Mapping[str, float], location: str
+        self,
+        version: int,
+        sha256: str,
+        step: int,
+        metrics: Mapping[str, float],
+        location: str,
+        variants: Sequence[Variant],
     ) -> None:
         if self.stale:
             raise StaleEpochError("another trainer has taken over")

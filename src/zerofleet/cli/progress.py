@@ -140,12 +140,16 @@ def one_line(figures: Figures, services: Sequence[ServiceState], seconds: float)
     ]
     if figures.has_exam:
         parts.append(f"exam errors {exam_text(figures)}")
-    idle = [service for service in services if service.down or service.waiting_for]
-    parts += [f"{service.name}: {service.doing}" for service in idle]
+    parts += [f"{service.name}: {service.doing}" for service in services if _is_news(service)]
     restarts = sum(service.restarts for service in services)
     if restarts:
         parts.append(f"restarts {restarts}")
     return " | ".join(parts)
+
+
+def _is_news(service: ServiceState) -> bool:
+    """Whether the other figures do not show what it does."""
+    return service.down or bool(service.waiting_for) or service.name == "evaluator"
 
 
 def loss_text(loss: Loss | None) -> str:

@@ -32,8 +32,22 @@ def status_text(figures: Figures, services: Sequence[ServiceState], address: str
     }
     if figures.has_exam:
         rows["exam errors"] = exam_text(figures)
-    rows |= {service.name: service.doing for service in services}
+    rows |= {service.name: doing_text(service) for service in services}
     if address:
         rows["gRPC"] = address
     width = max(map(len, rows)) + 2
     return "\n".join(f"{name:<{width}}{value}" for name, value in rows.items())
+
+
+def doing_text(service: ServiceState) -> str:
+    """What a service does; of inference also in which precision and on what."""
+    provider, precision = _named(service, "provider_"), _named(service, "precision_")
+    if provider is None or service.waiting_for:
+        return service.doing
+    return f"{service.doing} on {provider}" + (f" in {precision}" if precision else "")
+
+
+def _named(service: ServiceState, prefix: str) -> str | None:
+    """The word among its figures that begins so: figures are numbers, and such a one is 1."""
+    names = (name for name, value in service.figures.items() if value and name.startswith(prefix))
+    return next((name.removeprefix(prefix) for name in names), None)

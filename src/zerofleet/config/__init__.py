@@ -8,6 +8,7 @@ from zerofleet.config.judge import EvaluatorSection, ExamSection, GoalSection, R
 from zerofleet.config.learn import NetworkSection, OverfitSection, TrainerSection
 from zerofleet.config.load import load_run, read_settings
 from zerofleet.config.play import GameSection, ResignSection, SearchSection, SelfplaySection
+from zerofleet.config.precision import PrecisionSection, VariantPrecision
 from zerofleet.config.process import ENV_PREFIX, ProcessSettings
 from zerofleet.config.run import RunConfig, run_from_values
 from zerofleet.config.section import Section
@@ -22,6 +23,7 @@ __all__ = [
     "InferenceSection",
     "NetworkSection",
     "OverfitSection",
+    "PrecisionSection",
     "ProcessSettings",
     "RatingSection",
     "ResignSection",
@@ -30,6 +32,7 @@ __all__ = [
     "Section",
     "SelfplaySection",
     "TrainerSection",
+    "VariantPrecision",
     "load_run",
     "read_settings",
     "run_from_values",

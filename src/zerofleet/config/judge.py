@@ -32,7 +32,8 @@ class EvaluatorSection(Section):
     opening_plies: int = Field(default=4, ge=0)
     """Each pair starts after this many random plies, so that its games differ."""
     pairs_at_once: int = Field(default=32, ge=1)
-    """sprt: pairs that are in play together; the test looks between them."""
+    """sprt: pairs that are in play together; as they end others begin, and the test looks at each
+    that is complete."""
 
     @model_validator(mode="after")
     def _hypotheses_in_order(self) -> EvaluatorSection:

@@ -42,9 +42,11 @@ FAST: Values = {
     },
     "resign": {"enabled": True},
     "trainer": {"growing_window": True, "average_decay": 0.75},
+    "precision": {"variants": ("int8",)},
     "evaluator": {"test": "sprt", "threshold": 0.5},
 }
-"""Accelerations: Wu 2019 (arXiv 1902.10565), sections 3 and 4; sequential tests for the gate."""
+"""Accelerations: Wu 2019 (arXiv 1902.10565), sections 3 and 4; predictions in 8 bits; sequential
+tests for the gate."""
 
 PRESETS: dict[str, Values] = {"agz": AGZ, "fast": FAST, "plain": {}}
 

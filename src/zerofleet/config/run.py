@@ -17,6 +17,7 @@ from zerofleet.config.environment import Environment
 from zerofleet.config.judge import EvaluatorSection, ExamSection, GoalSection, RatingSection
 from zerofleet.config.learn import NetworkSection, OverfitSection, TrainerSection
 from zerofleet.config.play import GameSection, ResignSection, SearchSection, SelfplaySection
+from zerofleet.config.precision import PrecisionSection
 from zerofleet.config.presets import PRESETS, merge
 from zerofleet.config.process import ENV_PREFIX
 from zerofleet.config.serve import InferenceSection
@@ -54,6 +55,7 @@ class RunConfig(BaseSettings):
     inference: InferenceSection = InferenceSection()
     trainer: TrainerSection = TrainerSection()
     overfit: OverfitSection = OverfitSection()
+    precision: PrecisionSection = PrecisionSection()
     evaluator: EvaluatorSection = EvaluatorSection()
     rating: RatingSection = RatingSection()
     exam: ExamSection = ExamSection()

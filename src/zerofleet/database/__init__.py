@@ -17,6 +17,8 @@ from zerofleet.database.rating_games import (
 from zerofleet.database.resignation import ResignRow
 from zerofleet.database.submission import Submission, SubmitStatus
 from zerofleet.database.summary import Summary
+from zerofleet.database.variant_matches import VariantVerdict
+from zerofleet.database.variants import NewVariant, VariantRow
 from zerofleet.database.verdicts import Grounds, Verdict
 from zerofleet.database.window import GameWindow, StoredGame
 
@@ -31,6 +33,7 @@ __all__ = [
     "MatchScore",
     "MatchTest",
     "ModelRow",
+    "NewVariant",
     "Pair",
     "PlayerResult",
     "Promotion",
@@ -42,6 +45,8 @@ __all__ = [
     "Submission",
     "SubmitStatus",
     "Summary",
+    "VariantRow",
+    "VariantVerdict",
     "Verdict",
     "libpq_url",
     "migrate",

@@ -9,11 +9,24 @@ from zerofleet.database.rating_games import RatingGames
 from zerofleet.database.resignation import Resignations
 from zerofleet.database.runs import Runs
 from zerofleet.database.summary import Summaries
+from zerofleet.database.variant_matches import VariantMatches
+from zerofleet.database.variants import Variants
 from zerofleet.database.window import Window
 
 
 class Database(
-    Runs, Games, Window, Resignations, Models, Matches, Promotions, RatingGames, Metrics, Summaries
+    Runs,
+    Games,
+    Window,
+    Resignations,
+    Models,
+    Variants,
+    Matches,
+    VariantMatches,
+    Promotions,
+    RatingGames,
+    Metrics,
+    Summaries,
 ):
     """The record of every run, over a few connections; a context manager.
 

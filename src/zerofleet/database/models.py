@@ -1,19 +1,24 @@
-"""Published models: the row comes last, after the file."""
+"""Published models: the row comes last, after the files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, exc
+from sqlalchemy import Row, exc, text
 
 from zerofleet.database.connection import ConnectionPool, explain
+from zerofleet.database.variants import NewVariant, write_variants
 from zerofleet.errors import StaleEpochError
 
 _COLUMNS = "run, version, sha256, step, metrics, location, created_at"
+_INSERT = """
+INSERT INTO models (run, version, sha256, step, metrics, location, epoch)
+VALUES (:run, :version, :sha256, :step, CAST(:metrics AS jsonb), :location, :epoch)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +46,40 @@ class Models(ConnectionPool):
         metrics: Mapping[str, float],
         location: str,
         epoch: int,
+        variants: Sequence[NewVariant] = (),
     ) -> None:
-        """Publish a model whose file is in its place and was loaded once.
+        """Publish a model whose files are in their places and were loaded once.
 
         Repeating the same insertion does nothing.
+
+        Args:
+            run: name of the run.
+            version: number of the model within it.
+            sha256: of the fp32 file.
+            step: SGD steps that the weights have seen.
+            metrics: figures that are kept with the model.
+            location: where the file is, relative to the model folder.
+            epoch: the trainer's fence epoch.
+            variants: all that were made of it in other precisions, the refused ones too.
 
         Raises:
             StaleEpochError: another trainer has taken over, or took this version.
         """
         try:
-            self._run(
-                "INSERT INTO models (run, version, sha256, step, metrics, location, epoch) VALUES "
-                "(:run, :version, :sha256, :step, CAST(:metrics AS jsonb), :location, :epoch)",
-                run=run,
-                version=version,
-                sha256=sha256,
-                step=step,
-                metrics=json.dumps(dict(metrics)),
-                location=location,
-                epoch=epoch,
-            )
+            with self._transaction() as connection:
+                connection.execute(
+                    text(_INSERT),
+                    {
+                        "run": run,
+                        "version": version,
+                        "sha256": sha256,
+                        "step": step,
+                        "metrics": json.dumps(dict(metrics)),
+                        "location": location,
+                        "epoch": epoch,
+                    },
+                )
+                write_variants(connection, run, version, variants, epoch)
         except exc.IntegrityError as error:
             known = self.model(run, version)
             if known is None or known.sha256 != sha256:

@@ -2,9 +2,9 @@
 
 from zerofleet.errors import ConfigError
 
-REVISION = "0002"
+REVISION = "0003"
 """The newest migration."""
-_KNOWN = frozenset({"0001", REVISION})
+_KNOWN = frozenset({"0001", "0002", REVISION})
 
 
 def check_revision(revision: str | None, where: str) -> None:

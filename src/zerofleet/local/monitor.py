@@ -14,13 +14,7 @@ from zerofleet.errors import StoreUnavailableError
 from zerofleet.exam import has_exam
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.supervisor import Child
-
-_WORK = {
-    "inference": "predicts",
-    "trainer": "trains",
-    "evaluator": "plays a match",
-    "selfplay": "plays",
-}
+from zerofleet.local.work import work_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +185,8 @@ def _state_of_child(child: Child, beats: dict[str, Heartbeat]) -> ServiceState:
 
 
 def _state(name: str, beat: Heartbeat, restarts: int) -> ServiceState:
-    doing = (
-        f"waits for {beat.waiting_for}" if beat.waiting_for else _WORK.get(beat.service, "works")
-    )
+    waits = f"waits for {beat.waiting_for}" if beat.waiting_for else ""
+    doing = waits or work_words(beat.service, beat.figures)
     return ServiceState(
         name, doing, beat.waiting_for, restarts=restarts, figures=dict(beat.figures)
     )

@@ -71,6 +71,7 @@ class Surroundings:
             "ZEROFLEET_METRICS_ADDRESS": f"{_LOOPBACK}:{metrics_port}",
             "ZEROFLEET_MODEL_FOLDER": str(self.folder.models),
             "ZEROFLEET_CHECKPOINT_FOLDER": str(self.folder.checkpoints),
+            "ZEROFLEET_ENGINE_FOLDER": str(self.folder.root / "engines"),
             "PYTHONUNBUFFERED": "1",
         }
         self.folder.logs.mkdir(exist_ok=True)

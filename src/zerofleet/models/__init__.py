@@ -5,7 +5,11 @@
 - ``zerofleet.models.session``: ONNX Runtime behind two arrays in, two arrays out.
 - ``zerofleet.models.check``: ``python -m zerofleet.models.check``, the separate process that must
   load a file before it is published.
-- ``zerofleet.models.publish``: file first, row second.
+- ``zerofleet.models.quantize``, ``zerofleet.models.half``: the same model in fewer bits; they need
+  onnx, as do ``tower`` and ``calibration`` behind them.
+- ``zerofleet.models.variants``: ``python -m zerofleet.models.variants``, the separate process that
+  makes such a variant and judges it; ``zerofleet.models.variant``: what it is asked and answers.
+- ``zerofleet.models.publish``: files first, rows second.
 
 Nothing is imported here, so that a process pays only for the parts it uses.
 """

@@ -7,6 +7,7 @@
     <root>/<run>/config.pbtxt              and their description for Triton
 
 A file's name is the sha256 of its bytes, so whoever reads one can tell whether it is whole.
+Variants of a model in other precisions are among the blobs; Triton is shown the fp32 files alone.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -42,17 +44,21 @@ class ModelFolder:
     Args:
         root: the folder; made when something is first published.
         run: name of the run.
+        max_batch_rows: most rows of one batch, for Triton to keep to.
 
     Raises:
         ConfigError: the run's name is taken by the folder's own layout.
     """
 
-    def __init__(self, root: Path, run: str) -> None:
+    def __init__(self, root: Path, run: str, max_batch_rows: int = 1024) -> None:
         if run == "blobs":
             raise ConfigError("a run cannot be named 'blobs': the model folder uses that name")
         self.root = root
         self.run = run
+        self._max_batch_rows = max_batch_rows
         self._blobs = root / "blobs"
+        # Another run's name may begin with ours and a hyphen.
+        self._temporary = re.compile(rf"\.{re.escape(run)}-[0-9a-f]{{16}}\.(tmp|names)")
 
     def path(self, sha256: str) -> Path:
         """Where the file of this name is or would be.
@@ -63,6 +69,10 @@ class ModelFolder:
         if not _SHA256.fullmatch(sha256):
             raise ModelNotFoundError(f"{sha256[:80]!r} is not the sha256 of a model")
         return self._blobs / f"{sha256}.onnx"
+
+    def location(self, sha256: str) -> str:
+        """Where that is relative to the folder, as rows have it."""
+        return str(self.path(sha256).relative_to(self.root))
 
     def read_verified(self, sha256: str) -> bytes:
         """Read a model; what is returned hashes to the name, whatever happened to the disk.
@@ -121,31 +131,63 @@ class ModelFolder:
         temporary.replace(entry)
         # Two links to one file: rename does nothing then and leaves the temporary name behind.
         temporary.unlink(missing_ok=True)
-        _replace_text(self.root / self.run / "config.pbtxt", triton_config(self.run, shape))
+        config = triton_config(self.run, shape, self._max_batch_rows)
+        _replace_text(self.root / self.run / "config.pbtxt", config)
         fsync_folder(folder)
         return entry
 
-    def sweep(self) -> int:
-        """Remove what a publication of this run left behind when it was cut off.
+    def announce(self, names: Iterable[str]) -> Path:
+        """Note, on disk, files that will be named before anything else tells of them.
+
+        Whoever has recorded them removes the note; what is noted and not recorded is swept.
+        """
+        note = self._blobs / f".{self.run}-{token_hex(8)}.names"
+        with note.open("w", encoding="ascii") as file:
+            file.write("\n".join(names))
+            file.flush()
+            os.fsync(file.fileno())
+        fsync_folder(self._blobs)
+        return note
+
+    def sweep(self, is_recorded: Callable[[str], bool]) -> int:
+        """Remove what publications of this run left behind when they were cut off.
+
+        Args:
+            is_recorded: whether anything tells of the file of this sha256; asked of announced files
+                alone.
 
         Returns:
             Number of files removed.
         """
-        orphans = [
-            *self._blobs.glob(f".{self.run}-*.tmp"),
-            *(self.root / self.run).glob("*/.*.tmp"),
-            *(self.root / self.run).glob(".*.tmp"),
-        ]
+        orphans = list(self._orphans(is_recorded))
         for orphan in orphans:
             orphan.unlink(missing_ok=True)
         return len(orphans)
 
+    def _orphans(self, is_recorded: Callable[[str], bool]) -> Iterator[Path]:
+        """Notes come after the files that they name, so that a sweep may be cut off as well."""
+        for path in self._blobs.glob(f".{self.run}-*"):
+            if not self._temporary.fullmatch(path.name):
+                continue
+            if path.suffix == ".names":
+                announced = map(self.path, path.read_text(encoding="ascii").split())
+                yield from (
+                    file for file in announced if file.exists() and not is_recorded(file.stem)
+                )
+            yield path
+        yield from (self.root / self.run).glob("*/.*.tmp")
+        yield from (self.root / self.run).glob(".*.tmp")
 
-def triton_config(run: str, shape: ModelShape) -> str:
-    """The ``config.pbtxt`` with which NVIDIA Triton serves a run's files as they are."""
+
+def triton_config(run: str, shape: ModelShape, max_batch_rows: int) -> str:
+    """The ``config.pbtxt`` with which NVIDIA Triton serves a run's files as they are.
+
+    It loads every version that is there, since any may be the best or in a match, and its batcher
+    takes what waits without a delay, as ours does.
+    """
     return f"""name: "{run}"
 platform: "onnxruntime_onnx"
-max_batch_size: 1024
+max_batch_size: {max_batch_rows}
 version_policy: {{ all {{ }} }}
 dynamic_batching {{ }}
 input [ {{ name: "{INPUT}" data_type: TYPE_UINT8 dims: [ {shape.observation_bytes} ] }} ]

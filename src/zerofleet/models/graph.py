@@ -24,7 +24,8 @@ _OPSET_DOMAIN = 1
 _GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_SPARSE = 1, 5, 15
 _NODE_OPERATOR, _NODE_ATTRIBUTE, _NODE_DOMAIN = 4, 5, 7
 _ATTRIBUTE_TENSOR, _ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS = 5, 6, 11
-_TENSOR_EXTERNAL, _TENSOR_LOCATION = 13, 14
+_TENSOR_TYPE, _TENSOR_EXTERNAL, _TENSOR_LOCATION = 2, 13, 14
+_FLOAT16 = 10
 _DEFAULT_DOMAINS = (b"", b"ai.onnx")
 
 _Field = tuple[int, int, memoryview]  # number, varint's value, length-delimited payload
@@ -48,6 +49,18 @@ def check_graph(model_bytes: bytes) -> None:
             raise IncompatibleModelError("the model defines functions of its own")
     if graphs != 1:
         raise IncompatibleModelError("the file is not an ONNX model: it holds no graph")
+
+
+def has_half_weights(model_bytes: bytes) -> bool:
+    """Whether a model that ``check_graph`` let pass keeps weights of 16 bits."""
+    return any(
+        field == _TENSOR_TYPE and value == _FLOAT16
+        for number, _, graph in _fields(memoryview(model_bytes))
+        if number == _MODEL_GRAPH
+        for part, _, tensor in _fields(graph)
+        if part == _GRAPH_INITIALIZER
+        for field, value, _ in _fields(tensor)
+    )
 
 
 def _check_nodes(graph: memoryview) -> None:

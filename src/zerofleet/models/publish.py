@@ -1,6 +1,6 @@
-"""Publication of a model: the file first, checked by another process; the row last.
+"""Publication of a model: its files first, checked by other processes; the rows last.
 
-Whoever kills the trainer at any point leaves either a row whose file loads, or no row. What else
+Whoever kills the trainer at any point leaves either rows whose files load, or no rows. What else
 may be left (a temporary file, a file without a row) is swept or published again at the next start.
 """
 
@@ -10,20 +10,39 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.models.folder import ModelFolder, StagedModel
 from zerofleet.models.golden import Difference, Golden
 from zerofleet.models.shape import Shape
+from zerofleet.models.variant import Variant, VariantRequest
 
 CHECK_SECONDS = 120.0
-POINTS = ("staged", "checked", "published", "exposed", "recorded")
+POINTS = ("staged", "checked", "made", "announced", "published", "exposed", "recorded")
 """Names of the points between two steps of a publication, in order."""
 
+_VARIANT_SECONDS = 900.0
+_POLL_SECONDS = 1.0
 
-def _pass(point: str) -> None:
-    del point
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a publication made."""
+
+    sha256: str  # of the fp32 file
+    variants: tuple[Variant, ...]
+
+
+def _nothing(*_: object) -> None:
+    """Neither to be told nor to wait."""
+
+
+Record = Callable[[str, str, Sequence[Variant]], None]
+"""Writes the rows: sha256 and place, relative to the folder, of the fp32 file; all variants."""
 
 
 def publish(
@@ -31,44 +50,59 @@ def publish(
     model_bytes: bytes,
     version: int,
     golden: Golden,
-    record: Callable[[str, str], None],
+    record: Record,
     *,
-    passing: Callable[[str], None] = _pass,
-) -> str:
-    """Publish a model under its sha256 and record it.
+    wanted: VariantRequest | None = None,
+    passing: Callable[[str], None] = _nothing,
+) -> Published:
+    """Publish a model under its sha256, variants of it beside it, and record them.
 
     Args:
         folder: where the run's models live.
         model_bytes: the exported model.
         version: its number within the run.
         golden: what the network says about some positions, for the check.
-        record: writes the row, given sha256 and the file's place relative to the folder; called
-            once everything else is on disk.
+        record: called once everything else is on disk.
+        wanted: the variants; None: none. One that is refused, or whose maker dies, costs nothing
+            but itself.
         passing: called with each name of ``POINTS`` as it is passed, for tests that stop there.
 
-    Returns:
-        The sha256.
-
     Raises:
-        IncompatibleModelError: the file does not load or disagrees with the network; nothing is
-            published.
+        IncompatibleModelError: the fp32 file does not load or disagrees with the network; nothing
+            is published.
         OSError: the folder cannot be written.
     """
+    shape = Shape(golden.observations.shape[1], golden.policy_logits.shape[1])
     staged = folder.stage(model_bytes)
+    files, variants, note = [staged], list[Variant](), None
     try:
         passing("staged")
         check_in_child(staged, golden)
         passing("checked")
-        path = folder.publish(staged)
+        if wanted is not None:
+            for precision in wanted.precisions:
+                variant, file = make_in_child(folder, staged, shape, precision, wanted)
+                variants.append(variant)
+                files += [file] if file else []
+        passing("made")
+        if len(files) > 1:
+            # The next try makes other variants, for it has other positions: these could not be
+            # found again by their names.
+            note = folder.announce(file.sha256 for file in files[1:])
+        passing("announced")
+        for file in files:
+            folder.publish(file)
     finally:
-        staged.path.unlink(missing_ok=True)
+        for file in files:
+            file.path.unlink(missing_ok=True)
     passing("published")
-    shape = Shape(golden.observations.shape[1], golden.policy_logits.shape[1])
     folder.expose(staged.sha256, version, shape)
     passing("exposed")
-    record(staged.sha256, str(path.relative_to(folder.root)))
+    record(staged.sha256, folder.location(staged.sha256), variants)
     passing("recorded")
-    return staged.sha256
+    if note is not None:
+        note.unlink()
+    return Published(staged.sha256, tuple(variants))
 
 
 def check_in_child(staged: StagedModel, golden: Golden) -> Difference:
@@ -77,24 +111,101 @@ def check_in_child(staged: StagedModel, golden: Golden) -> Difference:
     Raises:
         IncompatibleModelError: it refused, died, or took longer than ``CHECK_SECONDS``.
     """
-    command = [sys.executable, "-m", "zerofleet.models.check", str(staged.path), staged.sha256]
+    try:
+        answer = _ask_child(
+            ["zerofleet.models.check", str(staged.path), staged.sha256],
+            golden.to_bytes(),
+            CHECK_SECONDS,
+        )
+    except _ChildError as error:
+        raise IncompatibleModelError(f"model not published: {error}") from error
+    return Difference(**json.loads(answer))
+
+
+def make_in_child(
+    folder: ModelFolder,
+    fp32: StagedModel,
+    shape: Shape,
+    precision: str,
+    wanted: VariantRequest,
+) -> tuple[Variant, StagedModel | None]:
+    """Let another process make a variant and judge it; its staged file comes if it is accepted."""
+    bounds = wanted.bounds
+    command = [
+        "zerofleet.models.variants",
+        str(folder.root),
+        folder.run,
+        str(fp32.path),
+        str(shape.num_actions),
+        precision,
+        repr(bounds.policy_kl),
+        repr(bounds.value_difference),
+    ]
+    try:
+        answer = _ask_child(
+            command,
+            wanted.positions.to_bytes(),
+            _VARIANT_SECONDS,
+            lambda: wanted.waiting(precision),
+        )
+        outcome = json.loads(answer.splitlines()[-1])  # zerofleet.models.variants.Outcome
+    except _ChildError as error:
+        return Variant(precision, reason=str(error)), None
+    except (ValueError, IndexError):
+        return Variant(precision, reason=f"{command[0]} gave no answer"), None
+    sha256, staged = outcome["sha256"], outcome.pop("staged")
+    location = folder.location(sha256) if staged else None
+    variant = Variant(precision, location=location, **outcome)
+    return variant, StagedModel(Path(staged), sha256) if staged else None
+
+
+class _ChildError(Exception):
+    """A process of ours gave no answer; the message says why."""
+
+
+def _ask_child(
+    command: Sequence[str], content: bytes, seconds: float, waiting: Callable[[], None] = _nothing
+) -> bytes:
+    """Run a module of ours; returns what it writes.
+
+    Args:
+        command: the module and its arguments.
+        content: what it reads.
+        seconds: the most that it may take.
+        waiting: called about every second.
+
+    Raises:
+        _ChildError: it failed, died, or took too long.
+    """
     # numpy's thread pool is of no use to so small a job, and starting it costs time.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    child = subprocess.Popen(
+        [sys.executable, "-m", *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+    )
+    deadline, unread = time.monotonic() + seconds, content
     try:
-        child = subprocess.run(
-            command,
-            input=golden.to_bytes(),
-            capture_output=True,
-            check=False,
-            timeout=CHECK_SECONDS,
-            env=environment,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise IncompatibleModelError(
-            f"the check of {staged.path} took over {CHECK_SECONDS:.0f} s"
-        ) from error
+        while True:
+            try:
+                answer, complaint = child.communicate(unread, timeout=_POLL_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                unread = None  # it is being handed over already
+            if time.monotonic() >= deadline:
+                raise _ChildError(f"{command[0]} took over {seconds:.0f} s")
+            waiting()
+    except BaseException:
+        child.kill()
+        child.communicate()
+        raise
     if child.returncode != 0:
-        lines = child.stderr.decode("utf-8", "replace").strip().splitlines()
-        reason = lines[-1] if lines else f"the check ended with status {child.returncode}"
-        raise IncompatibleModelError(f"model not published: {reason}")
-    return Difference(**json.loads(child.stdout))
+        waiting()  # whoever was told to leave may have been told together with its child
+        lines = complaint.decode("utf-8", "replace").strip().splitlines()
+        said = child.returncode > 0 and lines
+        raise _ChildError(
+            lines[-1] if said else f"{command[0]} ended with status {child.returncode}"
+        )
+    return answer

@@ -2,60 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import cast
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
 
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.models.graph import check_graph
+from zerofleet.models.provider import CPU, ONNX_NAMES, Provider
+from zerofleet.models.runtime import Node, open_runtime
 from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT, ModelShape
 
 
-class _Node(Protocol):
-    """An input or output, as ONNX Runtime describes it (it ships no types)."""
-
-    name: str
-    type: str
-    shape: Sequence[int | str | None]
-
-
-class _Session(Protocol):
-    """The part of ``onnxruntime.InferenceSession`` that is used."""
-
-    def get_inputs(self) -> Sequence[_Node]: ...
-    def get_outputs(self) -> Sequence[_Node]: ...
-    def run(self, outputs: Sequence[str], inputs: Mapping[str, object]) -> Sequence[object]: ...
-
-
 class ModelSession:
-    """An ONNX Runtime session on the CPU, for one calling thread at a time.
+    """An ONNX Runtime session, for one calling thread at a time.
 
-    The model is given as bytes, never as a path: what was verified is what runs.
+    The model is given as bytes, never as a path: what was verified is what runs. On a GPU each
+    ``run`` copies its arrays; ``zerofleet.models.device_session`` keeps buffers there instead.
 
     Args:
         model_bytes: an ONNX file as ``zerofleet.models.folder`` keeps it.
         spec: the game, or anything else with its two sizes.
-        threads: threads of one ``run``. Several sessions of one thread each give more positions
-            per second than one session of several.
+        threads: threads of one ``run`` on the CPU. Several sessions of one thread each give more
+            positions per second than one session of several.
+        provider: what it computes on.
 
     Raises:
         IncompatibleModelError: the file is damaged, holds foreign parts, does not fit the game,
-            or answers with numbers that are not finite.
+            or answers with numbers that are not finite; or the provider does not take it.
     """
 
-    def __init__(self, model_bytes: bytes, spec: ModelShape, threads: int = 1) -> None:
+    def __init__(
+        self,
+        model_bytes: bytes,
+        spec: ModelShape,
+        threads: int = 1,
+        provider: Provider = CPU,
+    ) -> None:
         check_graph(model_bytes)
         self.observation_bytes = spec.observation_bytes
         self.num_actions = spec.num_actions
+        self.provider = provider
         try:
-            self._session = _load(model_bytes, threads)
+            options = provider.options(model_bytes, spec.observation_bytes)
+            self._session = open_runtime(model_bytes, options, threads)
         except Exception as error:  # ONNX Runtime's own classes share no base of their own
             raise IncompatibleModelError(f"ONNX Runtime refuses the model: {error}") from error
+        self._check_provider()
         self._check_interface()
-        self._check_answers()
+        try:
+            self._prepare()
+            self._check_answers()
+        except IncompatibleModelError:
+            raise
+        except Exception as error:
+            raise IncompatibleModelError(f"the model does not run: {error}") from error
 
     def run(
         self, observations: NDArray[np.uint8]
@@ -73,6 +74,18 @@ class ModelSession:
             [POLICY_OUTPUT, VALUE_OUTPUT], {INPUT: observations}
         )
         return cast("NDArray[np.float16]", policy_logits), cast("NDArray[np.float32]", value)
+
+    def _prepare(self) -> None:
+        """What has to be done once before the first run."""
+
+    def _check_provider(self) -> None:
+        """ONNX Runtime leaves a provider out whose libraries it cannot load, and goes on."""
+        wanted, active = ONNX_NAMES[self.provider.name], self._session.get_providers()
+        if wanted not in active:
+            raise IncompatibleModelError(
+                f"ONNX Runtime left {wanted} out and would run on {', '.join(active)}: a library "
+                "of it is missing, or the device is; what ONNX Runtime printed says which"
+            )
 
     def _check_interface(self) -> None:
         found = [
@@ -92,10 +105,7 @@ class ModelSession:
         """Weights that are not finite show in any answer; so do outputs of a wrong size."""
         empty_and_full = np.zeros((2, self.observation_bytes), np.uint8)
         empty_and_full[1] = 255
-        try:
-            policy_logits, value = self.run(empty_and_full)
-        except Exception as error:
-            raise IncompatibleModelError(f"the model does not run: {error}") from error
+        policy_logits, value = self.run(empty_and_full)
         if policy_logits.shape != (2, self.num_actions) or value.shape != (2,):
             raise IncompatibleModelError(
                 f"the model answers with shapes {policy_logits.shape} and {value.shape}"
@@ -104,19 +114,7 @@ class ModelSession:
             raise IncompatibleModelError("the model answers with numbers that are not finite")
 
 
-def _load(model_bytes: bytes, threads: int) -> _Session:
-    runtime = cast("Any", ort)
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    # Threads that spin while they wait take the cores that the search needs.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
-    return runtime.InferenceSession(model_bytes, options, providers=["CPUExecutionProvider"])
-
-
-def _describe(node: _Node) -> tuple[str, str, tuple[int | None, ...]]:
+def _describe(node: Node) -> tuple[str, str, tuple[int | None, ...]]:
     """Name, type and shape, with None for a dimension that is free."""
     shape = tuple(size if isinstance(size, int) else None for size in node.shape)
     return node.name, node.type, shape

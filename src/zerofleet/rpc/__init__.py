@@ -5,7 +5,13 @@ Messages stay inside this package; what comes out are arrays and frozen dataclas
 
 from zerofleet.rpc.backend import BatchTimes, Duration, InferenceBackend, ModelCounters, ModelState
 from zerofleet.rpc.client import InferenceClient
-from zerofleet.rpc.codec import BEST, MAX_MESSAGE_BYTES, ModelShape, parse_version
+from zerofleet.rpc.codec import (
+    BEST,
+    MAX_MESSAGE_BYTES,
+    PRECISIONS,
+    ModelShape,
+    parse_version,
+)
 from zerofleet.rpc.player import (
     Actions,
     PlayedAction,
@@ -19,11 +25,12 @@ from zerofleet.rpc.player import (
 )
 from zerofleet.rpc.player_client import PlayerClient
 from zerofleet.rpc.prediction_stream import PredictionStream
-from zerofleet.rpc.server import Server, serve
+from zerofleet.rpc.server import Server, check_free, serve
 
 __all__ = [
     "BEST",
     "MAX_MESSAGE_BYTES",
+    "PRECISIONS",
     "Actions",
     "BatchTimes",
     "Duration",
@@ -43,6 +50,7 @@ __all__ = [
     "SearchTable",
     "Server",
     "Sgf",
+    "check_free",
     "parse_version",
     "serve",
 ]

@@ -96,7 +96,8 @@ class AnswerStream:
         run, request_id = request.model_name, request.id
         observations = codec.decode_request(request, self._backend.shape(run))
         version = codec.parse_version(run, request.model_version)
-        future = self._backend.submit(run, version, observations, _deadline(request))
+        precision = codec.requested_precision(request)
+        future = self._backend.submit(run, version, observations, _deadline(request), precision)
 
         def answer(done: asyncio.Future[Prediction]) -> None:
             self._pending.discard(done)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -74,6 +74,11 @@ class InferenceBackend(Protocol):
         """The runs whose models are served here."""
         ...
 
+    @property
+    def provider(self) -> str:
+        """What the models run on: cpu, cuda, tensorrt or openvino."""
+        ...
+
     def shape(self, run: str) -> ModelShape:
         """What models of the run take and give.
 
@@ -83,7 +88,12 @@ class InferenceBackend(Protocol):
         ...
 
     def submit(
-        self, run: str, version: int | None, observations: NDArray[np.uint8], deadline: float | None
+        self,
+        run: str,
+        version: int | None,
+        observations: NDArray[np.uint8],
+        deadline: float | None,
+        precision: str | None = None,
     ) -> asyncio.Future[Prediction]:
         """Queue a batch. Cancelling the future takes it back.
 
@@ -92,6 +102,7 @@ class InferenceBackend(Protocol):
             version: None for the best.
             observations: ``[rows, observation_bytes]`` uint8, checked.
             deadline: by ``time.monotonic()``; rows still waiting then are dropped.
+            precision: the variant that has to answer; None: whichever this server takes.
 
         Raises:
             ZerofleetError: at once or from the future.
@@ -112,6 +123,10 @@ class InferenceBackend(Protocol):
 
     def loaded_versions(self, run: str) -> list[int]:
         """Versions in memory, ascending."""
+        ...
+
+    def told(self, run: str, version: int | None) -> Mapping[str, str]:
+        """What clients are told of how a version is run: its provider, its precision."""
         ...
 
     def counters(self, run: str) -> list[ModelCounters]:

@@ -19,11 +19,21 @@ from zerofleet.rpc.schema import open_inference as pb
 
 
 class InferenceClient:
-    """One channel to an inference service, for ``async with``."""
+    """One channel to an inference service, for ``async with``.
 
-    def __init__(self, address: str, *, timeout: float = 30.0) -> None:
+    Args:
+        address: ``host:port`` or any gRPC target.
+        timeout: seconds over all tries of one call.
+        precision: the variant of each model that has to answer, unless a call names another; None
+            leaves it to the server.
+    """
+
+    def __init__(
+        self, address: str, *, timeout: float = 30.0, precision: str | None = None
+    ) -> None:
         self._address = address
         self._timeout = timeout
+        self._precision = precision
 
     async def __aenter__(self) -> Self:
         self._channel = channel = open_channel(self._address)
@@ -68,7 +78,11 @@ class InferenceClient:
         return answer.ready
 
     async def predict(
-        self, model: str, observations: NDArray[np.uint8], version: str = codec.BEST
+        self,
+        model: str,
+        observations: NDArray[np.uint8],
+        version: str = codec.BEST,
+        precision: str | None = None,
     ) -> Prediction:
         """Predict one batch by a call of its own; a worker is better served by ``stream``.
 
@@ -76,21 +90,36 @@ class InferenceClient:
             model: name of the run.
             observations: bit-packed planes, ``[batch, observation_bytes]`` uint8.
             version: decimal model version, or "best".
+            precision: the variant that has to answer; None: the client's own.
 
         Raises:
-            ModelNotFoundError: no such model or version.
+            ModelNotFoundError: no such model or version, or no accepted variant of it.
             InvalidRequestError: the array cannot be what the model takes.
             OverloadedError: the server's queue is full; back off first.
             InferenceUnavailableError: nobody answered within the timeout.
         """
-        request = codec.encode_request(model, version, observations)
+        precision = precision or self._precision
+        request = codec.encode_request(model, version, observations, precision=precision)
         answer = await retrying(
             self._address, self._timeout, lambda left: self._infer(request, timeout=left)
         )
-        return codec.decode_response(answer, len(observations))
+        return codec.decode_response(answer, len(observations), precision)
 
-    def stream(self, model: str, version: str = codec.BEST) -> PredictionStream:
-        """One long-lived stream to a model, for ``async with``; it is a ``Predictor``."""
+    def stream(
+        self, model: str, version: str = codec.BEST, precision: str | None = None
+    ) -> PredictionStream:
+        """One long-lived stream to a model, for ``async with``; it is a ``Predictor``.
+
+        Args:
+            model: name of the run.
+            version: decimal model version, or "best".
+            precision: the variant that has to answer; None: the client's own.
+        """
         return PredictionStream(
-            self._channel, self._address, model=model, version=version, timeout=self._timeout
+            self._channel,
+            self._address,
+            model=model,
+            version=version,
+            precision=precision or self._precision,
+            timeout=self._timeout,
         )

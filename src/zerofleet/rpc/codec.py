@@ -20,6 +20,8 @@ OBSERVATION = "observation"
 POLICY_LOGITS = "policy_logits"
 VALUE = "value"
 BEST = "best"
+PRECISION = "precision"  # a parameter of requests and answers; servers may not know it
+PRECISIONS = ("fp32", "int8", "fp16")
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 _FP16 = np.dtype(np.float16).newbyteorder("<")
@@ -36,7 +38,11 @@ class ModelShape:
 
 
 def encode_request(
-    model: str, version: str, observations: NDArray[np.uint8], request_id: str = ""
+    model: str,
+    version: str,
+    observations: NDArray[np.uint8],
+    request_id: str = "",
+    precision: str | None = None,
 ) -> ModelInferRequest:
     """Build a request.
 
@@ -45,6 +51,7 @@ def encode_request(
         version: decimal model version, or "best".
         observations: ``[batch, observation_bytes]`` uint8.
         request_id: echoed by the server.
+        precision: the variant that has to answer; None leaves it to the server.
 
     Raises:
         InvalidRequestError: not an array of that dtype and rank, no rows, or too many bytes.
@@ -60,6 +67,8 @@ def encode_request(
             f"{MAX_MESSAGE_BYTES}: send fewer rows"
         )
     request = ModelInferRequest(model_name=model, model_version=version, id=request_id)
+    if precision is not None:
+        request.parameters[PRECISION].string_param = precision
     tensor = request.inputs.add(name=OBSERVATION, datatype="UINT8")
     tensor.shape.extend(observations.shape)
     request.raw_input_contents.append(observations.tobytes())
@@ -106,6 +115,23 @@ def _rows(sent: list[int], shape: ModelShape) -> int:
     return sent[0]
 
 
+def requested_precision(request: ModelInferRequest) -> str | None:
+    """The variant that has to answer; None: whichever the server takes.
+
+    Raises:
+        InvalidRequestError: there is no such precision.
+    """
+    if PRECISION not in request.parameters:
+        return None
+    precision = request.parameters[PRECISION].string_param
+    if precision not in PRECISIONS:
+        raise InvalidRequestError(
+            f"parameter '{PRECISION}' is '{precision}': give {', '.join(PRECISIONS)}, or leave it "
+            "out"
+        )
+    return precision
+
+
 def requested_outputs(request: ModelInferRequest) -> tuple[str, ...]:
     """Names of the outputs to send, in order.
 
@@ -130,6 +156,8 @@ def encode_response(
     response = ModelInferResponse(
         model_name=model, model_version=str(prediction.model_version), id=request_id
     )
+    if prediction.precision:
+        response.parameters[PRECISION].string_param = prediction.precision
     for name in outputs:
         if name == POLICY_LOGITS:
             datatype, array = "FP16", prediction.policy_logits.astype(_FP16, copy=False)
@@ -141,15 +169,19 @@ def encode_response(
     return response
 
 
-def decode_response(response: ModelInferResponse, rows: int) -> Prediction:
+def decode_response(
+    response: ModelInferResponse, rows: int, precision: str | None = None
+) -> Prediction:
     """The prediction in an answer; its arrays are read-only views of the message's bytes.
 
     Args:
         response: with raw contents.
         rows: how many were asked for.
+        precision: the variant that was asked for; None: none was.
 
     Raises:
         InferenceUnavailableError: the answer is not one to that question.
+        ModelNotFoundError: it is another variant's, or the server knows of none.
     """
     if not response.model_version.isdecimal():
         raise InferenceUnavailableError(
@@ -164,10 +196,19 @@ def decode_response(response: ModelInferResponse, rows: int) -> Prediction:
             f"the server's answer to {rows} rows has {len(value)} bytes of '{VALUE}' "
             f"and {len(logits)} bytes of '{POLICY_LOGITS}'"
         )
+    answered = ""
+    if PRECISION in response.parameters:
+        answered = response.parameters[PRECISION].string_param
+    if precision not in (None, answered):
+        raise ModelNotFoundError(
+            f"the server answered with {answered or 'a model that names no precision'} where "
+            f"{precision} was asked for"
+        )
     return Prediction(
         policy_logits=np.frombuffer(logits, _FP16).reshape(rows, -1),
         value=np.frombuffer(value, _FP32),
         model_version=int(response.model_version),
+        precision=answered,
     )
 
 

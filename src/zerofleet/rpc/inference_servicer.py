@@ -59,9 +59,11 @@ class InferenceServicer:
     async def ServerMetadata(  # noqa: N802
         self, request: pb.ServerMetadataRequest, context: _Context
     ) -> pb.ServerMetadataResponse:
-        """Name, version and extensions."""
+        """Name, version, extensions, and what the models run on, as one more extension."""
         return pb.ServerMetadataResponse(
-            name="zerofleet", version=zerofleet.__version__, extensions=EXTENSIONS
+            name="zerofleet",
+            version=zerofleet.__version__,
+            extensions=[*EXTENSIONS, f"provider={self._backend.provider}"],
         )
 
     async def ModelMetadata(  # noqa: N802
@@ -89,9 +91,10 @@ class InferenceServicer:
     async def ModelConfig(  # noqa: N802
         self, request: pb.ModelConfigRequest, context: _Context
     ) -> pb.ModelConfigResponse:
-        """Tensors without their batch dimension, and the batcher's limits."""
+        """Tensors without their batch dimension, the batcher's limits, provider and precision."""
         shape = self._backend.shape(request.name)
-        await self._backend.check(request.name, codec.parse_version(request.name, request.version))
+        version = codec.parse_version(request.name, request.version)
+        await self._backend.check(request.name, version)
         config = pb.ModelConfig(
             name=request.name,
             platform=_TRITON_PLATFORM,
@@ -110,6 +113,8 @@ class InferenceServicer:
         # One number for each row: dims may not be empty, the reshape says that the shape is.
         value = config.output.add(name=codec.VALUE, data_type=pb.TYPE_FP32, dims=[1])
         value.reshape.SetInParent()
+        for name, text in self._backend.told(request.name, version).items():
+            config.parameters[name].string_value = text
         return pb.ModelConfigResponse(config=config)
 
     async def ModelStatistics(  # noqa: N802
@@ -155,6 +160,7 @@ class InferenceServicer:
             codec.parse_version(request.model_name, request.model_version),
             observations,
             _deadline(context.time_remaining()),
+            codec.requested_precision(request),
         )
         return codec.encode_response(request.model_name, request.id, prediction, outputs)
 

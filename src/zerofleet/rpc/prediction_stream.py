@@ -57,6 +57,7 @@ class PredictionStream:
         model: str,
         version: str,
         timeout: float,
+        precision: str | None = None,
         lifetime: float = _LIFETIME_SECONDS,
     ) -> None:
         self._open = both_streams(
@@ -68,7 +69,9 @@ class PredictionStream:
         )
         self._address = address
         self._model = model
-        self._version = version
+        self.version = version
+        """Which version predicts what is asked from now on: decimal, or "best"."""
+        self._precision = precision
         self._timeout = timeout
         self._lifetime = lifetime
         self._ids = itertools.count(1)
@@ -110,7 +113,9 @@ class PredictionStream:
             raise InferenceUnavailableError("the stream was closed")
         request_id = str(next(self._ids))
         question = _Question(
-            codec.encode_request(self._model, self._version, observations, request_id),
+            codec.encode_request(
+                self._model, self.version, observations, request_id, self._precision
+            ),
             len(observations),
             time.monotonic() + self._timeout,
             asyncio.get_running_loop().create_future(),
@@ -208,13 +213,16 @@ class PredictionStream:
         self._last_answer = time.monotonic()
         response = answer.infer_response
         question = self._questions.get(response.id)
+        if question is None and answer.error_message:
+            self._last_error = answer.error_message  # of no request that the server could name
         if question is None or question.answer.done():
             return
         if answer.error_message:
             self._refused(response, answer.error_message, question)
             return
         try:
-            question.answer.set_result(codec.decode_response(response, question.rows))
+            prediction = codec.decode_response(response, question.rows, self._precision)
+            question.answer.set_result(prediction)
         except ZerofleetError as error:
             question.answer.set_exception(error)
 

@@ -24,9 +24,14 @@ from zerofleet.rpc.schema import POOL
 # Calls open at once over all clients, streams included.
 _MAX_CALLS = 8192
 
+# A connection is ended in peace after this long (jittered by gRPC), so that clients spread again
+# over servers that came or went. What is open on it may go on; clients end their streams sooner.
+_CONNECTION_SECONDS = 300
+_GRACE_SECONDS = 600
+
 _OPTIONS = (
-    # Without this a second server binds the same port and gets every other connection.
-    ("grpc.so_reuseport", 0),
+    ("grpc.max_connection_age_ms", 1000 * _CONNECTION_SECONDS),
+    ("grpc.max_connection_age_grace_ms", 1000 * _GRACE_SECONDS),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.keepalive_time_ms", 60_000),
@@ -47,8 +52,10 @@ class Server:
         inference: InferenceBackend,
         player: Player | None = None,
         reflection: bool = False,
+        share_port: bool = False,
     ) -> None:
         self._address = address
+        self._share_port = share_port
         self._inference = InferenceServicer(inference)
         self._player = None if player is None else PlayerServicer(player)
         self._reflection = reflection
@@ -60,7 +67,8 @@ class Server:
     async def __aenter__(self) -> Self:
         self._server = grpc.aio.server(
             interceptors=(ErrorInterceptor(),),
-            options=_OPTIONS,
+            # gRPC would share by itself, and a second server would get every other connection.
+            options=(*_OPTIONS, ("grpc.so_reuseport", int(self._share_port))),
             maximum_concurrent_rpcs=_MAX_CALLS,
         )
         self._health = HealthServicer()
@@ -73,7 +81,7 @@ class Server:
         if self._reflection:
             names = (*self._names, "grpc.health.v1.Health", reflection.SERVICE_NAME)
             reflection.enable_server_reflection(names, self._server, pool=POOL)
-        _check_free(self._address)
+        check_free(self._address, shared=self._share_port)
         try:
             self.port = self._server.add_insecure_port(self._address)
         except RuntimeError as error:
@@ -108,8 +116,16 @@ class Server:
         await self._server.stop(grace)
 
 
-def _check_free(address: str) -> None:
-    """Find out what is wrong with an address before gRPC does, which logs much and says little."""
+def check_free(address: str, *, shared: bool = False) -> None:
+    """Find out what is wrong with an address before gRPC does, which logs much and says little.
+
+    Args:
+        address: ``host:port``; of others gRPC has to judge.
+        shared: servers that share their port may have it already.
+
+    Raises:
+        ConfigError: it cannot be bound.
+    """
     host, colon, port = address.rpartition(":")
     if address.startswith("unix:") or not colon:
         return
@@ -123,6 +139,8 @@ def _check_free(address: str) -> None:
             with socket.socket(family, kind, protocol) as probe:
                 # As servers do: a port whose last connections are still closing counts as free.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if shared:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 probe.bind(place)
     except (OSError, OverflowError, ValueError) as error:
         raise _cannot_listen(address, getattr(error, "strerror", None) or str(error)) from error
@@ -140,6 +158,7 @@ def serve(
     inference: InferenceBackend,
     player: Player | None = None,
     reflection: bool = False,
+    share_port: bool = False,
 ) -> Server:
     """A server for ``async with``.
 
@@ -148,8 +167,16 @@ def serve(
         inference: runs the models.
         player: answers the player level; unset: only tensors are served.
         reflection: tell the schema to whoever asks.
+        share_port: let other processes that say so listen there too; the kernel gives each
+            connection to one of them.
 
     Raises:
         ConfigError: on entering, when the address cannot be bound.
     """
-    return Server(address, inference=inference, player=player, reflection=reflection)
+    return Server(
+        address,
+        inference=inference,
+        player=player,
+        reflection=reflection,
+        share_port=share_port,
+    )

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.model import ModelLoader
+from services.inference.precision import Precisions
 from services.inference.repository import Promoted, Repository
 from zerofleet import rpc
 from zerofleet.errors import ModelNotFoundError, StoreUnavailableError
@@ -29,16 +30,25 @@ POISON = 66
 SHAPE = Shape(observation_bytes=8, num_actions=7)
 
 
+MARKS = {"fp32": 0.0, "int8": 0.25, "fp16": 0.5}
+
+
 def marker_model(
-    version: int, shape: Shape = SHAPE, *, poisoned: bool = False, value_rank: int = 1
+    version: int,
+    shape: Shape = SHAPE,
+    *,
+    precision: str = "fp32",
+    poisoned: bool = False,
+    value_rank: int = 1,
 ) -> bytes:
     """A tiny real model whose value is ``version / 1024`` for every position.
 
-    Poisoned, its value is infinite where the first byte of the observation is ``POISON``.
+    A "variant" adds its precision's mark to the version. Poisoned, its value is infinite where the
+    first byte of the observation is ``POISON``.
     """
     generator = np.random.default_rng(version)
     weights = generator.normal(size=(shape.observation_bytes, shape.num_actions)) / 1000
-    values = np.full(256, version / 1024, np.float32)
+    values = np.full(256, (version + MARKS[precision]) / 1024, np.float32)
     if poisoned:
         values[POISON] = np.inf
     constants = {
@@ -79,6 +89,8 @@ class ListedModels:
 
     chain: list[Promoted] = field(default_factory=list)
     known: dict[int, str] = field(default_factory=dict)
+    accepted: dict[int, dict[str, str]] = field(default_factory=dict)  # sha256 by precision
+    refusals: set[str] = field(default_factory=set)
     away: bool = False
     foreign: Promoted | None = None  # what the pointer names instead of the end of the chain
 
@@ -102,6 +114,14 @@ class ListedModels:
         self._look()
         return sorted(self.known)
 
+    def variants(self, version: int) -> dict[str, str]:
+        self._look()
+        return self.accepted.get(version, {})
+
+    def refused(self) -> set[str]:
+        self._look()
+        return self.refusals
+
     def _look(self) -> None:
         if self.away:
             raise StoreUnavailableError("the stores are away")
@@ -122,6 +142,14 @@ class Models:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         self.source.known[version] = sha256
+        return sha256
+
+    def publish_variant(self, version: int, precision: str, content: bytes | None = None) -> str:
+        """Enter an accepted variant of a version."""
+        content = marker_model(version, precision=precision) if content is None else content
+        sha256 = hashlib.sha256(content).hexdigest()
+        self.folder.path(sha256).write_bytes(content)
+        self.source.accepted.setdefault(version, {})[precision] = sha256
         return sha256
 
     def promote(self, version: int) -> None:
@@ -164,6 +192,8 @@ def serve(models: Models) -> Serve:
         max_queue_rows: int = 4096,
         threads: int = 1,
         keep: int = 4,
+        precisions: Precisions | None = None,
+        share_port: bool = False,
     ) -> AsyncIterator[Served]:
         loader = ModelLoader(
             models.folder.read_verified,
@@ -171,13 +201,15 @@ def serve(models: Models) -> Serve:
             threads,
             np.zeros((1, SHAPE.observation_bytes), np.uint8),
         )
-        repository = Repository(RUN, models.source, loader, keep)
+        repository = Repository(RUN, models.source, loader, keep, precisions)
         limits = BatchLimits(max_batch_rows, max_queue_rows, threads)
         async with Batcher(limits, repository.mark_bad) as batcher:
             shape = rpc.ModelShape(SHAPE.observation_bytes, SHAPE.num_actions, max_batch_rows)
             backend = Backend(repository, batcher, shape)
             await repository.refresh()
-            async with rpc.serve(address, inference=backend, reflection=True) as server:
+            async with rpc.serve(
+                address, inference=backend, reflection=True, share_port=share_port
+            ) as server:
                 await server.set_serving(backend.ready())
                 host = address.rpartition(":")[0]
                 yield Served(f"{host}:{server.port}", server, repository, batcher)

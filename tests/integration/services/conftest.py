@@ -1,5 +1,6 @@
 """Whole services as processes over real stores, with tiny real models."""
 
+import contextlib
 import hashlib
 import os
 import socket
@@ -20,8 +21,11 @@ from onnx import TensorProto, helper, numpy_helper
 from zerofleet import games
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database
+from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.process import start_child
+from zerofleet.local.work import work_words
 from zerofleet.models.folder import ModelFolder
+from zerofleet.models.variant import Variant
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE = 60.0
@@ -29,13 +33,17 @@ DEADLINE = 60.0
 ROLES = {"inference": "worker", "selfplay": "worker", "evaluator": "evaluator"}
 
 
-def tiny_model(game: str, version: int, seed: int) -> bytes:
-    """A linear model; the same ``seed`` plays the same, whatever the version."""
+def tiny_model(game: str, version: int, seed: int, *, name: str = "", wild: float = 1.0) -> bytes:
+    """A linear model; the same ``seed`` plays the same, whatever the version and the ``name``.
+
+    A ``wild`` one is so sure of its arbitrary policy and value that no search corrects it.
+    """
     spec = games.spec(game)
     generator = np.random.default_rng(seed)
+    policy = generator.normal(size=(spec.observation_bytes, spec.num_actions))
     constants = {
-        "policy_weights": generator.normal(size=(spec.observation_bytes, spec.num_actions)) / 100,
-        "value_weights": generator.normal(size=(spec.observation_bytes, 1)) / 500,
+        "policy_weights": policy * wild / 100,
+        "value_weights": generator.normal(size=(spec.observation_bytes, 1)) * wild / 500,
     }
     initializers = [
         numpy_helper.from_array(array.astype(np.float32), name) for name, array in constants.items()
@@ -62,7 +70,7 @@ def tiny_model(game: str, version: int, seed: int) -> bytes:
         graph,
         opset_imports=[helper.make_opsetid("", 17)],
         ir_version=9,
-        doc_string=f"version {version}",  # so that each version has a sha256 of its own
+        doc_string=f"version {version} {name}",  # so that each has a sha256 of its own
     )
     return model.SerializeToString()
 
@@ -80,13 +88,29 @@ class Fleet:
     urls: dict[str, str]  # of the database, by service
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def publish(self, version: int, seed: int = 0, *, content: bytes | None = None) -> None:
-        """A new model, as the trainer would publish it; or ``content`` that is none."""
+    def publish(
+        self,
+        version: int,
+        seed: int = 0,
+        *,
+        content: bytes | None = None,
+        int8: bytes | None = None,
+    ) -> None:
+        """A new model, as the trainer would publish it; or ``content`` that is none.
+
+        ``int8`` is the file of its accepted variant.
+        """
         content = content or tiny_model(self.run.game.name, version, seed)
+        variants: list[Variant] = []
+        if int8 is not None:
+            self.models.publish(self.models.stage(int8))
+            name = hashlib.sha256(int8).hexdigest()
+            variants = [Variant("int8", name, self.models.location(name), 0.0, 0.0)]
         self.models.publish(self.models.stage(content))
         sha256 = hashlib.sha256(content).hexdigest()
+        location = self.models.location(sha256)
         self.database.insert_model(
-            self.run.name, version, sha256, version, {}, f"blobs/{sha256}.onnx", self.epoch
+            self.run.name, version, sha256, version, {}, location, self.epoch, variants
         )
 
     def promote(self, version: int) -> None:
@@ -134,6 +158,13 @@ class Fleet:
 
     def query(self, statement: str) -> list[Any]:
         return self.database._rows(statement)
+
+    def doing(self, service: str) -> str:
+        """What a service does, as its heartbeat says; empty while nobody is heard of."""
+        url = self.environment["ZEROFLEET_REDIS_URL"]
+        with contextlib.closing(Heartbeats(url, self.run.name)) as heartbeats:
+            beats = [beat for beat in heartbeats.read() if beat.service == service]
+        return work_words(service, beats[0].figures) if beats else ""
 
     def until(self, condition: Callable[[], bool], every: float = 0.02) -> None:
         """Wait for a condition."""

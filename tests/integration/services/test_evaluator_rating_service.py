@@ -1,5 +1,6 @@
 """The rating pool over real stores and a real inference service, and going back by hand."""
 
+import re
 import shutil
 import signal
 import sys
@@ -106,6 +107,7 @@ def test_a_candidate_goes_first(make_fleet: Any) -> None:
     fleet.promote(1)
     process = fleet.start("evaluator")
     fleet.until(lambda: bool(players(fleet)))
+    fleet.until(lambda: re.fullmatch(r"rates 1: \d+ of 280 games", fleet.doing("evaluator")))
     fleet.publish(2, seed=2)
     fleet.until(lambda: fleet.database.promotion_head("rated").version == 2)
     assert sum(players(fleet).values()) < 2 * 140

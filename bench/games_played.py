@@ -1,0 +1,70 @@
+"""Games for the stores and the trainer: played by the real engine, by a network that is even."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+from zerofleet_core import SearchConfig, SelfPlay
+
+from bench.predictors import NoNetwork
+from bench.workloads import Workload
+from services.selfplay.ledger import Ledger
+from zerofleet.config import RunConfig, run_from_values
+from zerofleet.games import State
+from zerofleet.records import GameRecord
+
+RUN = "bench"
+
+
+def run_of(workload: Workload) -> RunConfig:
+    """The run file that a person would write for the workload: preset ``fast`` and sizes."""
+    return run_from_values(
+        {
+            "name": RUN,
+            "game": {"name": workload.game},
+            "search": {"num_simulations": workload.simulations},
+            "network": workload.network.model_dump(),
+        }
+    )
+
+
+def played_games(workload: Workload, count: int, seed: int) -> list[GameRecord]:
+    """Whole games as a worker records them, full searches and fast ones; none is left out.
+
+    Args:
+        workload: what is played.
+        count: games.
+        seed: of the play; every game has a uid of its own all the same.
+    """
+    search = SearchConfig(**run_of(workload).search.model_dump())
+    engine, ledger = SelfPlay(workload.game, count, search, seed), Ledger(workload.game, count)
+    network = NoNetwork(workload.spec.num_actions, count)
+    records: list[GameRecord] = []
+    observations = engine.select()
+    engine.set_accepting(False)  # those that run now, to their ends: short games come first
+    ledger.begin(datetime.now(UTC))
+    while len(observations) > 0:
+        policy_logits, value = network.run(observations)
+        engine.backup(policy_logits, value, 1)
+        observations = engine.select()
+        for game in engine.take_finished():
+            finished = ledger.finish(game, datetime.now(UTC))
+            if finished is not None:
+                records.append(finished[0])
+    return records
+
+
+def random_positions(game: str, count: int, seed: int) -> NDArray[np.uint8]:
+    """Observations ``[count, observation_bytes]`` of games of random moves, all stages alike."""
+    chance = random.Random(seed)
+    state = State(game)
+    rows: list[NDArray[np.uint8]] = []
+    while len(rows) < count:
+        if state.is_terminal:
+            state = State(game)
+        rows.append(state.observation())
+        state.apply(chance.choice(state.legal_actions()))
+    return np.stack(rows)

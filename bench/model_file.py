@@ -1,0 +1,51 @@
+"""The model that is measured: random weights or a run's own, in the precision asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.games_played import random_positions
+from bench.workloads import Workload
+from zerofleet.errors import ConfigError
+
+PRECISIONS = ("fp32", "int8", "fp16")
+CALIBRATION_POSITIONS = 512
+
+
+def model_bytes(workload: Workload, precision: str, file: Path | None = None) -> bytes:
+    """An ONNX model of the workload's game.
+
+    Args:
+        workload: game and network.
+        precision: one of ``PRECISIONS``; int8 is calibrated on positions of random play.
+        file: a model in fp32; without one, a network with its first weights: throughput is not
+            strength.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    model = _random_weights(workload) if file is None else _read(file)
+    if precision == "int8":
+        from zerofleet.models.quantize import quantize_int8
+
+        positions = random_positions(workload.game, CALIBRATION_POSITIONS, seed=2)
+        return quantize_int8(model, positions)
+    if precision == "fp16":
+        from zerofleet.models.half import to_fp16
+
+        return to_fp16(model)
+    return model
+
+
+def _random_weights(workload: Workload) -> bytes:
+    from zerofleet.network import PolicyValueNet, export_onnx  # torch: only where it is needed
+
+    spec = workload.spec
+    return export_onnx(PolicyValueNet(spec, workload.network, seed=1), spec.observation_bytes, {})
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read the model file {file}: {error.strerror}") from error

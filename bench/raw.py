@@ -1,0 +1,56 @@
+"""ONNX Runtime alone: what the rest is held against."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.blocks import Counts
+from zerofleet.models.session import ModelSession
+
+RAW_BATCHES = (32, 64, 128, 256, 512, 1024)
+
+
+class Raw:
+    """The model on this thread, over and over on one batch.
+
+    Args:
+        session: the model.
+        observations: ``[rows, observation_bytes]`` real positions, as many as the largest batch.
+    """
+
+    def __init__(self, session: ModelSession, observations: NDArray[np.uint8]) -> None:
+        self._session = session
+        self._observations = observations
+        self._batch = observations
+
+    def choose_batch(self, seconds: float, clock: Callable[[], float]) -> None:
+        """Take the size that gives most positions in a second of the clock.
+
+        Args:
+            seconds: of the clock, for each size.
+            clock: of CPU time, or where that is not what is short, of time on the wall.
+        """
+
+        def rate(size: int) -> float:
+            batch = self._observations[:size]
+            self._session.run(batch)
+            start, runs = clock(), 0
+            while runs == 0 or clock() - start < seconds:
+                self._session.run(batch)
+                runs += 1
+            return runs * size / (clock() - start)
+
+        self._batch = self._observations[: max(RAW_BATCHES, key=rate)]
+
+    async def block(self, seconds: float) -> Counts:
+        """Run for a while."""
+        end, batches = time.monotonic() + seconds, 0
+        while time.monotonic() < end:
+            self._session.run(self._batch)
+            batches += 1
+        rows = batches * len(self._batch)
+        return {"positions": rows, "simulations": 0, "plies": 0, "batches": batches}

@@ -1,0 +1,192 @@
+"""From stored games to training batches: reading the window from Postgres, and sampling it.
+
+``python -m bench.replay connect_four`` stores games that were played for it in a real Postgres,
+then interleaves two paths of the trainer's own window:
+
+- ``load``: all stored games, page after page, until they can be sampled. Rows are those of the
+  table ``positions``; the CPU time of Postgres counts.
+- ``sample``: positions drawn, rebuilt and put into a batch, under random symmetries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Sequence
+
+from bench import blocks as measured
+from bench.blocks import Block, Counts, Work
+from bench.games_played import RUN, played_games, run_of
+from bench.processes import cpu_clock
+from bench.report import Row, parser, positive, show, told
+from bench.stores import bench_folder, pid_of, postgres_of
+from bench.workloads import Workload
+from services.trainer.bucket import TrainBucket
+from services.trainer.learner import Learner
+from services.trainer.overfit import OverfitWatch
+from services.trainer.state import Training
+from services.trainer.window import Window
+from zerofleet.config import RunConfig
+from zerofleet.database import Database, Submission
+from zerofleet.database.window import GameWindow
+from zerofleet.errors import RecordRejectedError
+from zerofleet.records import GameRecord
+
+STORED_AT_ONCE = 64
+COLUMNS = {
+    "path": ("path", ""),
+    "positions/CPU-s": ("positions_per_cpu_s", ",d"),
+    "positions/s": ("positions_per_s", ",d"),
+    "rows/CPU-s": ("rows_per_cpu_s", ",d"),
+    "rows/s": ("rows_per_s", ",d"),
+    "games/s": ("games_per_s", ",d"),
+    "Postgres' share of CPU": ("postgres_cpu_share", ".0%"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    options = parse(argv)
+    workload: Workload = options.workload
+    rows = measure(workload, options)
+    title = f"{workload.name}, {options.games} games, batches of {options.batch}"
+    show(rows, title, COLUMNS, as_json=options.json)
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    found = parser("bench.replay", __doc__)
+    found.set_defaults(seconds=2.0)
+    found.add_argument("--games", type=positive(int), default=1_000, help="stored [1000]")
+    found.add_argument("--batch", type=positive(int), default=256, help="positions [256]")
+    return found.parse_args(argv)
+
+
+def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
+    """Store games, then interleave loading and sampling."""
+    run = run_of(workload)
+    records = played_games(workload, options.games, seed=3)
+    with bench_folder() as folder, postgres_of(run, folder) as postgres:
+        with Database(postgres.url("worker")) as database:
+            store(database, records)
+        with CountingDatabase(postgres.url("trainer")) as database:
+            windows = Windows(run, workload, database)
+            done = asyncio.run(
+                measured.interleave(
+                    {"load": windows.load, "sample": windows.sampler(options.batch)},
+                    options.seconds,
+                    options.blocks,
+                    cpu_clock(families={"postgres": pid_of(postgres)}),
+                )
+            )
+    return [summary(workload, path, mine) for path, mine in done.items()]
+
+
+def store(database: Database, records: Sequence[GameRecord]) -> None:
+    """Store games as a worker does.
+
+    Raises:
+        RecordRejectedError: Postgres does not take one of them.
+    """
+    for first in range(0, len(records), STORED_AT_ONCE):
+        page = [Submission(record) for record in records[first : first + STORED_AT_ONCE]]
+        answers = set(database.submit_games(RUN, "bench", page))
+        if answers != {"stored"}:
+            raise RecordRejectedError(f"Postgres answers {answers} to games that were just played")
+
+
+class CountingDatabase(Database):
+    """Postgres, and how much was read of it."""
+
+    rows = 0
+    """Of the table ``positions``."""
+    games = 0
+
+    def read_games(self, run: str, after_tx: int, limit: int) -> GameWindow:
+        """As ``Database`` does it."""
+        page = super().read_games(run, after_tx, limit)
+        self.rows += sum(len(game.actions) for game in page.games)
+        self.games += len(page.games)
+        return page
+
+
+class Windows:
+    """The trainer's window, read over and over.
+
+    Args:
+        run: sizes of the window.
+        workload: what is trained.
+        database: where the games are.
+    """
+
+    def __init__(self, run: RunConfig, workload: Workload, database: CountingDatabase) -> None:
+        self._run = run
+        self._database = database
+        self._learner = Learner(workload.spec, run)
+        self._window = self._empty()
+        self._full = self._empty()
+        while self._full.read_page():
+            pass
+
+    async def load(self, seconds: float) -> Counts:
+        """Read page after page; a window that has everything gives way to an empty one."""
+        database = self._database
+        end, rows, games = time.monotonic() + seconds, database.rows, database.games
+        positions = 0
+        while database.games == games or time.monotonic() < end:
+            before = self._positions()
+            if self._window.read_page():
+                positions += self._positions() - before
+            else:
+                self._window = self._empty()
+        return {
+            "positions": positions,
+            "rows": database.rows - rows,
+            "games": database.games - games,
+        }
+
+    def sampler(self, batch: int) -> Work:
+        """Draw batches of one size."""
+
+        async def sample(seconds: float) -> Counts:
+            end, batches = time.monotonic() + seconds, 0
+            while time.monotonic() < end:
+                self._full.sample(batch, seed=batches)
+                batches += 1
+            return {"positions": batches * batch}
+
+        return sample
+
+    def _positions(self) -> int:
+        """Training positions of both parts of the window."""
+        return self._window.trained.positions + self._window.held_out.positions
+
+    def _empty(self) -> Window:
+        bucket = TrainBucket(self._run.trainer.samples_per_position)
+        training = Training(self._learner, bucket, OverfitWatch(self._run.overfit))
+        return Window(self._run, self._database, training)
+
+
+def summary(workload: Workload, path: str, blocks: list[Block]) -> Row:
+    """Medians over the blocks of one path."""
+    row: Row = {
+        "bench": "replay",
+        "game": workload.name,
+        "path": path,
+        "positions_per_cpu_s": round(measured.per_cpu_s(blocks, "positions")),
+        "positions_per_s": round(measured.per_s(blocks, "positions")),
+    }
+    if path == "load":
+        used = sum(block.all_cpu_s for block in blocks)
+        row |= {
+            "rows_per_cpu_s": round(measured.per_cpu_s(blocks, "rows")),
+            "rows_per_s": round(measured.per_s(blocks, "rows")),
+            "games_per_s": round(measured.per_s(blocks, "games")),
+            "postgres_cpu_share": round(sum(b.cpu_s["postgres"] for b in blocks) / used, 3),
+        }
+    return row
+
+
+if __name__ == "__main__":
+    told(main)

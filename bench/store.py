@@ -1,0 +1,120 @@
+"""Games into Postgres from many workers: games and positions a second, CPU time of both ends.
+
+``python -m bench.store`` starts a real Postgres, every commit synced to disk, and processes that
+submit batches as a worker's writer does. Blocks of one worker and of several alternate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+import psycopg2
+
+from bench import blocks as measured
+from bench.blocks import Block, Counts, Work
+from bench.children import Child, ask_all
+from bench.games_played import run_of
+from bench.processes import cpu_clock
+from bench.report import Row, game_option, parser, positive, show, told
+from bench.stores import bench_folder, pid_of, postgres_of
+from bench.workloads import Workload
+
+COLUMNS = {
+    "workers": ("workers", "d"),
+    "games/s": ("games_per_s", ",d"),
+    "positions/s": ("positions_per_s", ",d"),
+    "positions/CPU-s": ("positions_per_cpu_s", ",d"),
+    "worker, us/position": ("worker_us_per_position", ".1f"),
+    "Postgres, us/position": ("postgres_us_per_position", ".1f"),
+    "bytes/position": ("bytes_per_position", ",d"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    options = parse(argv)
+    rows = asyncio.run(measure(options.workload, options.workers, options.seconds, options.blocks))
+    show(rows, f"{options.workload.name}, games into Postgres", COLUMNS, as_json=options.json)
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    found = parser("bench.store", __doc__, game=False)
+    found.set_defaults(seconds=2.0)
+    game_option(found)
+    found.add_argument("--workers", type=positive(int), nargs="+", default=[1, 4], help="[1 4]")
+    return found.parse_args(argv)
+
+
+async def measure(
+    workload: Workload, workers: Sequence[int], seconds: float, blocks: int
+) -> list[Row]:
+    """Interleave blocks of all numbers of workers."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(bench_folder())
+        postgres = stack.enter_context(postgres_of(run_of(workload), folder))
+        url = postgres.url("worker")
+        children = [
+            stack.enter_context(Child("bench.store_worker", url, workload.name, str(seed)))
+            for seed in range(max(workers))
+        ]
+        for child in children:
+            child.hear()
+
+        def storing(count: int) -> Work:
+            return lambda seconds: store(children[:count], seconds)
+
+        done = await measured.interleave(
+            {str(count): storing(count) for count in workers},
+            seconds,
+            blocks,
+            cpu_clock(
+                {f"worker {number}": child.pid for number, child in enumerate(children)},
+                {"postgres": pid_of(postgres)},
+            ),
+        )
+        weight = bytes_per_position(postgres.url("owner"))
+    return [summary(workload, count, done[str(count)], weight) for count in workers]
+
+
+async def store(children: Sequence[Child], seconds: float) -> Counts:
+    """Let some workers store at once."""
+    return ask_all(children, str(seconds))
+
+
+def bytes_per_position(url: str) -> int:
+    """What a stored position takes on disk, with its indexes and its share of the game's row."""
+    connection = psycopg2.connect(url)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT (pg_total_relation_size('positions') + pg_total_relation_size('games'))"
+                " / greatest(1, (SELECT count(*) FROM positions))"
+            )
+            return int(cursor.fetchall()[0][0])
+    finally:
+        connection.close()
+
+
+def summary(workload: Workload, workers: int, blocks: list[Block], weight: int) -> Row:
+    """Medians over the blocks of one number of workers."""
+    postgres = measured.cpu_us_each(blocks, "positions", "postgres")
+    everybody = 1e6 / measured.per_cpu_s(blocks, "positions")
+    return {
+        "bench": "store",
+        "game": workload.name,
+        "workers": workers,
+        "games_per_s": round(measured.per_s(blocks, "games")),
+        "positions_per_s": round(measured.per_s(blocks, "positions")),
+        "positions_per_cpu_s": round(measured.per_cpu_s(blocks, "positions")),
+        "worker_us_per_position": round(everybody - postgres, 1),
+        "postgres_us_per_position": round(postgres, 1),
+        "bytes_per_position": weight,
+    }
+
+
+if __name__ == "__main__":
+    told(main)

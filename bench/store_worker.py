@@ -1,0 +1,52 @@
+"""A process that stores games as fast as Postgres takes them; ``bench.store`` starts some.
+
+``python -m bench.store_worker URL WORKLOAD SEED`` plays a batch of games and says that it is ready;
+for each line with a number it submits that batch for so many seconds, each time under new uids, and
+says what it stored. It leaves when its standard input closes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from uuid import uuid4
+
+from bench.games_played import RUN, played_games
+from bench.workloads import workload
+from zerofleet.database import Database, Submission
+from zerofleet.records import GameRecord
+
+BATCH_GAMES = 64  # as the worker's own writer sends them
+
+
+def store(
+    database: Database, name: str, records: list[GameRecord], seconds: float
+) -> dict[str, int]:
+    """Submit the records over and over; what Postgres has committed."""
+    end, games, positions = time.monotonic() + seconds, 0, 0
+    while games == 0 or time.monotonic() < end:
+        batch = [Submission(dataclasses.replace(each, game_uid=uuid4())) for each in records]
+        answers = database.submit_games(RUN, name, batch)
+        stored = [r.length for r, a in zip(records, answers, strict=True) if a == "stored"]
+        if not stored:
+            raise SystemExit(f"Postgres answers {set(answers)} to games that were just played")
+        games += len(stored)
+        positions += sum(stored)
+    return {"games": games, "positions": positions}
+
+
+def main() -> None:
+    """Store when told to."""
+    url, game, seed = sys.argv[1:]
+    records = played_games(workload(game), BATCH_GAMES, int(seed))
+    with Database(url) as database:
+        print(json.dumps({"ready": 1}), flush=True)
+        for line in sys.stdin:
+            done = store(database, f"bench-{seed}", records, float(line))
+            print(json.dumps(done), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""The figures that count, and what they are to reach on two cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.report import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of one row.
+
+    Args:
+        says: what it is, for people.
+        of: what the row's fields are.
+        field: of the row.
+        target: None where there is only something to know.
+        is_limit: the target is the most that it may be, not the least.
+        form: of the number.
+    """
+
+    says: str
+    of: Mapping[str, object]
+    field: str
+    target: float | None = None
+    is_limit: bool = False
+    form: str = ",.0f"
+
+    def fits(self, row: Row) -> bool:
+        """Whether the row is the one meant."""
+        return self.field in row and all(row.get(name) == value for name, value in self.of.items())
+
+    def is_met(self, value: float) -> bool:
+        """Whether a value reaches the target."""
+        if self.target is None:
+            return True
+        return value <= self.target if self.is_limit else value >= self.target
+
+
+def _efficiency(game: str, path: str, precision: str = "fp32") -> Mapping[str, object]:
+    known = {"bench": "efficiency", "game": game, "path": path}
+    return {**known, "precision": precision, "reuse": False}
+
+
+def _speed(
+    name: str, game: str, precision: str, ratio: float, rate: float | None = None
+) -> Iterator[Figure]:
+    """The figures of one network in one precision."""
+    raw, grpc = _efficiency(game, "raw", precision), _efficiency(game, "grpc", precision)
+    yield Figure(f"{name} {precision}, ONNX Runtime, positions/CPU-s", raw, "positions_per_cpu_s")
+    yield Figure(f"{name} {precision}, gRPC, positions/CPU-s", grpc, "positions_per_cpu_s", rate)
+    yield Figure(f"{name} {precision}, gRPC of raw", grpc, "ratio_to_raw", ratio, form=".3f")
+    least = None if game == "tic_tac_toe" or precision != "fp32" else 0.95
+    yield Figure(
+        f"{name} {precision}, gRPC of in process", grpc, "ratio_to_inprocess", least, form=".3f"
+    )
+
+
+def _tree(game: str, simulations: int) -> Mapping[str, object]:
+    return {"bench": "tree", "game": game, "simulations": simulations, "path": "python"}
+
+
+def _trees() -> Iterator[Figure]:
+    for name, game, least in (
+        ("W1", "connect_four", 3e6),
+        ("W3", "go9", 3e5),
+        ("W2", "tic_tac_toe", None),
+    ):
+        for simulations in (100, 800):
+            row = _tree(game, simulations)
+            target = least if simulations == 100 else None
+            says = f"{name}, tree alone, {simulations}: "
+            yield Figure(f"{says}simulations/CPU-s", row, "simulations_per_cpu_s", target)
+            yield Figure(f"{says}bytes/node", row, "bytes_per_node", 64, True, ".0f")
+            yield Figure(f"{says}bytes/edge", row, "bytes_per_edge", 40, True, ".0f")
+
+
+def _figures() -> Iterator[Figure]:
+    yield from _speed("W1", "connect_four", "fp32", 0.90)
+    yield from _speed("W1", "connect_four", "int8", 0.85, 18_000)
+    yield from _speed("W3", "go9", "fp32", 0.90)
+    yield from _speed("W3", "go9", "int8", 0.85, 7_500)
+    yield from _speed("W2", "tic_tac_toe", "fp32", 0.70)
+    reuse = {**_efficiency("connect_four", "grpc"), "reuse": True}
+    yield Figure(
+        "W1, simulations/position with cache and kept tree",
+        reuse,
+        "simulations_per_position",
+        1.3,
+        form=".2f",
+    )
+    yield from _trees()
+    for name, game, least in (("W1", "connect_four", 3e5), ("W3", "go9", 5e4)):
+        sample = {"bench": "replay", "game": game, "path": "sample"}
+        load = {"bench": "replay", "game": game, "path": "load"}
+        train = {"bench": "train", "game": game, "path": "trainer"}
+        yield Figure(
+            f"{name}, replay to batch, positions/CPU-s", sample, "positions_per_cpu_s", least
+        )
+        yield Figure(f"{name}, window from Postgres, rows/s", load, "rows_per_s")
+        yield Figure(f"{name}, trainer of a bare loop", train, "ratio_to_bare", form=".3f")
+        yield Figure(f"{name}, trainer, samples/s", train, "samples_per_s")
+    memory = {"bench": "memory", "game": "go9", "games": 512, "simulations": 800}
+    yield Figure("W3, worker, 512 games of 800, MiB", memory, "most_resident_mib", 1024, True)
+    serve = {"bench": "serve", "clients": 1, "batch": 256, "path": "stream"}
+    yield Figure(
+        "the wire, 256 rows, us/position of both ends", serve, "us_per_position", form=".2f"
+    )
+    yield Figure("the wire, 256 rows, p99 ms", serve, "p99_ms", form=".2f")
+    for workers in (1, 4):
+        store = {"bench": "store", "workers": workers}
+        yield Figure(f"store, {workers} workers, positions/s", store, "positions_per_s")
+
+
+def figures(rows: Sequence[Row]) -> list[tuple[Figure, float]]:
+    """The figures that the rows have, in the order above; the newest row of each counts."""
+    found: list[tuple[Figure, float]] = []
+    for figure in _figures():
+        values = [row[figure.field] for row in rows if figure.fits(row)]
+        if values and isinstance(values[-1], int | float):
+            found.append((figure, float(values[-1])))
+    return found

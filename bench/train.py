@@ -1,0 +1,175 @@
+"""The trainer against the same network in a bare loop: samples a second.
+
+``python -m bench.train connect_four`` interleaves three paths, each with the trainer's threads:
+
+- ``bare``: the network, torch's own SGD, one batch that is in memory; forward, loss, backward,
+  step and nothing else.
+- ``learner``: the trainer's learner on that same batch.
+- ``trainer``: the learner, each batch drawn from the window and rebuilt under random symmetries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from zerofleet_core import ReplayBuffer
+
+from bench import blocks as measured
+from bench.blocks import Block, Counts, Work
+from bench.games_played import played_games, run_of
+from bench.processes import cpu_clock
+from bench.report import Row, parser, positive, show, told
+from bench.workloads import Workload
+from services.trainer.learner import Learner
+from services.trainer.measurement import Batch
+from services.trainer.precision import Precision
+from services.trainer.team import Team
+from services.trainer.trainer import sample_seed
+from zerofleet.config import RunConfig
+from zerofleet.network import PolicyValueNet
+from zerofleet.records import GameRecord
+
+COLUMNS = {
+    "path": ("path", ""),
+    "samples/s": ("samples_per_s", ",d"),
+    "samples/CPU-s": ("samples_per_cpu_s", ",d"),
+    "of bare": ("ratio_to_bare", ".3f"),
+    "steps/s": ("steps_per_s", ".1f"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    options = parse(argv)
+    workload: Workload = options.workload
+    rows = asyncio.run(
+        measure(workload, options.batch, options.games, options.seconds, options.blocks)
+    )
+    title = f"{workload.name}, {workload.network_name}, batches of {options.batch}"
+    show(rows, title, COLUMNS, as_json=options.json)
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    found = parser("bench.train", __doc__)
+    found.set_defaults(seconds=2.0)
+    found.add_argument("--batch", type=positive(int), default=256, help="positions [256]")
+    found.add_argument("--games", type=positive(int), default=500, help="in the window [500]")
+    return found.parse_args(argv)
+
+
+async def measure(
+    workload: Workload, size: int, games: int, seconds: float, blocks: int
+) -> list[Row]:
+    """Interleave blocks of the paths."""
+    run = run_of(workload)
+    torch.set_num_threads(run.trainer.threads)  # as the trainer does
+    window = window_of(workload, run, played_games(workload, games, seed=5))
+    batch = window.sample(size, 1, symmetry=True)
+    alone, fed = (Learner(workload.spec, run) for _ in range(2))
+
+    def feed() -> None:
+        seed = sample_seed(run.seed, "train", fed.step)
+        fed.train(window.sample(size, seed, symmetry=run.trainer.augment))
+
+    done = await measured.interleave(
+        {
+            "bare": repeated(bare_step(workload, run, batch), size),
+            "learner": repeated(lambda: alone.train(batch), size),
+            "trainer": repeated(feed, size),
+        },
+        seconds,
+        blocks,
+        cpu_clock(),
+    )
+    return [summary(workload, path, done, size) for path in done]
+
+
+def window_of(workload: Workload, run: RunConfig, records: Sequence[GameRecord]) -> ReplayBuffer:
+    """A window with these games."""
+    limits = run.trainer.window_positions, run.trainer.window_games
+    window = ReplayBuffer(workload.game, *limits)
+    for record in records:
+        assert record.result is not None  # they were played to their ends
+        window.add(
+            record.actions,
+            record.result,
+            record.full_search,
+            record.offsets,
+            record.child_actions,
+            record.child_policy_weights,
+            resigned=record.reason == "resign",
+        )
+    return window
+
+
+def bare_step(workload: Workload, run: RunConfig, batch: Batch) -> Callable[[], None]:
+    """One step of the loop that anybody would write first, on the same device in as many bits."""
+    settings, device = run.trainer, Team().device
+    network = PolicyValueNet(workload.spec, run.network, run.seed).to(device).train()
+    optimiser = torch.optim.SGD(
+        network.parameters(),
+        lr=settings.learning_rate[0],
+        momentum=settings.momentum,
+        weight_decay=2 * settings.l2,
+    )
+    observations, policy_target, value_target = (
+        torch.from_numpy(column).to(device)  # pyright: ignore[reportUnknownMemberType]
+        for column in batch
+    )
+    precision = Precision(settings.mixed_precision, device)
+    forward = cast("Callable[[Tensor], tuple[Tensor, Tensor]]", network)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        policy_logits, value = precision.predict(forward, observations)
+        loss = functional.cross_entropy(policy_logits, policy_target)
+        (loss + functional.mse_loss(value, value_target)).backward()
+        optimiser.step()
+
+    return step
+
+
+def repeated(step: Callable[[], None], samples: int) -> Work:
+    """A block of whole steps."""
+
+    async def block(seconds: float) -> Counts:
+        end, steps = time.monotonic() + seconds, 0
+        while steps == 0 or time.monotonic() < end:
+            step()
+            steps += 1
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return {"samples": steps * samples, "steps": steps}
+
+    return block
+
+
+def summary(workload: Workload, path: str, done: dict[str, list[Block]], size: int) -> Row:
+    """Medians over the blocks of a path."""
+    mine = done[path]
+    return {
+        "bench": "train",
+        "game": workload.name,
+        "network": workload.network_name,
+        "batch": size,
+        "path": path,
+        "samples_per_s": round(measured.per_s(mine, "samples")),
+        "samples_per_cpu_s": round(measured.per_cpu_s(mine, "samples")),
+        "ratio_to_bare": round(measured.ratio(mine, done["bare"], "samples"), 3),
+        "wall_ratio_to_bare": round(
+            measured.ratio(mine, done["bare"], "samples", measured.per_s), 3
+        ),
+        "steps_per_s": round(measured.per_s(mine, "steps"), 2),
+    }
+
+
+if __name__ == "__main__":
+    told(main)

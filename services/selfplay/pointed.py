@@ -1,0 +1,117 @@
+"""The best model from a server that knows versions by number alone, such as NVIDIA Triton."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from zerofleet.best import BestPointer
+from zerofleet.database import Database
+from zerofleet.errors import InferenceUnavailableError, ModelNotFoundError, StoreUnavailableError
+from zerofleet.prediction import Prediction
+
+_log = structlog.get_logger()
+
+_LOOK_SECONDS = 2.0
+
+
+class Versions(Protocol):
+    """Who can be asked whether a server has a version; an ``InferenceClient`` can."""
+
+    async def model_ready(self, model: str, version: str = "") -> bool:
+        """Whether that version answers."""
+        ...
+
+
+class Stream(Protocol):
+    """A ``Predictor`` whose version can change; a ``PredictionStream`` is one."""
+
+    version: str
+
+    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+        """Predict a batch."""
+        ...
+
+
+class PromotedVersion:
+    """The number of the best model: Redis' pointer, or Postgres' record where there is none.
+
+    Args:
+        run: name of the run.
+        pointer: of that run.
+        database: with the run's promotions.
+    """
+
+    def __init__(self, run: str, pointer: BestPointer, database: Database) -> None:
+        self._run = run
+        self._pointer = pointer
+        self._database = database
+
+    def __call__(self) -> int | None:
+        """The version; None before the first promotion. Blocking.
+
+        Raises:
+            StoreUnavailableError: neither store answers.
+        """
+        try:
+            best = self._pointer.get() or self._database.promotion_head(self._run)
+        except StoreUnavailableError:
+            best = self._database.promotion_head(self._run)
+        return None if best is None else best.version
+
+
+class PointedPredictor:
+    """A ``Predictor`` that names the promoted version in every request.
+
+    A newly promoted version is asked for once the server says that it has it; until then the one
+    before goes on.
+
+    Args:
+        run: name of the run, and so of the model.
+        stream: to the server.
+        versions: the same server.
+        promoted: the best version's number; blocking.
+    """
+
+    def __init__(
+        self, run: str, stream: Stream, versions: Versions, promoted: PromotedVersion
+    ) -> None:
+        self._run = run
+        self._stream = stream
+        self._versions = versions
+        self._promoted = promoted
+        self._version: int | None = None
+
+    async def follow(self) -> None:
+        """Keep up with the promotions, for ever."""
+        while True:
+            await self.look()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Look once for a newer promotion."""
+        try:
+            promoted = await asyncio.to_thread(self._promoted)
+            if promoted is None or promoted == self._version:
+                return
+            if not await self._versions.model_ready(self._run, str(promoted)):
+                return
+        except (StoreUnavailableError, InferenceUnavailableError, ModelNotFoundError):
+            return
+        self._version = promoted
+        self._stream.version = str(promoted)
+        _log.info("best_model_changed", version=promoted)
+
+    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+        """Predict by the promoted version; see ``Predictor``.
+
+        Raises:
+            ModelNotFoundError: nothing is promoted yet, or the server does not have it yet.
+        """
+        if self._version is None:
+            raise ModelNotFoundError(f"model '{self._run}' has no promoted version here yet")
+        return await self._stream.predict(observations)

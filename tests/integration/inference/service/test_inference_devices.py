@@ -1,0 +1,122 @@
+"""Several devices: a process for each behind one address, here all on the CPU."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from zerofleet import games
+from zerofleet.heartbeat import Heartbeats
+from zerofleet.rpc import InferenceClient
+
+GAME = "connect_four"
+MOST_CLIENTS = 200
+
+
+def adjacent_ports() -> int:
+    """The first of two free ports."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as first:
+            port = first.getsockname()[1]
+            with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
+                return port
+
+
+def beats(fleet: Any) -> dict[str, int]:
+    """Progress by worker."""
+    with contextlib.closing(Heartbeats(fleet.redis_url, fleet.run.name)) as heartbeats:
+        return {beat.worker: beat.progress for beat in heartbeats.read()}
+
+
+def page(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return answer.read().decode()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - a process has no event
+            await asyncio.sleep(0.05)
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    return not psutil.wait_procs(processes, timeout=20)[1]
+
+
+@pytest.mark.slow
+async def test_two_processes_answer_behind_one_address(fleet: Any) -> None:
+    fleet.publish(1)
+    metrics = adjacent_ports()
+    rows = np.repeat(games.State(GAME).observation()[np.newaxis], 2, axis=0)
+    changes = {
+        "ZEROFLEET_DEVICES": "0,1",
+        "ZEROFLEET_METRICS_ADDRESS": f"127.0.0.1:{metrics}",
+    }
+    with fleet.start(**changes) as parent:
+        await until(lambda: {"inference-1-0", "inference-1-1"} <= set(beats(fleet)))
+        assert "inference-1" in beats(fleet)  # the parent says that it is there
+        for _ in range(MOST_CLIENTS):  # the kernel draws one of the two for each connection
+            async with InferenceClient(fleet.address, timeout=30) as client:
+                assert (await client.predict(fleet.run.name, rows)).model_version == 1
+            answered = [beats(fleet).get(f"inference-1-{device}", 0) > 0 for device in (0, 1)]
+            if all(answered):
+                break
+        await until(lambda: all(beats(fleet)[f"inference-1-{device}"] > 0 for device in (0, 1)))
+        for port in (metrics, metrics + 1):
+            assert "zerofleet_inference_rows_total" in await asyncio.to_thread(page, port)
+        children = psutil.Process(parent.pid).children()
+        assert len(children) == 2
+        parent.send_signal(signal.SIGTERM)
+        _, said = await asyncio.to_thread(parent.communicate, timeout=30)
+        assert parent.returncode == 0, said
+        assert gone(children)
+        assert "Traceback" not in said
+
+
+@pytest.mark.slow
+async def test_when_one_process_ends_all_do_and_the_status_says_so(fleet: Any) -> None:
+    with fleet.start(
+        ZEROFLEET_DEVICES="0,1", ZEROFLEET_METRICS_ADDRESS=f"127.0.0.1:{adjacent_ports()}"
+    ) as parent:
+        await until(lambda: {"inference-1-0", "inference-1-1"} <= set(beats(fleet)))
+        children = psutil.Process(parent.pid).children()
+        os.kill(children[1].pid, signal.SIGKILL)
+        _, said = await asyncio.to_thread(parent.communicate, timeout=30)
+        assert parent.returncode == 1, said
+        assert '"device": 1' in said
+        assert "device_process_ended" in said
+        assert gone(children)
+        assert "Traceback" not in said
+
+
+@pytest.mark.slow
+def test_devices_that_cannot_share_are_one_line_and_exit_2(fleet: Any, tmp_path: Any) -> None:
+    line = fleet.refusal(ZEROFLEET_DEVICES="0,1", ZEROFLEET_LISTEN_ADDRESS="127.0.0.1:0")
+    assert "needs a host and a port to share" in line
+    line = fleet.refusal(ZEROFLEET_DEVICES="0,1", ZEROFLEET_LISTEN_ADDRESS=f"unix:{tmp_path}/s")
+    assert "needs a host and a port to share" in line
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        line = fleet.refusal(ZEROFLEET_DEVICES="0,1", ZEROFLEET_LISTEN_ADDRESS=address)
+        assert f"cannot listen on {address}" in line
+    assert "give numbers of GPUs" in fleet.refusal(ZEROFLEET_DEVICES="one")
+
+
+@pytest.mark.slow
+def test_a_gpu_that_is_required_or_named_and_not_there(fleet: Any) -> None:
+    line = fleet.refusal(ZEROFLEET_INFERENCE__REQUIRE_GPU="true")
+    assert "require_gpu = true, but the active provider is 'cpu'" in line
+    line = fleet.refusal(ZEROFLEET_INFERENCE__PROVIDER="cuda")
+    assert "provider = 'cuda': ONNX Runtime as installed" in line
+    line = fleet.refusal(ZEROFLEET_INFERENCE__PROVIDER="rocm")
+    assert "ZEROFLEET_INFERENCE__PROVIDER" in line

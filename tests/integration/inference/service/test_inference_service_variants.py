@@ -1,0 +1,171 @@
+"""The whole process with variants in the record: it takes one up, says so, and heeds a verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zerofleet import games
+from zerofleet.cli.status_text import doing_text
+from zerofleet.database import Database
+from zerofleet.database.matches import MatchScore
+from zerofleet.errors import StoreUnavailableError
+from zerofleet.heartbeat import Heartbeats
+from zerofleet.local.monitor import Monitor
+from zerofleet.models.shape import Shape
+from zerofleet.models.variant import Variant
+from zerofleet.rpc import InferenceClient, PlayerClient
+
+GAME = "connect_four"
+MARKS = {"fp32": 0.0, "int8": 0.25, "fp16": 0.5}
+
+
+def publish(fleet: Any, version: int, precisions: tuple[str, ...]) -> None:
+    """A model with accepted variants and a refused one, in one transaction, promoted."""
+    spec = games.spec(GAME)
+    shape = Shape(spec.observation_bytes, spec.num_actions)
+    sha256: dict[str, str] = {}
+    for precision in ("fp32", *precisions):
+        content = fleet.make_marker(version, shape, precision=precision)
+        fleet.folder.publish(fleet.folder.stage(content))
+        sha256[precision] = hashlib.sha256(content).hexdigest()
+    variants = [
+        Variant(precision, sha256[precision], fleet.folder.location(sha256[precision]), 0.0, 0.0)
+        for precision in precisions
+    ]
+    variants += [
+        Variant(precision, policy_kl=1.0, value_difference=1.0, reason="too far from fp32")
+        for precision in MARKS
+        if precision not in sha256
+    ]
+    fleet.database.insert_model(
+        fleet.run.name, version, sha256["fp32"], version, {}, "", fleet.epoch, variants
+    )
+    fleet.promote(version)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - a process has no event
+            await asyncio.sleep(0.05)
+
+
+def figures(fleet: Any) -> dict[str, float]:
+    """Of the inference service's heartbeat."""
+    with contextlib.closing(Heartbeats(fleet.redis_url, fleet.run.name)) as heartbeats:
+        beats = heartbeats.read()
+    return dict(beats[0].figures) if beats else {}
+
+
+def page(fleet: Any) -> str:
+    url = f"http://127.0.0.1:{fleet.metrics_port}/metrics"
+    with urllib.request.urlopen(url, timeout=10) as found:
+        return found.read().decode()
+
+
+async def answer(client: InferenceClient, **asked: str) -> str:
+    rows = np.repeat(games.State(GAME).observation()[np.newaxis], 3, axis=0)
+    prediction = await client.predict("serving", rows, **asked)
+    mark = prediction.model_version + MARKS[prediction.precision]
+    np.testing.assert_allclose(prediction.value * 1024, mark)
+    return f"{prediction.model_version} {prediction.precision}"
+
+
+def judge(fleet: Any, version: int, *, accepted: bool) -> None:
+    """The end of a match of int8 against fp32."""
+    score, interval = MatchScore(5, 0, 35), (0.05, 0.3)
+    if accepted:
+        score, interval = MatchScore(15, 10, 15), (0.4, 0.6)
+    fleet.database.decide_variant(
+        fleet.run.name,
+        version,
+        "int8",
+        score,
+        interval,
+        accepted=accepted,
+        epoch=fleet.evaluator_epoch,
+    )
+
+
+@pytest.mark.slow
+async def test_a_service_takes_up_variants_and_verdicts(
+    fleet: Any, role_url: Callable[[str], str]
+) -> None:
+    """The precision is named, so that no measurement of a busy machine decides this test."""
+    publish(fleet, 1, ("int8",))
+    with fleet.start(
+        ZEROFLEET_INFERENCE__PRECISION="int8", ZEROFLEET_DATABASE_URL=role_url("worker")
+    ):
+        async with InferenceClient(fleet.address, timeout=30) as client:
+            await until(lambda: figures(fleet).get("precision_int8") == 1.0)
+            assert figures(fleet)["provider_cpu"] == 1.0
+            assert "precision_fp32" not in figures(fleet)
+            assert await answer(client) == "1 int8"
+            assert await answer(client, precision="fp32") == "1 fp32"
+            publish(fleet, 2, ("int8", "fp16"))
+            await until(lambda: figures(fleet)["model_version"] == 2)
+            await until(lambda: figures(fleet).get("precision_int8") == 1.0)
+            assert await answer(client) == "2 int8"
+            assert await answer(client, precision="fp16") == "2 fp16"
+            async with PlayerClient(fleet.address, timeout=30) as player:
+                table = await player.search(GAME, [3])
+                # Every leaf's value is the model's, so the root's is too, but for finished games.
+                assert (table.version, round(table.network_value * 4096)) == (2, 9)
+            judge(fleet, 2, accepted=False)
+            await until(lambda: figures(fleet).get("precision_fp32") == 1.0)
+            assert await answer(client) == "2 fp32"
+            metrics = await asyncio.to_thread(page, fleet)
+            name = "zerofleet_inference_answers_with"
+            assert f'{name}{{precision="fp32",provider="cpu"}} 1.0' in metrics
+            assert 'zerofleet_inference_precision_rows_total{precision="int8"}' in metrics
+
+        def shown() -> str:
+            with Monitor(fleet.run, fleet.database_url, fleet.redis_url) as monitor:
+                monitor.figures()
+                return doing_text(monitor.services_of_heartbeats()[0])
+
+        assert await asyncio.to_thread(shown) == "predicts on cpu in fp32"
+
+
+def test_what_the_record_says_of_variants(fleet: Any, role_url: Callable[[str], str]) -> None:
+    from services.inference.source import StoredModels
+    from zerofleet.best import BestPointer
+
+    publish(fleet, 1, ("int8",))
+    publish(fleet, 2, ())
+    with (
+        Database(role_url("worker")) as database,
+        contextlib.closing(BestPointer(fleet.redis_url, "serving")) as pointer,
+    ):
+        source = StoredModels("serving", database, pointer)
+        assert list(source.variants(1)) == ["int8"]  # the refused one has no file
+        assert source.variants(2) == {}
+        assert source.variants(3) == {}
+        assert source.refused() == set()
+        judge(fleet, 1, accepted=False)
+        assert source.refused() == {"int8"}
+        judge(fleet, 2, accepted=True)
+        assert source.refused() == set()
+
+
+def test_a_database_that_is_not_migrated_yet_has_no_variants(fleet: Any) -> None:
+    from services.inference.source import StoredModels
+    from zerofleet.best import BestPointer
+
+    publish(fleet, 1, ("int8",))
+    fleet.database._run("UPDATE alembic_version SET version_num = '0002'")
+    with contextlib.closing(BestPointer(fleet.redis_url, "serving")) as pointer:
+        source = StoredModels("serving", fleet.database, pointer)
+        assert source.sha256(1)  # what every version has is served
+        for ask in (lambda: source.variants(1), source.refused):
+            with pytest.raises(StoreUnavailableError, match="zerofleet migrate"):
+                ask()
+        fleet.database._run("UPDATE alembic_version SET version_num = '0003'")
+        assert list(source.variants(1)) == ["int8"]

@@ -1,0 +1,397 @@
+"""Which variant of a version answers: chosen, named, refused, broken; and an answer says which."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.grpc as triton
+
+from services.inference.metrics import InferenceCollector
+from services.inference.model import LoadedModel
+from services.inference.precision import Precisions
+from zerofleet.errors import (
+    IncompatibleModelError,
+    InferenceUnavailableError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    StoreUnavailableError,
+)
+from zerofleet.prediction import Prediction
+from zerofleet.rpc import InferenceClient
+
+RUN = "marker"
+MARKS = {"fp32": 0.0, "int8": 0.25, "fp16": 0.5}
+
+
+def said(prediction: Prediction) -> tuple[int, str]:
+    """Version and precision that an answer names, once its values say the same."""
+    mark = prediction.model_version + MARKS[prediction.precision]
+    np.testing.assert_allclose(prediction.value * 1024, mark)
+    return prediction.model_version, prediction.precision
+
+
+class Fastest:
+    """Stands for the measurement: one precision is the fastest, and it is asked how often."""
+
+    def __init__(self, precision: str = "int8") -> None:
+        self.precision = precision
+        self.asked: list[list[str]] = []
+
+    def __call__(self, models: Sequence[LoadedModel]) -> LoadedModel:
+        self.asked.append([model.precision for model in models])
+        return next(model for model in models if model.precision == self.precision)
+
+
+def auto(fastest: Fastest, runs: tuple[str, ...] = ("int8",)) -> Precisions:
+    return Precisions("auto", runs, fastest)
+
+
+async def test_the_fastest_accepted_variant_answers_and_is_measured_once(
+    serve: Any, models: Any, observations: Any
+) -> None:
+    for version in (1, 2, 3):
+        models.publish(version)
+        models.publish_variant(version, "int8")
+    models.publish_variant(1, "fp16")  # nothing for this provider
+    models.promote(1)
+    fastest = Fastest()
+    async with serve(precisions=auto(fastest)) as served, InferenceClient(served.address) as client:
+        assert said(await client.predict(RUN, observations(3))) == (1, "fp32")  # no waiting for it
+        await served.repository.refresh_variants()
+        async with client.stream(RUN) as stream:
+            assert said(await stream.predict(observations(3))) == (1, "int8")
+            models.promote(2)
+            await served.repository.refresh()
+            assert said(await stream.predict(observations(2))) == (2, "fp32")
+            await served.repository.refresh_variants()
+            assert said(await stream.predict(observations(2))) == (2, "int8")
+        assert said(await client.predict(RUN, observations(1), "3")) == (3, "int8")
+        assert said(await client.predict(RUN, observations(1), "1")) == (1, "int8")
+    assert fastest.asked == [["fp32", "int8"]]
+
+
+async def test_fp32_stays_where_it_is_the_fastest(
+    serve: Any, models: Any, observations: Any
+) -> None:
+    models.publish(1)
+    models.publish_variant(1, "int8")
+    models.promote(1)
+    fastest = Fastest("fp32")
+    async with serve(precisions=auto(fastest)) as served, InferenceClient(served.address) as client:
+        for _ in range(2):
+            await served.repository.refresh_variants()
+            assert said(await client.predict(RUN, observations(3))) == (1, "fp32")
+    assert len(fastest.asked) == 1
+
+
+async def test_a_request_may_name_the_variant(serve: Any, models: Any, observations: Any) -> None:
+    for version in (1, 2):
+        models.publish(version)
+        models.promote(version)
+    models.publish_variant(2, "int8")
+    models.publish_variant(2, "fp16")
+    async with (
+        serve(precisions=auto(Fastest())) as served,
+        InferenceClient(served.address) as client,
+        InferenceClient(served.address, precision="fp16") as half,
+    ):
+        await served.repository.refresh_variants()
+        for version in ("best", "2"):
+            for precision in MARKS:
+                answer = await client.predict(RUN, observations(3), version, precision)
+                assert said(answer) == (2, precision)
+                async with client.stream(RUN, version, precision) as stream:
+                    assert said(await stream.predict(observations(3))) == (2, precision)
+        assert said(await half.predict(RUN, observations(1))) == (2, "fp16")
+        assert said(await half.predict(RUN, observations(1), precision="int8")) == (2, "int8")
+        with pytest.raises(ModelNotFoundError, match="version 1 has no accepted variant int8"):
+            await client.predict(RUN, observations(3), "1", "int8")
+        async with client.stream(RUN, "1", "fp16") as stream:
+            with pytest.raises(ModelNotFoundError, match="no accepted variant fp16"):
+                await stream.predict(observations(3))
+        with pytest.raises(InvalidRequestError, match=r"'precision' is 'int4': give fp32, int8"):
+            await client.predict(RUN, observations(3), "2", "int4")
+        assert said(await client.predict(RUN, observations(1))) == (2, "int8")
+
+
+async def test_the_precision_of_the_run_file(serve: Any, models: Any, observations: Any) -> None:
+    for version in (1, 2):
+        models.publish(version)
+        models.promote(version)
+    models.publish_variant(1, "fp16")
+    async with (
+        serve(precisions=Precisions("fp16")) as served,
+        InferenceClient(served.address) as client,
+    ):
+        await served.repository.refresh_variants()
+        assert said(await client.predict(RUN, observations(1))) == (2, "fp32")  # it has no other
+        assert said(await client.predict(RUN, observations(1), "1")) == (1, "fp16")
+
+
+async def test_a_verdict_takes_a_precision_away_and_gives_it_back(
+    serve: Any, models: Any, observations: Any
+) -> None:
+    for version in (1, 2):
+        models.publish(version)
+        models.publish_variant(version, "int8")
+    models.promote(1)
+    fastest = Fastest()
+    async with serve(precisions=auto(fastest)) as served, InferenceClient(served.address) as client:
+        await served.repository.refresh_variants()
+        assert said(await client.predict(RUN, observations(1), "2")) == (2, "int8")
+        models.source.refusals.add("int8")
+        await served.repository.refresh_variants()
+        assert said(await client.predict(RUN, observations(1))) == (1, "fp32")
+        assert said(await client.predict(RUN, observations(1), "2")) == (2, "fp32")
+        # The next match must be able to play it.
+        assert said(await client.predict(RUN, observations(1), precision="int8")) == (1, "int8")
+        models.source.refusals.clear()
+        await served.repository.refresh_variants()
+        assert said(await client.predict(RUN, observations(1))) == (1, "int8")
+    assert len(fastest.asked) == 1
+
+
+async def test_a_variant_that_does_not_load_costs_itself(
+    serve: Any, models: Any, make_marker: Any, observations: Any
+) -> None:
+    for version in (1, 2):
+        models.publish(version)
+        models.promote(version)
+        models.publish_variant(version, "int8", make_marker(version, precision="int8")[:-20])
+    async with (
+        serve(precisions=auto(Fastest())) as served,
+        InferenceClient(served.address) as client,
+    ):
+        for _ in range(2):
+            await served.repository.refresh_variants()
+            assert said(await client.predict(RUN, observations(1))) == (2, "fp32")
+        assert said(await client.predict(RUN, observations(1), "1")) == (1, "fp32")
+        assert served.repository.failed_loads == 1  # tried once, and again after a pause
+        with pytest.raises(IncompatibleModelError):
+            await client.predict(RUN, observations(1), "1", "int8")
+        index = {state.version: state.ready for state in await served.repository.index()}
+        assert index == {1: True, 2: True}
+
+
+async def test_one_that_does_not_load_is_left_out_of_one_measurement(
+    serve: Any, models: Any, make_marker: Any, observations: Any
+) -> None:
+    models.publish(1)
+    models.publish_variant(1, "int8")
+    models.publish_variant(1, "fp16", make_marker(1, precision="fp16")[:-20])
+    models.promote(1)
+    fastest = Fastest()
+    async with (
+        serve(precisions=auto(fastest, ("int8", "fp16"))) as served,
+        InferenceClient(served.address) as client,
+    ):
+        for _ in range(3):
+            await served.repository.refresh_variants()
+            assert said(await client.predict(RUN, observations(1))) == (1, "int8")
+    assert fastest.asked == [["fp32", "int8"]]
+
+
+async def test_a_variant_that_gives_infinities_gives_way_to_fp32_at_once(
+    serve: Any, models: Any, make_marker: Any, observations: Any
+) -> None:
+    for version in (1, 2):
+        models.publish(version)
+        models.promote(version)
+        models.publish_variant(
+            version, "int8", make_marker(version, precision="int8", poisoned=True)
+        )
+    poisonous = observations(4)
+    poisonous[2, 0] = 66
+    async with (
+        serve(precisions=auto(Fastest())) as served,
+        InferenceClient(served.address) as client,
+        client.stream(RUN) as stream,
+    ):
+        await served.repository.refresh_variants()
+        assert said(await stream.predict(observations(4))) == (2, "int8")
+        with pytest.raises(InferenceUnavailableError, match=r"version 2 \(int8\) answered"):
+            await stream.predict(poisonous)
+        assert said(await stream.predict(poisonous)) == (2, "fp32")
+        await served.repository.refresh_variants()
+        assert said(await stream.predict(poisonous)) == (2, "fp32")
+        # Another version's variant is another file; it gives way when it does the same.
+        assert said(await client.predict(RUN, observations(4), "1")) == (1, "int8")
+        with pytest.raises(InferenceUnavailableError):
+            await client.predict(RUN, poisonous, "1")
+        assert said(await client.predict(RUN, poisonous, "1")) == (1, "fp32")
+
+
+async def test_fp32_that_gives_infinities_takes_its_variants_along(
+    serve: Any, models: Any, make_marker: Any, observations: Any
+) -> None:
+    models.publish(1)
+    models.publish(2, make_marker(2, poisoned=True))
+    models.publish_variant(2, "int8")
+    for version in (1, 2):
+        models.promote(version)
+    poisonous = observations(4)
+    poisonous[2, 0] = 66
+    async with (
+        serve(precisions=auto(Fastest())) as served,
+        InferenceClient(served.address) as client,
+    ):
+        await served.repository.refresh_variants()
+        assert said(await client.predict(RUN, observations(1))) == (2, "int8")
+        with pytest.raises(InferenceUnavailableError):
+            await client.predict(RUN, poisonous, "2", "fp32")
+        await served.repository.refresh()
+        await served.repository.refresh_variants()
+        assert said(await client.predict(RUN, poisonous)) == (1, "fp32")
+        with pytest.raises(IncompatibleModelError, match="non-finite"):
+            await client.predict(RUN, observations(1), "2")
+
+
+async def test_without_the_stores_what_answers_goes_on(
+    serve: Any, models: Any, observations: Any
+) -> None:
+    models.publish(1)
+    models.publish_variant(1, "int8")
+    models.promote(1)
+    async with (
+        serve(precisions=auto(Fastest())) as served,
+        InferenceClient(served.address) as client,
+    ):
+        models.source.away = True
+        await served.repository.refresh_variants()
+        assert said(await client.predict(RUN, observations(1))) == (1, "fp32")
+        models.source.away = False
+        await served.repository.refresh_variants()
+        models.source.away = True
+        await served.repository.refresh_variants()
+        assert said(await client.predict(RUN, observations(1))) == (1, "int8")
+
+
+async def test_a_version_without_word_of_its_variants_answers_in_fp32(
+    serve: Any, models: Any, observations: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in (1, 2):
+        models.publish(version)
+        models.publish_variant(version, "int8")
+    models.promote(1)
+
+    def away(version: int) -> dict[str, str]:
+        raise StoreUnavailableError(f"nothing is known of the variants of {version}")
+
+    async with (
+        serve(precisions=auto(Fastest())) as served,
+        InferenceClient(served.address) as client,
+    ):
+        await served.repository.refresh_variants()
+        with monkeypatch.context() as patch:
+            patch.setattr(models.source, "variants", away)
+            assert said(await client.predict(RUN, observations(1), "2")) == (2, "fp32")
+        assert said(await client.predict(RUN, observations(1))) == (1, "int8")
+
+
+async def test_no_answer_names_another_variant_under_swaps(
+    serve: Any, models: Any, observations: Any, until: Any
+) -> None:
+    """Promotions, variants and verdicts come and go while streams ask."""
+    for version in range(1, 6):
+        models.publish(version)
+        models.publish_variant(version, "int8")
+    models.promote(1)
+    async with (
+        serve(threads=2, keep=3, precisions=auto(Fastest())) as served,
+        InferenceClient(served.address) as client,
+    ):
+        stop = asyncio.Event()
+        heard = set[tuple[int, str]]()
+
+        async def ask(version: str, precision: str | None) -> None:
+            async with client.stream(RUN, version, precision) as stream:
+                while not stop.is_set():
+                    for prediction in await asyncio.gather(
+                        *(stream.predict(observations(rows)) for rows in (1, 7, 30))
+                    ):
+                        answer = said(prediction)
+                        assert precision in (None, answer[1])
+                        if version == "best" and precision is None:
+                            heard.add(answer)
+
+        named = [("best", None), ("best", None), ("best", "int8"), ("best", "fp32"), ("5", "int8")]
+        askers = [asyncio.create_task(ask(*names)) for names in named]
+        for version in range(2, 6):
+            models.promote(version)
+            await served.repository.refresh()
+            await until(lambda version=version: (version, "fp32") in heard)
+            await served.repository.refresh_variants()
+            await until(lambda version=version: (version, "int8") in heard)
+        stop.set()
+        await asyncio.gather(*askers)
+
+
+async def test_memory_is_bounded_with_variants_too(
+    serve: Any, models: Any, observations: Any
+) -> None:
+    for version in range(1, 9):
+        models.publish(version)
+        models.publish_variant(version, "int8")
+    for version in (1, 2):
+        models.promote(version)
+    async with (
+        serve(keep=6, precisions=auto(Fastest())) as served,
+        InferenceClient(served.address) as client,
+    ):
+        await served.repository.refresh_variants()
+        for version in range(1, 9):
+            for precision in ("fp32", "int8"):
+                await client.predict(RUN, observations(1), str(version), precision)
+        keys = [(model.version, model.precision) for model in served.repository.loaded()]
+        assert len(keys) == 6
+        assert {(2, "fp32"), (2, "int8")} <= set(keys)
+        assert said(await client.predict(RUN, observations(1))) == (2, "int8")
+
+
+async def test_metadata_statistics_and_metrics_say_what_answers(
+    serve: Any, models: Any, observations: Any
+) -> None:
+    models.publish(1)
+    models.publish_variant(1, "int8")
+    models.promote(1)
+    async with (
+        serve(precisions=auto(Fastest())) as served,
+        InferenceClient(served.address) as client,
+    ):
+        await client.predict(RUN, observations(3))
+        await served.repository.refresh_variants()
+        await client.predict(RUN, observations(4))
+
+        def ask() -> Any:
+            with triton.InferenceServerClient(served.address) as stock:
+                return (
+                    stock.get_server_metadata(),
+                    stock.get_model_config(RUN),
+                    stock.get_inference_statistics(RUN),
+                )
+
+        server, config, statistics = await asyncio.to_thread(ask)
+        assert "provider=cpu" in server.extensions
+        parameters = config.config.parameters
+        assert {name: parameters[name].string_value for name in parameters} == {
+            "provider": "cpu",
+            "precision": "int8",
+        }
+        (counters,) = statistics.model_stats  # one for the version, whatever its precisions
+        assert (counters.version, counters.inference_count) == ("1", 7)
+        assert counters.inference_stats.success.count == 2
+        assert [batch.batch_size for batch in counters.batch_stats] == [3, 4]
+        collector = InferenceCollector(served.batcher, served.repository, "cpu")
+        samples = {
+            (sample.name.removeprefix("zerofleet_inference_"), *sample.labels.values()): sample
+            for metric in collector.collect()
+            for sample in metric.samples
+        }
+        assert samples["precision_rows_total", "fp32"].value == 3
+        assert samples["precision_rows_total", "int8"].value == 4
+        assert samples["precision_executions_total", "int8"].value == 1
+        assert samples["answers_with", "cpu", "int8"].value == 1

@@ -1,0 +1,206 @@
+"""Each benchmark runs, with settings far too small to say anything, and prints what others read."""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench import __main__ as suite
+from bench import replay, report, rules, store, train, tree
+from bench.games_played import played_games, random_positions
+from bench.model_file import model_bytes
+from bench.targets import figures
+from bench.workloads import WORKLOADS
+from zerofleet.games import State
+from zerofleet.models.session import ModelSession
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = ["--seconds", "0.05", "--blocks", "1", "--json"]
+
+Rows = list[dict[str, Any]]
+
+
+def in_a_process(module: str, *arguments: str) -> Rows:
+    """For those that speak gRPC, which keeps something for each event loop it has seen."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments, *SHORT],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def here(
+    main: Callable[[Sequence[str]], None], capsys: pytest.CaptureFixture[str], *arguments: str
+) -> Rows:
+    main([*arguments, *SHORT])
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def assert_sane(rows: Rows, *fields: str) -> None:
+    """Every row has these fields, each a finite number above 0."""
+    assert rows
+    for row in rows:
+        for name in fields:
+            assert math.isfinite(row[name]), (name, row)
+            assert row[name] > 0, (name, row)
+
+
+@pytest.mark.slow
+def test_efficiency() -> None:
+    small = ["--games", "8", "--simulations", "4"]
+    rows = in_a_process("bench.efficiency", "tic_tac_toe", *small)
+    assert [row["path"] for row in rows] == ["raw", "inprocess", "grpc", "grpc_unary"]
+    assert {(row["game"], row["precision"]) for row in rows} == {("tic_tac_toe", "fp32")}
+    assert_sane(rows, "positions_per_cpu_s", "ratio_to_raw", "batch_mean", "positions_per_s")
+    assert_sane(rows[1:], "simulations_per_cpu_s", "ratio_to_inprocess", "games_per_hour")
+    assert_sane(rows[2:], "batch_fill", "queue_wait_ms")
+    # Without cache and kept tree only terminal leaves need no prediction; a root is no simulation.
+    assert all(0.8 <= row["simulations_per_position"] < 3 for row in rows[1:])
+    assert len(figures(rows)) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["--unary", "--network"])
+def test_serve(how: str) -> None:
+    rows = in_a_process("bench.serve", "--clients", "1", "2", "--batch", "256", how)
+    assert [(row["clients"], row["batch"]) for row in rows] == [(1, 256), (2, 256)]
+    assert_sane(rows, "requests_per_s", "positions_per_s", "us_per_position", "tax")
+    assert_sane(rows, "client_us_per_message", "server_us_per_message")
+    assert all(0 < row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"] for row in rows)
+    assert len(figures(rows)) == (2 if how == "--network" else 0)
+
+
+def test_tree(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = here(tree.main, capsys, "tic_tac_toe", "--games", "4")
+    assert [row["simulations"] for row in rows] == [100, 800]
+    assert_sane(rows, "simulations_per_cpu_s", "bytes_per_node", "positions_per_simulation")
+    assert all(row["nodes_per_game"] <= row["simulations"] + 1 for row in rows)
+    assert all(row["tree_bytes_per_game"] > row["nodes_per_game"] for row in rows)
+    assert figures(rows)
+
+
+@pytest.mark.slow
+def test_memory_of_a_worker(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--memory", "--games", "8", "--simulations", "8"]
+    [row] = here(tree.main, capsys, "tic_tac_toe", *small)
+    assert (row["bench"], row["games"], row["simulations"]) == ("memory", 8, 8)
+    assert row["simulations_played"] >= 3 * 8 * 8
+    assert 20 < row["resident_mib"] <= row["most_resident_mib"]  # Python alone takes more than 20
+
+
+def test_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = here(rules.main, capsys, "tic_tac_toe", "--games", "2")
+    assert [row["operation"] for row in rows] == list(rules.COUNTED)
+    assert_sane(rows, "per_cpu_s", "nanoseconds")
+
+
+@pytest.mark.slow
+def test_replay(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = here(replay.main, capsys, "connect_four", "--games", "20", "--batch", "16")
+    assert [row["path"] for row in rows] == ["load", "sample"]
+    assert_sane(rows, "positions_per_cpu_s", "positions_per_s")
+    assert_sane(rows[:1], "rows_per_cpu_s", "rows_per_s", "games_per_s", "postgres_cpu_share")
+    assert rows[0]["rows_per_s"] > rows[0]["positions_per_s"]  # fast searches are rows as well
+    assert len(figures(rows)) == 2
+
+
+@pytest.mark.slow
+def test_store(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = here(store.main, capsys, "--game", "tic_tac_toe", "--workers", "1", "2")
+    assert [row["workers"] for row in rows] == [1, 2]
+    assert_sane(rows, "games_per_s", "positions_per_s", "positions_per_cpu_s")
+    assert_sane(rows, "worker_us_per_position", "postgres_us_per_position", "bytes_per_position")
+    assert len(figures(rows)) == 1
+
+
+@pytest.mark.slow
+def test_train(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = here(train.main, capsys, "connect_four", "--games", "8", "--batch", "4")
+    assert [row["path"] for row in rows] == ["bare", "learner", "trainer"]
+    assert_sane(rows, "samples_per_s", "samples_per_cpu_s", "ratio_to_bare", "steps_per_s")
+    assert rows[0]["ratio_to_bare"] == 1
+    assert len(figures(rows)) == 2
+
+
+@pytest.mark.parametrize("command", suite.COMMANDS)
+def test_the_suite_asks_for_what_there_is(command: str) -> None:
+    module, *arguments = command.split()
+    options = import_module(f"bench.{module}").parse([*arguments, *SHORT])
+    assert options.json
+    assert options.seconds == 0.05
+
+
+@pytest.mark.slow
+def test_the_suite_keeps_every_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "rows.jsonl"
+    monkeypatch.setenv("BENCH_OUT", str(out))
+    assert suite.main(["--only", "rules", "--seconds", "0.02", "--blocks", "1"]) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    games = {(row["bench"], row["game"]) for row in rows}
+    assert games == {("rules", "connect_four"), ("rules", "go9")}
+    assert "measured" in capsys.readouterr().out
+
+
+def test_the_suite_tells_of_a_benchmark_that_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(suite, "COMMANDS", ("rules no_such_game",))
+    assert suite.main([]) == 1
+    assert "failed: python -m bench.rules no_such_game" in capsys.readouterr().err
+
+
+def test_an_unknown_game_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as error:
+        tree.main(["connect4"])
+    assert error.value.code == 2
+    assert "unknown game 'connect4'; did you mean 'connect_four'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon"])
+def test_a_block_takes_time(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        rules.main(["connect_four", "--seconds", seconds])
+    assert seconds in capsys.readouterr().err
+
+
+def test_a_model_file_that_is_missing_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "model.onnx"
+    with pytest.raises(SystemExit) as error:
+        report.told(lambda: model_bytes(WORKLOADS["tic_tac_toe"], "fp32", missing) and None)
+    assert error.value.code == 2
+    assert capsys.readouterr().err == (
+        f"bench: cannot read the model file {missing}: No such file or directory\n"
+    )
+
+
+@pytest.mark.slow
+def test_int8_is_another_model_that_runs() -> None:
+    workload = WORKLOADS["tic_tac_toe"]
+    fp32, int8 = (model_bytes(workload, precision) for precision in ("fp32", "int8"))
+    positions = random_positions(workload.game, 64, seed=9)
+    exact, near = (ModelSession(model, workload.spec).run(positions)[1] for model in (fp32, int8))
+    assert not np.array_equal(exact, near)
+    assert np.abs(exact - near).max() < 0.2
+
+
+def test_games_are_played_to_their_ends_by_full_and_fast_searches() -> None:
+    records = played_games(WORKLOADS["connect_four"], 12, seed=1)
+    assert len(records) == 12
+    assert all(State(r.game, r.actions.tolist()).is_terminal for r in records)
+    full = np.concatenate([record.full_search for record in records])
+    assert 0 < full.sum() < len(full)

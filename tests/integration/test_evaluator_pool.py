@@ -1,0 +1,161 @@
+"""All opponents of a model are played at the same time: over a real wire, into a real database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from services.evaluator.office import Office
+from services.evaluator.pool import RatingPool
+from services.evaluator.referee import Referee
+from zerofleet import games, rpc
+from zerofleet.config import RunConfig, run_from_values
+from zerofleet.database import Database
+from zerofleet.prediction import Prediction
+from zerofleet.testing import HashPredictor
+from zerofleet.waiting import Waits
+
+GAME = "tic_tac_toe"
+NEWEST = 4
+
+
+class Opinions:
+    """An ``rpc.InferenceBackend`` that answers nobody until all models have been asked.
+
+    Args:
+        everybody: the versions that have to be asked first.
+    """
+
+    provider = "cpu"
+
+    def __init__(self, everybody: set[int]) -> None:
+        self._missing = set(everybody)
+        self._asked = asyncio.Event()
+        spec = games.spec(GAME)
+        self._shape = rpc.ModelShape(spec.observation_bytes, spec.num_actions, 64)
+
+    def ready(self) -> bool:
+        return True
+
+    def runs(self) -> Sequence[str]:
+        return ("pooled",)
+
+    def shape(self, run: str) -> rpc.ModelShape:
+        return self._shape
+
+    def submit(
+        self,
+        run: str,
+        version: int | None,
+        observations: NDArray[np.uint8],
+        deadline: float | None,
+        precision: str | None = None,
+    ) -> asyncio.Future[Prediction]:
+        assert version is not None
+        self._missing.discard(version)
+        if not self._missing:
+            self._asked.set()
+        return asyncio.ensure_future(self._answer(version, observations))
+
+    async def _answer(self, version: int, observations: NDArray[np.uint8]) -> Prediction:
+        await self._asked.wait()
+        return await HashPredictor(GAME, version).predict(observations)
+
+    async def model_ready(self, run: str, version: int | None) -> bool:
+        return True
+
+    async def check(self, run: str, version: int | None) -> None:
+        pass
+
+    def loaded_versions(self, run: str) -> list[int]:
+        return []
+
+    def told(self, run: str, version: int | None) -> Mapping[str, str]:
+        return {}
+
+    def counters(self, run: str) -> list[rpc.ModelCounters]:
+        return []
+
+    async def index(self) -> list[rpc.ModelState]:
+        return []
+
+
+@pytest.fixture
+def run(database: Database) -> RunConfig:
+    """A run with four promoted models."""
+    run = run_from_values(
+        {
+            "name": "pooled",
+            "game": {"name": GAME},
+            "rating": {"games": 4, "opponents": [1, 2, 3], "num_simulations": 6},
+            "evaluator": {"opening_plies": 2},
+        }
+    )
+    database.register_run(run)
+    trainer = database.acquire_fence(run.name, "trainer")
+    evaluator = database.acquire_fence(run.name, "evaluator")
+    for version in range(1, NEWEST + 1):
+        database.insert_model(run.name, version, f"{version:064x}", version, {}, "m", trainer)
+        database.promote(run.name, version, None, "test", version - 1, epoch=evaluator)
+    return run
+
+
+@asynccontextmanager
+async def pool_of(
+    run: RunConfig, database: Database, go: asyncio.Event, everybody: set[int]
+) -> AsyncGenerator[RatingPool]:
+    backend = Opinions(everybody)
+    epoch = database.evaluator_epoch(run.name)
+    async with (
+        rpc.serve("127.0.0.1:0", inference=backend) as server,
+        rpc.InferenceClient(f"127.0.0.1:{server.port}") as client,
+    ):
+        office = Office(run, database, Waits(), "test", epoch)
+        yield RatingPool(office, Referee(office, client), go)
+
+
+def played(database: Database) -> dict[tuple[str, str], int]:
+    """Games by pairing, both colours together."""
+    counts: dict[tuple[str, str], int] = {}
+    for first, second, _ in database.rating_places("pooled"):
+        low, high = sorted((first, second))
+        counts[low, high] = counts.get((low, high), 0) + 1
+    return counts
+
+
+async def test_a_model_meets_all_its_opponents_at_the_same_time(
+    run: RunConfig, database: Database
+) -> None:
+    """One after the other they would wait for ever: every model has to be asked first."""
+    go = asyncio.Event()
+    go.set()
+    async with pool_of(run, database, go, {1, 2, 3, NEWEST}) as pool:
+        assert not pool.at_play
+        async with asyncio.timeout(60):
+            assert await pool.play_some()
+        assert not pool.at_play
+    opponents = ("1", "2", "3", "random", "search")
+    assert played(database) == {("4", name) if name > "4" else (name, "4"): 4 for name in opponents}
+    assert pool.figures["rating_player_games"] == pool.figures["rating_player_most_games"] == 20
+    assert pool.games_played == 20
+    assert len(database.ratings("pooled")) == 4
+
+
+async def test_nobody_is_asked_while_a_candidate_is_judged(
+    run: RunConfig, database: Database
+) -> None:
+    go = asyncio.Event()
+    async with pool_of(run, database, go, {NEWEST}) as pool:
+        playing = asyncio.create_task(pool.play_some())
+        await asyncio.wait({playing}, timeout=0.5)
+        assert pool.at_play
+        assert played(database) == {}
+        go.set()
+        async with asyncio.timeout(60):
+            assert await playing
+    assert sum(played(database).values()) == 20

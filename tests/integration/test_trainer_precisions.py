@@ -1,0 +1,225 @@
+"""The trainer publishes models in fewer bits too: on which positions, how judged, what is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+import pytest
+
+from services.trainer import pulse
+from services.trainer.bucket import TrainBucket
+from services.trainer.checkpoints import CheckpointFolder
+from services.trainer.learner import Learner
+from services.trainer.overfit import OverfitWatch
+from services.trainer.state import Training
+from services.trainer.trainer import Places, Trainer
+from services.trainer.variants import Variants
+from services.trainer.window import Window
+from zerofleet.config import RunConfig, run_from_values
+from zerofleet.database import Database, Submission
+from zerofleet.games import State, spec
+from zerofleet.heartbeat import Heartbeats
+from zerofleet.models.folder import ModelFolder
+from zerofleet.models.session import ModelSession
+from zerofleet.records import GameRecord, is_held_out
+from zerofleet.testing.records import random_record
+
+pytestmark = pytest.mark.slow
+
+DEADLINE = 120.0
+SPEC = spec("tic_tac_toe")
+
+
+def a_run(**precision: Any) -> RunConfig:
+    return run_from_values({
+        "name": "test",
+        "preset": "plain",
+        "game": {"name": "tic_tac_toe"},
+        "network": {"blocks": 1, "channels": 8},
+        "trainer": {
+            "batch_size": 32,
+            "min_positions": 50,
+            "publish_every_steps": 10,
+            "checkpoint_every_steps": 10,
+            "held_out_share": 0.2,
+            "augment": False,
+        },
+        "precision": {"calibration_positions": 64, "check_positions": 32, **precision},
+    })  # fmt: skip
+
+
+def submit(database: Database, seeds: range) -> list[GameRecord]:
+    """Random games of which every ply is a training position."""
+    records = [random_record(seed) for seed in seeds]
+    records = [
+        replace(
+            record,
+            full_search=np.ones(record.length, np.bool_),
+            child_visit_counts=record.child_visit_counts + np.int32(1),
+            child_policy_weights=record.child_visit_counts + np.int32(1),
+        )
+        for record in records
+    ]
+    database.submit_games("test", "worker", [Submission(record) for record in records])
+    return records
+
+
+def observations(records: list[GameRecord]) -> set[bytes]:
+    """Every position of the games."""
+    seen: set[bytes] = set()
+    for record in records:
+        state = State("tic_tac_toe")
+        for action in record.actions:
+            seen.add(state.observation().tobytes())
+            state.apply(int(action))
+    return seen
+
+
+def variants_of(run: RunConfig, database: Database) -> tuple[Variants, Window]:
+    training = Training(
+        Learner(SPEC, run), TrainBucket(run.trainer.samples_per_position), OverfitWatch(run.overfit)
+    )
+    window = Window(run, database, training)
+    return Variants(run, SPEC, window, lambda purpose: len(purpose), print), window
+
+
+def test_nothing_is_asked_for_where_the_run_file_wants_nothing(database: Database) -> None:
+    variants, _ = variants_of(a_run(), database)
+    assert variants.request() is None
+    assert variants.figures() == {}
+
+
+def test_positions_are_the_windows_as_soon_as_it_has_enough(database: Database) -> None:
+    """Ranges from games that are trained on, judgement from those that never are."""
+    variants, window = variants_of(a_run(variants=["int8"]), database)
+    first = variants.request()
+    assert first is not None
+    assert first.positions.calibration.shape == (64, SPEC.observation_bytes)
+    assert first.positions.check.shape == (32, SPEC.observation_bytes)
+    records = submit(database, range(60))
+    trained = [record for record in records if not is_held_out(record.game_uid, 0.2)]
+    held_out = [record for record in records if is_held_out(record.game_uid, 0.2)]
+    kinds = observations(trained), observations(held_out)
+    assert not {row.tobytes() for row in first.positions.check} <= kinds[1]  # random play
+    while window.read_page():
+        pass
+    second = variants.request()
+    assert second is not None
+    assert second.positions.calibration.shape == (64, SPEC.observation_bytes)
+    assert {row.tobytes() for row in second.positions.calibration} <= kinds[0]
+    assert {row.tobytes() for row in second.positions.check} <= kinds[1]
+
+
+@dataclass
+class Surroundings:
+    """Stores and folders of one test; the trainer itself has only the rights of its role."""
+
+    database: Database
+    trainer_url: str
+    valkey_url: str
+    folder: Path
+
+    @property
+    def models(self) -> ModelFolder:
+        return ModelFolder(self.folder / "models", "test")
+
+    def blobs(self) -> set[str]:
+        return {path.name for path in (self.folder / "models" / "blobs").iterdir()}
+
+    def figures(self) -> dict[str, float]:
+        beats = Heartbeats(self.valkey_url, "test").read()
+        return {name: figure for beat in beats for name, figure in beat.figures.items()}
+
+    def train(self, run: RunConfig, until: Callable[[], object]) -> None:
+        """Run a trainer until something is so."""
+        stop, deadline = Event(), time.monotonic() + DEADLINE
+        with Database(self.trainer_url) as database, ThreadPoolExecutor(1) as pool:
+            places = Places(
+                database=database,
+                heartbeats=Heartbeats(self.valkey_url, "test"),
+                models=self.models,
+                checkpoints=CheckpointFolder(self.folder / "checkpoints"),
+                worker="a trainer",
+            )
+            running = pool.submit(Trainer(run, SPEC, places, stop).run)
+            try:
+                while not running.done() and not until():
+                    assert time.monotonic() < deadline, "it did not happen in time"
+                    time.sleep(0.02)
+            finally:
+                stop.set()
+                running.result(timeout=DEADLINE)
+
+
+@pytest.fixture
+def surroundings(
+    role_url: Callable[[str], str],
+    database: Database,
+    valkey_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Surroundings:
+    monkeypatch.setattr(pulse, "BEAT_SECONDS", 0.1)
+    return Surroundings(database, role_url("trainer"), valkey_url, tmp_path)
+
+
+def test_each_model_has_its_variants(surroundings: Surroundings) -> None:
+    run = a_run(variants=["int8", "fp16"], max_policy_kl=1.0, max_value_difference=1.0)
+    database = surroundings.database
+    submit(database, range(60))
+    surroundings.train(
+        run,
+        lambda: len(database.models("test")) >= 2 and "fp16_policy_kl" in surroundings.figures(),
+    )
+    names: set[str] = set()
+    for model in database.models("test"):
+        fp16, int8 = database.variants("test", model.version)
+        assert (fp16.precision, int8.precision) == ("fp16", "int8")
+        assert int8.value_difference is not None
+        assert fp16.value_difference is not None
+        assert int8.value_difference > fp16.value_difference >= 0
+        for variant in (fp16, int8):
+            assert variant.accepted
+            assert variant.sha256 is not None
+            assert variant.location == f"blobs/{variant.sha256}.onnx"
+            ModelSession(surroundings.models.read_verified(variant.sha256), SPEC)
+            names.add(f"{variant.sha256}.onnx")
+        names.add(f"{model.sha256}.onnx")
+        entry = surroundings.models.root / "test" / str(model.version) / "model.onnx"
+        assert entry.read_bytes() == surroundings.models.read_verified(model.sha256)
+    assert surroundings.blobs() == names
+    figures = surroundings.figures()
+    assert figures["int8_accepted"] == figures["fp16_accepted"] == 1
+    assert figures["int8_policy_kl"] > 0
+
+
+def test_what_loses_too_much_is_a_row_with_its_reason(surroundings: Surroundings) -> None:
+    run = a_run(variants=["int8"], max_policy_kl=1e-12)
+    surroundings.train(run, lambda: "int8_accepted" in surroundings.figures())
+    [model] = surroundings.database.models("test")
+    [variant] = surroundings.database.variants("test", 1)
+    assert not variant.accepted
+    assert (variant.sha256, variant.location) == (None, None)
+    assert variant.policy_kl is not None
+    assert variant.policy_kl > 1e-12
+    assert variant.reason.startswith("policy_kl ")
+    assert surroundings.blobs() == {f"{model.sha256}.onnx"}
+    assert surroundings.figures()["int8_accepted"] == 0
+
+
+def test_files_of_a_publication_that_was_cut_off_are_swept(surroundings: Surroundings) -> None:
+    """Those without a row alone, whatever the note of them says."""
+    run, folder = a_run(), surroundings.models
+    surroundings.train(run, lambda: surroundings.database.models("test"))
+    [model] = surroundings.database.models("test")
+    orphan = folder.publish(folder.stage(b"a variant"))
+    folder.announce([orphan.stem, model.sha256])
+    surroundings.train(run, lambda: surroundings.blobs() == {f"{model.sha256}.onnx"})
+    assert surroundings.blobs() == {f"{model.sha256}.onnx"}

@@ -1,0 +1,86 @@
+"""What a process computes on: the run file's wish and the GPUs by number."""
+
+from __future__ import annotations
+
+from ctypes.util import find_library
+from pathlib import Path
+
+import pytest
+
+from services.inference.device import active_provider, numbers
+from services.inference.settings import InferenceSettings
+from zerofleet.config import run_from_values
+from zerofleet.errors import ConfigError
+from zerofleet.models.provider import CPU, Provider
+from zerofleet.models.runtime import offered_providers
+
+NO_GPU = pytest.mark.skipif(
+    "CUDAExecutionProvider" in offered_providers(), reason="this ONNX Runtime has CUDA"
+)
+
+
+def active(**inference: object) -> Provider:
+    run = run_from_values({"name": "r", "game": {"name": "tic_tac_toe"}, "inference": inference})
+    return active_provider(run, InferenceSettings(run_file=Path("r.toml")))
+
+
+@pytest.mark.parametrize(
+    ("devices", "wanted"),
+    [("", [0]), ("0", [0]), ("3", [3]), ("0,1", [0, 1]), (" 2 , 0 ", [2, 0])],
+)
+def test_devices(devices: str, wanted: list[int]) -> None:
+    assert numbers(devices) == wanted
+
+
+@pytest.mark.parametrize("devices", ["x", "0,", "-1", "0 1", "1.5", "gpu", "²"])
+def test_devices_that_are_no_numbers(devices: str) -> None:
+    with pytest.raises(ConfigError, match="ZEROFLEET_DEVICES = "):
+        numbers(devices)
+
+
+def test_a_device_named_twice() -> None:
+    with pytest.raises(ConfigError, match="twice"):
+        numbers("1,0,1")
+
+
+@pytest.mark.skipif(find_library("cuda") is not None, reason="this machine has NVIDIA's driver")
+def test_all_devices_where_there_is_none() -> None:
+    with pytest.raises(ConfigError, match=r"'all': no NVIDIA GPU can be found .*by number"):
+        numbers("all")
+
+
+@NO_GPU
+def test_auto_is_the_cpu_where_there_is_no_other() -> None:
+    assert active() == CPU
+    assert active(provider="cpu", cuda_graphs=True) == CPU  # a switch of another provider
+
+
+@NO_GPU
+@pytest.mark.parametrize("provider", ["auto", "cpu"])
+def test_require_gpu_fails_loudly_on_the_cpu(provider: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        active(provider=provider, require_gpu=True)
+    message = str(error.value)
+    assert "require_gpu = true, but the active provider is 'cpu'" in message
+    assert "install zerofleet[gpu]" in message
+    assert "\n" not in message
+
+
+@NO_GPU
+@pytest.mark.parametrize("provider", ["cuda", "tensorrt"])
+def test_a_provider_that_was_named_is_not_replaced(provider: str) -> None:
+    with pytest.raises(ConfigError, match="pip install onnxruntime-gpu"):
+        active(provider=provider)
+
+
+def test_a_provider_that_is_offered_and_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ONNX Runtime with CUDA on a machine without a GPU: it says that it has the provider."""
+    offered = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr("services.inference.device.offered_providers", lambda: offered)
+    if "CUDAExecutionProvider" in offered_providers():
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert active().name == "cpu"
+    with pytest.raises(ConfigError, match="provider 'cuda' on device 0 does not work here: "):
+        active(provider="cuda")
+    with pytest.raises(ConfigError, match="provider 'cuda' on device 0 does not work here: "):
+        active(require_gpu=True)

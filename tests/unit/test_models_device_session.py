@@ -1,0 +1,114 @@
+"""Sessions with buffers of their own, here in the host's memory: the code is the GPU's."""
+
+from __future__ import annotations
+
+import threading
+from ctypes.util import find_library
+from functools import cache
+
+import numpy as np
+import pytest
+
+from zerofleet.config import NetworkSection
+from zerofleet.errors import IncompatibleModelError
+from zerofleet.games import spec
+from zerofleet.models.device_session import DeviceSession, open_session
+from zerofleet.models.driver import device_count, pinned_array
+from zerofleet.models.graph_ids import GraphIds
+from zerofleet.models.provider import CPU, Provider
+from zerofleet.models.session import ModelSession
+from zerofleet.network import PolicyValueNet, export_onnx
+
+GAME = "tic_tac_toe"
+GRAPHS = pytest.mark.parametrize("cuda_graphs", [False, True])
+
+
+@cache
+def model_bytes(seed: int = 1) -> bytes:
+    network = PolicyValueNet(spec(GAME), NetworkSection(blocks=1, channels=8), seed=seed)
+    return export_onnx(network, spec(GAME).observation_bytes, {})
+
+
+def rows(count: int) -> np.ndarray:
+    shape = (count, spec(GAME).observation_bytes)
+    return np.random.default_rng(count).integers(0, 256, shape, np.uint8)
+
+
+@GRAPHS
+def test_batches_of_any_size_are_answered_as_by_a_plain_session(cuda_graphs: bool) -> None:
+    plain = ModelSession(model_bytes(), spec(GAME))
+    session = DeviceSession(
+        model_bytes(), spec(GAME), Provider(max_rows=6, cuda_graphs=cuda_graphs)
+    )
+    for count in (1, 2, 3, 5, 6, 7, 12, 20, 4, 1):
+        for answer, wanted in zip(session.run(rows(count)), plain.run(rows(count)), strict=True):
+            assert answer.dtype == wanted.dtype
+            assert answer.shape == wanted.shape
+            np.testing.assert_allclose(answer, wanted, atol=2e-3)
+
+
+def test_answers_are_the_callers_to_keep() -> None:
+    session = DeviceSession(model_bytes(), spec(GAME), Provider(max_rows=4))
+    kept = session.run(rows(3))
+    first = [array.copy() for array in kept]
+    session.run(rows(4))
+    for array, copy in zip(kept, first, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+def test_threads_take_turns() -> None:
+    session = DeviceSession(model_bytes(), spec(GAME), Provider(max_rows=8))
+    wanted = {count: session.run(rows(count)) for count in (3, 8)}
+    wrong: list[int] = []
+
+    def ask(count: int) -> None:
+        for _ in range(50):
+            answers = zip(session.run(rows(count)), wanted[count], strict=True)
+            if not all(np.array_equal(answer, right) for answer, right in answers):
+                wrong.append(count)
+
+    threads = [threading.Thread(target=ask, args=(count,)) for count in (3, 8, 3, 8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_graph_is_never_replayed_for_other_buffers() -> None:
+    session = DeviceSession(model_bytes(), spec(GAME), Provider(max_rows=4, cuda_graphs=True))
+    session.run(rows(4))
+    session._graph_ids[2] = session._graph_ids[1]  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(AssertionError, match=r"CUDA graph 2 was recorded with \(2, "):
+        session.run(rows(4))
+    session.run(rows(2))
+
+
+def test_graph_ids_are_never_zero_and_never_given_twice() -> None:
+    graphs = GraphIds()
+    one, two = ((16, (1, 4)),), ((16, (2, 4)),)
+    assert (graphs.new(one), graphs.new(two)) == (1, 2)
+    graphs.check(1, one)
+    graphs.check(2, two)
+    for graph_id, buffers in ((1, two), (2, one), (1, ((32, (1, 4)),)), (3, one)):
+        with pytest.raises(AssertionError, match=f"CUDA graph {graph_id} was recorded with"):
+            graphs.check(graph_id, buffers)
+
+
+def test_what_a_plain_session_refuses_is_refused() -> None:
+    with pytest.raises(IncompatibleModelError, match="does not fit this game"):
+        DeviceSession(model_bytes(), spec("connect_four"), CPU)
+    with pytest.raises(IncompatibleModelError):
+        DeviceSession(model_bytes()[:-50], spec(GAME), CPU)
+
+
+def test_the_cpu_gets_a_plain_session() -> None:
+    session = open_session(model_bytes(), spec(GAME), CPU)
+    assert type(session) is ModelSession
+
+
+@pytest.mark.skipif(find_library("cuda") is not None, reason="this machine has NVIDIA's driver")
+def test_memory_for_a_gpu_that_is_not_there_is_ordinary() -> None:
+    with pytest.raises(OSError, match=r"libcuda\.so\.1"):
+        device_count()
+    assert pinned_array((3, 5), Provider("cuda")).tolist() == [[0] * 5] * 3

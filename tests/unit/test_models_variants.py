@@ -1,0 +1,313 @@
+"""Variants are judged on positions, made in a process of their own, and cost only themselves."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from services.trainer.random_play import random_positions
+from zerofleet.config import NetworkSection
+from zerofleet.errors import IncompatibleModelError
+from zerofleet.games import spec
+from zerofleet.models import publish as publishing
+from zerofleet.models.folder import ModelFolder, StagedModel
+from zerofleet.models.golden import Golden
+from zerofleet.models.publish import make_in_child, publish
+from zerofleet.models.session import ModelSession
+from zerofleet.models.variant import Bounds, Positions, Variant, VariantRequest
+from zerofleet.models.variants import make, measure
+from zerofleet.network import PolicyValueNet, export_onnx
+
+SPEC = spec("tic_tac_toe")
+LOOSE = Bounds(policy_kl=0.01, value_difference=0.1)
+DEADLINE = 60.0
+
+
+@cache
+def exported() -> tuple[bytes, Golden]:
+    network = PolicyValueNet(SPEC, NetworkSection(blocks=1, channels=8), seed=1)
+    observations = positions(16, 0).check
+    with torch.no_grad():
+        policy_logits, value = network.eval()(torch.from_numpy(observations))
+    golden = Golden(observations, policy_logits.numpy(), value.numpy())
+    return export_onnx(network, SPEC.observation_bytes, {}), golden
+
+
+def positions(count: int = 64, seed: int = 1) -> Positions:
+    generator = np.random.default_rng(seed)
+    return Positions(*(random_positions(SPEC, count, generator) for _ in range(2)))
+
+
+def nobody_waits(precision: str) -> None:
+    assert precision in {"int8", "fp16"}
+
+
+def request(*precisions: str, bounds: Bounds = LOOSE) -> VariantRequest:
+    return VariantRequest(precisions, positions(), bounds, nobody_waits)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ModelFolder:
+    return ModelFolder(tmp_path / "models", "run")
+
+
+@pytest.fixture
+def staged(folder: ModelFolder) -> StagedModel:
+    return folder.stage(exported()[0])
+
+
+def children() -> set[int]:
+    """The stores of other tests, and whatever was left behind."""
+    return {child.pid for child in psutil.Process().children()}
+
+
+class Canned:
+    """Answers the same to each position."""
+
+    def __init__(self, policy: list[float], value: float) -> None:
+        self.policy_logits = np.log(np.array(policy)).astype(np.float16)
+        self.value = np.float32(value)
+
+    def run(
+        self, observations: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
+        rows = len(observations)
+        return np.tile(self.policy_logits, (rows, 1)), np.full(rows, self.value)
+
+
+def measured(fp32: Canned, variant: Canned, count: int = 100) -> Any:
+    observations = np.zeros((count, 4), np.uint8)
+    return measure(cast("ModelSession", fp32), cast("ModelSession", variant), observations)
+
+
+def test_losses_by_hand() -> None:
+    loss = measured(Canned([0.5, 0.5], 0.25), Canned([0.25, 0.75], -0.25))
+    wanted = 0.5 * np.log(0.5 / 0.25) + 0.5 * np.log(0.5 / 0.75)
+    assert loss.policy_kl == pytest.approx(wanted, rel=1e-3)
+    assert loss.value_difference == 0.5
+    same = measured(Canned([0.5, 0.5], 0.25), Canned([0.5, 0.5], 0.25))
+    assert (same.policy_kl, same.value_difference) == (0, 0)
+
+
+def test_answers_that_are_not_finite_are_no_losses() -> None:
+    for broken in (Canned([0.5, float("nan")], 0.0), Canned([0.5, 0.5], float("inf"))):
+        with pytest.raises(IncompatibleModelError, match="not finite"):
+            measured(Canned([0.5, 0.5], 0.0), broken)
+
+
+def test_what_is_beyond_its_bound_is_named() -> None:
+    loss = measured(Canned([0.5, 0.5], 0.25), Canned([0.25, 0.75], -0.25))
+    assert loss.why_refused(Bounds(0.2, 0.6)) == ""
+    assert loss.why_refused(Bounds(0.1, 0.6)) == "policy_kl 0.14 is above 0.1"
+    assert loss.why_refused(Bounds(0.2, 0.5)) == ""  # at the bound is within it
+    both = loss.why_refused(Bounds(0.1, 0.4))
+    assert both == "policy_kl 0.14 is above 0.1, value_difference 0.5 is above 0.4"
+
+
+def test_positions_travel() -> None:
+    sent = positions()
+    read = Positions.read(io.BytesIO(sent.to_bytes()))
+    np.testing.assert_array_equal(read.calibration, sent.calibration)
+    np.testing.assert_array_equal(read.check, sent.check)
+    assert not np.array_equal(read.check, sent.calibration)
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp16"])
+def test_a_variant_that_is_accepted_is_staged(folder: ModelFolder, precision: str) -> None:
+    outcome = make(folder, exported()[0], SPEC, precision, positions(), LOOSE)
+    assert outcome.reason == ""
+    assert outcome.staged is not None
+    assert outcome.sha256 is not None
+    path = folder.publish(StagedModel(Path(outcome.staged), outcome.sha256))
+    ModelSession(folder.read_verified(path.stem), SPEC)
+
+
+def test_a_variant_that_is_refused_leaves_no_file(folder: ModelFolder) -> None:
+    outcome = make(folder, exported()[0], SPEC, "int8", positions(), Bounds(1e-12, 0.1))
+    assert outcome.reason.startswith("policy_kl ")
+    assert outcome.policy_kl is not None
+    assert outcome.policy_kl > 1e-12
+    assert (outcome.staged, outcome.sha256) == (None, None)
+    assert [path for path in folder.root.rglob("*") if path.is_file()] == []
+
+
+def test_made_by_another_process(folder: ModelFolder, staged: StagedModel) -> None:
+    wanted = request("int8")
+    variant, file = make_in_child(folder, staged, SPEC, "int8", wanted)
+    assert file is not None
+    assert variant.sha256 == file.sha256
+    assert variant.location == f"blobs/{file.sha256}.onnx"
+    here = make(folder, exported()[0], SPEC, "int8", wanted.positions, wanted.bounds)
+    assert (here.sha256, here.policy_kl) == (variant.sha256, variant.policy_kl)
+
+
+def test_refused_by_another_process(folder: ModelFolder, staged: StagedModel) -> None:
+    wanted = request("int8", bounds=Bounds(0.01, 1e-12))
+    variant, file = make_in_child(folder, staged, SPEC, "int8", wanted)
+    assert file is None
+    assert (variant.sha256, variant.location) == (None, None)
+    assert variant.value_difference is not None
+    assert variant.reason.startswith("value_difference ")
+
+
+def test_a_network_that_cannot_be_quantized_says_so(folder: ModelFolder) -> None:
+    small = PolicyValueNet(SPEC, NetworkSection(blocks=0, channels=4), seed=1)
+    staged = folder.stage(export_onnx(small, SPEC.observation_bytes, {}))
+    variant, file = make_in_child(folder, staged, SPEC, "int8", request("int8"))
+    assert file is None
+    assert variant.policy_kl is None
+    assert "nothing to quantize" in variant.reason
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What is started in place of Python, to die as a tool would."""
+    path = tmp_path / "python"
+    path.touch(mode=0o755)
+    monkeypatch.setattr(publishing.sys, "executable", str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("kill -SEGV $$", f"zerofleet.models.variants ended with status {-signal.SIGSEGV}"),
+        ("echo 'a tool: out of luck' >&2; exit 1", "a tool: out of luck"),
+        ("exit 3", "zerofleet.models.variants ended with status 3"),
+        ("echo nonsense", "zerofleet.models.variants gave no answer"),
+        ("true", "zerofleet.models.variants gave no answer"),
+    ],
+)
+def test_a_tool_that_dies_costs_the_variant_alone(
+    folder: ModelFolder, staged: StagedModel, program: Path, script: str, reason: str
+) -> None:
+    program.write_text(f"#!/bin/sh\ncat > /dev/null\n{script}\n")
+    variant, file = make_in_child(folder, staged, SPEC, "int8", request("int8"))
+    assert variant == Variant("int8", reason=reason)
+    assert file is None
+
+
+def test_a_tool_that_hangs_is_ended(
+    folder: ModelFolder,
+    staged: StagedModel,
+    program: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    monkeypatch.setattr(publishing, "_VARIANT_SECONDS", 0.0)
+    monkeypatch.setattr(publishing, "_POLL_SECONDS", 0.01)
+    before = children()
+    variant, _ = make_in_child(folder, staged, SPEC, "int8", request("int8"))
+    assert variant.reason == "zerofleet.models.variants took over 0 s"
+    assert children() == before
+
+
+class _LeavingError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("script", ["exec sleep 1000", "cat > /dev/null; kill -INT $$"])
+def test_whoever_is_told_to_leave_does_not_wait(
+    folder: ModelFolder, program: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    """Also where the child was told at the same moment: that is no refusal."""
+    monkeypatch.setattr(publishing, "_POLL_SECONDS", 0.01)
+
+    def leave(precision: str) -> None:
+        raise _LeavingError(precision)
+
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    monkeypatch.setattr(publishing, "check_in_child", lambda *_: None)
+    model_bytes, golden = exported()
+    wanted = VariantRequest(("int8",), positions(), LOOSE, leave)
+    before = children()
+    with pytest.raises(_LeavingError, match="int8"):
+        publish(folder, model_bytes, 1, golden, lambda *_: pytest.fail("a row"), wanted=wanted)
+    assert children() == before
+    assert [path for path in folder.root.rglob("*") if path.is_file()] == []
+
+
+def test_a_model_is_published_with_what_was_accepted(folder: ModelFolder) -> None:
+    """fp16 loses next to nothing of so small a network, int8 more."""
+    model_bytes, golden = exported()
+    recorded: list[Any] = []
+    published = publish(
+        folder,
+        model_bytes,
+        1,
+        golden,
+        lambda *row: recorded.append(row),
+        wanted=request("fp16", "int8", bounds=Bounds(1e-7, 0.1)),
+    )
+    half, quantized = published.variants
+    assert (half.precision, half.reason) == ("fp16", "")
+    assert quantized.reason.startswith("policy_kl ")
+    assert recorded == [(published.sha256, f"blobs/{published.sha256}.onnx", [half, quantized])]
+    files = {
+        str(path.relative_to(folder.root)) for path in folder.root.rglob("*") if path.is_file()
+    }
+    assert files == {
+        f"blobs/{published.sha256}.onnx",
+        half.location,
+        "run/1/model.onnx",
+        "run/config.pbtxt",
+    }
+    entry = folder.root / "run" / "1" / "model.onnx"
+    assert entry.read_bytes() == model_bytes  # Triton is shown fp32 alone
+
+
+def test_the_child_needs_no_torch_and_the_trainer_no_runtime() -> None:
+    for module, names in (
+        ("zerofleet.models.variants", ("torch", "pydantic", "sqlalchemy")),
+        ("zerofleet.models.publish", ("torch", "onnxruntime", "onnx")),
+    ):
+        program = f"import sys, {module}; sys.exit(any(name in sys.modules for name in {names}))"
+        subprocess.run([sys.executable, "-c", program], check=True)
+
+
+TRAINER = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from zerofleet.models.folder import ModelFolder
+from zerofleet.models.publish import make_in_child
+from zerofleet.models.shape import Shape
+from zerofleet.models.variant import Bounds, Positions, VariantRequest
+
+def waiting(precision):
+    print("making", flush=True)
+
+folder = ModelFolder(Path(sys.argv[1]), "run")
+staged = folder.stage(Path(sys.argv[2]).read_bytes())
+many = np.random.default_rng(1).integers(0, 256, (2_000_000, 4), np.uint8)
+wanted = VariantRequest(("int8",), Positions(many[:64], many), Bounds(1.0, 1.0), waiting)
+make_in_child(folder, staged, Shape(4, 9), "int8", wanted)
+"""
+
+
+@pytest.mark.slow
+def test_the_child_leaves_with_its_trainer(folder: ModelFolder, tmp_path: Path) -> None:
+    (tmp_path / "exported").write_bytes(exported()[0])
+    command = [sys.executable, "-c", TRAINER, str(folder.root), str(tmp_path / "exported")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as trainer:
+        assert trainer.stdout is not None
+        assert trainer.stdout.readline() == b"making\n"
+        [child] = psutil.Process(trainer.pid).children()
+        os.kill(trainer.pid, signal.SIGKILL)
+    deadline = time.monotonic() + DEADLINE
+    gone = psutil.wait_procs([child], timeout=DEADLINE)[0]
+    assert gone == [child]
+    assert time.monotonic() < deadline
+    assert folder.sweep(lambda _: False) >= 1
+    assert [path for path in folder.root.rglob("*") if path.is_file()] == []
