@@ -38,6 +38,15 @@ def test_runs_a_batch() -> None:
     assert value.dtype == np.float32
 
 
+def test_rows_of_a_large_batch_keep_their_answers() -> None:
+    session = ModelSession(model_bytes(), spec("tic_tac_toe"))
+    observations = np.random.default_rng(1).integers(0, 256, (150, 4), np.uint8)
+    policy_logits, value = session.run(observations)
+    alone = [session.run(observations[row : row + 1]) for row in range(150)]
+    np.testing.assert_allclose(policy_logits, np.concatenate([a[0] for a in alone]), atol=2e-3)
+    np.testing.assert_allclose(value, np.concatenate([a[1] for a in alone]), atol=1e-5)
+
+
 @pytest.mark.parametrize("shape", [Shape(16, 7), Shape(4, 7), Shape(16, 9)])
 def test_a_model_of_another_game(shape: Shape) -> None:
     with pytest.raises(IncompatibleModelError, match="does not fit this game"):

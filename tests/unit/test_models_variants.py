@@ -217,7 +217,7 @@ class _LeavingError(Exception):
     pass
 
 
-@pytest.mark.parametrize("script", ["exec sleep 1000", "cat > /dev/null; kill -INT $$"])
+@pytest.mark.parametrize("script", ["exec sleep 1000", "cat > /dev/null; kill -TERM $$"])
 def test_whoever_is_told_to_leave_does_not_wait(
     folder: ModelFolder, program: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:

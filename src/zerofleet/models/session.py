@@ -13,6 +13,10 @@ from zerofleet.models.provider import CPU, ONNX_NAMES, Provider
 from zerofleet.models.runtime import Node, open_runtime
 from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT, ModelShape
 
+# Rows of one run on a CPU. Measured on networks of 31 to 73 MFLOP: runs of 64 rows are 4 to 8%
+# faster than those of 512, whose activations leave the cache; smaller ones gain nothing more.
+_PART_ROWS = 64
+
 
 class ModelSession:
     """An ONNX Runtime session, for one calling thread at a time.
@@ -70,6 +74,16 @@ class ModelSession:
             Policy logits ``[batch, num_actions]`` float16 and values ``[batch]`` float32, both in
             fresh arrays.
         """
+        if self.provider.name != "cpu" or len(observations) <= _PART_ROWS:
+            return self._run(observations)
+        starts = range(0, len(observations), _PART_ROWS)
+        parts = [self._run(observations[start : start + _PART_ROWS]) for start in starts]
+        logits, values = zip(*parts, strict=True)
+        return np.concatenate(logits), np.concatenate(values)
+
+    def _run(
+        self, observations: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
         policy_logits, value = self._session.run(
             [POLICY_OUTPUT, VALUE_OUTPUT], {INPUT: observations}
         )
