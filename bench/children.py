@@ -20,7 +20,7 @@ class ChildGoneError(ZerofleetError):
 class Child:
     """A module of ours as a process: a line goes in, a line of JSON comes out.
 
-    Leaves when its standard input closes, which also happens when we are killed.
+    It ends with ``with``; and when its standard input closes, which happens when we are killed.
     """
 
     def __init__(self, module: str, *arguments: str) -> None:
@@ -41,6 +41,8 @@ class Child:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        # It has nothing to lose, and a gRPC server that takes its leave makes its clients log that.
+        self._process.kill()
         with contextlib.suppress(BrokenPipeError):
             self._process.communicate(timeout=60)
 

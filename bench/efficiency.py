@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -58,7 +57,6 @@ COLUMNS = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else it tells of the server's end
     options = parse(argv)
     rows = asyncio.run(measure(options.workload, options))
     what = f"{options.workload.name}, {options.model or options.workload.network_name}"

@@ -27,17 +27,18 @@ from bench.worker_memory import WorkerSize, worker_memory
 from bench.workloads import Workload
 from zerofleet.errors import ConfigError
 
+WEIGHED_TREES = 32
 BUILDS = Path(__file__).resolve().parents[1] / "core" / "build"
 COLUMNS = {
     "path": ("path", ""),
     "simulations": ("simulations", ",d"),
     "simulations/CPU-s": ("simulations_per_cpu_s", ",d"),
     "positions/simulation": ("positions_per_simulation", ".2f"),
-    "nodes/game": ("nodes_per_game", ",d"),
+    "nodes of a tree": ("nodes_of_tree", ",d"),
     "edges/node": ("edges_per_node", ".1f"),
     "bytes/node": ("bytes_per_node", ".0f"),
     "bytes/edge": ("bytes_per_edge", ".0f"),
-    "tree bytes/game": ("tree_bytes_per_game", ",d"),
+    "bytes of a tree": ("bytes_of_tree", ",d"),
 }
 MEMORY_COLUMNS = {
     "games": ("games", ",d"),
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         row = worker_memory(workload, size, plies=options.plies)
         show([row], f"{workload.name}, one worker", MEMORY_COLUMNS, as_json=options.json)
         return
-    games, simulations = options.games or 256, options.simulations or [100, 800]
+    games, simulations = options.games or 64, options.simulations or [100, 800]
     rows = asyncio.run(measure(workload, games, simulations, options))
     if options.core:
         rows += [core_program(workload, games, each, options.core) for each in simulations]
@@ -70,7 +71,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     found = parser("bench.tree", __doc__)
     found.add_argument("--simulations", type=positive(int), nargs="+", help="of a move [100 800]")
-    found.add_argument("--games", type=positive(int), help="at once [256; with --memory 512]")
+    found.add_argument("--games", type=positive(int), help="at once [64; with --memory 512]")
     found.add_argument(
         "--core",
         nargs="?",
@@ -87,7 +88,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 async def measure(
     workload: Workload, games: int, simulations: Sequence[int], options: argparse.Namespace
 ) -> list[Row]:
-    """Interleave blocks of all numbers of simulations, then grow the trees and weigh them."""
+    """Interleave blocks of all numbers of simulations, then weigh some trees."""
     trees = {str(each): TreeAlone(workload, games, each) for each in simulations}
     done = await measured.interleave(
         {name: tree.block for name, tree in trees.items()},
@@ -96,8 +97,7 @@ async def measure(
         cpu_clock(),
     )
     rows: list[Row] = []
-    for name, tree in trees.items():
-        mine = done[name]
+    for name, mine in done.items():
         positions, run = (measured.total(mine, what) for what in ("positions", "simulations"))
         rate: Row = {
             "bench": "tree",
@@ -108,7 +108,7 @@ async def measure(
             "simulations_per_cpu_s": round(measured.per_cpu_s(mine, "simulations")),
             "positions_per_simulation": round(positions / max(run, 1), 3),
         }
-        rows.append(rate | tree.weigh())
+        rows.append(rate | weights(workload, int(name)))
     return rows
 
 
@@ -119,57 +119,70 @@ class TreeAlone:
         workload: whose game it plays.
         games: at once.
         simulations: of a move.
+        seed: of the engine, and of the openings.
     """
 
-    def __init__(self, workload: Workload, games: int, simulations: int) -> None:
+    def __init__(self, workload: Workload, games: int, simulations: int, seed: int = 7) -> None:
         config = SearchConfig(num_simulations=simulations, cache_positions=0, reuse_tree=False)
-        self._engine = SelfPlay(workload.game, games, config, 7)
+        self._engine = SelfPlay(workload.game, games, config, seed)
         self._network = NoNetwork(workload.spec.num_actions, games)
-        self._games = games
-        for game in openings(workload, games, seed=7):
+        for game in openings(workload, games, seed=seed):
             self._engine.adopt(game)
 
     async def block(self, seconds: float) -> Counts:
         """Search for a while."""
         before, end = self._engine.statistics, time.monotonic() + seconds
         while time.monotonic() < end:
-            self._turn()
+            self.turn()
         after = self._engine.statistics
         return {
             "simulations": after.simulations - before.simulations,
             "positions": after.positions_evaluated - before.positions_evaluated,
         }
 
-    def weigh(self) -> Row:
-        """What trees weigh when they are fullest: games move on together, so look all the time."""
-        fullest = self._engine.statistics
-        last_ply = fullest.plies + 2 * self._games
-        while self._engine.statistics.plies < last_ply:
-            self._turn()
-            now = self._engine.statistics
-            if now.nodes >= fullest.nodes:
-                fullest = now
-        return weights(fullest, self._games)
+    @property
+    def statistics(self) -> EngineStatistics:
+        """Of the engine."""
+        return self._engine.statistics
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
+        """Take every game to its next leaf and answer."""
         policy_logits, value = self._network.run(self._engine.select())
         self._engine.backup(policy_logits, value, 1)
         self._engine.take_finished()
 
 
-def weights(trees: EngineStatistics, games: int) -> Row:
-    """What a node, an edge and a game weigh, room that is held and not used included."""
+def weights(workload: Workload, simulations: int) -> Row:
+    """What a node, an edge and a tree weigh when it is fullest, with the room that it never uses.
+
+    Each tree has an engine of its own here, for engines tell of all their trees together, and those
+    of different games are not full at the same time.
+    """
+    trees = [fullest_tree(workload, simulations, seed) for seed in range(WEIGHED_TREES)]
+    nodes, tree_bytes = (sum(getattr(tree, of) for tree in trees) for of in ("nodes", "tree_bytes"))
     row: Row = {
-        "nodes_per_game": round(trees.nodes / games),
-        "tree_bytes_per_game": round(trees.tree_bytes / games),
+        "nodes_of_tree": round(nodes / len(trees)),
+        "bytes_of_tree": round(tree_bytes / len(trees)),
     }
-    if not hasattr(trees, "edges"):  # a core that does not count them: a node with its edges
-        return row | {"bytes_per_node": round(trees.tree_bytes / trees.nodes, 1)}
+    if not hasattr(trees[0], "edges"):  # a core that does not count them: a node with its edges
+        return row | {"bytes_per_node": round(tree_bytes / nodes, 1)}
+    edges = sum(tree.edges for tree in trees)
     return row | {
-        "edges_per_node": round(trees.edges / trees.nodes, 2),
-        "bytes_per_node": round(trees.node_bytes / trees.nodes, 1),
-        "bytes_per_edge": round(trees.edge_bytes / trees.edges, 1),
+        "edges_per_node": round(edges / nodes, 2),
+        "bytes_per_node": round(sum(tree.node_bytes for tree in trees) / nodes, 1),
+        "bytes_per_edge": round(sum(tree.edge_bytes for tree in trees) / edges, 1),
     }
+
+
+def fullest_tree(workload: Workload, simulations: int, seed: int) -> EngineStatistics:
+    """The tree of one game at its largest within two plies, begun anywhere in the game."""
+    tree = TreeAlone(workload, 1, simulations, seed)
+    fullest = tree.statistics
+    while tree.statistics.plies < 2:
+        tree.turn()
+        if tree.statistics.nodes > fullest.nodes:
+            fullest = tree.statistics
+    return fullest
 
 
 def built(name: str) -> Path:

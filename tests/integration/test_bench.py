@@ -85,8 +85,8 @@ def test_tree(capsys: pytest.CaptureFixture[str]) -> None:
     rows = here(tree.main, capsys, "tic_tac_toe", "--games", "4")
     assert [row["simulations"] for row in rows] == [100, 800]
     assert_sane(rows, "simulations_per_cpu_s", "bytes_per_node", "positions_per_simulation")
-    assert all(row["nodes_per_game"] <= row["simulations"] + 1 for row in rows)
-    assert all(row["tree_bytes_per_game"] > row["nodes_per_game"] for row in rows)
+    assert all(row["nodes_of_tree"] <= row["simulations"] + 1 for row in rows)
+    assert all(row["bytes_of_tree"] > row["nodes_of_tree"] for row in rows)
     assert figures(rows)
 
 

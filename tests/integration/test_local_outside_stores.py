@@ -32,7 +32,7 @@ def test_a_run_over_outside_stores(tmp_path: Path, database_url: str, valkey_url
     assert not (tmp_path / "data" / "postgres").exists()
     assert (tmp_path / "data" / "stores.json").stat().st_mode & 0o777 == 0o600
     with Database(database_url) as database:
-        assert database.summary("tictactoe").promotions == 1
+        assert database.summary("tictactoe").promotions >= 1
 
     status, said = up(tmp_path, *easy)  # the folder remembers where its record is
     assert status == 0, said
