@@ -2,12 +2,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/tictactoe.toml
 CORE_BUILD := core/build/asan
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/zerofleet/__init__.py)
+IMAGES ?= selfplay inference trainer evaluator autoscaler tools
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up test test-core test-chaos check fmt proto bench clean
+.PHONY: help setup run up test test-core test-chaos check check-deploy fmt proto bench clean images compose-test
 
 help: ## show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## make .venv and install everything, once
 	@$(PYTHON) scripts/setup.py
@@ -29,6 +31,15 @@ test-core: setup ## the C++ tests, also under ASan and UBSan
 test-chaos: setup ## SIGKILL of each service, 20 times each under load
 	$(BIN)/python -m pytest -m soak -s tests/chaos
 
+images: ## build the container images; IMAGES=inference-gpu for one alone
+	@for name in $(IMAGES); do echo "==> zerofleet-$$name:$(VERSION)" && \
+	  docker build -q --target $$name -t zerofleet-$$name:$(VERSION) \
+	    --build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) \
+	    $(IMAGE_OPTIONS) . || exit 1; done
+
+compose-test: setup ## build the images, bring the fleet up by Compose, ask it, scale it, kill it
+	$(BIN)/python -m pytest -m docker -s tests/docker
+
 check: setup ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -37,6 +48,11 @@ check: setup ## formatting, lint, types, layers
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'core/*.h' 'core/*.cpp')
 	$(BIN)/bandit -q -c pyproject.toml -r src services scripts
 	$(BIN)/python proto/generate.py --check
+
+check-deploy: setup ## render, validate and scan how it is deployed; no cluster needed
+	$(BIN)/python scripts/deploy_tools.py
+	NEEDS_KUBECTL=1 $(BIN)/python -m pytest -q tests/repo -k k8s
+	$(BIN)/python scripts/deploy_check.py
 
 fmt: setup ## format the sources
 	$(BIN)/ruff format .

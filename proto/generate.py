@@ -17,7 +17,7 @@ from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parent
 TARGET = ROOT.parent / "src" / "zerofleet" / "rpc" / "schema"
-SOURCES = ("open_inference.proto", "zerofleet/v1/player.proto")
+SOURCES = ("open_inference.proto", "zerofleet/v1/player.proto", "externalscaler.proto")
 DESCRIPTOR_SET = "zerofleet.binpb"
 
 

@@ -138,17 +138,23 @@ void bind_self_play(nb::module_& module) {
 }
 
 void bind_match(nb::module_& module) {
-  nb::class_<PyMatch>(module, "Match",
-                      "Games between side 0 (the candidate) and side 1 (the best).\n\n"
-                      "Opening k gives game 2k, where side 0 moves first, and game 2k + 1, where\n"
-                      "side 1 does. There is no noise; moves follow the configured temperatures\n"
-                      "(0: the most visited).")
+  nb::class_<PyMatch>(
+      module, "Match",
+      "Games between side 0 (the candidate) and side 1 (the best).\n\n"
+      "Opening k gives game 2k, where side 0 moves first, and game 2k + 1, where\n"
+      "side 1 does. There is no noise; moves follow the configured temperatures\n"
+      "(0: the most visited).\n\n"
+      "Args:\n"
+      "    config: of the search of side 0, and of side 1 unless `other` is given.\n"
+      "    other: of the search of side 1.")
       .def(
           "__init__",
           [](PyMatch* self, const std::string& game, const ActionLists& openings,
-             const SearchConfig& config,
-             std::uint64_t seed) { new (self) PyMatch(make_match(game, openings, config, seed)); },
-          "game"_a, "openings"_a, "config"_a, "seed"_a,
+             const SearchConfig& config, std::uint64_t seed,
+             const std::optional<SearchConfig>& other) {
+            new (self) PyMatch(make_match(game, openings, {config, other.value_or(config)}, seed));
+          },
+          "game"_a, "openings"_a, "config"_a, "seed"_a, nb::kw_only(), "other"_a = nb::none(),
           "Raises:\n    ValueError: unknown game, or an opening with an illegal action.")
       .def(
           "select",

@@ -193,7 +193,7 @@ void unsound_predictions_are_refused() {
 void a_match_swaps_colours() {
   SearchConfig config = small_config();
   config.temperature = 0.0;
-  const auto match = make_match("connect_four", {{3}, {2, 4}}, config, 1);
+  const auto match = make_match("connect_four", {{3}, {2, 4}}, {config, config}, 1);
   std::array<HashPredictor, 2> predictors = {HashPredictor(match->row_shape(), 1),
                                              HashPredictor(match->row_shape(), 2)};
   std::vector<GameColumns> games;
@@ -215,6 +215,31 @@ void a_match_swaps_colours() {
     }
   }
   check_throws<std::invalid_argument>([&] { match->select(2); });
+}
+
+void each_side_of_a_match_searches_in_its_own_way() {
+  std::array<SearchConfig, 2> configs = {small_config(), small_config()};
+  configs[0].num_simulations = 20;
+  configs[1].num_simulations = 50;
+  const auto match = make_match("connect_four", {{3}, {2, 4}}, configs, 1);
+  HashPredictor predictor(match->row_shape());
+  int plies = 0;
+  while (!match->is_done()) {
+    for (int side = 0; side < 2; ++side) {
+      const auto rows = match->select(side);
+      if (!rows.empty()) match->backup(side, predictor.predict(rows, 1));
+    }
+    for (const GameColumns& game : match->take_finished()) {
+      for (std::size_t ply = game.game_id < 2 ? 1 : 2; ply < game.actions.size(); ++ply) {
+        const bool second = (ply + game.game_id) % 2 == 1;
+        check(game.simulations[ply] == (second ? 50 : 20));
+        ++plies;
+      }
+    }
+  }
+  check(plies > 4);
+  configs[1].num_simulations = 0;
+  check_throws<std::invalid_argument>([&] { make_match("connect_four", {{3}}, configs, 1); });
 }
 
 void a_position_search_returns_all_virtual_loss() {
@@ -248,8 +273,7 @@ void senseless_settings_are_refused() {
   check_throws<std::invalid_argument>([&] { make_self_play("chess", 1, SearchConfig(), 1); });
   check_throws<std::invalid_argument>(
       [&] { make_self_play("connect_four", 0, SearchConfig(), 1); });
-  check_throws<std::invalid_argument>(
-      [&] { make_match("connect_four", {{7}}, SearchConfig(), 1); });
+  check_throws<std::invalid_argument>([&] { make_match("connect_four", {{7}}, {}, 1); });
 }
 
 }  // namespace
@@ -267,6 +291,7 @@ int main() {
       {"same rows", the_same_rows_come_until_they_are_answered},
       {"unsound predictions", unsound_predictions_are_refused},
       {"match", a_match_swaps_colours},
+      {"match of two searches", each_side_of_a_match_searches_in_its_own_way},
       {"position search", a_position_search_returns_all_virtual_loss},
       {"settings", senseless_settings_are_refused},
   });

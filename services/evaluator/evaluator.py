@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
@@ -40,7 +41,7 @@ class Evaluator:
         referee: plays the matches.
         promoter: promotes the winners.
         pool: rates from all games.
-        spare: what is played while no candidate waits.
+        spare: what is played beside the matches.
     """
 
     def __init__(
@@ -97,12 +98,16 @@ class Evaluator:
                 await asyncio.sleep(_POLL_SECONDS)
                 continue
             self._waits.end("evaluator")
+            began = time.monotonic()
             with self._spare.paused():
                 if head is None or not self._run.evaluator.gate:
                     await self._promoter.promote(work.candidate, None, head)
                 else:
                     await self._judge(work.candidate, head)
             self._judged += 1
+            # Where candidates come faster than they are judged there is no spare time at all.
+            share = self._run.rating.share
+            await self._spare.play_on((time.monotonic() - began) * share / (1 - share))
 
     def _wait(self, head: Promotion | None) -> None:
         """Say that a candidate is waited for, unless there are other games to play meanwhile."""

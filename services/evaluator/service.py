@@ -22,7 +22,7 @@ from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StaleEpochError
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc import ClientCredentials, HealthServer, InferenceClient
 from zerofleet.service import Pulse, beat, first_of, served_metrics
 from zerofleet.waiting import Waits
 
@@ -33,17 +33,21 @@ async def serve(run: RunConfig, settings: EvaluatorSettings, stop: asyncio.Event
     """Judge models until ``stop`` is set, or until another evaluator takes over.
 
     Raises:
-        ConfigError: the run file contradicts the rules of its game, or the stored run.
+        ConfigError: the run file contradicts the rules of its game, or the stored run; or an
+            address or a file of credentials cannot be used.
+        AccessDeniedError: the inference service refuses this evaluator.
     """
     draw_openings(run.game.name, run.evaluator.opening_plies, 1, 0)  # fails early if it must
     check_anchors(run)
     waits = Waits()
     with (
+        HealthServer(settings.health_address) as health,
         contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
         contextlib.closing(BestPointer(settings.redis_url, run.name)) as pointer,
         Database(settings.database_url) as database,
     ):
-        async with InferenceClient(settings.inference_address) as client:
+        credentials = ClientCredentials.of(settings)
+        async with InferenceClient(settings.inference_address, credentials=credentials) as client:
             life = Life(run, settings, database, pointer, client, waits)
             try:
                 with _metrics(settings, life):
@@ -52,6 +56,7 @@ async def serve(run: RunConfig, settings: EvaluatorSettings, stop: asyncio.Event
                         life.judge(),
                         reconcile(pointer, database),
                         beat(heartbeats, "evaluator", settings.worker_name, life.pulse),
+                        health.keep_ticking(),
                     )
             except StaleEpochError as error:
                 _log.warning("fenced", reason=str(error))

@@ -1,4 +1,4 @@
-"""What is played while no candidate waits: one duty after the other, paused in mid-game."""
+"""What is played beside the matches: one duty after the other, paused in mid-game."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ class SpareTime:
     def __init__(self, duties: Sequence[Duty], go: asyncio.Event) -> None:
         self._duties = duties
         self._go = go
+        self._nothing_due = asyncio.Event()
+        self._look_again = asyncio.Event()
 
     @property
     def at_play(self) -> bool:
@@ -69,6 +71,16 @@ class SpareTime:
         finally:
             self._go.set()
 
+    async def play_on(self, seconds: float) -> None:
+        """Let the duties play for so long, though a candidate may wait; less when none is due."""
+        if seconds <= 0:
+            return
+        self._nothing_due.clear()
+        self._look_again.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._nothing_due.wait()
+
     async def run(self) -> None:
         """Play until cancelled.
 
@@ -77,8 +89,13 @@ class SpareTime:
         """
         while True:
             await self._go.wait()
-            if not await self._play_some():
-                await asyncio.sleep(_IDLE_SECONDS)
+            if await self._play_some():
+                continue
+            self._nothing_due.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_IDLE_SECONDS):
+                    await self._look_again.wait()
+            self._look_again.clear()
 
     async def _play_some(self) -> bool:
         for duty in self._duties:

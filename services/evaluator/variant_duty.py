@@ -66,11 +66,22 @@ class VariantDuty:
         promoted = [promotion.version for promotion in reversed(chain)]
         for version in promoted:
             if version not in self._accepted:
-                rows = await office.ask(office.database.variants, name, version)
-                self._accepted[version] = frozenset(row.precision for row in rows if row.accepted)
+                self._accepted[version] = await self._worth_judging(version)
         verdict = await office.ask(office.database.variant_verdict, name, precision)
         accepted = {version for version in promoted if precision in self._accepted[version]}
         return due_version(promoted, accepted, verdict.version if verdict else None, every)
+
+    async def _worth_judging(self, version: int) -> frozenset[str]:
+        """The precisions whose accepted variant of this version says something of its strength.
+
+        An untrained network answers about the same for everything, in any precision.
+        """
+        office, name = self._office, self._office.run.name
+        model = await office.ask(office.database.model, name, version)
+        if model is None or model.step == 0:
+            return frozenset()
+        rows = await office.ask(office.database.variants, name, version)
+        return frozenset(row.precision for row in rows if row.accepted)
 
     async def _play(self, precision: str, version: int) -> None:
         """A variant that cannot be used holds nothing up: it has no verdict, and is left out."""

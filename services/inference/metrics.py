@@ -16,6 +16,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from services.inference.batcher import Batcher
+from services.inference.figures import Figures
 from services.inference.repository import Repository
 from services.inference.statistics import Histogram
 from zerofleet.errors import ConfigError
@@ -26,10 +27,17 @@ _PREFIX = "zerofleet_inference"
 class InferenceCollector(Collector):
     """Turns the service's counters into metrics when they are scraped."""
 
-    def __init__(self, batcher: Batcher, repository: Repository, provider: str) -> None:
+    def __init__(
+        self,
+        batcher: Batcher,
+        repository: Repository,
+        provider: str,
+        figures: Figures | None = None,
+    ) -> None:
         self._batcher = batcher
         self._repository = repository
         self._provider = provider
+        self._figures = figures
 
     def collect(self) -> Iterator[Metric]:
         """All metrics, in base units."""
@@ -104,6 +112,11 @@ class InferenceCollector(Collector):
             ("model_age_seconds", "Time since the best model was loaded.", age),
             ("batch_fill", "Mean rows / most rows of a batch.", totals.rows / (capacity or 1)),
             ("models_loaded", "Model files in memory.", len(self._repository.loaded())),
+            (
+                "capacity_rows_per_second",
+                "Positions a second in full batches, 0 while that is not known.",
+                self._figures.capacity if self._figures else 0.0,
+            ),
         ):
             yield GaugeMetricFamily(f"{_PREFIX}_{name}", text, value=value)
 

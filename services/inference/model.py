@@ -10,7 +10,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from zerofleet.errors import IncompatibleModelError, ModelNotFoundError
+from zerofleet.errors import (
+    IncompatibleModelError,
+    ModelNotFoundError,
+    StoreUnavailableError,
+)
 
 FP32 = "fp32"
 
@@ -71,11 +75,14 @@ class ModelLoader:
         Raises:
             IncompatibleModelError: the file is missing or damaged, does not fit the game, or does
                 not answer a real position with finite numbers.
+            StoreUnavailableError: the bucket does not give it now.
         """
         try:
             model_bytes = self._read(sha256)
         except (ModelNotFoundError, OSError) as error:
             raise IncompatibleModelError(f"model version {version}: {error}") from error
+        except StoreUnavailableError as error:
+            raise StoreUnavailableError(f"model version {version}: {error}") from error
         sessions = [self._open_session(model_bytes) for _ in range(self._sessions)]
         for session in sessions:
             policy_logits, value = session.run(self._warm_up)

@@ -102,7 +102,7 @@ class Repository:
                 precision.
             IncompatibleModelError: it cannot be used.
             InferenceUnavailableError: there is no best model yet.
-            StoreUnavailableError: it is not in memory and Postgres does not answer.
+            StoreUnavailableError: it is not in memory, and Postgres or the store of models is away.
         """
         model = self.peek(version, precision)
         if model is not None:
@@ -234,7 +234,7 @@ class Repository:
     async def _try(self, promoted: Promoted) -> bool:
         try:
             model = await self._shelf.load(promoted.version, FP32, promoted.sha256)
-        except IncompatibleModelError as error:
+        except (IncompatibleModelError, StoreUnavailableError) as error:
             if not self._best:
                 self.waiting_for = f"a best model that loads: {error}"
             return False
@@ -287,7 +287,7 @@ class Repository:
         """A variant, or None where it cannot be used, which the shelf has told."""
         try:
             return await self._shelf.load(version, precision, sha256)
-        except IncompatibleModelError:
+        except (IncompatibleModelError, StoreUnavailableError):
             return None
 
     def _answer_with(self, best: _Best, model: LoadedModel) -> None:

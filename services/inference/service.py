@@ -29,9 +29,9 @@ from zerofleet.database import Database
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.device_session import open_session
 from zerofleet.models.engines import prune_engines
-from zerofleet.models.folder import ModelFolder
 from zerofleet.models.provider import Provider
 from zerofleet.models.session import ModelSession
+from zerofleet.models.store import open_store
 from zerofleet.service import Pulse, beat, first_of
 
 _log = structlog.get_logger()
@@ -92,7 +92,7 @@ async def _answer_together(
 def model_loader(run: RunConfig, settings: InferenceSettings, provider: Provider) -> ModelLoader:
     """Loads published models of the run's game."""
     spec = games.spec(run.game.name)
-    folder = ModelFolder(settings.model_folder, run.name)
+    store = open_store(settings, run.name)
 
     def opened(model_bytes: bytes) -> ModelSession:
         if provider.cache_folder is not None:
@@ -100,7 +100,7 @@ def model_loader(run: RunConfig, settings: InferenceSettings, provider: Provider
         return open_session(model_bytes, spec, provider)
 
     return ModelLoader(
-        folder.read_verified,
+        store.read_verified,
         opened,
         run.inference.sessions,
         games.State(run.game.name).observation()[np.newaxis],
@@ -145,14 +145,21 @@ async def _answer(
     backend = Backend(repository, batcher, shape, provider.name)
     figures = Figures(batcher, repository, provider.name)
     player = ModelPlayer(run.game.name, run.search, repository, batcher)
-    with _metrics(settings, InferenceCollector(batcher, repository, provider.name)):
-        async with rpc.serve(
-            settings.listen_address,
-            inference=backend,
-            player=player,
-            reflection=settings.reflection,
-            share_port=settings.share_port,
-        ) as server:
+    server = rpc.serve(
+        settings.listen_address,
+        inference=backend,
+        player=player,
+        reflection=settings.reflection,
+        share_port=settings.share_port,
+        credentials=rpc.ServerCredentials.of(settings),
+        limits=rpc.Limits(call_seconds=settings.call_seconds),
+    )
+    health = rpc.HealthServer(
+        settings.health_address, ready=lambda: server.serving, names=server.names
+    )
+    collector = InferenceCollector(batcher, repository, provider.name, figures)
+    with _metrics(settings, collector), health:
+        async with server:
             _log.info("serving", address=settings.listen_address, port=server.port, run=run.name)
             await first_of(
                 stop.wait(),
@@ -160,6 +167,7 @@ async def _answer(
                 repository.follow_variants(_VARIANTS_SECONDS),
                 _keep_health(server, backend),
                 beat(heartbeats, "inference", settings.worker_name, figures.pulse),
+                health.keep_ticking(),
             )
             _log.info("draining", queue_rows=batcher.queue_rows)
             await server.drain(settings.inference_drain_seconds)

@@ -6,6 +6,8 @@ import os
 import socket
 from pathlib import Path
 
+from pydantic import Field
+
 from zerofleet.config import ProcessSettings
 
 
@@ -14,6 +16,8 @@ class InferenceSettings(ProcessSettings):
 
     inference_keep_models: int = 8
     """Model files in memory at once, those of the best version among them."""
+    call_seconds: float = Field(default=60.0, gt=0)
+    """The deadline of a unary call whose client sets none."""
     inference_drain_seconds: float = 5.0
     """After SIGTERM, the longest time for answering what has come."""
     devices: str = ""

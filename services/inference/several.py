@@ -72,8 +72,10 @@ async def _start(settings: InferenceSettings, number: int, device: int) -> Proce
     }
     if settings.worker is not None:
         environment["ZEROFLEET_WORKER"] = f"{settings.worker}-{device}"
-    if settings.metrics_address is not None:
-        environment["ZEROFLEET_METRICS_ADDRESS"] = _next(settings.metrics_address, number)
+    for name, place in (("METRICS", settings.metrics_address), ("HEALTH", settings.health_address)):
+        if place is not None:
+            variable = f"ZEROFLEET_{name}_ADDRESS"
+            environment[variable] = _next(variable, place, number)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "services.inference", str(settings.run_file), env=environment
     )
@@ -81,15 +83,15 @@ async def _start(settings: InferenceSettings, number: int, device: int) -> Proce
     return process
 
 
-def _next(address: str, number: int) -> str:
-    """The metrics of the first process where they were asked for, of the others on the ports after.
+def _next(variable: str, address: str, number: int) -> str:
+    """That of the first process is where it was asked for, of the others on the ports after.
 
     Raises:
         ConfigError: it is no ``host:port``.
     """
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
-        raise ConfigError(f"ZEROFLEET_METRICS_ADDRESS = '{address}': give host:port")
+        raise ConfigError(f"{variable} = '{address}': give host:port")
     return f"{host}:{int(port) + number}"
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from services.inference.model import FP32, LoadedModel
-from zerofleet.errors import IncompatibleModelError
+from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
 
 _log = structlog.get_logger()
 
@@ -26,7 +26,7 @@ Key = tuple[int, str]
 class _Failure:
     """A file that could not be loaded; tried again later, since disks and networks recover."""
 
-    reason: str
+    error: IncompatibleModelError | StoreUnavailableError
     retry_at: float
     pause: float
 
@@ -35,7 +35,7 @@ class Shelf:
     """Models in memory; used from one event loop.
 
     Args:
-        load: version and sha256 to a model, blocking; raises ``IncompatibleModelError``.
+        load: version and sha256 to a model, blocking; raises as ``load`` here.
         keep: how many files at once; beyond, the longest unused leave.
     """
 
@@ -66,6 +66,7 @@ class Shelf:
 
         Raises:
             IncompatibleModelError: it cannot be used.
+            StoreUnavailableError: the store of models does not give it now.
         """
         model = self._models.get((version, precision))
         if model is not None and model.sha256 == sha256:
@@ -73,7 +74,7 @@ class Shelf:
         self.check(version, sha256)
         failure = self._failures.get(sha256)
         if failure is not None and time.monotonic() < failure.retry_at:
-            raise IncompatibleModelError(failure.reason)
+            raise type(failure.error)(str(failure.error))
         task = self._loading.get(sha256)
         if task is None:
             task = asyncio.create_task(self._load_once(version, precision, sha256))
@@ -110,13 +111,13 @@ class Shelf:
         if sha256 in self._bad:
             return "gave non-finite outputs"
         failure = self._failures.get(sha256)
-        return failure.reason if failure else "not in memory"
+        return str(failure.error) if failure else "not in memory"
 
     async def _load_once(self, version: int, precision: str, sha256: str) -> LoadedModel:
         try:
             model = await asyncio.to_thread(self._load_blocking, version, sha256)
-        except IncompatibleModelError as error:
-            self._note_failure(version, precision, sha256, str(error))
+        except (IncompatibleModelError, StoreUnavailableError) as error:
+            self._note_failure(version, precision, sha256, error)
             raise
         finally:
             del self._loading[sha256]
@@ -128,12 +129,18 @@ class Shelf:
         _log.info("model_loaded", version=version, precision=precision, sha256=sha256)
         return model
 
-    def _note_failure(self, version: int, precision: str, sha256: str, reason: str) -> None:
+    def _note_failure(
+        self,
+        version: int,
+        precision: str,
+        sha256: str,
+        error: IncompatibleModelError | StoreUnavailableError,
+    ) -> None:
         last = self._failures.get(sha256)
         pause = _FIRST_RETRY_SECONDS if last is None else min(2 * last.pause, _LAST_RETRY_SECONDS)
-        self._failures[sha256] = _Failure(reason, time.monotonic() + pause, pause)
+        self._failures[sha256] = _Failure(error, time.monotonic() + pause, pause)
         self.failed_loads += 1
-        if last is None or last.reason != reason:
+        if last is None or str(last.error) != str(error):
             # A variant that does not load costs speed, a version that does not is missing.
             say = _log.error if precision == FP32 else _log.warning
             say(
@@ -141,7 +148,7 @@ class Shelf:
                 version=version,
                 precision=precision,
                 sha256=sha256,
-                reason=reason,
+                reason=str(error),
             )
 
     def _evict(self, newest: Key) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.selfplay.lane import Lane
+from zerofleet.config import RunConfig
 
 _WINDOW_SECONDS = 30.0
+_PLIES_TO_COUNT = 4  # of each game: from then on a worker's own plies say what one costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +38,85 @@ class Totals:
         )
 
 
+class PlyCost:
+    """Simulations that a ply costs, for a rate of positions that has no waves.
+
+    The games of a worker begin together, and so do their plies end: for minutes there is none, then
+    hundreds come at once. Simulations come evenly.
+    """
+
+    def __init__(self, run: RunConfig) -> None:
+        search, play = run.search, run.selfplay
+        fast = search.fast_simulations or max(1, search.num_simulations // 10)
+        share = search.full_search_share
+        self._expected = share * search.num_simulations + (1 - share) * fast
+        self._enough_plies = _PLIES_TO_COUNT * play.engines * play.games_per_engine
+        self._trained_share = share * (1 - run.trainer.held_out_share)
+
+    def training_positions(self, simulations: float, totals: Totals) -> float:
+        """Positions to train on that come of so many simulations.
+
+        Args:
+            simulations: such as those of a second.
+            totals: of the worker so far; a new one costs what the run file says. Kept trees make
+                plies cheaper than that.
+        """
+        cost = self._expected
+        if totals.plies >= self._enough_plies:
+            cost = totals.simulations / totals.plies
+        return simulations / cost * self._trained_share
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What there was at one moment."""
+
+    seconds: float
+    totals: Totals
+    waiting: bool
+    paused: bool
+
+
 class Rates:
-    """Rates over the last half minute, from totals taken now and then."""
+    """Rates over the last half minute, from totals taken at even distances.
 
-    def __init__(self) -> None:
-        self._taken: deque[tuple[float, Totals]] = deque()
+    Args:
+        cost: of a ply.
+    """
 
-    def take(self, seconds: float, totals: Totals) -> dict[str, float]:
-        """Remember ``totals`` at ``seconds`` (monotonic) and answer the rates up to it."""
-        self._taken.append((seconds, totals))
-        while seconds - self._taken[0][0] > _WINDOW_SECONDS:
-            self._taken.popleft()
-        since, before = self._taken[0]
+    def __init__(self, cost: PlyCost) -> None:
+        self._cost = cost
+        self._looks: deque[_Look] = deque()
+
+    def take(
+        self, seconds: float, totals: Totals, *, waiting: bool = False, paused: bool = False
+    ) -> dict[str, float]:
+        """Remember how things are, and answer the rates up to now.
+
+        Args:
+            seconds: by a clock that never goes back.
+            totals: at that time.
+            waiting: whether the worker waits for anybody ...
+            paused: ... and whether that is the trainer, which is behind.
+        """
+        if not totals.simulations:
+            self._looks.clear()  # its start is no part of its speed
+        self._looks.append(_Look(seconds, totals, waiting, paused))
+        while seconds - self._looks[0].seconds > _WINDOW_SECONDS:
+            self._looks.popleft()
+        since, before = self._looks[0].seconds, self._looks[0].totals
         elapsed = max(seconds - since, 1e-9)
         positions = totals.positions - before.positions
         hits = totals.cache_hits - before.cache_hits
+        simulations = (totals.simulations - before.simulations) / elapsed
         return {
             "games": float(totals.games),
             "resigned_games": float(totals.resigned_games),
             "games_per_hour": (totals.games - before.games) / elapsed * 3600.0,
             "positions_per_s": positions / elapsed,
-            "simulations_per_s": (totals.simulations - before.simulations) / elapsed,
+            "simulations_per_s": simulations,
+            "training_positions_per_second": self._cost.training_positions(simulations, totals),
+            "waiting_share": sum(look.waiting for look in self._looks) / len(self._looks),
+            "pause_share": sum(look.paused for look in self._looks) / len(self._looks),
             "cache_hit_rate": hits / (hits + positions) if hits + positions else 0.0,
         }

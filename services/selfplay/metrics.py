@@ -19,6 +19,11 @@ _COUNTED = {
     "simulations": "Simulations run.",
     "cache_hits": "Predictions found in the cache.",
 }
+_MEASURED = {
+    "training_positions_per_second": "Positions to train on that come of its simulations.",
+    "waiting_share": "Share of the last half minute in which it waited for anybody.",
+    "pause_share": "Share of the last half minute in which it let the trainer catch up.",
+}
 
 
 class WorkerCollector(Collector):
@@ -42,6 +47,10 @@ class WorkerCollector(Collector):
             "Finished games that are not stored yet.",
             value=self._worker.writer.spooled,
         )
+        for name, text in _MEASURED.items():
+            yield GaugeMetricFamily(
+                f"{_PREFIX}_{name}", text, value=self._worker.figures.get(name, 0.0)
+            )
         threshold = self._worker.resignation.threshold
         resign = GaugeMetricFamily(
             f"{_PREFIX}_resign_threshold",

@@ -30,6 +30,11 @@ class Pause:
         """Whether ``hear`` wants the heartbeats at all."""
         return self._max_ahead > 0
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether play is paused for the trainer's sake."""
+        return not self._trainer_keeps_up.is_set()
+
     def hear(self, heartbeats: list[Heartbeat]) -> None:
         """Learn from the trainer's heartbeat how many positions it has not trained on yet."""
         waiting = [

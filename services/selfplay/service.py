@@ -13,7 +13,7 @@ from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc import ClientCredentials, HealthServer, InferenceClient
 from zerofleet.service import first_of, served_metrics
 
 
@@ -21,15 +21,23 @@ async def serve(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event)
     """Play until ``stop`` is set; then keep everything and return within seconds.
 
     Raises:
-        ConfigError: the run file asks for more than the inference service takes.
+        ConfigError: the run file asks for more than the inference service takes, or an address or
+            a file of credentials cannot be used.
+        AccessDeniedError: the inference service refuses this worker.
     """
     check(run)
+    with HealthServer(settings.health_address) as health:
+        await first_of(health.keep_ticking(), _play(run, settings, stop))
+
+
+async def _play(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event) -> None:
+    credentials = ClientCredentials.of(settings)
     with (
         contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
         Database(settings.database_url) as database,
     ):
         async with (
-            InferenceClient(settings.inference_address) as client,
+            InferenceClient(settings.inference_address, credentials=credentials) as client,
             client.stream(run.name) as stream,
         ):
             if not settings.versions_by_number:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
 from uuid import UUID
 
 import structlog
 from zerofleet_core import SearchConfig, SelfPlay
 
 from services.selfplay.audit import AuditFile
-from services.selfplay.figures import Rates, Totals
+from services.selfplay.figures import PlyCost, Rates, Totals
 from services.selfplay.lane import Lane
 from services.selfplay.ledger import Ledger
 from services.selfplay.pause import Pause
@@ -77,6 +76,9 @@ class Worker:
                 Lane(engine, ledger, patient, self.writer, self.saver, play.save_every_plies)
             )
         self.resignation = Resignation(run, database, [lane.engine for lane in self.lanes])
+        self.figures: dict[str, float] = {}
+        """Of the last heartbeat."""
+        self._rates = Rates(PlyCost(run))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Play until ``stop`` is set; then keep everything and return within seconds.
@@ -89,7 +91,7 @@ class Worker:
             await first_of(
                 stop.wait(),
                 self._live(),
-                beat(self._heartbeats, "selfplay", self._name, self._pulse(Rates())),
+                beat(self._heartbeats, "selfplay", self._name, self.pulse),
                 self._hear_trainer(),
                 outlasting(writing),
             )
@@ -193,17 +195,18 @@ class Worker:
         """The games that this worker plays, or has finished and not stored yet."""
         return [uid for lane in self.lanes for uid in lane.ledger.held] + self.writer.held
 
-    def _pulse(self, rates: Rates) -> Callable[[], Pulse]:
-        def now() -> Pulse:
-            totals = self.totals()
-            figures = rates.take(time.monotonic(), totals)
-            figures["spool"] = float(self.writer.spooled)
-            figures["conflicts"] = float(self.writer.answers["conflict"])
-            if self.resignation.threshold is not None:
-                figures["resign_threshold"] = self.resignation.threshold
-            return Pulse(totals.simulations, str(self.waits), figures)
-
-        return now
+    def pulse(self) -> Pulse:
+        """For the heartbeat; progress is the simulations run."""
+        totals = self.totals()
+        figures = self._rates.take(
+            time.monotonic(), totals, waiting=bool(self.waits), paused=self._pause.goes_on
+        )
+        figures["spool"] = float(self.writer.spooled)
+        figures["conflicts"] = float(self.writer.answers["conflict"])
+        if self.resignation.threshold is not None:
+            figures["resign_threshold"] = self.resignation.threshold
+        self.figures = figures
+        return Pulse(totals.simulations, str(self.waits), figures)
 
     async def _hear_trainer(self) -> None:
         """Listen to how far the trainer is behind, where play must not run ahead of it."""

@@ -15,10 +15,10 @@ from zerofleet_core import GameSpec
 import zerofleet
 from services.trainer.random_play import random_positions
 from zerofleet.database import ModelRow
-from zerofleet.errors import StaleEpochError
-from zerofleet.models.folder import ModelFolder
+from zerofleet.errors import StaleEpochError, StoreUnavailableError
 from zerofleet.models.golden import Golden
 from zerofleet.models.publish import Published, publish
+from zerofleet.models.store import ModelStore
 from zerofleet.models.variant import Variant, VariantRequest
 from zerofleet.network import PolicyValueNet, export_onnx
 
@@ -45,7 +45,7 @@ class Publisher:
     Args:
         run: name of the run.
         spec: the game.
-        folder: where model files go.
+        store: where model files go.
         rows: where to look up what somebody else has published.
         insert: writes the rows of a model, waiting for the database if need be.
         every_steps: steps between two models.
@@ -56,7 +56,7 @@ class Publisher:
         self,
         run: str,
         spec: GameSpec,
-        folder: ModelFolder,
+        store: ModelStore,
         rows: ModelRows,
         insert: Insert,
         every_steps: int,
@@ -64,7 +64,7 @@ class Publisher:
     ) -> None:
         self._run = run
         self._spec = spec
-        self._folder = folder
+        self._store = store
         self._rows = rows
         self._insert = insert
         self._every_steps = every_steps
@@ -96,6 +96,7 @@ class Publisher:
         Raises:
             IncompatibleModelError: the file does not load or disagrees with the network.
             OSError: the folder cannot be written.
+            StoreUnavailableError: the bucket cannot be written; nothing tells of this version.
             StaleEpochError: another trainer has taken over.
         """
         version = self.version + 1
@@ -109,7 +110,7 @@ class Publisher:
         }
         try:
             published = publish(
-                self._folder,
+                self._store,
                 export_onnx(portable, self._spec.observation_bytes, metadata),
                 version,
                 golden_answers(portable, self._observations),
@@ -119,7 +120,10 @@ class Publisher:
                 wanted=variants,
             )
         except StaleEpochError:
-            self._give_back(version)
+            try:
+                self._give_back(version)
+            except StoreUnavailableError as error:
+                _log.warning("triton_entry_not_restored", version=version, reason=str(error))
             raise
         self.version, self._last_step = version, step
         _log.info("model_published", version=version, step=step, sha256=published.sha256)
@@ -133,7 +137,7 @@ class Publisher:
         """Put the file of whoever did publish this version back into the Triton repository."""
         row = self._rows.model(self._run, version)
         if row is not None:
-            self._folder.expose(row.sha256, version, self._spec)
+            self._store.expose(row.sha256, version, self._spec)
 
 
 def golden_observations(spec: GameSpec, seed: int = 0) -> NDArray[np.uint8]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 from threading import Event
 
 import torch
@@ -17,7 +18,11 @@ from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import ZerofleetError
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.models.folder import ModelFolder
+from zerofleet.models.store import open_store
+from zerofleet.rpc import HealthServer
+
+# A step of a large network on a slow machine, or making a model's variants, is no standstill.
+STUCK_SECONDS = 600.0
 
 
 def serve(run: RunConfig, settings: ProcessSettings, stop: Event) -> None:
@@ -46,11 +51,14 @@ def lead(run: RunConfig, settings: ProcessSettings, stop: Event, team: Team) -> 
         ZerofleetError: as ``serve`` says.
     """
     spec = games.spec(run.game.name)
-    with Database(settings.database_url) as database:
+    with (
+        HealthServer(settings.health_address, stuck_seconds=STUCK_SECONDS) as health,
+        Database(settings.database_url) as database,
+    ):
         places = Places(
             database=database,
-            heartbeats=Heartbeats(settings.redis_url, run.name),
-            models=ModelFolder(settings.model_folder, run.name, run.inference.max_batch_rows),
+            heartbeats=TickingHeartbeats(settings.redis_url, run.name, health),
+            models=open_store(settings, run.name, run.inference.max_batch_rows),
             checkpoints=CheckpointFolder(settings.checkpoint_folder / run.name),
             worker=settings.worker or f"{socket.gethostname()}-{os.getpid()}",
         )
@@ -63,6 +71,27 @@ def lead(run: RunConfig, settings: ProcessSettings, stop: Event, team: Team) -> 
         # After an error of another kind the others may be in the middle of a step, where they
         # would not hear this: they end when the connection does.
         team.dismiss()
+
+
+class TickingHeartbeats(Heartbeats):
+    """Heartbeats that are ticks for health too: the loop beats wherever it may be."""
+
+    def __init__(self, redis_url: str, run: str, health: HealthServer) -> None:
+        super().__init__(redis_url, run)
+        self._health = health
+
+    def beat(
+        self,
+        service: str,
+        worker: str,
+        progress: int,
+        waiting_for: str,
+        figures: Mapping[str, float],
+        ttl: float = 10.0,
+    ) -> None:
+        """See ``Heartbeats.beat``."""
+        self._health.tick()
+        super().beat(service, worker, progress, waiting_for, figures, ttl)
 
 
 def follow(run: RunConfig, team: ProcessTeam) -> None:

@@ -16,9 +16,11 @@ from zerofleet_core import GameSpec
 from services.trainer.board import TensorBoard
 from services.trainer.bucket import TrainBucket
 from services.trainer.checkpoints import CheckpointFolder
+from services.trainer.demand import Demand
 from services.trainer.learner import Learner
 from services.trainer.overfit import OverfitWatch
 from services.trainer.patience import Patience, StoppedError
+from services.trainer.postponement import Postponement
 from services.trainer.publisher import Publisher
 from services.trainer.pulse import Pulse
 from services.trainer.recorder import Recorder
@@ -29,9 +31,9 @@ from services.trainer.variants import Variants
 from services.trainer.window import Window
 from zerofleet.config import RunConfig, TrainerSection
 from zerofleet.database import Database
-from zerofleet.errors import ConfigError, IncompatibleModelError
+from zerofleet.errors import ConfigError, IncompatibleModelError, StoreUnavailableError
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.models.folder import ModelFolder
+from zerofleet.models.store import ModelStore
 from zerofleet.models.variant import Variant
 
 POLL_SECONDS = 0.5
@@ -47,7 +49,7 @@ class Places:
 
     database: Database
     heartbeats: Heartbeats
-    models: ModelFolder
+    models: ModelStore
     checkpoints: CheckpointFolder
     worker: str
 
@@ -85,6 +87,7 @@ class Trainer:
             TrainBucket(run.trainer.samples_per_position),
             OverfitWatch(run.overfit),
         )
+        self._demand = Demand(self._training.bucket)
         self._window = Window(run, places.database, self._training)
         folder = places.checkpoints.folder / "tensorboard"
         self._board = TensorBoard(folder) if run.trainer.tensorboard else None
@@ -92,6 +95,7 @@ class Trainer:
         self._calibrator = Calibrator(run.name, run.resign, places.database)
         self._pulse = Pulse(places.heartbeats, places.worker, self.figures)
         self._patience = Patience(stop, self._pulse.waiting)
+        self._postponed = Postponement()
         self._variants = Variants(run, spec, self._window, self._sample_seed, self._making)
         self._next_poll = 0.0
 
@@ -131,8 +135,11 @@ class Trainer:
         published_step = max((row.step for row in rows), default=None)
         self._on_disk("checkpoint folder", lambda: self._checkpoints.resume(published_step))
         self._learner.share()
-        self._ask(
-            lambda: places.models.sweep(lambda sha256: places.database.names_file(run.name, sha256))
+        self._patience(
+            "Postgres or the store of models",
+            lambda: places.models.sweep(
+                lambda sha256: places.database.names_file(run.name, sha256)
+            ),
         )
         self._publisher = Publisher(
             run.name,
@@ -163,10 +170,13 @@ class Trainer:
             self._ask(self._calibrator.calibrate)
         arrived = self._read() if time.monotonic() >= self._next_poll else 0
         wait = self._wait()
+        self._demand.turn(hungry=wait is not None and not arrived)
         if wait is None:
             self._train()
             self._pulse.working()
         elif not arrived:
+            if self._postponed.reason:  # without a model there will be no positions
+                wait = "the store of models", self._postponed.reason
             self._pulse.waiting(*wait)
             self._stop.wait(POLL_SECONDS)
 
@@ -212,8 +222,16 @@ class Trainer:
         return sample_seed(self._run.seed, purpose, self._learner.step)
 
     def _publish_if_due(self) -> None:
-        if self._publisher.due(self._learner.step):
+        if not (self._publisher.due(self._learner.step) and self._postponed.over):
+            return
+        try:
+            # First of all: making variants takes minutes.
+            self._places.models.check()
             self._on_disk("model folder", self._publish)
+        except StoreUnavailableError as error:
+            self._postponed.again(error)
+        else:
+            self._postponed.end()
 
     def _publish(self) -> None:
         learner = self._learner
@@ -284,6 +302,7 @@ class Trainer:
             "samples_per_position": bucket.reuse,
             "pace": bucket.pace,
             "learning_rate": self._learner.learning_rate,
+            **self._demand.figures(),
             **self._recorder.figures(),
             **self._variants.figures(),
         }

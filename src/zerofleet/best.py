@@ -7,22 +7,16 @@ run of the same name, say) is replaced.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-import redis
 import structlog
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from zerofleet.database import Database
-from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.redis_connection import open_redis, our_errors
 
 _log = structlog.get_logger()
 
-_SECONDS = 5.0
 _SET_IF_NEWER = """
 local seq = redis.call('HGET', KEYS[1], 'seq')
 if seq and tonumber(seq) >= tonumber(ARGV[1]) then
@@ -67,7 +61,7 @@ class BestPointer:
     """The pointer of one run.
 
     Args:
-        redis_url: ``redis://host:port/db``; passwords in it are never shown.
+        redis_url: as ``open_redis`` takes it.
         run: name of the run.
 
     Raises:
@@ -75,19 +69,7 @@ class BestPointer:
     """
 
     def __init__(self, redis_url: str, run: str) -> None:
-        try:
-            client = redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
-                redis_url,
-                socket_timeout=_SECONDS,
-                socket_connect_timeout=_SECONDS,
-                retry=Retry(NoBackoff(), 1),  # once, for a connection that a restart has broken
-            )
-            # An option that redis:// does not have shows only when a connection is made.
-            client.connection_pool.make_connection()
-        except (ValueError, TypeError) as error:
-            raise ConfigError("the Redis URL is not one: write redis://host:6379/0") from error
-        where = client.connection_pool.connection_kwargs
-        self._place = f"{where.get('host', 'localhost')}:{where.get('port', 6379)}"
+        client, self._place = open_redis(redis_url)
         self._redis = cast("_Commands", client)
         self._key = f"zerofleet:{run}:best"
         self._run = run
@@ -106,7 +88,7 @@ class BestPointer:
         Raises:
             StoreUnavailableError: Redis does not answer.
         """
-        with self._our_errors():
+        with our_errors(self._place):
             moved = self._redis.eval(
                 _SET_IF_NEWER, 1, self._key, str(best.seq), str(best.version), best.sha256
             )
@@ -137,28 +119,19 @@ class BestPointer:
         return best
 
     def _fields(self) -> dict[bytes, bytes]:
-        with self._our_errors():
+        with our_errors(self._place):
             return self._redis.hgetall(self._key)
 
     def _replace(self, seen: dict[bytes, bytes], best: Best | None) -> bool:
         """Write another pointer, or none, unless it is no more what was seen."""
         old = [seen.get(name, b"") for name in (b"seq", b"version", b"sha256")]
         new = [] if best is None else [str(best.seq), str(best.version), best.sha256]
-        with self._our_errors():
+        with our_errors(self._place):
             return self._redis.eval(_REPLACE, 1, self._key, *old, *new) == 1
 
     def close(self) -> None:
         """Close the connections."""
         self._redis.close()
-
-    @contextlib.contextmanager
-    def _our_errors(self) -> Generator[None]:
-        try:
-            yield
-        except (redis.RedisError, UnicodeError) as error:  # the latter: no name of a host
-            raise StoreUnavailableError(
-                f"Redis at {self._place} does not answer: {error}"
-            ) from error
 
 
 def _parsed(fields: dict[bytes, bytes]) -> Best | None:

@@ -9,7 +9,10 @@
     - ``RecordRejectedError``        also a ``ValueError``: a game record that does not replay
     - ``OverloadedError``            the queue is full: back off, then try again
     - ``InferenceUnavailableError``  try again, perhaps on another server
-    - ``StoreUnavailableError``      Postgres or Redis does not answer: keep the data, try again
+    - ``AccessDeniedError``          the other side refuses who we are, or what we may do
+        - ``UnauthenticatedError``   no token, or one that it does not know (yet)
+        - ``PermissionDeniedError``  the token's role may not call this
+    - ``StoreUnavailableError``      Postgres, Redis or a bucket is away: keep the data, try again
     - ``StaleEpochError``            somebody newer holds this role or game: stop writing
 """
 
@@ -52,8 +55,22 @@ class InferenceUnavailableError(ZerofleetError):
     """The inference service does not answer; the request was pure and may be sent again."""
 
 
+class AccessDeniedError(ZerofleetError):
+    """The other side refuses who we are, or what we may do: a person must mend it."""
+
+    exit_code = 2
+
+
+class UnauthenticatedError(AccessDeniedError):
+    """No token, or none that the server knows; one that was just replaced may become known."""
+
+
+class PermissionDeniedError(AccessDeniedError):
+    """The role of this token may not call this method, now or later."""
+
+
 class StoreUnavailableError(ZerofleetError):
-    """Postgres or Redis does not answer: keep what is not stored yet and try again."""
+    """Postgres, Redis or the bucket of models is away: keep what is not stored and try again."""
 
 
 class StaleEpochError(ZerofleetError):

@@ -6,19 +6,13 @@ it is not renewed; nothing is decided by it that a lease in Postgres does not de
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
+from zerofleet.redis_connection import open_redis, our_errors
 
-from zerofleet.errors import ConfigError, StoreUnavailableError
-
-_SECONDS = 5.0
 _SCAN_COUNT = 1000
 
 
@@ -48,7 +42,7 @@ class Heartbeats:
     """The heartbeats of one run.
 
     Args:
-        redis_url: ``redis://host:port/db``; passwords in it are never shown.
+        redis_url: as ``open_redis`` takes it.
         run: name of the run.
 
     Raises:
@@ -56,17 +50,7 @@ class Heartbeats:
     """
 
     def __init__(self, redis_url: str, run: str) -> None:
-        try:
-            client = redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
-                redis_url,
-                socket_timeout=_SECONDS,
-                socket_connect_timeout=_SECONDS,
-                retry=Retry(NoBackoff(), 1),  # once, for a connection that a restart has broken
-            )
-        except ValueError as error:
-            raise ConfigError("the Redis URL is not one: write redis://host:6379/0") from error
-        where = client.connection_pool.connection_kwargs
-        self._place = f"{where.get('host', 'localhost')}:{where.get('port', 6379)}"
+        client, self._place = open_redis(redis_url)
         self._redis = cast("_Commands", client)
         self._prefix = f"zerofleet:{run}:heartbeat:"
 
@@ -99,7 +83,7 @@ class Heartbeats:
             "waiting_for": waiting_for,
             "figures": dict(figures),
         }
-        with self._our_errors():
+        with our_errors(self._place):
             key = f"{self._prefix}{service}:{worker}"
             self._redis.set(key, json.dumps(content), px=round(ttl * 1000))
 
@@ -109,7 +93,7 @@ class Heartbeats:
         Raises:
             StoreUnavailableError: Redis does not answer.
         """
-        with self._our_errors():
+        with our_errors(self._place):
             pattern = f"{self._prefix}*"
             keys = sorted(set(self._redis.scan_iter(match=pattern, count=_SCAN_COUNT)))
             contents = self._redis.mget(keys) if keys else []
@@ -118,12 +102,3 @@ class Heartbeats:
     def close(self) -> None:
         """Close the connections."""
         self._redis.close()
-
-    @contextlib.contextmanager
-    def _our_errors(self) -> Generator[None]:
-        try:
-            yield
-        except redis.RedisError as error:
-            raise StoreUnavailableError(
-                f"Redis at {self._place} does not answer: {error}"
-            ) from error

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from zerofleet import games, telemetry
 from zerofleet.config import ProcessSettings, RunConfig, load_run, read_settings
-from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.errors import AccessDeniedError, ConfigError, StoreUnavailableError
 from zerofleet.heartbeat import Heartbeats
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ def run_service(
     settings_type: type[_Settings],
     serve: Callable[[RunConfig, _Settings, asyncio.Event], Awaitable[None]],
 ) -> None:
-    """Be the service ``name`` until SIGTERM or SIGINT; bad input is one line and exit status 2.
+    """Be the service ``name`` until SIGTERM or SIGINT.
+
+    Bad input, and credentials that a server refuses, are one line and exit status 2.
 
     Args:
         name: bound to every log record.
@@ -41,7 +43,7 @@ def run_service(
         run = load_run(settings.run_file)
         games.spec(run.game.name)  # a game that is not there ends it here, with the way out
         asyncio.run(_serve(run, settings, serve))
-    except ConfigError as error:
+    except (ConfigError, AccessDeniedError) as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -16,6 +17,7 @@ from zerofleet.errors import (
     ModelNotFoundError,
     OverloadedError,
     StoreUnavailableError,
+    UnauthenticatedError,
 )
 from zerofleet.prediction import Prediction, Predictor
 
@@ -24,6 +26,7 @@ _log = structlog.get_logger()
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+_TOKEN_SECONDS = 120.0  # a rotated token reaches the servers' files within this
 _SLOW_SECONDS = 3.0  # an answer out for longer than this is waited for, and said to be
 
 
@@ -94,6 +97,9 @@ class Waits:
 class PatientPredictor:
     """Asks again until there is an answer: predictions are pure, so nothing is lost.
 
+    A token that the server does not know is waited with for two minutes, because one that is being
+    rotated may be in our file before it is in the server's; a role that may not ask is not.
+
     Args:
         predictor: the one that may be away, overloaded, or without the model as yet.
         waits: told what is waited for.
@@ -108,8 +114,13 @@ class PatientPredictor:
         self._model = model
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """The prediction, however long it takes."""
+        """The prediction, however long it takes.
+
+        Raises:
+            AccessDeniedError: the server refuses our token, and that is no matter of time.
+        """
         backoff = Backoff()
+        known_by: float | None = None
         while True:
             slow = asyncio.get_running_loop().call_later(_SLOW_SECONDS, self._say, "an answer from")
             try:
@@ -118,8 +129,13 @@ class PatientPredictor:
                 self._waits.begin(self._who, self._model)
             except OverloadedError:
                 self._say("room in the queue of")
-            except InferenceUnavailableError:
-                self._say("")
+            except UnauthenticatedError as error:
+                known_by = known_by or time.monotonic() + _TOKEN_SECONDS
+                if time.monotonic() >= known_by:
+                    raise
+                self._say("our token to be known by", str(error))
+            except InferenceUnavailableError as error:
+                self._say("", str(error))
             else:
                 self._waits.end(self._who)
                 return prediction
@@ -127,5 +143,6 @@ class PatientPredictor:
                 slow.cancel()
             await backoff.sleep()
 
-    def _say(self, what: str) -> None:
-        self._waits.begin(self._who, f"{what} inference".strip())
+    def _say(self, what: str, reason: str = "") -> None:
+        why = {"reason": reason} if reason else {}
+        self._waits.begin(self._who, f"{what} inference".strip(), **why)

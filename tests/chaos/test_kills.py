@@ -20,7 +20,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-import redis
 
 from zerofleet.best import BestPointer
 from zerofleet.config import load_run
@@ -28,6 +27,7 @@ from zerofleet.database import Database
 from zerofleet.games import spec
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
+from zerofleet.redis_connection import open_redis
 
 RUN_FILE = Path(__file__).parents[2] / "runs" / "connect_four.toml"
 NAME = load_run(RUN_FILE).name
@@ -189,7 +189,8 @@ def check_pointer(fleet: Fleet, database: Database) -> None:
 
 def wipe_redis(fleet: Fleet, database: Database) -> None:
     """An empty Redis gets its pointer back from the promotions."""
-    with redis.Redis.from_url(fleet.redis_url()) as client:
+    client, _ = open_redis(fleet.redis_url())
+    with contextlib.closing(client):
         client.flushall()
     fleet.report.wipes += 1
     pointer = BestPointer(fleet.redis_url(), NAME)

@@ -1,9 +1,14 @@
 """Questions in SQL from the command line."""
 
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
 import pytest
 from typer.testing import CliRunner
 
 from zerofleet.cli import app
+from zerofleet.local.postgres_programs import find_programs
 
 
 def asked(url: str, *queries: str) -> int:
@@ -26,3 +31,25 @@ def test_the_first_that_fails_is_the_last(
     said = capfd.readouterr()
     assert "nothing" in said.err
     assert "second" not in said.out
+
+
+def test_a_fleets_database_is_asked_where_the_environment_names_it(
+    database_url: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZEROFLEET_DATABASE_URL", database_url)
+    assert CliRunner().invoke(app, ["sql", "-c", "SELECT current_database()"]).exit_code == 0
+    assert urlsplit(database_url).path.lstrip("/") in capfd.readouterr().out
+
+
+def test_psql_without_a_server_will_do(
+    database_url: str,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """As in the image of the tools, which has the client alone."""
+    (tmp_path / "psql").symlink_to(find_programs().folder / "psql")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("zerofleet.local.postgres_programs._folders", lambda: iter(()))
+    assert asked(database_url, "SELECT 'alone' AS a") == 0
+    assert "alone" in capfd.readouterr().out

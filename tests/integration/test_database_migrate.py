@@ -21,6 +21,7 @@ from zerofleet.database.submission import encode_submissions
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.models.variant import Variant
+from zerofleet.secrets.urls import with_password_file
 from zerofleet.testing.records import random_record
 
 SCRIPTS = Path(zerofleet.database.__file__).with_name("migrations")
@@ -127,6 +128,58 @@ def test_games_of_the_first_version_live_on(first_version: str) -> None:
         assert database.resign_threshold("test") is None
     [(games,)] = run(first_version, "SELECT DISTINCT all_games FROM resign_audit")
     assert games == 1
+
+
+@pytest.fixture
+def third_version(postgres: EmbeddedPostgres) -> Iterator[str]:
+    with database_at(postgres, "0003") as url:
+        yield url
+
+
+def test_the_fences_of_the_third_version_live_on(third_version: str) -> None:
+    """Whoever holds one goes on writing, and the next epoch is the next."""
+    run(
+        third_version,
+        "SELECT register_run('test', 'tic_tac_toe', '{}')",
+        "SELECT acquire_fence('test', 'trainer')",
+    )
+    migrate(third_version)
+    with Database(third_version) as database:
+        database.wait_ready(1)
+        database.insert_model("test", 1, f"{1:064x}", 10, {}, "m", 1)
+        assert database.acquire_fence("test", "trainer") == 2
+
+
+def test_roles_get_the_passwords_of_files(bare_server: EmbeddedPostgres, tmp_path: Path) -> None:
+    passwords = tmp_path / "passwords"
+    passwords.mkdir()
+    with pytest.raises(ConfigError, match="has no file that is named like a role"):
+        migrate(bare_server.url(), passwords)
+    (passwords / "zerofleet").write_text("not ours to set")
+    for round_ in ("one", "two"):
+        for role in ("zerofleet_worker", "zerofleet_console"):
+            (passwords / role).write_text(f"canary-{round_}\n")
+        migrate(bare_server.url(), passwords)
+        place = f"127.0.0.1:{bare_server.port}/zerofleet"
+        for role in ("zerofleet_worker", "zerofleet_console"):
+            url = with_password_file(f"postgresql://{role}@{place}", passwords / role)
+            with Database(url) as database:
+                database.wait_ready(1)
+                (passwords / role).write_text("canary-wrong")
+                assert database.promotions("test") == []  # over the connection that is open
+                with Database(url) as another, pytest.raises(StoreUnavailableError) as caught:
+                    another.promotions("test")
+                assert "password authentication failed" in str(caught.value)
+                assert "canary" not in str(caught.value)
+                with Database(url) as another:
+                    (passwords / role).unlink()
+                    with pytest.raises(
+                        StoreUnavailableError, match=r"cannot log in .* cannot read"
+                    ):
+                        another.promotions("test")
+    with pytest.raises(psycopg2.OperationalError, match=r"no password|password authentication"):
+        psycopg2.connect(f"postgresql://zerofleet_trainer@{place}")
+    assert "canary" not in (bare_server.folder / "server.log").read_text()
 
 
 def test_models_of_the_second_version_live_on(second_version: str) -> None:

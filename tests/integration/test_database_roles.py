@@ -9,52 +9,51 @@ from psycopg2 import errors
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError, StaleEpochError
+from zerofleet.testing.databases import DatabaseTemplate
 from zerofleet.testing.records import random_record
 
 ROLES = ("worker", "trainer", "evaluator", "console")
-COLUMNS = {  # one that the role with most rights may not change either
-    "runs": "name",
-    "models": "sha256",
-    "games": "result",
-    "positions": "action",
-    "unfinished_games": "epoch",
-    "matches": "candidate",
-    "match_games": "candidate_score",
-    "promotions": "version",
-    "fences": "epoch",
-    "exams": "errors",
-    "ratings": "version",
-    "rejected_games": "reason",
-    "games_conflict": "reason",
-    "alembic_version": "version_num",
-    "train_metrics": "step",
-    "resign_thresholds": "threshold",
-    "model_variants": "reason",
-    "variant_games": "variant_score",
-    "variant_verdicts": "accepted",
-}
-TABLES = tuple(COLUMNS)
 EVERYBODY = {"runs", "models", "promotions", "alembic_version"} | {
     "model_variants",
     "variant_verdicts",
 }
+TABLES = EVERYBODY | {
+    *("games", "positions", "unfinished_games", "rejected_games", "games_conflict"),
+    *("matches", "match_games", "rating_games", "variant_games"),
+    *("exams", "ratings", "anchor_ratings"),
+    *("fences", "train_metrics", "train_events", "resign_thresholds"),
+}
+VIEWS = {
+    *("games_per_hour", "model_summary", "openings", "value_calibration", "game_length"),
+    *("duplicates", "game_moves", "promotion_history", "match_history", "variant_history"),
+    *("resign_audit", "resign_check", "resign_history", "training_curve", "value_by_stage"),
+    *("rated_games", "ratings_with_interval"),
+}
 MAY_READ = {
     "worker": EVERYBODY,
     "trainer": EVERYBODY
-    | {"games", "positions", "rejected_games", "train_metrics", "fences", "matches", "match_games"}
-    | {"resign_thresholds"},
+    | {"games", "positions", "rejected_games"}
+    | {"train_metrics", "train_events", "resign_thresholds"},
     "evaluator": EVERYBODY
-    | {"games", "positions", "matches", "match_games", "exams", "ratings", "fences"}
-    | {"train_metrics", "variant_games"},
-    "console": set(TABLES),
+    | {"games", "matches", "match_games", "rating_games", "variant_games", "rated_games"}
+    | {"exams", "ratings", "anchor_ratings", "fences"},
+    "console": TABLES | VIEWS,
 }
 MAY_INSERT = {
-    "worker": set(),
-    "trainer": {"models", "rejected_games", "train_metrics", "resign_thresholds"}
-    | {"model_variants"},
-    "evaluator": {"matches", "match_games", "promotions", "exams", "ratings"}
-    | {"variant_games", "variant_verdicts"},
-    "console": set(),
+    "worker": set[str](),
+    "trainer": {"models", "model_variants", "rejected_games"}
+    | {"train_metrics", "train_events", "resign_thresholds"},
+    "evaluator": {"matches", "match_games", "rating_games", "promotions", "exams"}
+    | {"ratings", "anchor_ratings", "variant_games", "variant_verdicts"},
+    "console": set[str](),
+}
+RATING = {"elo", "elo_error", "games", "at"}
+MAY_UPDATE = {  # all columns where none are named
+    ("trainer", "train_metrics"): set[str](),
+    ("evaluator", "ratings"): RATING,
+    ("evaluator", "anchor_ratings"): RATING,
+    ("evaluator", "matches"): {"verdict", "candidate_score", "decided_at", "epoch"}
+    | {"decided_by", "llr", "games_counted", "duplicates", "pentanomial"},
 }
 FUNCTIONS = {
     "submit_games('r', 'w', '[]')": {"worker", "evaluator"},
@@ -62,23 +61,38 @@ FUNCTIONS = {
     "adopt_unfinished('r', 'w', 1, 1)": {"worker"},
     "extend_leases('r', 'w', '{}', 1)": {"worker"},
     "release_unfinished('r', 'w')": {"worker"},
-    "acquire_fence('r', 'trainer')": {"trainer", "evaluator"},
+    "acquire_fence('r', 'trainer')": {"trainer"},
+    "acquire_fence('r', 'evaluator')": {"evaluator"},
     "register_run('r', 'g', '{}')": {"worker", "trainer", "evaluator"},
     "resign_threshold('r')": {"worker", "trainer", "console"},
     "resign_games('r', 1, 1)": {"trainer", "console"},
     "resign_curve('r', 1, 1)": {"trainer", "console"},
+    "check_fence()": set[str](),
+    "forbid_change()": set[str](),
+    "forbid_rewriting()": set[str](),
 }
 OTHERS = (
     "CREATE TABLE public.t (a int)",
     "CREATE FUNCTION public.f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE VIEW public.v AS SELECT 1",
+    "CREATE SCHEMA s",
+    "CREATE INDEX ON games (run)",
+    "CREATE TRIGGER t BEFORE INSERT ON games FOR EACH ROW EXECUTE FUNCTION check_fence()",
     "DROP TABLE games",
     "ALTER TABLE games DISABLE TRIGGER ALL",
     "DROP TRIGGER append_only ON promotions",
     "DROP TRIGGER append_only ON resign_thresholds",
+    "DO $$ BEGIN LOCK TABLE games IN EXCLUSIVE MODE; END $$",
+    "SELECT setval('matches_match_id_seq', 1)",
+    "SELECT nextval('matches_match_id_seq')",
     "SET ROLE zerofleet",
+    "SET SESSION AUTHORIZATION zerofleet",
     "CREATE ROLE another",
+    "ALTER ROLE zerofleet PASSWORD 'x'",
     "COPY games TO PROGRAM 'cat'",
+    "COPY games TO '/tmp/games'",
     "SELECT pg_read_file('/etc/passwd')",
+    "SELECT * FROM pg_authid",
 )
 
 
@@ -108,14 +122,45 @@ def refused(role_url: Callable[[str], str], role: str) -> Iterator[Callable[[str
     connection.close()
 
 
-def test_tables(refused: Callable[[str], bool], role: str) -> None:
-    for table in TABLES:
-        assert refused(f"SELECT * FROM {table}") == (table not in MAY_READ[role]), table
+def columns(url: str) -> dict[str, list[str]]:
+    """The columns of every table and view that there is."""
+    connection = psycopg2.connect(url)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT relname, array_agg(attname::text) FROM pg_class "
+            "JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped "
+            "WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm') "
+            "GROUP BY relname"
+        )
+        found = dict(cursor.fetchall())
+    connection.close()
+    return found
+
+
+def test_these_are_all_tables_views_and_functions(database_url: str) -> None:
+    assert columns(database_url).keys() == TABLES | VIEWS
+    connection = psycopg2.connect(database_url)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace")
+        functions = {name for (name,) in cursor.fetchall()}
+    connection.close()
+    assert functions == {call.partition("(")[0] for call in FUNCTIONS}
+
+
+def test_tables(refused: Callable[[str], bool], role: str, database_url: str) -> None:
+    for table, names in columns(database_url).items():
+        assert refused(f"SELECT * FROM {table} LIMIT 0") == (table not in MAY_READ[role]), table
+        if table in VIEWS:
+            assert refused(f"CREATE OR REPLACE VIEW {table} AS SELECT 1"), table
+            continue
         insert = f"INSERT INTO {table} DEFAULT VALUES"
         assert refused(insert) == (table not in MAY_INSERT[role]), table
-        update = f"UPDATE {table} SET {COLUMNS[table]} = DEFAULT"
-        assert refused(update) == (table != "train_metrics" or role != "trainer"), table
-        assert refused(f"DELETE FROM {table}"), table
+        may = MAY_UPDATE.get((role, table))
+        for name in names:
+            allowed = may is not None and (name in may or not may)
+            update = f'UPDATE {table} SET "{name}" = DEFAULT WHERE false'
+            assert refused(update) != allowed, f"{table}.{name}"
+        assert refused(f"DELETE FROM {table} WHERE false"), table
         assert refused(f"TRUNCATE {table}"), table
 
 
@@ -127,6 +172,39 @@ def test_functions(refused: Callable[[str], bool], role: str) -> None:
 def test_everything_else(refused: Callable[[str], bool]) -> None:
     for statement in OTHERS:
         assert refused(statement), statement
+
+
+def test_the_roles_have_limits_of_their_own(
+    database_template: DatabaseTemplate, role_url: Callable[[str], str]
+) -> None:
+    """For connections that a pooler makes, which come without our options."""
+    del database_template
+    for role in ROLES:
+        connection = psycopg2.connect(role_url(role))
+        with connection.cursor() as cursor:
+            for setting, expected in {
+                "statement_timeout": "30s" if role == "console" else "1min",
+                "idle_in_transaction_session_timeout": "1min",
+                "jit": "off",
+            }.items():
+                cursor.execute(f"SHOW {setting}")
+                assert cursor.fetchone() == (expected,), (role, setting)
+            if role != "console":
+                cursor.execute("SHOW max_parallel_workers_per_gather")
+                assert cursor.fetchone() == ("0",)
+            cursor.execute(
+                "SELECT rolname, rolconnlimit FROM pg_roles WHERE rolname LIKE 'zerofleet\\_%'"
+            )
+            assert dict(cursor.fetchall()) == {
+                "zerofleet_worker": -1,
+                "zerofleet_trainer": 20,
+                "zerofleet_evaluator": 50,
+                "zerofleet_console": 20,
+            }
+            # A copy of a database does not have its rights: the one that was migrated is asked.
+            cursor.execute("SELECT has_database_privilege('template_of_tests', 'TEMPORARY')")
+            assert cursor.fetchone() == (False,)
+        connection.close()
 
 
 def test_a_definers_function_looks_in_public_alone(role_url: Callable[[str], str]) -> None:

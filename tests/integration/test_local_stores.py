@@ -77,3 +77,6 @@ def test_stores_that_die_come_back_in_the_same_place(
                         break
         assert said == ["Postgres has died; starting it again"]
         Heartbeats(stores.urls.redis, RUN.name).read()
+        # It goes into the environment of every service.
+        password = (folder.root / "valkey" / "password").read_text()
+        assert password not in stores.urls.redis

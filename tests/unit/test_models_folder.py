@@ -120,7 +120,8 @@ def test_sweep_takes_only_this_runs_leftovers(folder: ModelFolder) -> None:
 def test_sweep_spares_a_run_whose_name_begins_alike(folder: ModelFolder) -> None:
     longer = ModelFolder(folder.root, "run-2")
     staged = longer.stage(b"in the making")
-    note = longer.announce(["0" * 64])
+    longer.announce(["0" * 64])
+    [note] = staged.path.parent.glob("*.names")
     assert folder.sweep(nobody_asks) == 0
     assert staged.path.exists()
     assert note.exists()
@@ -145,7 +146,8 @@ def test_sweep_takes_announced_files_that_nobody_recorded(folder: ModelFolder) -
 
 def test_a_sweep_that_cannot_ask_takes_nothing(folder: ModelFolder) -> None:
     path = folder.publish(folder.stage(b"perhaps recorded"))
-    note = folder.announce([path.stem])
+    withdraw = folder.announce([path.stem])
+    [note] = path.parent.glob(".run-*.names")
 
     def away(sha256: str) -> bool:
         raise StoreUnavailableError(f"who knows {sha256}")
@@ -154,6 +156,8 @@ def test_a_sweep_that_cannot_ask_takes_nothing(folder: ModelFolder) -> None:
         folder.sweep(away)
     assert path.exists()
     assert note.exists()
+    withdraw()
+    assert not note.exists()
 
 
 def test_sweep_of_a_folder_that_does_not_exist(folder: ModelFolder) -> None:

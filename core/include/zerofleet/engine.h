@@ -1,6 +1,7 @@
 // The engines without their game: virtual calls happen here, once per batch.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -97,7 +98,8 @@ using ActionLists = std::vector<std::vector<int>>;
 std::unique_ptr<SelfPlayEngine> make_self_play(const std::string& game, int games,
                                                const SearchConfig& config, std::uint64_t seed);
 std::unique_ptr<MatchEngine> make_match(const std::string& game, const ActionLists& openings,
-                                        const SearchConfig& config, std::uint64_t seed);
+                                        const std::array<SearchConfig, 2>& configs,
+                                        std::uint64_t seed);
 std::unique_ptr<PositionSearchEngine> make_position_search(const std::string& game,
                                                            const ActionLists& positions,
                                                            const SearchConfig& config,

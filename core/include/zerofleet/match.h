@@ -18,19 +18,17 @@
 namespace zerofleet {
 
 // Opening k gives game 2k, where side 0 (the candidate) is the first player, and game 2k + 1, where
-// it is the second. Each side searches in a tree of its own with its own predictions; no noise.
+// it is the second. Each side searches in a tree of its own with its own predictions, as its own
+// configuration says; no noise.
 template <Game G>
 class Match final : public MatchEngine {
  public:
-  // `config` has been checked.
-  Match(const Rules<G>& rules, const ActionLists& openings, const SearchConfig& config,
-        std::uint64_t seed)
+  // The configurations, by side, have been checked.
+  Match(const Rules<G>& rules, const ActionLists& openings,
+        const std::array<SearchConfig, 2>& configs, std::uint64_t seed)
       : rules_(rules),
-        config_(config),
-        puct_(config),
-        plan_(plain_plan(config, config.num_simulations)),
-        queues_{PredictionQueue<G>(rules, config, 2 * openings.size()),
-                PredictionQueue<G>(rules, config, 2 * openings.size())} {
+        ways_{Way(rules, configs[0], 2 * openings.size()),
+              Way(rules, configs[1], 2 * openings.size())} {
     games_.reserve(2 * openings.size());
     for (const std::vector<int>& opening : openings) {
       for (int swap = 0; swap < 2; ++swap) start_game(opening, seed);
@@ -42,7 +40,7 @@ class Match final : public MatchEngine {
   // Runs the games in which this side moves to their next leaf that needs its predictor. The same
   // rows come again until `backup` answers them; none come while the side has nothing to ask.
   std::span<std::uint8_t> select(int side) override {
-    PredictionQueue<G>& queue = queue_of(side);
+    PredictionQueue<G>& queue = way_of(side).queue;
     if (queue.num_rows() == 0) {
       for (std::size_t i = 0; i < games_.size(); ++i) run_to_question(side, static_cast<int>(i));
     }
@@ -50,7 +48,7 @@ class Match final : public MatchEngine {
   }
 
   void backup(int side, const PredictionBatch& prediction) override {
-    PredictionQueue<G>& queue = queue_of(side);
+    PredictionQueue<G>& queue = way_of(side).queue;
     queue.accept(prediction);
     for (int row = 0; row < queue.num_rows(); ++row) {
       MatchGame& game = games_[queue.owner(row)];
@@ -69,9 +67,9 @@ class Match final : public MatchEngine {
   EngineStatistics statistics() const override {
     EngineStatistics now = counts_;
     now.tree_bytes = static_cast<std::int64_t>(scratch_.capacity_bytes());
-    for (const PredictionQueue<G>& queue : queues_) {
-      now.positions_evaluated += queue.positions_evaluated();
-      now.cache_hits += queue.cache_hits();
+    for (const Way& way : ways_) {
+      now.positions_evaluated += way.queue.positions_evaluated();
+      now.cache_hits += way.queue.cache_hits();
     }
     for (const MatchGame& game : games_) {
       for (const Search<G>& search : game.searches) {
@@ -83,6 +81,20 @@ class Match final : public MatchEngine {
   }
 
  private:
+  // How one side searches, and what it waits for.
+  struct Way {
+    Way(const Rules<G>& rules, const SearchConfig& searched, std::size_t games)
+        : config(searched),
+          puct(searched),
+          plan(plain_plan(searched, searched.num_simulations)),
+          queue(rules, searched, games) {}
+
+    SearchConfig config;
+    Puct puct;
+    RootPlan plan;
+    PredictionQueue<G> queue;
+  };
+
   struct MatchGame {
     std::array<Search<G>, 2> searches;  // by side
     Leaf<G> leaf;                       // of the side that moves
@@ -93,11 +105,11 @@ class Match final : public MatchEngine {
     bool live = true;
   };
 
-  PredictionQueue<G>& queue_of(int side) {
+  Way& way_of(int side) {
     if (side != 0 && side != 1) {
       throw std::invalid_argument("a match has the sides 0 and 1, not " + std::to_string(side));
     }
-    return queues_[side];
+    return ways_[side];
   }
 
   void start_game(const std::vector<int>& opening, std::uint64_t seed) {
@@ -125,26 +137,27 @@ class Match final : public MatchEngine {
     while (game.live && side_to_move(game) == side) {
       if (is_searched(game, side)) {
         play_ply(game, side);
-      } else if (game.searches[side].template select<false>(puct_, game.leaf) ==
+      } else if (game.searches[side].template select<false>(ways_[side].puct, game.leaf) ==
                  Selected::kTerminal) {
         count_simulation(game);
-      } else if (const auto known = queues_[side].recall(game.leaf)) {
+      } else if (const auto known = ways_[side].queue.recall(game.leaf)) {
         expand(game, side, *known);
       } else {
-        queues_[side].ask(game.leaf, game.symmetry_seed, index);
+        ways_[side].queue.ask(game.leaf, game.symmetry_seed, index);
         return;
       }
     }
   }
 
   bool is_searched(const MatchGame& game, int side) const {
-    return game.new_simulations > 0 && game.searches[side].root_visits() >= config_.num_simulations;
+    return game.new_simulations > 0 &&
+           game.searches[side].root_visits() >= ways_[side].config.num_simulations;
   }
 
   void expand(MatchGame& game, int side, const LeafPrediction<G>& prediction) {
     game.searches[side].expand(game.leaf, prediction);
     if (game.leaf.depth == 0) {
-      game.searches[side].start_root(plan_, game.random);
+      game.searches[side].start_root(ways_[side].plan, game.random);
     } else {
       count_simulation(game);
     }
@@ -157,16 +170,18 @@ class Match final : public MatchEngine {
 
   void play_ply(MatchGame& game, int side) {
     const Search<G>& mover = game.searches[side];
-    mover.policy_weights(puct_, weights_);
-    const double temperature = config_.temperature_at(mover.root().ply());
+    const Way& way = ways_[side];
+    mover.policy_weights(way.puct, weights_);
+    const double temperature = way.config.temperature_at(mover.root().ply());
     const int chosen = mover.choose(weights_, temperature, game.random);
-    const PlyResult ply = ply_result(mover, chosen, queues_[side].model_version(), weights_);
+    const PlyResult ply = ply_result(mover, chosen, way.queue.model_version(), weights_);
     game.columns.append(ply);
     ++counts_.plies;
     game.new_simulations = 0;
-    for (Search<G>& search : game.searches) {
-      search.play(ply.action, config_.reuse_tree, scratch_);
-      if (search.is_expanded()) search.start_root(plan_, game.random);
+    for (int each = 0; each < 2; ++each) {
+      Search<G>& search = game.searches[each];
+      search.play(ply.action, ways_[each].config.reuse_tree, scratch_);
+      if (search.is_expanded()) search.start_root(ways_[each].plan, game.random);
     }
     if (game.searches[0].root().is_terminal()) finish_game(game);
   }
@@ -180,11 +195,8 @@ class Match final : public MatchEngine {
   }
 
   Rules<G> rules_;
-  SearchConfig config_;
-  Puct puct_;
-  RootPlan plan_;
-  std::vector<std::int32_t> weights_;         // of the ply that is being played
-  std::array<PredictionQueue<G>, 2> queues_;  // by side
+  std::array<Way, 2> ways_;            // by side
+  std::vector<std::int32_t> weights_;  // of the ply that is being played
   std::vector<MatchGame> games_;
   std::vector<GameColumns> finished_;
   Tree scratch_;

@@ -15,10 +15,12 @@ from zerofleet.cli.exam import exam
 from zerofleet.cli.gtp import gtp
 from zerofleet.cli.migrate import migrate
 from zerofleet.cli.play import play
+from zerofleet.cli.redis_acl import redis_acl
 from zerofleet.cli.rollback import rollback
 from zerofleet.cli.sgf import sgf
 from zerofleet.cli.sql import sql
 from zerofleet.cli.status import status
+from zerofleet.cli.token import token
 from zerofleet.cli.up import up
 from zerofleet.errors import ConfigError, ZerofleetError
 
@@ -36,7 +38,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 96},
 )
-for command in (up, status, sql, play, gtp, sgf, exam, migrate, rollback):
+for command in (
+    *(up, status, sql, play, gtp, sgf, exam, migrate, rollback),
+    *(token, redis_acl),
+):
     app.command()(command)
 
 

@@ -10,7 +10,7 @@ import typer
 from zerofleet_core import State
 
 from zerofleet.cli.hint import hint_table
-from zerofleet.rpc import PlayerClient
+from zerofleet.rpc import ClientCredentials, PlayerClient
 from zerofleet.rpc.player import SearchOptions, SearchTable
 
 _Answer = TypeVar("_Answer")
@@ -20,6 +20,7 @@ _HELP = """Type an action as it stands on the board, or
   board  show the board again
   quit   leave (also Ctrl-D)"""
 _GREETING_SECONDS = 5.0
+_LOCAL = ClientCredentials()
 _SIDES = ("first", "second")
 
 
@@ -43,15 +44,23 @@ class RemoteOpponent:
         game: that it plays.
         version: "best" or a decimal version.
         simulations: for each search; None: as the run file says.
+        credentials: what to show to the service.
     """
 
     def __init__(
-        self, address: str, run: str, game: str, version: str, simulations: int | None
+        self,
+        address: str,
+        run: str,
+        game: str,
+        version: str,
+        simulations: int | None,
+        credentials: ClientCredentials = _LOCAL,
     ) -> None:
         self.game = game
         self.version = 0
         self._address = address
-        self._client = PlayerClient(address)
+        self._credentials = credentials
+        self._client = PlayerClient(address, credentials=credentials)
         self._model = {"run": run, "version": version}
         self._options = SearchOptions(num_simulations=simulations)
         # The loop runs only while an answer is awaited, so that Ctrl-C works at the prompt.
@@ -78,7 +87,9 @@ class RemoteOpponent:
 
     async def _greet(self) -> int:
         """The model's version, asked with little patience: somebody sits and waits."""
-        async with PlayerClient(self._address, timeout=_GREETING_SECONDS) as client:
+        async with PlayerClient(
+            self._address, timeout=_GREETING_SECONDS, credentials=self._credentials
+        ) as client:
             return (await client.predict(self.game, [], **self._model)).version
 
     def _run(self, call: Coroutine[Any, Any, _Answer]) -> _Answer:

@@ -41,19 +41,20 @@ def exam(
     best one.
     """
     from zerofleet import games
-    from zerofleet.config import load_run
+    from zerofleet.config import ProcessSettings, load_run
     from zerofleet.database import Database
     from zerofleet.exam import examine, has_exam
     from zerofleet.local.running import joined
-    from zerofleet.models.folder import ModelFolder
     from zerofleet.models.session import ModelSession
+    from zerofleet.models.store import open_store
 
     folder = chosen_folder(data)
     run = load_run(folder.run_file)
     if not has_exam(run.game.name):
         raise ConfigError(f"perfect play of {run.game.name} is not known: there is no exam")
     spec = games.spec(run.game.name)
-    files = ModelFolder(folder.models, run.name)
+    settings = ProcessSettings(run_file=folder.run_file, model_folder=folder.models)
+    files = open_store(settings, run.name)
     with joined(folder, "exam") as running, Database(running.database_urls["console"]) as database:
         rows = _chosen_models(database, run.name, model)
     for row in rows:

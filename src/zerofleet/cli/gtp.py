@@ -10,6 +10,12 @@ from typing import Annotated
 import typer
 
 from zerofleet.cli.chosen import chosen_folder
+from zerofleet.cli.secret_options import (
+    AllowPlaintext,
+    TlsFolder,
+    TokenFile,
+    client_credentials,
+)
 from zerofleet.cli.serving import serving
 
 
@@ -28,6 +34,9 @@ def gtp(
     leaves: Annotated[
         int, typer.Option(min=1, help="Leaves of the tree predicted at once: faster, and weaker.")
     ] = 1,
+    tls: TlsFolder = None,
+    token_file: TokenFile = None,
+    allow_plaintext: AllowPlaintext = False,
 ) -> None:
     """Play Go for a board that speaks GTP 2, such as Sabaki or Lizzie.
 
@@ -38,8 +47,11 @@ def gtp(
     from zerofleet.rpc import SearchOptions
 
     search = SearchOptions(num_simulations=simulations, leaves=leaves)
+    options = EngineOptions(version=model, search=search)
+    # A run's own service is on this machine and asks for nothing.
+    shown = (tls, token_file, allow_plaintext) if address is not None else (None, None, False)
     with _address(address, run_file, data) as found:
-        asyncio.run(serve_gtp(found, EngineOptions(version=model, search=search)))
+        asyncio.run(serve_gtp(found, options, client_credentials(*shown)))
 
 
 def _address(

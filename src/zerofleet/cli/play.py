@@ -8,6 +8,12 @@ from typing import Annotated
 import typer
 
 from zerofleet.cli.chosen import chosen_folder
+from zerofleet.cli.secret_options import (
+    AllowPlaintext,
+    TlsFolder,
+    TokenFile,
+    client_credentials,
+)
 from zerofleet.cli.serving import serving
 from zerofleet.errors import ConfigError
 
@@ -25,6 +31,9 @@ def play(
         int | None, typer.Option(min=1, help="Simulations for each of its actions [run file].")
     ] = None,
     first: Annotated[bool, typer.Option("--first/--second", help="Which player you are.")] = True,
+    tls: TlsFolder = None,
+    token_file: TokenFile = None,
+    allow_plaintext: AllowPlaintext = False,
 ) -> None:
     """Play against the model in the terminal.
 
@@ -37,7 +46,8 @@ def play(
         if game is None:
             raise ConfigError("with --address, give --game: tic_tac_toe, connect_four, ...")
         games.spec(game)
-        with RemoteOpponent(address, "", game, model, simulations) as opponent:
+        credentials = client_credentials(tls, token_file, allow_plaintext)
+        with RemoteOpponent(address, "", game, model, simulations, credentials) as opponent:
             Duel(opponent, 0 if first else 1).play()
         return
     folder = chosen_folder(data)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zerofleet.cli.chosen import chosen_folder
+from zerofleet.cli.secret_options import PasswordFile, RedisPasswordFile, logged_in
 from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ def rollback(
     database_url: Annotated[
         str | None, typer.Option(help="Any Postgres instead of a data folder's; needs RUN.toml.")
     ] = None,
+    password_file: PasswordFile = None,
     redis_url: Annotated[
         str | None, typer.Option(help="With --database-url: the run's Redis, to say it at once.")
     ] = None,
+    redis_password_file: RedisPasswordFile = None,
 ) -> None:
     """Make an earlier promoted model the best again.
 
@@ -44,6 +47,9 @@ def rollback(
     if database_url is not None:
         if run_file is None:
             raise ConfigError("with --database-url, give the run file too: its name is the run's")
+        database_url = logged_in(database_url, password_file)
+        if redis_url is not None:
+            redis_url = logged_in(redis_url, redis_password_file)
         _roll_back(load_run(run_file).name, to, yes, database_url, redis_url)
         return
     folder = chosen_folder(data, run_file)

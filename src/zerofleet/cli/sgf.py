@@ -11,6 +11,7 @@ from uuid import UUID
 import typer
 
 from zerofleet.cli.chosen import chosen_folder
+from zerofleet.cli.secret_options import PasswordFile, logged_in
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def sgf(
     database_url: Annotated[
         str | None, typer.Option(help="Any Postgres instead of a data folder's.")
     ] = None,
+    password_file: PasswordFile = None,
 ) -> None:
     """Write stored games of Go or Othello as SGF, with the search's opinion as comments.
 
@@ -46,7 +48,8 @@ def sgf(
         raise ConfigError("give a game's uid (of the table games) or --last N")
     run = load_run(run_file)
     require_sgf(run.game.name)
-    with _database(run_file, data, database_url) as database:
+    url = None if database_url is None else logged_in(database_url, password_file)
+    with _database(run_file, data, url) as database:
         games = _chosen(database, run.name, game_uid, last)
     for played in games:
         text = sgf_of_game(run.name, played)

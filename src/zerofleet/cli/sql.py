@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from zerofleet.cli.chosen import chosen_folder
+from zerofleet.cli.secret_options import PasswordFile, logged_in
+from zerofleet.errors import ConfigError
 
 _WELCOME = "Read-only. \\dv lists the views, \\d games describes a table, \\q leaves."
 
@@ -26,16 +30,20 @@ def sql(
     database_url: Annotated[
         str | None, typer.Option(help="Any Postgres instead of a data folder's.")
     ] = None,
+    password_file: PasswordFile = None,
 ) -> None:
     """Ask the games a question in SQL (psql, read-only).
 
-    A run that is stopped has its database started for the time.
+    A run that is stopped has its database started for the time. Where ZEROFLEET_DATABASE_URL is
+    set, as in the containers of a fleet, that Postgres is asked.
     """
     from zerofleet.cli.signals import interrupts_ignored
     from zerofleet.local.running import joined
 
+    if data is None:
+        database_url = database_url or os.environ.get("ZEROFLEET_DATABASE_URL")
     if database_url is not None:
-        _leave(_psql(database_url, query or []))
+        _leave(_psql(logged_in(database_url, password_file), query or []))
     folder = chosen_folder(data)
     with joined(folder, "sql") as running, interrupts_ignored():
         status = _psql(running.database_urls["console"], query or [])
@@ -44,12 +52,10 @@ def sql(
 
 def _psql(url: str, queries: Sequence[str]) -> int:
     """Run psql to its end; its exit status."""
-    from zerofleet.local.postgres_programs import find_programs
-
     # The role has no right to write; a database that somebody else set up may lack the role.
     options = "-c default_transaction_read_only=on -c statement_timeout=30s"
     arguments = [
-        str(find_programs().folder / "psql"),
+        _program(),
         "--no-psqlrc",
         "--set=ON_ERROR_STOP=1",
         "--pset=null=-",
@@ -65,18 +71,47 @@ def _psql(url: str, queries: Sequence[str]) -> int:
     return _run(arguments, url, environment)
 
 
-def _run(arguments: list[str], url: str, environment: dict[str, str]) -> int:
-    import os
+def _program() -> str:
+    """Psql of the newest Postgres here, or one that came without a server."""
+    import shutil
 
+    from zerofleet.local.postgres_programs import find_programs
+
+    try:
+        return str(find_programs().folder / "psql")
+    except ConfigError:
+        alone = shutil.which("psql")
+        if alone is None:
+            raise
+        return alone
+
+
+def _run(arguments: list[str], url: str, environment: dict[str, str]) -> int:
     from zerofleet.database import without_password
 
     target, password = without_password(url)
-    if password is not None:
-        environment["PGPASSWORD"] = password
-    completed = subprocess.run(
-        [*arguments, f"--dbname={target}"], env={**os.environ, **environment}, check=False
-    )
+    with _password_file(password) as path:
+        if path is not None:
+            environment["PGPASSFILE"] = str(path)
+        completed = subprocess.run(
+            [*arguments, f"--dbname={target}"], env={**os.environ, **environment}, check=False
+        )
     return completed.returncode
+
+
+@contextlib.contextmanager
+def _password_file(password: str | None) -> Generator[Path | None]:
+    """A file in libpq's format, good for any server, for as long as psql runs."""
+    import tempfile
+
+    if password is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="zerofleet-") as folder:  # which only we can enter
+        path = Path(folder) / "password"
+        path.touch(0o600)
+        path.write_text("*:*:*:*:" + password.replace("\\", "\\\\").replace(":", "\\:") + "\n")
+        yield path
 
 
 def _leave(status: int) -> None:

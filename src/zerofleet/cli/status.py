@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Generator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from zerofleet.cli.chosen import chosen_folder
+
+if TYPE_CHECKING:
+    from zerofleet.local.monitor import Monitor
 
 
 def status(
@@ -17,13 +23,35 @@ def status(
     data: Annotated[Path | None, typer.Option(help="Data folder of the run.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Say where a run stands.
+    """Say where a run stands, and how many self-play workers it could use.
 
-    A run that is stopped has its database started for the time.
+    A run that is stopped has its database started for the time. Where ZEROFLEET_DATABASE_URL is
+    set, as in the containers of a fleet, the run is that fleet's: ZEROFLEET_REDIS_URL and
+    ZEROFLEET_RUN_FILE say the rest.
     """
     import json
 
     from zerofleet.cli.status_text import status_text, status_values
+
+    in_fleet = data is None and "ZEROFLEET_DATABASE_URL" in os.environ
+    with _of_fleet(run_file) if in_fleet else _of_folder(data, run_file) as (monitor, address):
+        figures = monitor.figures()
+        # A heartbeat outlives the one who sent it by seconds.
+        services = monitor.services_of_heartbeats() if address else []
+        if in_fleet and not services:
+            address = None
+        # Where all share one machine, its cores are the limit.
+        advice = monitor.advice(None if in_fleet else os.cpu_count()) if address else None
+    if as_json:
+        values = status_values(figures, services, address, advice)
+        typer.echo(json.dumps(values, indent=2))
+    else:
+        typer.echo(status_text(figures, services, address, advice))
+
+
+@contextlib.contextmanager
+def _of_folder(data: Path | None, run_file: Path | None) -> Generator[tuple[Monitor, str | None]]:
+    """A run of ``zerofleet up``, and the address of its inference service while that is up."""
     from zerofleet.config import load_run
     from zerofleet.local.monitor import Monitor
     from zerofleet.local.running import joined
@@ -34,11 +62,21 @@ def status(
         joined(folder, "status") as running,
         Monitor(run, running.database_urls["console"], running.redis_url) as monitor,
     ):
-        address = running.inference_address
-        figures = monitor.figures()
-        # A heartbeat outlives the one who sent it by seconds.
-        services = monitor.services_of_heartbeats() if address else []
-    if as_json:
-        typer.echo(json.dumps(status_values(figures, services, address), indent=2))
-    else:
-        typer.echo(status_text(figures, services, address))
+        yield monitor, running.inference_address
+
+
+@contextlib.contextmanager
+def _of_fleet(run_file: Path | None) -> Generator[tuple[Monitor, str | None]]:
+    """A run whose stores the environment names."""
+    from zerofleet.config import ProcessSettings, load_run, read_settings
+    from zerofleet.errors import ConfigError
+    from zerofleet.local.monitor import Monitor
+
+    if run_file is None and "ZEROFLEET_RUN_FILE" not in os.environ:
+        raise ConfigError(
+            "ZEROFLEET_DATABASE_URL is set, so the run is a fleet's: give its run file, or "
+            "ZEROFLEET_RUN_FILE; a run of `zerofleet up` is meant with --data DIR"
+        )
+    settings = read_settings(ProcessSettings, [] if run_file is None else [str(run_file)])
+    with Monitor(load_run(settings.run_file), settings.database_url, settings.redis_url) as monitor:
+        yield monitor, settings.inference_address

@@ -8,17 +8,31 @@ from typing import Any
 
 from zerofleet.cli.progress import best_text, elo_text, exam_text, loss_text
 from zerofleet.local.monitor import Figures, ServiceState
+from zerofleet.scaling import Advice
 
 
 def status_values(
-    figures: Figures, services: Sequence[ServiceState], address: str | None
+    figures: Figures,
+    services: Sequence[ServiceState],
+    address: str | None,
+    advice: Advice | None = None,
 ) -> dict[str, Any]:
     """Everything as JSON values; ``address`` is the inference service's while the run is up."""
-    up = {"up": address is not None, "inference_address": address}
-    return {**up, **asdict(figures), "services": [asdict(service) for service in services]}
+    return {
+        "up": address is not None,
+        "inference_address": address,
+        **asdict(figures),
+        "services": [asdict(service) for service in services],
+        "advice": None if advice is None else asdict(advice),
+    }
 
 
-def status_text(figures: Figures, services: Sequence[ServiceState], address: str | None) -> str:
+def status_text(
+    figures: Figures,
+    services: Sequence[ServiceState],
+    address: str | None,
+    advice: Advice | None = None,
+) -> str:
     """A line for each figure."""
     rows = {
         "run": f"{figures.run} ({figures.game}), {'running' if address else 'stopped'}",
@@ -33,6 +47,8 @@ def status_text(figures: Figures, services: Sequence[ServiceState], address: str
     if figures.has_exam:
         rows["exam errors"] = exam_text(figures)
     rows |= {service.name: doing_text(service) for service in services}
+    if advice is not None:
+        rows["advice"] = advice.words
     if address:
         rows["gRPC"] = address
     width = max(map(len, rows)) + 2

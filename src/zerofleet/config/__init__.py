@@ -11,6 +11,7 @@ from zerofleet.config.play import GameSection, ResignSection, SearchSection, Sel
 from zerofleet.config.precision import PrecisionSection, VariantPrecision
 from zerofleet.config.process import ENV_PREFIX, ProcessSettings
 from zerofleet.config.run import RunConfig, run_from_values
+from zerofleet.config.scaling import ScalingSection
 from zerofleet.config.section import Section
 from zerofleet.config.serve import InferenceSection
 
@@ -28,6 +29,7 @@ __all__ = [
     "RatingSection",
     "ResignSection",
     "RunConfig",
+    "ScalingSection",
     "SearchSection",
     "Section",
     "SelfplaySection",

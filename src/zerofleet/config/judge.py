@@ -54,6 +54,9 @@ class RatingSection(Section):
     (Go, when the program gnugo is on PATH)."""
     num_simulations: int = Field(default=100, ge=1)
     """Simulations for each move of a rating game."""
+    share: float = Field(default=0.2, ge=0, lt=1)
+    """Share of the evaluator's time that rating games, and those of variants against fp32, get
+    while candidates wait; 0: they have spare time alone."""
 
 
 class ExamSection(Section):

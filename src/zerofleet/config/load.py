@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,13 +41,19 @@ def load_run(path: Path) -> RunConfig:
 def read_settings(kind: type[_Settings], arguments: Sequence[str]) -> _Settings:
     """The settings of a service: the run file is its only argument, the rest is environment.
 
+    Without the argument ``ZEROFLEET_RUN_FILE`` says which run file is meant.
+
     Raises:
         ConfigError: one line that names the variable, its value and the way out.
     """
-    if len(arguments) != 1:
-        raise ConfigError("give one argument, the run file: python -m services.NAME RUN_FILE")
+    run_file = arguments[0] if arguments else os.environ.get(f"{ENV_PREFIX}RUN_FILE")
+    if len(arguments) > 1 or not run_file:
+        raise ConfigError(
+            "give one argument, the run file: python -m services.NAME RUN_FILE "
+            f"(or {ENV_PREFIX}RUN_FILE, as in the images)"
+        )
     try:
-        return kind(run_file=Path(arguments[0]))
+        return kind(run_file=Path(run_file))
     except ValidationError as error:
         first = error.errors()[0]
         variable = ENV_PREFIX + "__".join(str(part) for part in first["loc"]).upper()

@@ -20,6 +20,7 @@ from zerofleet.config.play import GameSection, ResignSection, SearchSection, Sel
 from zerofleet.config.precision import PrecisionSection
 from zerofleet.config.presets import PRESETS, merge
 from zerofleet.config.process import ENV_PREFIX
+from zerofleet.config.scaling import ScalingSection
 from zerofleet.config.serve import InferenceSection
 
 
@@ -60,6 +61,7 @@ class RunConfig(BaseSettings):
     rating: RatingSection = RatingSection()
     exam: ExamSection = ExamSection()
     goal: GoalSection | None = None
+    scaling: ScalingSection = ScalingSection()
 
     @model_validator(mode="before")
     @classmethod

@@ -9,6 +9,8 @@ import psycopg2
 from psycopg2.extensions import make_dsn, parse_dsn
 
 from zerofleet.errors import ConfigError
+from zerofleet.secrets.files import read_secret
+from zerofleet.secrets.urls import split_password_file
 
 _SCHEME = re.compile(r"^postgres(ql)?(\+\w+)?://")
 
@@ -19,20 +21,22 @@ def libpq_url(url: str) -> str:
 
 
 def connection_parameters(url: str) -> dict[str, Any]:
-    """Libpq's parameters of a URL.
+    """Libpq's parameters of a URL, with the password that is in its ``password_file`` now.
 
     Raises:
         ConfigError: it is not the URL of a Postgres; the message does not repeat it, because it
-            may hold a password.
+            may hold a password. Or the file cannot be read.
     """
+    bare, path = split_password_file(url)
     try:
-        if not _SCHEME.match(url):
+        if not _SCHEME.match(bare):
             raise ValueError
-        return parse_dsn(libpq_url(url))
+        parameters = parse_dsn(libpq_url(bare))
     except (ValueError, psycopg2.Error) as error:
         raise ConfigError(
             "the database URL is not one of Postgres: write postgresql://user@host:5432/name"
         ) from error
+    return parameters if path is None else {**parameters, "password": read_secret(path)}
 
 
 def without_password(url: str) -> tuple[str, str | None]:

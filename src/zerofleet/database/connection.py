@@ -52,7 +52,8 @@ class ConnectionPool:
     """A few connections to one database, made when first used and again after they broke.
 
     Args:
-        url: of the database, SQLAlchemy's or libpq's; ``?passfile=`` keeps the password out of it.
+        url: of the database, SQLAlchemy's or libpq's; ``?password_file=`` (or libpq's
+            ``passfile``) keeps the password out of it, and is read at each connection.
         pool_size: connections at most; more callers than that wait for each other.
     """
 
@@ -61,7 +62,7 @@ class ConnectionPool:
         self._watchdog = Watchdog(_WATCHDOG_SECONDS)
         self._engine = sqlalchemy.create_engine(
             "postgresql+psycopg2://",
-            creator=lambda: connect(url),
+            creator=lambda: self._connect(url),
             pool_size=pool_size,
             max_overflow=0,
             pool_timeout=_WATCHDOG_SECONDS,
@@ -78,6 +79,15 @@ class ConnectionPool:
         """Close every connection."""
         self._engine.dispose()
         self._watchdog.close()
+
+    def _connect(self, url: str) -> psycopg2.extensions.connection:
+        try:
+            return connect(url)
+        except ConfigError as error:
+            # The URL was good: its password's file is gone, and may come back.
+            raise StoreUnavailableError(
+                f"cannot log in to Postgres at {self._place}: {error}"
+            ) from error
 
     def wait_ready(self, timeout: float) -> None:
         """Wait until Postgres answers and its tables are those of this version.

@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from zerofleet.database.address import connection_parameters, place
 from zerofleet.database.connection import ConnectionPool
+from zerofleet.database.role_passwords import set_role_passwords
 from zerofleet.database.schema import REVISION, check_revision
 from zerofleet.errors import ConfigError
 
@@ -19,23 +20,26 @@ _ALEMBIC = threading.Lock()  # its context is one for the whole process
 _LOCK = 0x7A65726F  # "zero": one migration of a database at a time
 
 
-def migrate(url: str) -> None:
+def migrate(url: str, role_passwords: Path | None = None) -> None:
     """Bring a database to this version's tables, functions, views and roles; safe to repeat.
 
     Args:
         url: of the database, as its owner. Roles are made where they are missing, for which the
             owner needs CREATEROLE.
+        role_passwords: a folder; each role gets the password in the file of its name, if there is
+            one. Afterwards, because the roles must be there.
 
     Raises:
-        ConfigError: a newer version has migrated it, or the owner lacks a right.
+        ConfigError: a newer version has migrated it, the owner lacks a right, or a file cannot be
+            read.
         StoreUnavailableError: Postgres does not answer.
     """
     with _ALEMBIC, _Migration(url) as migration:
-        migration.run(place(connection_parameters(url)))
+        migration.run(place(connection_parameters(url)), role_passwords)
 
 
 class _Migration(ConnectionPool):
-    def run(self, where: str) -> None:
+    def run(self, where: str, role_passwords: Path | None) -> None:
         with self._our_errors(), self._engine.connect() as connection:
             connection = connection.execution_options(no_parameters=True)
             connection.execute(text("SET statement_timeout = 0"))
@@ -46,6 +50,8 @@ class _Migration(ConnectionPool):
             check_revision(revision, where)
             if revision != REVISION:
                 _upgrade(connection)
+            if role_passwords is not None:
+                set_role_passwords(connection, role_passwords)
 
     def _revision(self, connection: sqlalchemy.Connection) -> str | None:
         known = connection.scalar(text("SELECT to_regclass('alembic_version') IS NOT NULL"))

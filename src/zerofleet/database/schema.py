@@ -2,9 +2,9 @@
 
 from zerofleet.errors import ConfigError
 
-REVISION = "0003"
+REVISION = "0004"
 """The newest migration."""
-_KNOWN = frozenset({"0001", "0002", REVISION})
+_KNOWN = frozenset({"0001", "0002", "0003", REVISION})
 
 
 def check_revision(revision: str | None, where: str) -> None:

@@ -15,6 +15,7 @@ from zerofleet.exam import has_exam
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.supervisor import Child
 from zerofleet.local.work import work_words
+from zerofleet.scaling import Advice, advise, observe
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,14 @@ class Monitor:
     def services_of_heartbeats(self) -> list[ServiceState]:
         """What everybody does who was heard of at the last look."""
         return [_state(beat.service, beat, 0) for beat in self._beats]
+
+    def advice(self, cores: int | None) -> Advice:
+        """How many self-play workers would be used, by the last look.
+
+        Args:
+            cores: of the one machine that all run on; None: they run on several.
+        """
+        return advise(observe(self._beats), self._run.scaling, cores)
 
     def _rate(self, figure: str) -> float:
         """Sum over the self-play workers that were heard of lately."""

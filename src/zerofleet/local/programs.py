@@ -16,6 +16,13 @@ from zerofleet.local.supervisor import Program
 _LOOPBACK = "127.0.0.1"
 _PORTS = range(20_000, 32_000)
 _ROLE = {"trainer": "trainer", "evaluator": "evaluator", "selfplay": "worker"}
+_NOT_HERE = tuple(
+    f"ZEROFLEET_{name}"
+    for name in (
+        *("DATABASE_PASSWORD_FILE", "REDIS_PASSWORD_FILE", "TLS_FOLDER", "TOKEN_FILE"),
+        *("TOKEN_ROLES_FILE", "HEALTH_ADDRESS"),
+    )
+)
 _STOP_SECONDS = {"trainer": 20.0}  # it writes a checkpoint before it leaves
 
 
@@ -73,6 +80,8 @@ class Surroundings:
             "ZEROFLEET_CHECKPOINT_FOLDER": str(self.folder.checkpoints),
             "ZEROFLEET_ENGINE_FOLDER": str(self.folder.root / "engines"),
             "PYTHONUNBUFFERED": "1",
+            # Meant for other servers; here nobody listens but this machine.
+            **dict.fromkeys(_NOT_HERE, ""),
         }
         self.folder.logs.mkdir(exist_ok=True)
         return Program(

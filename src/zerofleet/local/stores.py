@@ -70,13 +70,14 @@ class Stores:
         for keeper in self._keepers:
             keeper.start()
         try:
-            started = {keeper.name: keeper.wait_started() for keeper in self._keepers}
+            for keeper in self._keepers:
+                keeper.wait_started()
         except BaseException:
             self.__exit__()
             raise
         outside = self._database_url
         database = {role: outside or postgres.url(role) for role in ROLES}
-        self.urls = StoreUrls(database, self._redis_url or started["Valkey"])
+        self.urls = StoreUrls(database, self._redis_url or valkey.file_url())
         return self
 
     def remember(self) -> None:

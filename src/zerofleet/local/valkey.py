@@ -30,6 +30,7 @@ from zerofleet.errors import ConfigError
 from zerofleet.local.lock import FolderLock
 from zerofleet.local.private_file import write_private
 from zerofleet.local.process import free_port, start_child, stop_child
+from zerofleet.secrets.urls import with_password_file
 
 _SETTINGS = MappingProxyType(
     {
@@ -105,6 +106,11 @@ class EmbeddedValkey:
     def url(self, database: int = 0) -> str:
         """Where to connect, password included."""
         return f"redis://:{self._password()}@127.0.0.1:{self.port}/{database}"
+
+    def file_url(self, database: int = 0) -> str:
+        """Where to connect, by the file of the password: good for the environment of a child."""
+        bare = f"redis://127.0.0.1:{self.port}/{database}"
+        return with_password_file(bare, self.folder / "password")
 
     def stop(self) -> None:
         """Stop cleanly: everything that was set is on disk."""

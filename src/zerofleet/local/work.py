@@ -8,6 +8,7 @@ _WORK = {
     "inference": "predicts",
     "trainer": "trains",
     "selfplay": "plays",
+    "autoscaler": "sizes the fleet",
 }
 
 

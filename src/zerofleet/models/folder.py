@@ -60,6 +60,14 @@ class ModelFolder:
         # Another run's name may begin with ours and a hyphen.
         self._temporary = re.compile(rf"\.{re.escape(run)}-[0-9a-f]{{16}}\.(tmp|names)")
 
+    @property
+    def staging(self) -> Path:
+        """See ``ModelStore``."""
+        return self.root
+
+    def check(self) -> None:
+        """See ``ModelStore``; staging will tell what is wrong with a disk."""
+
     def path(self, sha256: str) -> Path:
         """Where the file of this name is or would be.
 
@@ -136,10 +144,12 @@ class ModelFolder:
         fsync_folder(folder)
         return entry
 
-    def announce(self, names: Iterable[str]) -> Path:
+    def announce(self, names: Iterable[str]) -> Callable[[], None]:
         """Note, on disk, files that will be named before anything else tells of them.
 
-        Whoever has recorded them removes the note; what is noted and not recorded is swept.
+        Returns:
+            What removes the note, for whoever has recorded them; what is noted and not recorded is
+            swept.
         """
         note = self._blobs / f".{self.run}-{token_hex(8)}.names"
         with note.open("w", encoding="ascii") as file:
@@ -147,7 +157,7 @@ class ModelFolder:
             file.flush()
             os.fsync(file.fileno())
         fsync_folder(self._blobs)
-        return note
+        return note.unlink
 
     def sweep(self, is_recorded: Callable[[str], bool]) -> int:
         """Remove what publications of this run left behind when they were cut off.

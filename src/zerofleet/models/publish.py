@@ -6,6 +6,7 @@ may be left (a temporary file, a file without a row) is swept or published again
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -15,10 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zerofleet.errors import IncompatibleModelError
-from zerofleet.models.folder import ModelFolder, StagedModel
+from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
+from zerofleet.models.folder import StagedModel
 from zerofleet.models.golden import Difference, Golden
 from zerofleet.models.shape import Shape
+from zerofleet.models.store import ModelStore
 from zerofleet.models.variant import Variant, VariantRequest
 
 CHECK_SECONDS = 120.0
@@ -42,11 +44,11 @@ def _nothing(*_: object) -> None:
 
 
 Record = Callable[[str, str, Sequence[Variant]], None]
-"""Writes the rows: sha256 and place, relative to the folder, of the fp32 file; all variants."""
+"""Writes the rows: sha256 and place, within the store, of the fp32 file; all variants."""
 
 
 def publish(
-    folder: ModelFolder,
+    store: ModelStore,
     model_bytes: bytes,
     version: int,
     golden: Golden,
@@ -58,11 +60,11 @@ def publish(
     """Publish a model under its sha256, variants of it beside it, and record them.
 
     Args:
-        folder: where the run's models live.
+        store: where the run's models live.
         model_bytes: the exported model.
         version: its number within the run.
         golden: what the network says about some positions, for the check.
-        record: called once everything else is on disk.
+        record: called once everything else is in the store.
         wanted: the variants; None: none. One that is refused, or whose maker dies, costs nothing
             but itself.
         passing: called with each name of ``POINTS`` as it is passed, for tests that stop there.
@@ -71,37 +73,37 @@ def publish(
         IncompatibleModelError: the fp32 file does not load or disagrees with the network; nothing
             is published.
         OSError: the folder cannot be written.
+        StoreUnavailableError: the bucket cannot be written.
     """
     shape = Shape(golden.observations.shape[1], golden.policy_logits.shape[1])
-    staged = folder.stage(model_bytes)
-    files, variants, note = [staged], list[Variant](), None
+    staged = store.stage(model_bytes)
+    files, variants = [staged], list[Variant]()
     try:
         passing("staged")
         check_in_child(staged, golden)
         passing("checked")
         if wanted is not None:
             for precision in wanted.precisions:
-                variant, file = make_in_child(folder, staged, shape, precision, wanted)
+                variant, file = make_in_child(store, staged, shape, precision, wanted)
                 variants.append(variant)
                 files += [file] if file else []
         passing("made")
-        if len(files) > 1:
-            # The next try makes other variants, for it has other positions: these could not be
-            # found again by their names.
-            note = folder.announce(file.sha256 for file in files[1:])
+        # The next try may make other files, from later weights and of other positions: these could
+        # not be found again by their names.
+        withdraw = store.announce(file.sha256 for file in files)
         passing("announced")
         for file in files:
-            folder.publish(file)
+            store.publish(file)
     finally:
         for file in files:
             file.path.unlink(missing_ok=True)
     passing("published")
-    folder.expose(staged.sha256, version, shape)
+    store.expose(staged.sha256, version, shape)
     passing("exposed")
-    record(staged.sha256, folder.location(staged.sha256), variants)
+    record(staged.sha256, store.location(staged.sha256), variants)
     passing("recorded")
-    if note is not None:
-        note.unlink()
+    with contextlib.suppress(OSError, StoreUnavailableError):
+        withdraw()  # the model is published; a note that stays goes with the next sweep
     return Published(staged.sha256, tuple(variants))
 
 
@@ -123,7 +125,7 @@ def check_in_child(staged: StagedModel, golden: Golden) -> Difference:
 
 
 def make_in_child(
-    folder: ModelFolder,
+    store: ModelStore,
     fp32: StagedModel,
     shape: Shape,
     precision: str,
@@ -133,8 +135,8 @@ def make_in_child(
     bounds = wanted.bounds
     command = [
         "zerofleet.models.variants",
-        str(folder.root),
-        folder.run,
+        str(store.staging),
+        store.run,
         str(fp32.path),
         str(shape.num_actions),
         precision,
@@ -154,7 +156,7 @@ def make_in_child(
     except (ValueError, IndexError):
         return Variant(precision, reason=f"{command[0]} gave no answer"), None
     sha256, staged = outcome["sha256"], outcome.pop("staged")
-    location = folder.location(sha256) if staged else None
+    location = store.location(sha256) if staged else None
     variant = Variant(precision, location=location, **outcome)
     return variant, StagedModel(Path(staged), sha256) if staged else None
 

@@ -64,7 +64,7 @@ class Variant:
 
     precision: str
     sha256: str | None = None  # of its file; None: refused, as the next
-    location: str | None = None  # relative to the model folder
+    location: str | None = None  # within the store
     policy_kl: float | None = None  # as in Bounds; None: not measured, as the next
     value_difference: float | None = None
     reason: str = ""  # why it was refused; empty: it was not

@@ -1,13 +1,22 @@
-"""How clients connect: limits, keepalive, quick reconnection; and the pause between two tries."""
+"""How clients connect: credentials, limits, keepalive; and the pause between two tries."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import grpc.aio
 
+from zerofleet.errors import ConfigError
+from zerofleet.rpc.certificates import Certificates, channel_credentials, followed_certificates
 from zerofleet.rpc.codec import MAX_MESSAGE_BYTES
+from zerofleet.rpc.credentials import ClientCredentials
+from zerofleet.rpc.transport import dial
+from zerofleet.secrets.files import Followed, read_secret
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -26,10 +35,141 @@ _OPTIONS = (
     ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
 )
 
+# Calls that are open over replaced certificates may take this long to end; a stream takes less.
+_OLD_CHANNEL_SECONDS = 600.0
 
-def open_channel(address: str) -> grpc.aio.Channel:
-    """A channel to ``host:port``, ``unix:path`` or any gRPC target; must be made in its loop."""
-    return grpc.aio.insecure_channel(address, options=_OPTIONS)
+LOCAL = ClientCredentials()
+
+
+class Channel:
+    """A channel whose calls carry the credentials of their moment; used like one of gRPC's.
+
+    gRPC fixes the certificates of a channel when it is made, and reconnects with the same. So a
+    call that finds them replaced on the disk is made over a new channel, and those after it; calls
+    that are open stay where they are. The token goes with each call as metadata, because gRPC
+    refuses credentials of calls in plaintext.
+
+    Must be made, used and closed in one event loop.
+
+    Args:
+        address: ``host:port``, ``unix:path`` or any gRPC target.
+        credentials: what to show, and whom to believe.
+
+    Raises:
+        ConfigError: a file cannot be used, or it would be plaintext to another machine.
+    """
+
+    def __init__(self, address: str, credentials: ClientCredentials) -> None:
+        self._address = address
+        self._credentials = credentials
+        self._certificates = _certificates(credentials)
+        self._token = _token(credentials)
+        self._closing: set[asyncio.Task[None]] = set()
+        self._made_with: Certificates | None = None
+        self._channel = self._dial()
+
+    def unary_unary(
+        self, method: str, serialize: Callable[[Any], bytes], parse: Callable[[bytes], Any]
+    ) -> Any:  # noqa: ANN401 - as grpc.aio.Channel has it
+        """See ``grpc.aio.Channel.unary_unary``."""
+
+        def call(request: object, *, timeout: float | None = None) -> Any:  # noqa: ANN401
+            made = self._now().unary_unary(method, serialize, parse)
+            return made(request, timeout=timeout, metadata=self._metadata())
+
+        return call
+
+    def unary_stream(
+        self, method: str, serialize: Callable[[Any], bytes], parse: Callable[[bytes], Any]
+    ) -> Any:  # noqa: ANN401
+        """See ``grpc.aio.Channel.unary_stream``."""
+
+        def call(request: object, *, timeout: float | None = None) -> Any:  # noqa: ANN401
+            made = self._now().unary_stream(method, serialize, parse)
+            return made(request, timeout=timeout, metadata=self._metadata())
+
+        return call
+
+    def stream_stream(
+        self, method: str, serialize: Callable[[Any], bytes], parse: Callable[[bytes], Any]
+    ) -> Any:  # noqa: ANN401
+        """See ``grpc.aio.Channel.stream_stream``."""
+
+        def call(*, timeout: float | None = None) -> Any:  # noqa: ANN401
+            made = self._now().stream_stream(method, serialize, parse)
+            return made(timeout=timeout, metadata=self._metadata())
+
+        return call
+
+    async def close(self) -> None:
+        """End every call and close."""
+        for task in self._closing:
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        await self._channel.close()
+
+    def _now(self) -> grpc.aio.Channel:
+        if self._certificates is not None and self._certificates.get() is not self._made_with:
+            old, self._channel = self._channel, self._dial()
+            task = asyncio.create_task(_outlive_calls(old))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        return self._channel
+
+    def _dial(self) -> grpc.aio.Channel:
+        tls = None
+        if self._certificates is not None:
+            self._made_with = self._certificates.get()
+            tls = channel_credentials(self._made_with)
+        return dial(self._address, _OPTIONS, self._credentials, tls)
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        if self._token is None:
+            return ()
+        return (("authorization", f"Bearer {self._token.get()}"),)
+
+
+def open_channel(address: str, credentials: ClientCredentials = LOCAL) -> Channel:
+    """A channel to ``host:port``, ``unix:path`` or any gRPC target; must be made in its loop.
+
+    Raises:
+        ConfigError: a file of the credentials cannot be used, or it would be plaintext to another
+            machine.
+    """
+    return Channel(address, credentials)
+
+
+def _certificates(credentials: ClientCredentials) -> Followed[Certificates] | None:
+    folder = credentials.tls_folder
+    return None if folder is None else followed_certificates(folder, server=False)
+
+
+def _token(credentials: ClientCredentials) -> Followed[str] | None:
+    path = credentials.token_file
+    return None if path is None else Followed([path], lambda: read_token(path))
+
+
+def read_token(path: Path) -> str:
+    """The token in a file.
+
+    Raises:
+        ConfigError: it cannot be read, or is nothing that can be sent.
+    """
+    token = read_secret(path)
+    if not token.isascii() or not token.isprintable():
+        raise ConfigError(
+            f"the token in {path} has characters that cannot be sent: make one with "
+            "`zerofleet token`"
+        )
+    return token
+
+
+async def _outlive_calls(old: grpc.aio.Channel) -> None:
+    """Close a channel when its calls have ended; gRPC's own grace does not see streams."""
+    try:
+        await asyncio.sleep(_OLD_CHANNEL_SECONDS)
+    finally:
+        await old.close()
 
 
 def back_off(failures: int) -> float:

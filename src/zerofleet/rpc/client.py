@@ -9,12 +9,14 @@ import grpc.aio
 import numpy as np
 from numpy.typing import NDArray
 
+from zerofleet.errors import AccessDeniedError
 from zerofleet.prediction import Prediction
 from zerofleet.rpc import codec
-from zerofleet.rpc.channel import open_channel
+from zerofleet.rpc.channel import LOCAL, open_channel
+from zerofleet.rpc.credentials import ClientCredentials
 from zerofleet.rpc.methods import INFERENCE, unary
 from zerofleet.rpc.prediction_stream import PredictionStream
-from zerofleet.rpc.retry import retrying
+from zerofleet.rpc.retry import retrying, rpc_error
 from zerofleet.rpc.schema import open_inference as pb
 
 
@@ -26,17 +28,28 @@ class InferenceClient:
         timeout: seconds over all tries of one call.
         precision: the variant of each model that has to answer, unless a call names another; None
             leaves it to the server.
+        credentials: what to show, and whom to believe.
+
+    Raises:
+        ConfigError: on entering, when the credentials cannot be used, or it would be plaintext to
+            another machine.
     """
 
     def __init__(
-        self, address: str, *, timeout: float = 30.0, precision: str | None = None
+        self,
+        address: str,
+        *,
+        timeout: float = 30.0,
+        precision: str | None = None,
+        credentials: ClientCredentials = LOCAL,
     ) -> None:
         self._address = address
+        self._credentials = credentials
         self._timeout = timeout
         self._precision = precision
 
     async def __aenter__(self) -> Self:
-        self._channel = channel = open_channel(self._address)
+        self._channel = channel = open_channel(self._address, self._credentials)
         self._infer = unary(
             channel, INFERENCE, "ModelInfer", pb.ModelInferRequest, pb.ModelInferResponse
         )
@@ -57,10 +70,17 @@ class InferenceClient:
         await self._channel.close()
 
     async def server_ready(self) -> bool:
-        """Whether the server answers now and has its best model; asked once, not retried."""
+        """Whether the server answers now and has its best model; asked once, not retried.
+
+        Raises:
+            AccessDeniedError: the server refuses this token.
+        """
         try:
             answer = await self._ready(pb.ServerReadyRequest(), timeout=min(2.0, self._timeout))
-        except grpc.aio.AioRpcError:
+        except grpc.aio.AioRpcError as error:
+            failure = rpc_error(self._address, error)
+            if isinstance(failure, AccessDeniedError):
+                raise failure from error
             return False
         return answer.ready
 
@@ -69,6 +89,7 @@ class InferenceClient:
 
         Raises:
             ModelNotFoundError: no such model or version.
+            AccessDeniedError: the server refuses this token, or its role.
             InferenceUnavailableError: nobody answered within the timeout.
         """
         request = pb.ModelReadyRequest(name=model, version=version)
@@ -96,6 +117,7 @@ class InferenceClient:
             ModelNotFoundError: no such model or version, or no accepted variant of it.
             InvalidRequestError: the array cannot be what the model takes.
             OverloadedError: the server's queue is full; back off first.
+            AccessDeniedError: the server refuses this token, or its role.
             InferenceUnavailableError: nobody answered within the timeout.
         """
         precision = precision or self._precision

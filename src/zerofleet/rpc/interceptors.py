@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NoReturn, TypeVar
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, NoReturn
 
 import grpc
 import grpc.aio
@@ -11,77 +12,43 @@ import structlog
 
 from zerofleet.errors import InvalidRequestError, ZerofleetError
 from zerofleet.rpc import status
+from zerofleet.rpc.handlers import Context, surrounded
 from zerofleet.rpc.methods import Malformed
 
 _log = structlog.get_logger()
 
-_Request = TypeVar("_Request")
-_Response = TypeVar("_Response")
-_Context = grpc.aio.ServicerContext[Any, Any]
-_Unary = Callable[[_Request, _Context], Awaitable[_Response]]
-_Stream = Callable[[_Request, _Context], AsyncIterator[_Response]]
-
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
-    """Turns exceptions of unary and of server-streaming methods into status codes.
+    """Turns the exceptions of a call into its status code; the first of all interceptors.
 
-    ``ModelStreamInfer`` stays as it is: its errors belong to one request, not to the stream.
+    In ``ModelStreamInfer`` these are refusals of the whole call: an error that belongs to one of
+    its requests is answered there.
     """
 
     async def intercept_service(
         self,
-        continuation: Callable[
-            [grpc.HandlerCallDetails],
-            Awaitable[grpc.RpcMethodHandler[_Request, _Response] | None],
-        ],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[_Request, _Response] | None:
+    ) -> Any:  # noqa: ANN401 - of either of gRPC's types
         """Wrap the handler of one call."""
-        handler: Any = await continuation(handler_call_details)
-        if handler is None or handler.request_streaming:
-            return handler
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
         method = handler_call_details.method
-        make: Any
-        if handler.response_streaming:
-            make = grpc.unary_stream_rpc_method_handler
-            behavior: Any = _guard_stream(handler.unary_stream, method)
-        else:
-            make = grpc.unary_unary_rpc_method_handler
-            behavior = _guard_unary(handler.unary_unary, method)
-        return make(behavior, handler.request_deserializer, handler.response_serializer)
+
+        @contextlib.asynccontextmanager
+        async def around(request: object, context: Context) -> AsyncGenerator[None]:
+            try:
+                if isinstance(request, Malformed):
+                    raise InvalidRequestError("the message is not one of this method's requests")
+                yield
+            except Exception as error:
+                await _abort(error, method, context)
+
+        return surrounded(handler, around)
 
 
-def _guard_unary(behavior: _Unary[_Request, _Response], method: str) -> _Unary[_Request, _Response]:
-    async def guarded(request: _Request, context: _Context) -> _Response:
-        try:
-            _check(request)
-            return await behavior(request, context)
-        except Exception as error:
-            await _abort(error, method, context)
-
-    return guarded
-
-
-def _guard_stream(
-    behavior: _Stream[_Request, _Response], method: str
-) -> _Stream[_Request, _Response]:
-    async def guarded(request: _Request, context: _Context) -> AsyncIterator[_Response]:
-        try:
-            _check(request)
-            async for response in behavior(request, context):
-                yield response
-        except Exception as error:
-            await _abort(error, method, context)
-
-    return guarded
-
-
-def _check(request: object) -> None:
-    if isinstance(request, Malformed):
-        raise InvalidRequestError("the message is not one of this method's requests")
-
-
-async def _abort(error: Exception, method: str, context: _Context) -> NoReturn:
+async def _abort(error: Exception, method: str, context: Context) -> NoReturn:
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if not isinstance(error, ZerofleetError):

@@ -10,10 +10,12 @@ import grpc.aio
 from google.protobuf import message_factory
 from google.protobuf.message import DecodeError, Message
 
+from zerofleet.rpc.channel import Channel
 from zerofleet.rpc.schema import service
 
 INFERENCE = "inference.GRPCInferenceService"
 PLAYER = "zerofleet.v1.Player"
+SCALER = "externalscaler.ExternalScaler"
 
 _Request = TypeVar("_Request", bound=Message)
 _Response = TypeVar("_Response", bound=Message)
@@ -56,7 +58,7 @@ def generic_handler(service_name: str, servicer: object) -> grpc.GenericRpcHandl
 
 
 def unary(
-    channel: grpc.aio.Channel,
+    channel: grpc.aio.Channel | Channel,
     service_name: str,
     method: str,
     request: type[_Request],
@@ -69,7 +71,7 @@ def unary(
 
 
 def server_stream(
-    channel: grpc.aio.Channel,
+    channel: grpc.aio.Channel | Channel,
     service_name: str,
     method: str,
     request: type[_Request],
@@ -82,7 +84,7 @@ def server_stream(
 
 
 def both_streams(
-    channel: grpc.aio.Channel,
+    channel: grpc.aio.Channel | Channel,
     service_name: str,
     method: str,
     request: type[_Request],

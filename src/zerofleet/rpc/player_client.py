@@ -11,8 +11,9 @@ import grpc.aio
 
 from zerofleet.errors import InferenceUnavailableError
 from zerofleet.rpc import player_codec as codec
-from zerofleet.rpc.channel import open_channel
+from zerofleet.rpc.channel import LOCAL, open_channel
 from zerofleet.rpc.codec import BEST
+from zerofleet.rpc.credentials import ClientCredentials
 from zerofleet.rpc.methods import PLAYER, server_stream, unary
 from zerofleet.rpc.player import (
     Actions,
@@ -35,16 +36,26 @@ class PlayerClient:
         address: of an inference service.
         timeout: seconds for an answer; in ``analyze`` for each of its tables.
 
+        credentials: what to show, and whom to believe.
+
     Besides ``Player``'s errors, methods raise ``InferenceUnavailableError`` when nobody answered
-    within the timeout and ``OverloadedError`` when the server has no room.
+    within the timeout, ``OverloadedError`` when the server has no room and ``AccessDeniedError``
+    when it refuses this token.
+
+    Raises:
+        ConfigError: on entering, when the credentials cannot be used, or it would be plaintext to
+            another machine.
     """
 
-    def __init__(self, address: str, *, timeout: float = 60.0) -> None:
+    def __init__(
+        self, address: str, *, timeout: float = 60.0, credentials: ClientCredentials = LOCAL
+    ) -> None:
         self._address = address
+        self._credentials = credentials
         self._timeout = timeout
 
     async def __aenter__(self) -> Self:
-        self._channel = channel = open_channel(self._address)
+        self._channel = channel = open_channel(self._address, self._credentials)
         self._describe = unary(channel, PLAYER, "Describe", pb.DescribeRequest, pb.DescribeResponse)
         self._predict = unary(channel, PLAYER, "Predict", pb.PredictRequest, pb.PredictResponse)
         self._search = unary(channel, PLAYER, "Search", pb.SearchRequest, pb.SearchResponse)

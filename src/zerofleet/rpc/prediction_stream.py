@@ -21,11 +21,12 @@ import grpc.aio
 import numpy as np
 from numpy.typing import NDArray
 
-from zerofleet.errors import InferenceUnavailableError, ZerofleetError
+from zerofleet.errors import AccessDeniedError, InferenceUnavailableError, ZerofleetError
 from zerofleet.prediction import Prediction
 from zerofleet.rpc import codec, status
-from zerofleet.rpc.channel import back_off
+from zerofleet.rpc.channel import Channel, back_off
 from zerofleet.rpc.methods import INFERENCE, both_streams
+from zerofleet.rpc.retry import rpc_error
 from zerofleet.rpc.schema import open_inference as pb
 
 _Call = grpc.aio.StreamStreamCall[pb.ModelInferRequest, pb.ModelStreamInferResponse]
@@ -51,7 +52,7 @@ class PredictionStream:
 
     def __init__(
         self,
-        channel: grpc.aio.Channel,
+        channel: grpc.aio.Channel | Channel,
         address: str,
         *,
         model: str,
@@ -107,6 +108,7 @@ class PredictionStream:
             ModelNotFoundError: no such model or version.
             InvalidRequestError: the array cannot be what the model takes.
             OverloadedError: the server's queue is full; back off first.
+            AccessDeniedError: the server refuses this token, or its role.
             InferenceUnavailableError: nobody answered within the timeout.
         """
         if self._runner.done():
@@ -155,10 +157,7 @@ class PredictionStream:
                 if failures:
                     await asyncio.sleep(back_off(failures - 1))
         finally:
-            for question in self._questions.values():
-                if not question.answer.done():
-                    closed = InferenceUnavailableError("the stream was closed")
-                    question.answer.set_exception(closed)
+            self._give_up(InferenceUnavailableError("the stream was closed"))
 
     async def _converse(self) -> bool:
         """Hold one stream until it ends; True when at least one answer came."""
@@ -207,7 +206,16 @@ class PredictionStream:
             self._last_error = "the server ended the stream"
         except grpc.aio.AioRpcError as error:
             self._last_error = f"{error.code().name}: {error.details()}"
+            denied = rpc_error(self._address, error)
+            if isinstance(denied, AccessDeniedError):
+                self._give_up(denied)
         return answered
+
+    def _give_up(self, error: ZerofleetError) -> None:
+        """Tell everybody who waits; whoever asks again gets another stream."""
+        for question in self._questions.values():
+            if not question.answer.done():
+                question.answer.set_exception(error)
 
     def _take(self, answer: pb.ModelStreamInferResponse) -> None:
         self._last_answer = time.monotonic()

@@ -10,7 +10,7 @@ from typing import TypeVar
 import grpc
 import grpc.aio
 
-from zerofleet.errors import InferenceUnavailableError, ZerofleetError
+from zerofleet.errors import AccessDeniedError, InferenceUnavailableError, ZerofleetError
 from zerofleet.rpc import status
 from zerofleet.rpc.channel import back_off
 
@@ -32,11 +32,14 @@ async def retrying(
     """
     deadline = time.monotonic() + seconds
     failures = 0
+    failure: ZerofleetError | None = None
     while True:
         try:
             return await call(max(0.001, deadline - time.monotonic()))
         except grpc.aio.AioRpcError as error:
-            failure = rpc_error(address, error)
+            # That the time is over says less than why the try before failed.
+            if failure is None or error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                failure = rpc_error(address, error)
             pause = back_off(failures)
             again = error.code() is grpc.StatusCode.UNAVAILABLE
             if not again or time.monotonic() + pause >= deadline:
@@ -48,6 +51,6 @@ async def retrying(
 def rpc_error(address: str, error: grpc.aio.AioRpcError) -> ZerofleetError:
     """The error that a failed call is to its caller."""
     found = status.error_of(error.code(), error.details() or "")
-    if isinstance(found, InferenceUnavailableError):
-        return InferenceUnavailableError(f"inference at {address}: {found}")
+    if isinstance(found, (InferenceUnavailableError, AccessDeniedError)):
+        return type(found)(f"inference at {address}: {found}")
     return found

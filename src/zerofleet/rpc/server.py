@@ -13,16 +13,23 @@ from grpc_reflection.v1alpha import reflection
 
 from zerofleet.errors import ConfigError
 from zerofleet.rpc.backend import InferenceBackend
+from zerofleet.rpc.certificates import followed_certificates, server_credentials
 from zerofleet.rpc.codec import MAX_MESSAGE_BYTES
+from zerofleet.rpc.credentials import ServerCredentials
+from zerofleet.rpc.gate import Gate
 from zerofleet.rpc.inference_servicer import InferenceServicer
 from zerofleet.rpc.interceptors import ErrorInterceptor
+from zerofleet.rpc.limits import Limits
 from zerofleet.rpc.methods import INFERENCE, PLAYER, generic_handler
 from zerofleet.rpc.player import Player
 from zerofleet.rpc.player_servicer import PlayerServicer
 from zerofleet.rpc.schema import POOL
+from zerofleet.rpc.transport import listen
+from zerofleet.secrets.files import Followed
+from zerofleet.secrets.tokens import read_tokens
 
-# Calls open at once over all clients, streams included.
-_MAX_CALLS = 8192
+_LOCAL = ServerCredentials()
+_LIMITS = Limits()
 
 # A connection is ended in peace after this long (jittered by gRPC), so that clients spread again
 # over servers that came or went. What is open on it may go on; clients end their streams sooner.
@@ -53,24 +60,23 @@ class Server:
         player: Player | None = None,
         reflection: bool = False,
         share_port: bool = False,
+        credentials: ServerCredentials = _LOCAL,
+        limits: Limits = _LIMITS,
     ) -> None:
         self._address = address
         self._share_port = share_port
+        self._credentials = credentials
+        self._limits = limits
         self._inference = InferenceServicer(inference)
         self._player = None if player is None else PlayerServicer(player)
         self._reflection = reflection
-        self._names = (INFERENCE,) if player is None else (INFERENCE, PLAYER)
+        self._names: tuple[str, ...] = (INFERENCE,) if player is None else (INFERENCE, PLAYER)
         self._serving: bool | None = None
         self.port = 0
         """The port that is bound, once entered (0 for a unix socket)."""
 
     async def __aenter__(self) -> Self:
-        self._server = grpc.aio.server(
-            interceptors=(ErrorInterceptor(),),
-            # gRPC would share by itself, and a second server would get every other connection.
-            options=(*_OPTIONS, ("grpc.so_reuseport", int(self._share_port))),
-            maximum_concurrent_rpcs=_MAX_CALLS,
-        )
+        self._server = bare_server(self._credentials, self._limits, share_port=self._share_port)
         self._health = HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(  # pyright: ignore[reportUnknownMemberType]
             self._health, self._server
@@ -81,11 +87,9 @@ class Server:
         if self._reflection:
             names = (*self._names, "grpc.health.v1.Health", reflection.SERVICE_NAME)
             reflection.enable_server_reflection(names, self._server, pool=POOL)
-        check_free(self._address, shared=self._share_port)
-        try:
-            self.port = self._server.add_insecure_port(self._address)
-        except RuntimeError as error:
-            raise _cannot_listen(self._address, "it is in use or not of this machine") from error
+        self.port = bind(
+            self._server, self._address, self._credentials, share_port=self._share_port
+        )
         await self.set_serving(False)
         await self._server.start()
         return self
@@ -97,6 +101,16 @@ class Server:
         trace: TracebackType | None,
     ) -> None:
         await self._server.stop(0)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The services, as health knows them."""
+        return self._names
+
+    @property
+    def serving(self) -> bool:
+        """What the health service says."""
+        return bool(self._serving)
 
     async def set_serving(self, serving: bool) -> None:
         """Set what the health service says, for the server and for each service."""
@@ -111,17 +125,78 @@ class Server:
 
     async def drain(self, grace: float) -> None:
         """Refuse new calls, answer those that came, then stop; at most ``grace`` seconds."""
+        self._serving = False
         await self._health.enter_graceful_shutdown()
         self._inference.drain()
         await self._server.stop(grace)
 
 
-def check_free(address: str, *, shared: bool = False) -> None:
+def bare_server(
+    credentials: ServerCredentials, limits: Limits, *, share_port: bool = False
+) -> grpc.aio.Server:
+    """A server without services, whose calls are authenticated, limited and answered in our words.
+
+    Args:
+        credentials: whose tokens are accepted.
+        limits: of the server.
+        share_port: with other processes.
+
+    Raises:
+        ConfigError: the file of tokens cannot be used.
+    """
+    path, tokens = credentials.token_roles_file, None
+    if path is not None:
+        tokens = Followed([path], lambda: read_tokens(path)).get
+    options = (
+        *_OPTIONS,
+        ("grpc.max_concurrent_streams", limits.calls_of_connection),
+        # Soft and hard: between the two gRPC would refuse calls by chance.
+        ("grpc.max_metadata_size", limits.metadata_bytes),
+        ("grpc.absolute_max_metadata_size", limits.metadata_bytes),
+        # gRPC would share by itself, and a second server would get every other connection.
+        ("grpc.so_reuseport", int(share_port)),
+    )
+    return grpc.aio.server(
+        interceptors=(ErrorInterceptor(), Gate(limits, tokens)),
+        options=options,
+        maximum_concurrent_rpcs=limits.calls,
+    )
+
+
+def bind(
+    server: grpc.aio.Server,
+    address: str,
+    credentials: ServerCredentials,
+    *,
+    share_port: bool = False,
+) -> int:
+    """Let a server listen, with TLS where there are certificates; the port (0: a unix socket).
+
+    Raises:
+        ConfigError: the address cannot be bound or would be plaintext for others, or a certificate
+            cannot be used.
+    """
+    tls = None
+    if credentials.tls_folder is not None:
+        certificates = followed_certificates(credentials.tls_folder, server=True)
+        required = credentials.client_certificates == "required"
+        tls = server_credentials(certificates, require_client=required)
+    check_free(address, shared=share_port)
+    try:
+        return listen(server, address, credentials, tls)
+    except RuntimeError as error:
+        raise _cannot_listen(address, "it is in use or not of this machine") from error
+
+
+def check_free(
+    address: str, *, shared: bool = False, setting: str = "ZEROFLEET_LISTEN_ADDRESS"
+) -> None:
     """Find out what is wrong with an address before gRPC does, which logs much and says little.
 
     Args:
         address: ``host:port``; of others gRPC has to judge.
         shared: servers that share their port may have it already.
+        setting: where the address comes from, for the message.
 
     Raises:
         ConfigError: it cannot be bound.
@@ -143,13 +218,14 @@ def check_free(address: str, *, shared: bool = False) -> None:
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 probe.bind(place)
     except (OSError, OverflowError, ValueError) as error:
-        raise _cannot_listen(address, getattr(error, "strerror", None) or str(error)) from error
+        reason = getattr(error, "strerror", None) or str(error)
+        raise _cannot_listen(address, reason, setting) from error
 
 
-def _cannot_listen(address: str, reason: str) -> ConfigError:
-    return ConfigError(
-        f"cannot listen on {address}: {reason}; choose another ZEROFLEET_LISTEN_ADDRESS"
-    )
+def _cannot_listen(
+    address: str, reason: str, setting: str = "ZEROFLEET_LISTEN_ADDRESS"
+) -> ConfigError:
+    return ConfigError(f"cannot listen on {address}: {reason}; choose another {setting}")
 
 
 def serve(
@@ -159,6 +235,8 @@ def serve(
     player: Player | None = None,
     reflection: bool = False,
     share_port: bool = False,
+    credentials: ServerCredentials = _LOCAL,
+    limits: Limits = _LIMITS,
 ) -> Server:
     """A server for ``async with``.
 
@@ -169,9 +247,12 @@ def serve(
         reflection: tell the schema to whoever asks.
         share_port: let other processes that say so listen there too; the kernel gives each
             connection to one of them.
+        credentials: what to show, and whom to let in.
+        limits: how much to bear.
 
     Raises:
-        ConfigError: on entering, when the address cannot be bound.
+        ConfigError: on entering, when the address cannot be bound or would be plaintext for others,
+            or a file of the credentials cannot be used.
     """
     return Server(
         address,
@@ -179,4 +260,6 @@ def serve(
         player=player,
         reflection=reflection,
         share_port=share_port,
+        credentials=credentials,
+        limits=limits,
     )

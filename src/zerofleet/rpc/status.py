@@ -9,7 +9,9 @@ from zerofleet.errors import (
     InvalidRequestError,
     ModelNotFoundError,
     OverloadedError,
+    PermissionDeniedError,
     StoreUnavailableError,
+    UnauthenticatedError,
     ZerofleetError,
 )
 
@@ -21,6 +23,8 @@ _TABLE: tuple[tuple[type[ZerofleetError], StatusCode], ...] = (
     (ModelNotFoundError, StatusCode.NOT_FOUND),
     (IncompatibleModelError, StatusCode.FAILED_PRECONDITION),
     (OverloadedError, StatusCode.RESOURCE_EXHAUSTED),
+    (UnauthenticatedError, StatusCode.UNAUTHENTICATED),
+    (PermissionDeniedError, StatusCode.PERMISSION_DENIED),
     (InferenceUnavailableError, StatusCode.UNAVAILABLE),
     (StoreUnavailableError, StatusCode.UNAVAILABLE),
     (InvalidRequestError, StatusCode.UNIMPLEMENTED),

@@ -1,0 +1,149 @@
+"""Render the Kubernetes overlays into files: ``python scripts/render_deploy.py FOLDER``.
+
+Every overlay as it is, and again with what its comments offer (a GPU, other ways of scaling, mTLS),
+so that each component is rendered somewhere. Needs no cluster; local's secrets are made for the
+purpose and thrown away.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = ROOT / ".venv-tools"
+_LEAST_KUSTOMIZE = (5, 0)
+
+Edit = Callable[[str], str]
+
+
+def main() -> int:
+    """Render all; the exit status of the process."""
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    kubectl = find_kubectl()
+    if kubectl is None:
+        print(
+            "no kubectl with kustomize 5 here: install kubectl 1.27 or newer, or let "
+            "`python scripts/deploy_tools.py` fetch it",
+            file=sys.stderr,
+        )
+        return 1
+    for name, path in sorted(render(kubectl, Path(sys.argv[1])).items()):
+        print(f"{name}: {path}")
+    return 0
+
+
+def find_kubectl() -> str | None:
+    """A kubectl that can render these overlays: the tools' own, else the one on PATH."""
+    candidates = (str(TOOLS / "bin" / "kubectl"), shutil.which("kubectl"))
+    return next((each for each in candidates if each and _is_new_enough(each)), None)
+
+
+def render(kubectl: str, out: Path) -> dict[str, Path]:
+    """Write ``out/VARIANT.yaml`` for each; the files by variant.
+
+    Raises:
+        RuntimeError: one does not render; the message has kustomize's words.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder)
+        for name in ("deploy", "runs"):
+            # A person's own secrets are none of this program's business.
+            shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("secrets"))
+        overlays = tree / "deploy" / "k8s" / "overlays"
+        _make_secrets(overlays / "local" / "secrets")
+        for name, (overlay, edit) in VARIANTS.items():
+            _vary(overlays, overlay, name, edit)
+
+        def one(name: str) -> tuple[str, Path]:
+            done = subprocess.run(
+                [kubectl, "kustomize", str(overlays / name)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode or done.stderr.strip():
+                raise RuntimeError(f"{name} does not render: {done.stderr.strip()}")
+            path = out / f"{name}.yaml"
+            path.write_text(done.stdout)
+            return name, path
+
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            return dict(pool.map(one, VARIANTS))
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def _with_gpu(text: str) -> str:
+    return re.sub(r"# (- \S+/components/gpu)", r"\1", text)
+
+
+def _with_tls(text: str) -> str:
+    return re.sub(r"^(  )# (.*\btls\b)", r"\1\2", text, flags=re.MULTILINE)
+
+
+def _scaled_by(way: str) -> Edit:
+    return lambda text: text.replace("components/autoscaling-keda ", f"components/{way} ")
+
+
+VARIANTS: dict[str, tuple[str, Edit]] = {
+    "local": ("local", _as_it_is),
+    "local-tls": ("local", _with_tls),
+    "production": ("production", _as_it_is),
+    "production-gpu": ("production", _with_gpu),
+    "production-prometheus": ("production", _scaled_by("autoscaling-prometheus")),
+    "production-hpa": ("production", _scaled_by("autoscaling-hpa")),
+}
+
+
+def _vary(overlays: Path, overlay: str, name: str, edit: Edit) -> None:
+    """Put the variant beside its overlay."""
+    if name == overlay:
+        return
+    shutil.copytree(overlays / overlay, overlays / name)
+    path = overlays / name / "kustomization.yaml"
+    before = path.read_text()
+    after = edit(before)
+    if after == before:
+        raise RuntimeError(f"{overlay}/kustomization.yaml no longer offers what {name} needs")
+    path.write_text(after)
+
+
+def _make_secrets(folder: Path) -> None:
+    paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, "-m", "zerofleet.secrets", str(folder)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"python -m zerofleet.secrets failed: {done.stderr.strip()}")
+
+
+def _is_new_enough(kubectl: str) -> bool:
+    try:
+        done = subprocess.run(
+            [kubectl, "version", "--client"], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return False
+    found = re.search(r"Kustomize Version: v(\d+)\.(\d+)", done.stdout)
+    return found is not None and tuple(map(int, found.groups())) >= _LEAST_KUSTOMIZE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The autoscaler: says how many self-play workers and inference replicas are useful."""

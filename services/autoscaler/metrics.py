@@ -1,0 +1,67 @@
+"""Prometheus metrics of the autoscaler: what it answers, why, and what it saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from services.autoscaler.watch import Watch
+from zerofleet.scaling import Answers, Need, Reason
+
+_PREFIX = "zerofleet_autoscaler"
+
+
+class WatchCollector(Collector):
+    """Reads the newest answers when they are asked for."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def collect(self) -> Iterator[Metric]:
+        """What is asked for and what is there; inputs only while they are complete."""
+        looks = CounterMetricFamily(f"{_PREFIX}_looks", "Looks at the fleet.", labels=["redis"])
+        looks.add_metric(["answered"], self._watch.looks)
+        looks.add_metric(["away"], self._watch.missed_looks)
+        yield looks
+        current = GaugeMetricFamily(
+            f"{_PREFIX}_current_replicas", "Replicas that are heard of.", labels=["role"]
+        )
+        current.add_metric(["selfplay"], self._watch.fleet.workers)
+        current.add_metric(["inference"], self._watch.fleet.replicas)
+        yield current
+        answers = self._watch.answers
+        if answers is not None:
+            yield from _answers(answers)
+            if answers.need is not None:
+                yield from _inputs(answers.need)
+
+
+def _answers(answers: Answers) -> Iterator[Metric]:
+    desired = GaugeMetricFamily(
+        f"{_PREFIX}_desired_replicas", "Replicas that are asked for.", labels=["role"]
+    )
+    reasons = GaugeMetricFamily(
+        f"{_PREFIX}_reason", "1 for why so many, else 0.", labels=["role", "reason"]
+    )
+    for role, answer in (("selfplay", answers.selfplay), ("inference", answers.inference)):
+        desired.add_metric([role], answer.count)
+        for reason in Reason:
+            reasons.add_metric([role, reason.value], float(reason is answer.reason))
+    yield desired
+    yield reasons
+
+
+def _inputs(need: Need) -> Iterator[Metric]:
+    for name, text, value in (
+        ("reuse", "Samples drawn of each new position if nobody waited.", need.reuse),
+        ("reuse_target", "Samples that a new position pays for.", need.target),
+        ("useful_workers", "Self-play workers that would bring reuse to its target.", need.workers),
+        ("fed_workers", "Self-play workers that inference can feed.", need.fed),
+        ("useful_inference", "Inference replicas for the rows of those workers.", need.replicas),
+        ("batch_fill", "Mean rows / most rows of a batch.", need.fill),
+        ("queue_wait_per_compute", "Mean wait of a request / run of a batch.", need.wait),
+        ("inference_load", "Rows a second / capacity of inference.", need.load),
+    ):
+        yield GaugeMetricFamily(f"{_PREFIX}_{name}", text, value=value)

@@ -1,0 +1,57 @@
+"""The autoscaler, wired: heartbeats in, answers to KEDA out."""
+
+from __future__ import annotations
+
+import contextlib
+from asyncio import Event
+
+import structlog
+
+from services.autoscaler.scaler import FleetScaler
+from services.autoscaler.settings import AutoscalerSettings
+from services.autoscaler.watch import Watch
+from zerofleet import rpc
+from zerofleet.config import RunConfig
+from zerofleet.heartbeat import Heartbeats
+from zerofleet.service import beat, first_of, served_metrics
+
+_log = structlog.get_logger()
+
+_DRAIN_SECONDS = 2.0
+
+
+async def serve(run: RunConfig, settings: AutoscalerSettings, stop: Event) -> None:
+    """Answer until ``stop`` is set; then end the open streams and return within seconds.
+
+    Raises:
+        ConfigError: an address cannot be bound.
+    """
+    with contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats:
+        watch = Watch(heartbeats, run.scaling)
+        with (
+            rpc.HealthServer(settings.health_address) as health,
+            _metrics(settings, watch),
+        ):
+            async with rpc.ScalerServer(
+                settings.scaler_address,
+                FleetScaler(run.name, watch),
+                rpc.ServerCredentials.of(settings),
+            ) as server:
+                _log.info("serving", address=settings.scaler_address, port=server.port)
+                await first_of(
+                    stop.wait(),
+                    watch.watch(),
+                    beat(heartbeats, "autoscaler", settings.worker_name, watch.pulse),
+                    health.keep_ticking(),
+                )
+                _log.info("draining")
+                await server.drain(_DRAIN_SECONDS)
+    _log.info("stopped")
+
+
+def _metrics(settings: AutoscalerSettings, watch: Watch) -> contextlib.AbstractContextManager[None]:
+    if settings.metrics_address is None:
+        return contextlib.nullcontext()
+    from services.autoscaler.metrics import WatchCollector  # only who wants it pays for it
+
+    return served_metrics(settings.metrics_address, WatchCollector(watch))

@@ -1,0 +1,20 @@
+"""The settings of an autoscaler process."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from zerofleet.config import ProcessSettings
+
+
+class AutoscalerSettings(ProcessSettings):
+    """Those of every process, and where KEDA finds this one."""
+
+    scaler_address: str = "127.0.0.1:9001"
+    """Where the autoscaler listens."""
+
+    @property
+    def worker_name(self) -> str:
+        """The name in heartbeats."""
+        return self.worker or f"{socket.gethostname()}-{os.getpid()}"

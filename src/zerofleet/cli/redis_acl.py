@@ -1,0 +1,23 @@
+"""``zerofleet redis-acl``: the users of Redis, each with what it needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def redis_acl(
+    passwords: Annotated[
+        Path, typer.Option(metavar="DIR", help="A file for each user: worker, inference, ...")
+    ],
+) -> None:
+    """Print an ACL file for Redis or Valkey (`aclfile FILE` in its configuration).
+
+    Passwords appear as digests. Each line of a user's file is a password of his, so that an old one
+    can be good for a while.
+    """
+    from zerofleet.secrets.redis_users import acl_file
+
+    typer.echo(acl_file(passwords), nl=False)

@@ -1,0 +1,43 @@
+"""For programs that ask a trained player: positions in, opinions and actions out.
+
+::
+
+    from zerofleet.client import Player
+
+    with Player("127.0.0.1:8001") as player:
+        print(player.play(["4", "4", "3"]).action_string)
+
+``Player`` and ``Model`` block and may be used by many threads; ``AsyncPlayer`` and ``AsyncModel``
+are the same for asyncio. A player is asked about positions, a model about batches of observations.
+Errors are those of ``zerofleet.errors``.
+"""
+
+from zerofleet.client.async_model import AsyncModel
+from zerofleet.client.async_player import AsyncPlayer
+from zerofleet.client.model import Model
+from zerofleet.client.player import Player
+from zerofleet.client.position import Position
+from zerofleet.prediction import Prediction
+from zerofleet.rpc.player import (
+    PlayedAction,
+    PlayerDescription,
+    PositionPrediction,
+    SearchChild,
+    SearchTable,
+    Sgf,
+)
+
+__all__ = [
+    "AsyncModel",
+    "AsyncPlayer",
+    "Model",
+    "PlayedAction",
+    "Player",
+    "PlayerDescription",
+    "Position",
+    "PositionPrediction",
+    "Prediction",
+    "SearchChild",
+    "SearchTable",
+    "Sgf",
+]

@@ -1,0 +1,226 @@
+"""Objects of an S3-compatible bucket: bytes by key, and its errors in our words."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Generator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zerofleet.errors import ConfigError, IncompatibleModelError, StoreUnavailableError
+from zerofleet.models.bucket_address import BucketAddress, read_credentials
+
+if TYPE_CHECKING:
+    from obstore.store import S3Credential, S3Store
+
+_SMALL_SECONDS = 10  # for a request without a model in it
+_LARGE_SECONDS = 120  # for one with: a gibibyte at 9 MB/s
+_RETRY_SECONDS = 20  # after which no further try begins
+# obstore asks again five minutes before the end: a rotated file is seen within one minute.
+_CREDENTIALS_SECONDS = 360
+
+
+class Objects:
+    """A folder of a bucket, as keys under its prefix.
+
+    Failed requests are tried again, with back-off, for about ``_RETRY_SECONDS``. After that every
+    method raises ``StoreUnavailableError``, which names the object and the way out.
+
+    Args:
+        address: which.
+
+    Raises:
+        ConfigError: the package for buckets is missing, or the credentials cannot be read.
+    """
+
+    def __init__(self, address: BucketAddress) -> None:
+        self._address = address
+        self._small = _open(address, _SMALL_SECONDS, retries=2)
+        self._large = _open(address, _LARGE_SECONDS, retries=5)
+        self._has_conditions = True
+
+    def __repr__(self) -> str:
+        return str(self._address)
+
+    def place(self, key: str) -> str:
+        """An object's name, for people."""
+        return f"{self._address}/{key}"
+
+    def read(self, key: str, most_bytes: int) -> bytes | None:
+        """An object's bytes; None where there is none.
+
+        Raises:
+            IncompatibleModelError: it is larger than that; none of it was read.
+        """
+        import obstore
+
+        with self._our_errors("read", key):
+            try:
+                found = obstore.get(self._large, key)
+            except FileNotFoundError as error:
+                _raise_if_no_bucket(error)
+                return None
+            size = found.meta["size"]
+            if size <= most_bytes:
+                return bytes(found.bytes())
+        raise IncompatibleModelError(
+            f"{self.place(key)} has {size} bytes: more than {most_bytes} are not read"
+        )
+
+    def create(self, key: str, content: bytes) -> None:
+        """Write an object that is never replaced; one that is there stays, whatever it holds.
+
+        A server that knows no conditional writes replaces it: the caller's bytes must be those
+        that belong there.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, BaseError
+
+        with self._our_errors("write", key):
+            if self._has_conditions:
+                try:
+                    obstore.put(self._large, key, content, mode="create")
+                except AlreadyExistsError:
+                    return
+                except BaseError as error:
+                    if not _lacks_conditions(str(error)):
+                        raise
+                    self._has_conditions = False
+                else:
+                    return
+            obstore.put(self._large, key, content, use_multipart=False)
+
+    def write(self, key: str, content: bytes) -> None:
+        """Write an object, or another one in its place."""
+        import obstore
+
+        with self._our_errors("write", key):
+            obstore.put(self._large, key, content, use_multipart=False)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy an object within the bucket, at the server."""
+        import obstore
+
+        with self._our_errors("write", target):
+            obstore.copy(self._large, source, target)
+
+    def remove(self, key: str) -> None:
+        """Remove an object; one that is not there is no error."""
+        import obstore
+
+        with self._our_errors("remove", key), contextlib.suppress(FileNotFoundError):
+            obstore.delete(self._small, key)
+
+    def keys(self, folder: str) -> list[str]:
+        """The keys of all objects in a folder."""
+        import obstore
+
+        with self._our_errors("list", f"{folder}/"):
+            pages = obstore.list(self._small, folder)  # pyright: ignore[reportUnknownMemberType]
+            return sorted(entry["path"] for page in pages for entry in page)
+
+    @contextlib.contextmanager
+    def _our_errors(self, action: str, key: str) -> Generator[None]:
+        """Turn errors of obstore, which are many lines of its own inside, into one of ours."""
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except (BaseError, FileNotFoundError, ValueError) as error:
+            reason, hint = _explain(str(error), self._address)
+            raise StoreUnavailableError(
+                f"cannot {action} {self.place(key)}: {reason}; {hint}"
+            ) from None  # the text has been read; the rest of it is for obstore's makers
+
+
+def _open(address: BucketAddress, seconds: int, retries: int) -> S3Store:
+    try:
+        from obstore.store import S3Store
+    except ImportError as error:
+        raise ConfigError(
+            "ZEROFLEET_MODEL_STORE needs the package obstore: pip install 'zerofleet[s3]'"
+        ) from error
+    options: dict[str, Any] = {}
+    if address.credentials is not None:
+        options["credential_provider"] = _FileCredentials(address.credentials)
+        region = read_credentials(address.credentials).region
+        if region:
+            options["region"] = region
+    if address.endpoint is not None:
+        options["endpoint"] = address.endpoint
+    return S3Store(
+        address.bucket,
+        prefix=address.prefix or None,
+        disable_bulk_delete=True,  # not every server knows it, and there is little to remove
+        client_options={
+            "allow_http": (address.endpoint or "").startswith("http:"),
+            "connect_timeout": timedelta(seconds=5),
+            "timeout": timedelta(seconds=seconds),
+        },
+        retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)},
+        **options,
+    )
+
+
+class _FileCredentials:
+    """Reads the file again and again, so that it may be replaced while we run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __call__(self) -> S3Credential:
+        found = read_credentials(self._path)
+        return {
+            "access_key_id": found.access_key_id,
+            "secret_access_key": found.secret_access_key,
+            "token": found.session_token,
+            "expires_at": datetime.now(UTC) + timedelta(seconds=_CREDENTIALS_SECONDS),
+        }
+
+
+def _raise_if_no_bucket(error: FileNotFoundError) -> None:
+    if _tag("Code", str(error)) == "NoSuchBucket":
+        raise error
+
+
+def _lacks_conditions(text: str) -> bool:
+    """Whether the server knows no conditional writes."""
+    return _tag("Code", text) == "NotImplemented" or "status code: 501" in text
+
+
+def _explain(text: str, address: BucketAddress) -> tuple[str, str]:
+    """What went wrong, and the way out, from what obstore and the server say."""
+    said, _, inside = text.partition("\n\nDebug source:")
+    code, message = _tag("Code", said), _tag("Message", said)
+    status = re.search(r"status code: (\d{3}[A-Za-z ]*)", said)
+    words = [status.group(1).strip() if status else "", code, message]
+    if not status:
+        words = [_cause(said, inside)]
+    reason = ", ".join(filter(None, words))
+    if code == "NoSuchBucket":
+        return reason, f"make the bucket '{address.bucket}', or mend ZEROFLEET_MODEL_STORE"
+    if "region" in f"{said if not status else message}".lower():
+        return reason, "set AWS_REGION to the bucket's region"
+    if re.match(r"40[013]", reason) or "authentication" in said or "metadata" in said:
+        return reason, f"check {address.credentials_hint()} and what the bucket's policy allows"
+    server = address.endpoint or "AWS"
+    return reason, f"check that {server} can be reached from here"
+
+
+def _cause(said: str, inside: str) -> str:
+    """The innermost reason of a request that got no answer."""
+    if "kind: Timeout" in inside:
+        return "no answer in time"
+    for pattern in (r'message: "([^"]+)"', r'error: "([^"]+)"'):
+        found = re.search(pattern, inside)
+        if found:
+            return found.group(1)
+    last = " ".join(said.split()).rpartition(" - ")[2]
+    return last.removeprefix("HTTP error: ")[:300] or "no reason given"
+
+
+def _tag(name: str, text: str) -> str:
+    found = re.search(rf"<{name}>([^<]{{1,300}})</{name}>", text)
+    return found.group(1).strip() if found else ""

@@ -1,0 +1,94 @@
+"""Connections to Redis that never hang, and its errors in our words."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.connection import parse_url  # pyright: ignore[reportUnknownVariableType]
+from redis.credentials import CredentialProvider
+from redis.exceptions import NoPermissionError
+from redis.retry import Retry
+
+from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.secrets.files import read_secret
+from zerofleet.secrets.urls import split_password_file
+
+_SECONDS = 5.0
+
+
+def open_redis(url: str) -> tuple[redis.Redis, str]:
+    """A client that gives up in time, and the place of its server, for messages.
+
+    Args:
+        url: ``redis://USER@host:port/db``, ``rediss://`` for TLS (``?ssl_ca_certs=FILE``). The
+            password of ``?password_file=FILE`` is read at each connection; one in the URL is never
+            shown.
+
+    Raises:
+        ConfigError: the URL is not one of Redis, or the file cannot be read.
+    """
+    bare, path = split_password_file(url)
+    try:
+        parameters: dict[str, Any] = {**parse_url(bare)}
+        if path is not None:
+            parameters.pop("password", None)
+            user: str | None = parameters.pop("username", None)
+            parameters["credential_provider"] = _PasswordFile(user, path)
+        pool = redis.ConnectionPool(
+            **parameters,
+            socket_timeout=_SECONDS,
+            socket_connect_timeout=_SECONDS,
+            retry=Retry(NoBackoff(), 1),  # once, for a connection that a restart has broken
+        )
+        # An option that redis:// does not have shows only when a connection is made.
+        pool.make_connection()
+    except (ValueError, TypeError) as error:
+        raise ConfigError("the Redis URL is not one: write redis://host:6379/0") from error
+    if path is not None:
+        read_secret(path)
+    where: dict[str, Any] = pool.connection_kwargs
+    place = f"{where.get('host', 'localhost')}:{where.get('port', 6379)}"
+    return redis.Redis(connection_pool=pool), place
+
+
+@contextlib.contextmanager
+def our_errors(place: str) -> Generator[None]:
+    """Raise Redis' errors as ours.
+
+    Raises:
+        StoreUnavailableError: Redis does not answer, or not yet to this password.
+        ConfigError: this user may not do what is asked.
+    """
+    try:
+        yield
+    except NoPermissionError as error:
+        raise ConfigError(
+            f"Redis at {place}: {error}: give it the users of `zerofleet redis-acl`"
+        ) from error
+    except (redis.RedisError, UnicodeError) as error:  # the latter: no name of a host
+        raise StoreUnavailableError(f"Redis at {place} does not answer: {error}") from error
+
+
+class _PasswordFile(CredentialProvider):
+    """Logs in with what the file says when a connection is made."""
+
+    def __init__(self, user: str | None, path: Path) -> None:
+        self._user = user
+        self._path = path
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        """User and password; the password alone is the default user's.
+
+        Raises:
+            redis.AuthenticationError: the file is gone, and may come back.
+        """
+        try:
+            password = read_secret(self._path)
+        except ConfigError as error:
+            raise redis.AuthenticationError(str(error)) from error
+        return (password,) if self._user is None else (self._user, password)

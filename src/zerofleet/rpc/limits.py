@@ -1,0 +1,59 @@
+"""How much one server bears, and how much of it one caller may take."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from zerofleet.errors import OverloadedError
+
+_MAX_CALLS = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of a server; a call beyond one is refused with RESOURCE_EXHAUSTED."""
+
+    calls: int = _MAX_CALLS
+    """Calls open at once over all callers, streams included."""
+    calls_of_one: int = _MAX_CALLS * 3 // 4
+    """Of these the most of one caller: of one token, else certificate, else address. A token is
+    often a whole fleet's, with a stream for each worker; the rest is room beside it."""
+    calls_of_connection: int = 1024
+    """Calls open at once on one connection. Beyond, HTTP/2 itself refuses: a client waits, or sees
+    UNAVAILABLE, which ours try again."""
+    metadata_bytes: int = 16 * 1024
+    """Of all metadata of one call."""
+    call_seconds: float = 60.0
+    """The deadline of a unary call that comes without one. Streams end with their connection."""
+
+
+class Room:
+    """Counts the calls that each caller has open.
+
+    Args:
+        most: of one caller.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: Counter[str] = Counter()
+
+    @contextlib.contextmanager
+    def taken(self, caller: str) -> Generator[None]:
+        """A call of this caller, while it is open.
+
+        Raises:
+            OverloadedError: the caller has too many.
+        """
+        if self._open[caller] >= self._most:
+            raise OverloadedError(f"{caller} has {self._most} calls open, and no more are taken")
+        self._open[caller] += 1
+        try:
+            yield
+        finally:
+            self._open[caller] -= 1
+            if not self._open[caller]:
+                del self._open[caller]  # or addresses would pile up

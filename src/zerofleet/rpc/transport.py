@@ -1,0 +1,105 @@
+"""Where gRPC connects and listens: the only calls that could do it in plaintext.
+
+Plaintext stays on this machine (loopback, unix sockets) unless a setting says otherwise. The probe
+and the health port are plaintext on purpose: they say no more than SERVING.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+
+from zerofleet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
+
+_Options = Sequence[tuple[str, Any]]
+
+
+def dial(
+    address: str,
+    options: _Options,
+    credentials: ClientCredentials,
+    tls: grpc.ChannelCredentials | None,
+) -> grpc.aio.Channel:
+    """A channel to any gRPC target; must be made in its loop.
+
+    Raises:
+        ConfigError: it would be plaintext to another machine.
+    """
+    if tls is not None:
+        return grpc.aio.secure_channel(address, tls, options=options)
+    if not credentials.allow_plaintext and not is_local(address):
+        raise ConfigError(
+            f"{address} is another machine, and without TLS others could read along: set "
+            "ZEROFLEET_TLS_FOLDER (--tls), or ZEROFLEET_ALLOW_PLAINTEXT=true in a network that you "
+            "trust"
+        )
+    return grpc.aio.insecure_channel(address, options=options)
+
+
+def listen(
+    server: grpc.aio.Server,
+    address: str,
+    credentials: ServerCredentials,
+    tls: grpc.ServerCredentials | None,
+) -> int:
+    """Bind a server to an address; the port (0 for a unix socket).
+
+    Raises:
+        ConfigError: it would be plaintext for other machines.
+        RuntimeError: gRPC cannot bind it.
+    """
+    if tls is not None:
+        return server.add_secure_port(address, tls)
+    if not credentials.allow_plaintext and not is_local(address):
+        raise ConfigError(
+            f"{address} can be reached from other machines, and without TLS others could read "
+            "along: set ZEROFLEET_TLS_FOLDER, listen on 127.0.0.1, or set "
+            "ZEROFLEET_ALLOW_PLAINTEXT=true in a network that you trust"
+        )
+    return server.add_insecure_port(address)
+
+
+def listen_for_probes(server: grpc.Server, address: str) -> int:
+    """Bind a server that has nothing but health; the port."""
+    return server.add_insecure_port(address)
+
+
+def probing_channel(address: str) -> grpc.Channel:
+    """A blocking channel to a health port."""
+    return grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)])
+
+
+def is_local(target: str) -> bool:
+    """Whether a gRPC target stays on this machine; a name other than localhost may be anywhere."""
+    if target.startswith(("unix:", "unix-abstract:")):
+        return True
+    rest = target
+    for scheme in ("dns:", "passthrough:", "ipv4:", "ipv6:"):
+        if target.startswith(scheme):
+            rest = target.removeprefix(scheme)
+    if rest.startswith("//"):  # an authority, such as the name server to ask
+        rest = rest[2:].partition("/")[2]
+    return all(_is_loopback(_host(each)) for each in rest.removeprefix("/").split(","))
+
+
+def _host(address: str) -> str:
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    host, _, _ = address.rpartition(":")
+    return host if address.count(":") == 1 else address
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

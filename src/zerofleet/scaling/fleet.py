@@ -1,0 +1,125 @@
+"""What the fleet says of itself: the heartbeats of one moment, summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+
+from zerofleet.heartbeat import Heartbeat
+
+LEAST_ACTIVE = 0.1  # share of its time in which a worker must play for its speed to be known
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Sums over everybody who was heard of; means of them over time are a ``Fleet`` too."""
+
+    trainers: float = 0
+    """Trainers whose figures are known; one that has not trained yet has none."""
+    samples_per_second: float = 0
+    """Samples that the trainer would draw if it never waited for positions."""
+    reuse_target: float = 0
+    """Samples that a new position pays for at present."""
+    workers: float = 0
+    """Self-play processes, those that just start included."""
+    playing: float = 0
+    """Of these, the ones that play, or would if they did not wait for somebody."""
+    active: float = 0
+    """Of these, less the shares of their time in which they wait for somebody."""
+    paused: float = 0
+    """Shares of their time in which it is the trainer that they wait for, to catch up."""
+    positions_per_second: float = 0
+    """Positions to train on that self-play makes."""
+    replicas: float = 0
+    """Inference processes that have said how much they do."""
+    rows_per_second: float = 0
+    """Positions that inference evaluates."""
+    capacity_rows_per_second: float = 0
+    """Positions that it could evaluate in full batches; 0: not known."""
+    filled: float = 0
+    """Fill of the batches, 0 to 1, times rows a second: divide by these for the mean."""
+    waited: float = 0
+    """Queue wait of requests / computation of batches, times rows a second, likewise."""
+
+    @property
+    def missing(self) -> str:
+        """Whose figures are not there, in words; empty when nothing is missing."""
+        if not self.workers:
+            return "no heartbeat of a self-play worker"
+        if not self.replicas:
+            return "no figures of inference"
+        if not self.trainers or not self.reuse_target:
+            return "no figures of a trainer that trains"
+        if self.active + self.paused < LEAST_ACTIVE * max(self.playing, 1):
+            return "no worker plays"
+        return ""
+
+    @property
+    def fill(self) -> float:
+        """Mean rows of a batch / most rows of a batch."""
+        return self.filled / self.rows_per_second if self.rows_per_second else 0.0
+
+    @property
+    def wait(self) -> float:
+        """Mean queue wait of a request / mean computation of a batch."""
+        return self.waited / self.rows_per_second if self.rows_per_second else 0.0
+
+
+def observe(heartbeats: Iterable[Heartbeat]) -> Fleet:
+    """Sum up what was said; heartbeats disappear within seconds when they are not renewed."""
+    sums = dict.fromkeys((field.name for field in fields(Fleet)), 0.0)
+    readers = {"trainer": _trainer, "selfplay": _worker, "inference": _replica}
+    for beat in heartbeats:
+        if beat.service in readers:
+            for name, value in readers[beat.service](beat).items():
+                sums[name] += value
+    return Fleet(**sums)
+
+
+def mean(looks: Sequence[Fleet]) -> Fleet:
+    """The mean of several looks, at least one."""
+    return Fleet(**{
+        field.name: sum(getattr(look, field.name) for look in looks) / len(looks)
+        for field in fields(Fleet)
+    })  # fmt: skip
+
+
+def _trainer(beat: Heartbeat) -> dict[str, float]:
+    samples = beat.figures.get("samples_per_second", 0.0)
+    if samples <= 0:
+        return {}
+    return {
+        "trainers": 1.0,
+        "samples_per_second": samples,
+        "reuse_target": beat.figures.get("reuse_target", 0.0),
+    }
+
+
+def _worker(beat: Heartbeat) -> dict[str, float]:
+    positions = beat.figures.get("training_positions_per_second", 0.0)
+    waiting, paused = (
+        min(1.0, max(0.0, beat.figures.get(name, 0.0))) for name in ("waiting_share", "pause_share")
+    )
+    if positions <= 0 and waiting <= 0:
+        return {"workers": 1.0}
+    return {
+        "workers": 1.0,
+        "playing": 1.0,
+        "active": 1.0 - max(waiting, paused),
+        "paused": paused,
+        "positions_per_second": positions,
+    }
+
+
+def _replica(beat: Heartbeat) -> dict[str, float]:
+    figures = beat.figures
+    if "capacity_rows_per_second" not in figures:
+        return {}  # the parent of the processes of several devices
+    rows = figures.get("rows_per_second", 0.0)
+    return {
+        "replicas": 1.0,
+        "rows_per_second": rows,
+        "capacity_rows_per_second": figures["capacity_rows_per_second"],
+        "filled": rows * figures.get("fill", 0.0),
+        "waited": rows * figures.get("queue_wait_per_compute", 0.0),
+    }

@@ -1,0 +1,137 @@
+"""A certificate authority of one fleet, and the certificates it signs.
+
+For trials and for those who have no better one: its key is a file beside the certificates. Whoever
+has cert-manager or the like lays out the same folders with that.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_AUTHORITY_DAYS = 3650
+_DAYS = 397
+RENEW_DAYS = 60
+"""A certificate that ends sooner than this is made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate and its key, as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+def make_authority(name: str) -> Pair:
+    """An authority that signs certificates of services and no other authorities."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _name(name)
+    builder = (
+        _builder(subject, subject, key.public_key(), _AUTHORITY_DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+    )
+    return _pair(builder.sign(key, hashes.SHA256()), key)
+
+
+def make_certificate(
+    authority: Pair, name: str, hosts: Sequence[str], *, server: bool, client: bool
+) -> Pair:
+    """A certificate for one service.
+
+    Args:
+        authority: who signs it.
+        name: by which servers know the client that shows it.
+        hosts: DNS names and IP addresses that clients may reach it by.
+        server: it may be shown by a server. A worker's may not: a stolen one poses as no server.
+        client: it may be shown by a client.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    signer = x509.load_pem_x509_certificate(authority.certificate)
+    signing_key = serialization.load_pem_private_key(authority.key, password=None)
+    if not isinstance(signing_key, ec.EllipticCurvePrivateKey):
+        raise TypeError("the authority's key is of another kind than ours")
+    uses = [ExtendedKeyUsageOID.SERVER_AUTH] * server + [ExtendedKeyUsageOID.CLIENT_AUTH] * client
+    builder = (
+        _builder(_name(name), signer.subject, key.public_key(), _DAYS)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_general(each) for each in hosts]), False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()),
+            critical=False,
+        )
+    )
+    return _pair(builder.sign(signing_key, hashes.SHA256()), key)
+
+
+def is_good_for(certificate: bytes, authority: bytes, hosts: Sequence[str]) -> bool:
+    """Whether a certificate can stay: of this authority, for these hosts, and for long enough."""
+    try:
+        ours = x509.load_pem_x509_certificate(certificate)
+        ours.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
+        named = ours.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except Exception:  # whatever is wrong with it, another one is made
+        return False
+    soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=RENEW_DAYS)
+    return ours.not_valid_after_utc > soon and list(named) == [_general(each) for each in hosts]
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))  # clocks differ
+        .not_valid_after(now + datetime.timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
+    encoding = serialization.Encoding.PEM
+    return Pair(
+        certificate.public_bytes(encoding),
+        key.private_bytes(
+            encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ),
+    )
+
+
+def _name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _general(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )

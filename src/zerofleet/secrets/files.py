@@ -1,0 +1,109 @@
+"""Files that hold secrets, and values that follow them when they change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from zerofleet.errors import ConfigError
+
+_Value = TypeVar("_Value")
+_MOST_BYTES = 16 << 20
+
+
+def read_secret(path: Path) -> str:
+    """The first line of a file.
+
+    Raises:
+        ConfigError: it cannot be read or says nothing; what it says is never in the message.
+    """
+    lines = read_lines(path)
+    if not lines:
+        raise ConfigError(f"the file {path} is empty: its first line must be the secret")
+    return lines[0]
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a small file that say something.
+
+    Raises:
+        ConfigError: it cannot be read, or is no text.
+    """
+    text = _decoded(read_bytes(path))
+    if text is None:
+        raise ConfigError(f"the file {path} is no text (UTF-8)")
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a small file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(_MOST_BYTES)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _decoded(content: bytes) -> str | None:
+    # No error leaves this function: a UnicodeDecodeError holds what could not be decoded.
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+class Followed(Generic[_Value]):
+    """A value made of files, made again when one of them was replaced.
+
+    New files that are no good are said so in the log, once, and the value stays: a rotation that
+    went wrong must not end what works.
+
+    Args:
+        paths: the files; one may be missing.
+        make: reads them.
+
+    Raises:
+        ConfigError: from ``make``, the first time.
+    """
+
+    def __init__(self, paths: Sequence[Path], make: Callable[[], _Value]) -> None:
+        self._paths = tuple(paths)
+        self._make = make
+        self._seen = _marks(self._paths)
+        self._value = make()
+
+    def get(self) -> _Value:
+        """The value of this moment; it costs a look at each file's date."""
+        # Looked at before they are read: a change in between is seen the next time.
+        marks = _marks(self._paths)
+        if marks != self._seen:
+            self._seen = marks
+            import structlog  # here: it takes as long to import as all else that clients need
+
+            log = structlog.get_logger()
+            where = str(self._paths[0].parent)
+            try:
+                self._value = self._make()
+            except ConfigError as error:
+                log.warning("changed_files_refused", where=where, reason=str(error))
+            else:
+                log.info("changed_files_taken", where=where)
+        return self._value
+
+
+def _marks(paths: Sequence[Path]) -> tuple[tuple[int, int, int] | None, ...]:
+    """What is different after a file was written or replaced, links followed."""
+    return tuple(_mark(path) for path in paths)
+
+
+def _mark(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -1,0 +1,63 @@
+"""The users of Redis: which command each service gives, on which keys."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from zerofleet.errors import ConfigError
+from zerofleet.secrets.files import read_lines
+
+_BEST = "zerofleet:*:best"
+_BEATS = "zerofleet:*:heartbeat:*"
+_CONNECT = "+ping +select +client|setinfo +client|setname"
+
+_BEAT = "%W~zerofleet:*:heartbeat:{user}:* +set"
+_READ_BEATS = f"%R~{_BEATS} +scan +mget"
+_READ_BEST = f"%R~{_BEST} +hgetall"
+
+RULES: Mapping[str, str] = MappingProxyType(
+    {
+        "worker": f"{_BEAT.format(user='selfplay')} {_READ_BEATS} {_READ_BEST}",
+        "inference": f"{_BEAT.format(user='inference')} {_READ_BEST}",
+        "trainer": _BEAT.format(user="trainer"),
+        # The pointer moves by scripts, which can do no more than this user can.
+        "evaluator": f"{_BEAT.format(user='evaluator')} ~{_BEST} +hgetall +eval +hget +hmget +hset"
+        " +del",
+        "autoscaler": f"{_BEAT.format(user='autoscaler')} {_READ_BEATS}",
+        "console": f"{_READ_BEATS} {_READ_BEST}",
+        # Looks after the server, and sees nothing that is stored.
+        "operator": "+acl|load +acl|log +acl|whoami +info +client|list",
+    }
+)
+"""What each user may do, in Redis' own words, besides connecting; nobody else may do anything."""
+
+
+def acl_file(passwords: Path) -> str:
+    """An ACL file for the users who have a password file.
+
+    Args:
+        passwords: folder with a file for each user; each line is a password of his.
+
+    Raises:
+        ConfigError: there is none, or one cannot be used.
+    """
+    lines = ["user default off resetchannels -@all"]
+    for user, rules in RULES.items():
+        path = passwords / user
+        if path.exists():
+            lines.append(f"user {user} on resetchannels -@all {_digests(path)} {_CONNECT} {rules}")
+    if len(lines) == 1:
+        raise ConfigError(
+            f"--passwords {passwords} has no file that is named like a user: {', '.join(RULES)}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _digests(path: Path) -> str:
+    passwords = read_lines(path)
+    if not passwords:
+        raise ConfigError(f"the file {path} is empty: each of its lines must be a password")
+    return " ".join(f"#{hashlib.sha256(each.encode()).hexdigest()}" for each in passwords)

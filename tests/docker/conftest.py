@@ -1,0 +1,273 @@
+"""A Docker engine, the images, and a Compose project of its own for each module of tests.
+
+Every wait has an end, and says what it waited for and what the logs say. Nothing is left behind but
+the images.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, TypeVar
+
+import docker
+import pytest
+from docker.models.containers import Container
+
+import zerofleet
+
+ROOT = Path(__file__).resolve().parents[2]
+PORTS = ("INFERENCE_PORT", "CONSOLE_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
+SERVICES = ("inference", "selfplay", "trainer", "evaluator")
+LOG_LINES = 40
+PYTHON_IMAGE = "python:3.11-slim-bookworm"
+BUILD_SECONDS = 1500.0
+
+_T = TypeVar("_T")
+
+
+@dataclass
+class Stack:
+    """One project of docker-compose.yml.
+
+    Args:
+        engine: the Docker engine.
+        run: the run file, from the repository's root.
+        files: further Compose files.
+        environment: variables of the Compose files.
+    """
+
+    engine: docker.DockerClient
+    run: str
+    files: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    project: str = field(default_factory=lambda: f"zerofleet-test-{token_hex(3)}")
+    started_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        ports = {name: str(free_port()) for name in PORTS}
+        self.environment = {**os.environ, **ports, "RUN": self.run, **self.environment}
+
+    @property
+    def address(self) -> str:
+        """Of the inference service, from outside."""
+        return f"127.0.0.1:{self.environment['INFERENCE_PORT']}"
+
+    def url(self, port: str) -> str:
+        """Of a web page that is published on this port."""
+        return f"http://127.0.0.1:{self.environment[port]}"
+
+    def compose(self, *arguments: str, seconds: float = 180.0, quiet: bool = True) -> str:
+        """Run ``docker compose`` to its end; what it says on standard output."""
+        files = [part for file in ("docker-compose.yml", *self.files) for part in ("-f", file)]
+        command = ["docker", "compose", "-p", self.project, *files, *arguments]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=ROOT,
+                env=self.environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if quiet else None,
+                text=True,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"not in {seconds:g} s: {' '.join(command)}\n{self.report()}")
+        if done.returncode:
+            said = f"{done.stdout}\n{done.stderr or ''}"
+            pytest.fail(f"status {done.returncode}: {' '.join(command)}\n{said}\n{self.report()}")
+        return done.stdout
+
+    def containers(self, service: str, *, stopped: bool = False) -> list[Container]:
+        """Those of a service, oldest first."""
+        labels = [
+            f"com.docker.compose.project={self.project}",
+            f"com.docker.compose.service={service}",
+            "com.docker.compose.oneoff=False",
+        ]
+        found = self.engine.containers.list(all=stopped, filters={"label": labels})
+        return sorted(found, key=lambda container: container.name or "")
+
+    def states(self) -> dict[str, str]:
+        """What each container of the project is doing."""
+        label = {"label": f"com.docker.compose.project={self.project}"}
+        return {
+            str(container.name): state_of(container)
+            for container in self.engine.containers.list(all=True, filters=label)
+        }
+
+    def until(self, what: str, condition: Callable[[], _T], seconds: float = 120.0) -> _T:
+        """Wait for something; its value, when there is one."""
+        deadline = time.monotonic() + seconds
+        while True:
+            with contextlib.suppress(docker.errors.NotFound):  # a container that just went
+                value = condition()
+                if value:
+                    return value
+            if time.monotonic() > deadline:
+                pytest.fail(f"not in {seconds:g} s: {what}\n{self.report()}")
+            time.sleep(0.5)
+
+    def until_healthy(self, *services: str, seconds: float = 240.0) -> None:
+        """Wait until every container of these services is."""
+
+        def all_are() -> bool:
+            found = [each for service in services for each in self.containers(service)]
+            return len(found) >= len(services) and all(
+                container.attrs["State"]["Health"]["Status"] == "healthy" for container in found
+            )
+
+        self.until(f"{', '.join(services)} healthy", all_are, seconds)
+
+    def sql(self, query: str) -> list[list[str]]:
+        """Rows of a query as the owner; nothing while Postgres is away."""
+        arguments = ["psql", "-U", "zerofleet", "-At", "-F", "\t", "-c", query]
+        for container in self.containers("postgres"):
+            with contextlib.suppress(docker.errors.APIError):  # it is not running
+                status, said = container.exec_run(arguments, user="postgres")
+                if status == 0:
+                    return [line.split("\t") for line in said.decode().splitlines()]
+        return []
+
+    def number(self, query: str) -> int:
+        """The one number that a query gives; 0 while there is none."""
+        rows = self.sql(query)
+        return int(rows[0][0] or 0) if rows else 0
+
+    def games(self) -> int:
+        """Self-play games that are stored."""
+        return self.number("SELECT count(*) FROM games WHERE kind = 'selfplay'")
+
+    def secret(self, name: str) -> str:
+        """A file that the service ``tools`` may read."""
+        arguments = ["run", "--rm", "-T", "--entrypoint", "cat", "tools", f"/run/secrets/{name}"]
+        return self.compose(*arguments).strip()
+
+    def report(self) -> str:
+        """What there is, and the last lines of every log."""
+        parts = [f"{name}: {state}" for name, state in sorted(self.states().items())]
+        for service in ("secrets", "migrate", "postgres", "redis", *SERVICES):
+            for container in self.containers(service, stopped=True):
+                log = container.logs(tail=LOG_LINES).decode(errors="replace")
+                parts.append(f"== {container.name}\n{log}")
+        return "\n".join(parts)
+
+    @contextlib.contextmanager
+    def up(self, *arguments: str) -> Iterator[None]:
+        """Be up while this is entered; then nothing of it is left, volumes included."""
+        self.started_at = time.monotonic()
+        try:
+            self.compose("up", "-d", "--no-build", *arguments, seconds=300)
+            yield
+        finally:
+            everything = ("--profile", "*", "down", "-v", "--remove-orphans", "--timeout", "30")
+            self.compose(*everything, seconds=240)
+
+    def since_up(self) -> str:
+        """Seconds since ``up`` was typed."""
+        return f"{time.monotonic() - self.started_at:.1f} s"
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[docker.DockerClient]:
+    """The Docker engine of this machine."""
+    if shutil.which("docker") is None:
+        pytest.skip("no Docker here: there is no program 'docker' on PATH")
+    # Asked by the program first: a library that finds no engine leaves its socket open.
+    for words, what in ((["version"], "engine"), (["compose", "version"], "plugin for Compose")):
+        done = subprocess.run(["docker", *words], capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"no Docker {what} answers: {done.stderr.strip().splitlines()[-1]}")
+    client = docker.from_env(timeout=120)
+    with contextlib.closing(client):
+        yield client
+
+
+@pytest.fixture(scope="session")
+def images(engine: docker.DockerClient) -> dict[str, int]:
+    """Build all images that need no GPU; the bytes of each on top of the base image."""
+    began = time.monotonic()
+    files = ("-f", "docker-compose.yml", "-f", "tests/docker/autoscaler.yml")
+    build("compose", *files, "--profile", "*", "build")
+    seconds = time.monotonic() - began
+    base = engine.images.get(PYTHON_IMAGE).attrs["Size"]
+    names = ("selfplay", "evaluator", "autoscaler", "inference", "trainer", "tools")
+    sizes = {name: engine.images.get(image(name)).attrs["Size"] - base for name in names}
+    print(f"\nbuilt in {seconds:.0f} s; MB on top of {PYTHON_IMAGE} ({base / 1e6:.0f} MB):")
+    print(", ".join(f"{name} {size / 1e6:.0f}" for name, size in sizes.items()))
+    return sizes
+
+
+@pytest.fixture(scope="session", name="image")
+def image_fixture() -> Callable[[str], str]:
+    """``image(name)``: the tag of one of our images."""
+    return image
+
+
+@pytest.fixture(scope="session")
+def make_stack(engine: docker.DockerClient) -> Callable[..., Stack]:
+    """``make_stack(run, files=, environment=)``: a project that is not up yet."""
+    return lambda run, **options: Stack(engine, run, **options)
+
+
+@pytest.fixture(scope="session")
+def image_of_others(engine: docker.DockerClient) -> Callable[[str, str], None]:
+    """``image_of_others(tag, standin)``: have an image of others, or one like it under its tag."""
+
+    def have(tag: str, standin: str) -> None:
+        with contextlib.suppress(docker.errors.ImageNotFound):
+            engine.images.get(tag)
+            return
+        try:
+            engine.images.pull(tag)
+        except (docker.errors.APIError, OSError):
+            print(f"\n{tag} cannot be had here: a stand-in is built from Debian's packages")
+            folder = ROOT / "tests" / "docker" / "standins"
+            build("build", "-f", str(folder / f"{standin}.Dockerfile"), "-t", tag, str(folder))
+
+    return have
+
+
+def build(*arguments: str) -> None:
+    """Run ``docker`` to the end of a build; what it says is shown if it fails."""
+    done = subprocess.run(
+        ["docker", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "BUILDKIT_PROGRESS": "plain"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=BUILD_SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        pytest.fail(f"docker {' '.join(arguments)}:\n{done.stdout[-8000:]}")
+
+
+def state_of(container: Container) -> str:
+    """Its state, with its health or how it ended."""
+    state: dict[str, Any] = container.attrs["State"]
+    health = state.get("Health", {}).get("Status")
+    ended = f" with {state['ExitCode']}" if state["Status"] == "exited" else ""
+    return f"{state['Status']}{ended}{f', {health}' if health else ''}"
+
+
+def image(name: str) -> str:
+    """The tag of one of our images."""
+    return f"zerofleet-{name}:{zerofleet.__version__}"
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,132 @@
+"""What the images are built from: locks that fit constraints.txt, sources that exist."""
+
+import importlib.metadata
+import importlib.util
+import re
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import zerofleet
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+IMAGES = {"selfplay", "inference", "inference-gpu", "trainer", "evaluator", "autoscaler", "tools"}
+# What `make setup` installs, so that its metadata is here to look at.
+INSTALLED = ("runtime", "tools", "inference", "trainer")
+
+
+@pytest.fixture
+def lock(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """scripts/lock.py, which takes for metadata what is installed instead of asking the index."""
+    specification = importlib.util.spec_from_file_location("lock", ROOT / "scripts" / "lock.py")
+    assert specification
+    assert specification.loader
+    module = importlib.util.module_from_spec(specification)
+    monkeypatch.setitem(sys.modules, "lock", module)
+    specification.loader.exec_module(module)
+    from_sources = module.asked_by
+
+    def asked_by(name: str) -> tuple[Requirement, ...]:
+        if name == "zerofleet":
+            return from_sources(name)
+        try:
+            return tuple(map(Requirement, importlib.metadata.requires(name) or []))
+        except importlib.metadata.PackageNotFoundError:
+            return ()  # older versions of this Python need it
+
+    monkeypatch.setattr(module, "asked_by", asked_by)
+    return module
+
+
+def locked(name: str) -> dict[str, tuple[str, list[str]]]:
+    """Version and hashes of each package of a file."""
+    text = (ROOT / "deploy" / "requirements" / f"{name}.txt").read_text().replace("\\\n", " ")
+    found = {}
+    for line in text.splitlines():
+        if line.startswith(("#", "--")):
+            continue
+        pin, *hashes = line.split()
+        package, version = re.split("={2,3}", pin)
+        found[package] = (version, [each.removeprefix("--hash=sha256:") for each in hashes])
+    return found
+
+
+def test_every_locked_package_has_the_pinned_version_and_a_hash(lock: ModuleType) -> None:
+    for name in lock.LAYERS:
+        packages = locked(name)
+        assert packages, name
+        for package, (version, hashes) in packages.items():
+            assert lock.pins()[package] == version, f"{name}: {package}"
+            assert hashes, f"{name}: {package}"
+            assert all(re.fullmatch("[0-9a-f]{64}", each) for each in hashes), package
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_a_layer_has_all_that_its_packages_ask_for(lock: ModuleType, name: str) -> None:
+    """Whoever adds a dependency is told to run scripts/lock.py."""
+    assert sorted(locked(name)) == lock.packages(name)
+
+
+def test_no_layer_repeats_what_is_below_it(lock: ModuleType) -> None:
+    for name, layer in lock.LAYERS.items():
+        for below in layer.below:
+            assert not locked(name).keys() & locked(below).keys(), (name, below)
+
+
+def test_small_images_have_neither_torch_nor_onnxruntime() -> None:
+    heavy = {"torch", "onnx", "onnxruntime", "onnxruntime-gpu", "sympy", "scipy"}
+    assert not locked("runtime").keys() & heavy
+
+
+def test_torch_is_accepted_as_the_build_for_cpus_and_as_the_one_on_pypi() -> None:
+    """The first of them is on an index of its own; the plain one alone is on PyPI."""
+    assert len(locked("torch-cpu")["torch"][1]) == 4
+    assert len(locked("torch-cuda")["torch"][1]) == 2
+    assert {"nvidia-cudnn-cu13", "triton"} <= locked("torch-cuda").keys()
+    assert not [package for package in locked("trainer") if package.startswith("nvidia")]
+
+
+def test_every_image_is_a_target() -> None:
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)$", DOCKERFILE, re.MULTILINE))
+    assert stages >= IMAGES
+
+
+def test_every_file_that_is_copied_is_there_and_not_ignored() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    let_in = {line[1:] for line in ignored if line.startswith("!")}
+    for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE):
+        *sources, _ = line.split()
+        for source in sources:
+            named = source.replace("${TORCH}", "cpu")
+            assert (ROOT / named).exists(), source
+            assert any(named == each or named.startswith(f"{each}/") for each in let_in), source
+
+
+def test_the_images_carry_the_version() -> None:
+    assert f"\nARG VERSION={zerofleet.__version__}\n" in DOCKERFILE
+
+
+def test_every_image_ends_as_nobody_in_particular_and_is_started_without_a_shell() -> None:
+    images = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)
+    for text in images:
+        name = re.match(r"\S+ AS (\S+)", text)
+        if name is None or name[1] not in IMAGES:
+            continue
+        assert re.findall(r"^USER (\S+)$", text, re.MULTILINE)[-1] == "10001:10001", name[1]
+        assert re.search(r'^ENTRYPOINT \["', text, re.MULTILINE), name[1]
+        assert f'image.title="zerofleet-{name[1]}"' in text
+
+
+def test_every_requirement_of_the_build_is_locked() -> None:
+    """The wheels are built without isolation, by what the lock names."""
+    for file in (ROOT / "pyproject.toml", ROOT / "core" / "pyproject.toml"):
+        for line in tomllib.loads(file.read_text())["build-system"]["requires"]:
+            requirement = Requirement(line)
+            version, _ = locked("build")[canonicalize_name(requirement.name)]
+            assert requirement.specifier.contains(version), line

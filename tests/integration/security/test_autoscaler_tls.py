@@ -1,0 +1,73 @@
+"""The autoscaler with certificates: KEDA shows one and sends no token."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import AsyncGenerator, Callable, Mapping
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from zerofleet.rpc import (
+    ClientCredentials,
+    ScaledObject,
+    ScalerServer,
+    ScalingMetric,
+    ServerCredentials,
+)
+from zerofleet.rpc.channel import open_channel
+from zerofleet.rpc.methods import SCALER, unary
+from zerofleet.rpc.schema import externalscaler as pb
+
+
+class Three:
+    """Three replicas, whoever asks."""
+
+    def metric(self, scaled: ScaledObject) -> ScalingMetric:
+        del scaled
+        return ScalingMetric("replicas", 1.0)
+
+    def value(self, scaled: ScaledObject) -> float:
+        del scaled
+        return 3.0
+
+
+@contextlib.asynccontextmanager
+async def serving(credentials: ServerCredentials) -> AsyncGenerator[str]:
+    async with ScalerServer("127.0.0.1:0", Three(), credentials) as server:
+        yield f"localhost:{server.port}"
+
+
+async def replicas(address: str, folder: Path | None) -> float:
+    """What KEDA hears that has the certificate in a folder."""
+    channel = open_channel(address, ClientCredentials(folder))
+    try:
+        ask = unary(channel, SCALER, "GetMetrics", pb.GetMetricsRequest, pb.GetMetricsResponse)
+        metadata: Mapping[str, str] = {"role": "selfplay"}
+        reference = pb.ScaledObjectRef(name="o", namespace="n", scalerMetadata=metadata)
+        found = await ask(
+            pb.GetMetricsRequest(scaledObjectRef=reference, metricName="replicas"), timeout=10
+        )
+        return found.metricValues[0].metricValueFloat
+    finally:
+        await channel.close()
+
+
+async def test_a_certificate_is_wanted_and_no_token(
+    tls: Callable[[str], Path], fleet_secrets: Path, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    shutil.copy(tls("keda") / "ca.crt", bare / "ca.crt")
+    credentials = ServerCredentials(
+        tls("autoscaler"), token_roles_file=fleet_secrets / "tokens" / "roles.toml"
+    )
+    async with serving(credentials) as address:
+        assert await replicas(address, tls("keda")) == 3.0
+        for folder in (bare, None):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await replicas(address, folder)
+            assert refused.value.code() is grpc.StatusCode.UNAVAILABLE

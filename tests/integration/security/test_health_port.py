@@ -1,0 +1,97 @@
+"""The health port: what it says, to whom, and that a stuck loop cannot keep it from saying so."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+
+import grpc
+import pytest
+
+from zerofleet.errors import ConfigError
+from zerofleet.rpc import HealthServer
+from zerofleet.rpc.probe import probe
+
+
+def test_it_follows_readiness_and_ticks() -> None:
+    ready = False
+    with HealthServer("127.0.0.1:0", ready=lambda: ready, names=("a.Service",)) as health:
+        address = f"127.0.0.1:{health.port}"
+        assert [probe(address, name) for name in ("", "a.Service", "live")] == [
+            "NOT_SERVING",
+            "NOT_SERVING",
+            "",
+        ]
+        ready = True
+        assert [probe(address, name) for name in ("", "a.Service", "live")] == [""] * 3
+        assert probe(address, "b.Service").startswith("NOT_FOUND: no service is named 'b.Service'")
+    assert probe(address, timeout=1.0).startswith(("UNAVAILABLE", "DEADLINE_EXCEEDED"))
+
+
+async def test_a_loop_that_is_stuck_is_told_of() -> None:
+    with HealthServer("127.0.0.1:0", stuck_seconds=1.5) as health:
+        address = f"127.0.0.1:{health.port}"
+        ticking = asyncio.create_task(health.keep_ticking())
+        await asyncio.sleep(0)
+        assert probe(address) == ""
+        deadline = time.monotonic() + 30
+        while probe(address) == "":  # from the loop itself: it does not come round any more
+            assert time.monotonic() < deadline
+        assert probe(address, "live") == "NOT_SERVING"
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+        health.tick()
+        assert probe(address) == ""
+        ticking.cancel()
+        await asyncio.gather(ticking, return_exceptions=True)
+
+
+def test_there_is_nothing_else_on_it() -> None:
+    with (
+        HealthServer("127.0.0.1:0") as health,
+        grpc.insecure_channel(f"127.0.0.1:{health.port}") as channel,
+    ):
+        for path in (
+            "/grpc.health.v1.Health/Watch",
+            "/inference.GRPCInferenceService/ServerLive",
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+        ):
+            with pytest.raises(grpc.RpcError) as caught:
+                channel.unary_unary(path)(b"", timeout=10)
+            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_an_address_that_is_taken_or_none() -> None:
+    with HealthServer("127.0.0.1:0") as health:
+        for address in (f"127.0.0.1:{health.port}", "127.0.0.1:99999"):
+            with (
+                pytest.raises(ConfigError, match="choose another ZEROFLEET_HEALTH_ADDRESS"),
+                HealthServer(address),
+            ):
+                pass
+    with HealthServer(None) as nowhere:
+        nowhere.tick()
+        assert nowhere.port == 0
+
+
+def test_the_probe_as_a_program() -> None:
+    with HealthServer("127.0.0.1:0") as health:
+        command = [sys.executable, "-m", "zerofleet.rpc.probe", f"127.0.0.1:{health.port}"]
+        assert subprocess.run(command, check=False).returncode == 0
+        named = subprocess.run(
+            [*command, "--service", "nothing"], capture_output=True, text=True, check=False
+        )
+        assert named.returncode == 1
+        assert named.stderr.endswith("NOT_FOUND: no service is named 'nothing' here\n")
+
+
+def test_the_probe_imports_little() -> None:
+    """Engines start it every few seconds, beside each service."""
+    code = "import sys, zerofleet.rpc.probe; print(*sys.modules)"
+    listed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    heavy = {"numpy", "google.protobuf", "pydantic", "sqlalchemy", "redis", "structlog"}
+    assert heavy.isdisjoint(listed)

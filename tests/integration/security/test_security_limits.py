@@ -1,0 +1,194 @@
+"""Limits: each is reached for real, and its refusal harms nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import numpy as np
+import pytest
+
+from zerofleet.errors import OverloadedError
+from zerofleet.rpc import ClientCredentials, InferenceClient, Limits, ServerCredentials, server
+from zerofleet.rpc.codec import encode_request
+from zerofleet.rpc.methods import INFERENCE, both_streams, unary
+from zerofleet.rpc.schema import open_inference as pb
+from zerofleet.secrets.tokens import add_token
+
+RUN = "secured"
+ROWS = np.zeros((2, 4), np.uint8)
+
+
+@contextlib.asynccontextmanager
+async def stock_channel(address: str, *options: tuple[str, Any]) -> AsyncIterator[Any]:
+    """A channel without any of our clients' settings."""
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
+        yield channel
+
+
+def _infer(channel: Any) -> Any:
+    return unary(channel, INFERENCE, "ModelInfer", pb.ModelInferRequest, pb.ModelInferResponse)
+
+
+def _stream(channel: Any) -> Any:
+    return both_streams(
+        channel, INFERENCE, "ModelStreamInfer", pb.ModelInferRequest, pb.ModelStreamInferResponse
+    )
+
+
+async def test_a_call_without_a_deadline_gets_the_servers(serve: Any, until: Any) -> None:
+    async with (
+        serve(limits=Limits(call_seconds=0.2)) as served,
+        stock_channel(served.address) as channel,
+    ):
+        served.backend.go.clear()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await _infer(channel)(encode_request(RUN, "best", ROWS))
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert caught.value.details() == (
+            "this call set no deadline, and the server's own of 0.2 s is over"
+        )
+        await until(lambda: served.backend.waiting == 0)  # what it asked for is taken back
+        patient = asyncio.ensure_future(
+            _infer(channel)(encode_request(RUN, "best", ROWS), timeout=60)
+        )
+        await until(lambda: served.backend.waiting == 1)
+        await asyncio.wait({patient}, timeout=0.4)
+        assert not patient.done()  # its own deadline is what counts
+        served.backend.go.set()
+        assert (await patient).model_version == "1"
+
+
+async def test_calls_of_all_are_bounded(serve: Any, until: Any) -> None:
+    async with serve(limits=Limits(calls=3)) as served, stock_channel(served.address) as channel:
+        served.backend.go.clear()
+        calls = [
+            asyncio.ensure_future(_infer(channel)(encode_request(RUN, "best", ROWS), timeout=30))
+            for _ in range(3)
+        ]
+        await until(lambda: served.backend.waiting == 3)
+        async with InferenceClient(served.address) as another:
+            with pytest.raises(OverloadedError, match=r"(?i)concurrent rpc limit"):
+                await another.predict(RUN, ROWS)
+        served.backend.go.set()
+        assert [answer.model_version for answer in await asyncio.gather(*calls)] == ["1"] * 3
+
+
+async def test_calls_of_one_token_leave_room_for_others(
+    serve: Any, until: Any, tmp_path: Path
+) -> None:
+    accepted = tmp_path / "roles.toml"
+    shown: list[ClientCredentials] = []
+    for name in ("greedy", "modest"):
+        path = tmp_path / name
+        path.write_text(add_token(accepted, name, "worker"))
+        shown.append(ClientCredentials(token_file=path))
+    limits = Limits(calls=6, calls_of_one=2)
+    async with (
+        serve(ServerCredentials(token_roles_file=accepted), limits) as served,
+        InferenceClient(served.address, credentials=shown[0]) as greedy,
+        InferenceClient(served.address, credentials=shown[1]) as modest,
+        greedy.stream(RUN) as stream,
+    ):
+        served.backend.go.clear()
+        calls = [asyncio.ensure_future(ask(ROWS)) for ask in (stream.predict, _one(greedy))]
+        await until(lambda: served.backend.waiting == 2)
+        with pytest.raises(OverloadedError, match="token 'greedy' has 2 calls open"):
+            await greedy.predict(RUN, ROWS)
+        calls.append(asyncio.ensure_future(modest.predict(RUN, ROWS)))
+        await until(lambda: served.backend.waiting == 3)
+        served.backend.go.set()
+        assert [answer.model_version for answer in await asyncio.gather(*calls)] == [1] * 3
+        assert (await greedy.predict(RUN, ROWS)).model_version == 1  # there is room again
+
+
+def _one(client: InferenceClient) -> Any:
+    return lambda rows: client.predict(RUN, rows)
+
+
+async def test_without_tokens_the_address_is_who_calls(serve: Any, until: Any) -> None:
+    async with (
+        serve(limits=Limits(calls_of_one=1)) as served,
+        InferenceClient(served.address) as client,
+    ):
+        served.backend.go.clear()
+        call = asyncio.ensure_future(client.predict(RUN, ROWS))
+        await until(lambda: served.backend.waiting == 1)
+        with pytest.raises(OverloadedError, match=r"address ipv[46]:\S+ has 1 calls open"):
+            await client.predict(RUN, ROWS)
+        served.backend.go.set()
+        await call
+
+
+async def test_with_certificates_their_name_is_who_calls(serve: Any, until: Any, tls: Any) -> None:
+    credentials = ServerCredentials(tls("inference"))
+    async with (
+        serve(credentials, Limits(calls_of_one=1)) as served,
+        InferenceClient(served.address, credentials=ClientCredentials(tls("selfplay"))) as worker,
+        InferenceClient(
+            served.address, credentials=ClientCredentials(tls("evaluator"))
+        ) as evaluator,
+    ):
+        served.backend.go.clear()
+        calls = [asyncio.ensure_future(each.predict(RUN, ROWS)) for each in (worker, evaluator)]
+        await until(lambda: served.backend.waiting == 2)
+        with pytest.raises(OverloadedError, match="certificate 'selfplay' has 1 calls open"):
+            await worker.predict(RUN, ROWS)
+        served.backend.go.set()
+        await asyncio.gather(*calls)
+
+
+async def test_calls_of_one_connection_are_bounded(serve: Any, until: Any) -> None:
+    """HTTP/2 refuses or holds back what is too much; our clients ask again until it fits."""
+    async with (
+        serve(limits=Limits(calls_of_connection=2)) as served,
+        stock_channel(served.address) as channel,
+        InferenceClient(served.address, timeout=30) as another,
+    ):
+        served.backend.go.clear()
+        calls = [_infer(channel)(encode_request(RUN, "best", ROWS), timeout=30) for _ in range(5)]
+        await until(lambda: served.backend.waiting == 2)
+        asking = [asyncio.ensure_future(another.predict(RUN, ROWS)) for _ in range(5)]
+        await until(lambda: served.backend.waiting == 4)
+        await asyncio.wait(asking, timeout=0.3)
+        assert served.backend.waiting == 4
+        served.backend.go.set()
+        for call in calls:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                await call
+        assert {(await call.code()).name for call in calls} <= {"OK", "UNAVAILABLE"}
+        assert [answer.model_version for answer in await asyncio.gather(*asking)] == [1] * 5
+
+
+async def test_metadata_is_bounded(serve: Any) -> None:
+    async with (
+        serve(limits=Limits(metadata_bytes=4096)) as served,
+        stock_channel(served.address) as channel,
+    ):
+        ready = channel.unary_unary(f"/{INFERENCE}/ServerReady")
+        await ready(b"", metadata=(("x", "a" * 1000),), timeout=10)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await ready(b"", metadata=(("x", "a" * 8000),), timeout=10)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await ready(b"", timeout=10)
+
+
+@pytest.mark.parametrize("talks", [True, False])
+async def test_a_stream_that_its_client_never_ends_is_ended(
+    serve: Any, monkeypatch: pytest.MonkeyPatch, talks: bool
+) -> None:
+    options = dict(server._OPTIONS)
+    options["grpc.max_connection_age_ms"] = 200
+    options["grpc.max_connection_age_grace_ms"] = 200
+    monkeypatch.setattr(server, "_OPTIONS", tuple(options.items()))
+    async with serve() as served, stock_channel(served.address) as channel:
+        call = _stream(channel)()
+        if talks:
+            await call.write(encode_request(RUN, "best", ROWS, "1"))
+            assert (await call.read()).infer_response.model_version == "1"
+        assert await asyncio.wait_for(call.code(), 30) is grpc.StatusCode.UNAVAILABLE

@@ -1,0 +1,77 @@
+"""Where a fleet's run stands, asked where the environment names its stores."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from zerofleet.cli import app
+from zerofleet.database import Database
+from zerofleet.heartbeat import Heartbeats
+
+RUN = 'name = "test"\ngame = "tic_tac_toe"\n'
+
+Ask = Callable[..., str]
+
+
+@pytest.fixture
+def ask(
+    database: Database,
+    role_url: Callable[[str], str],
+    valkey_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Ask:
+    """``zerofleet status`` in a container of the fleet."""
+    del database  # has the run
+    run_file = tmp_path / "run.toml"
+    run_file.write_text(RUN)
+    monkeypatch.setenv("ZEROFLEET_DATABASE_URL", role_url("console"))
+    monkeypatch.setenv("ZEROFLEET_REDIS_URL", valkey_url)
+    monkeypatch.setenv("ZEROFLEET_RUN_FILE", str(run_file))
+
+    def asked(*options: str) -> str:
+        found = CliRunner().invoke(app, ["status", *options], catch_exceptions=False)
+        assert found.exit_code == 0
+        return found.output
+
+    return asked
+
+
+def beat(redis_url: str, samples: float) -> None:
+    with contextlib.closing(Heartbeats(redis_url, "test")) as heartbeats:
+        trainer = {"samples_per_second": samples, "reuse_target": 4.0}
+        heartbeats.beat("trainer", "t", 1, "", trainer)
+        rows = {"rows_per_second": 200.0, "capacity_rows_per_second": 10_000.0}
+        inference = {**rows, "fill": 0.31, "queue_wait_per_compute": 0.2}
+        heartbeats.beat("inference", "i", 1, "", inference)
+        for name in ("a", "b"):
+            heartbeats.beat("selfplay", name, 1, "", {"training_positions_per_second": 10.0})
+
+
+def test_says_how_many_workers_would_be_used(ask: Ask, valkey_url: str) -> None:
+    beat(valkey_url, samples=120.0)
+    advice = "self-play: 2 workers; 3 would be used: reuse 6.0 of 4.0, fill 0.31, wait/compute 0.2"
+    lines = [line.split(maxsplit=1) for line in ask().splitlines()]
+    assert ["advice", advice] in lines
+    found = json.loads(ask("--json"))
+    assert found["advice"] == {"workers": 2, "useful": 3, "words": advice}
+    assert found["up"]
+
+
+def test_a_fleet_of_which_nothing_is_heard_is_stopped_and_gets_no_advice(ask: Ask) -> None:
+    found = json.loads(ask("--json"))
+    assert (found["up"], found["advice"]) == (False, None)
+    assert "stopped" in ask()
+
+
+def test_without_a_run_file_it_says_what_to_give(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    del ask
+    monkeypatch.delenv("ZEROFLEET_RUN_FILE")
+    found = CliRunner().invoke(app, ["status"])
+    assert "give its run file, or ZEROFLEET_RUN_FILE" in str(found.exception)

@@ -1,0 +1,214 @@
+"""Redis' users: each service's calls pass as its own user, and everything else is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from zerofleet.best import Best, BestPointer
+from zerofleet.cli import app
+from zerofleet.database import Database
+from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.heartbeat import Heartbeats
+from zerofleet.local.process import free_port, start_child, stop_child
+from zerofleet.local.valkey import find_valkey
+from zerofleet.secrets.redis_users import RULES, acl_file
+from zerofleet.secrets.urls import with_password_file
+
+ONCE = Retry(NoBackoff(), 0)
+BEAT_AS = {  # the services that beat, and as whom
+    "selfplay": "worker",
+    "inference": "inference",
+    "trainer": "trainer",
+    "evaluator": "evaluator",
+    "autoscaler": "autoscaler",
+}
+READ_BEATS = {"worker", "autoscaler", "console"}
+READ_BEST = {"worker", "inference", "evaluator", "console"}
+MOVE_BEST = {"evaluator"}
+OPERATE = {"operator"}
+FORBIDDEN = (
+    *("FLUSHALL", "FLUSHDB", "KEYS *", "CONFIG GET *", "CONFIG SET dir /tmp", "SHUTDOWN"),
+    *("DEBUG SLEEP 0", "MONITOR", "SAVE", "BGREWRITEAOF", "REPLICAOF NO ONE", "CLIENT KILL ID 1"),
+    *("ACL SETUSER x on", "ACL LIST", "SCRIPT FLUSH", "FUNCTION FLUSH", "SWAPDB 0 1"),
+    *("GET zerofleet:test:best", "SET zerofleet:test:heartbeat:x:y 1", "SET other 1"),
+    *("GET other", "HGETALL other", "DEL other", "SUBSCRIBE x", "PUBLISH x y", "RANDOMKEY"),
+    *("EVAL return(1) 1 other", "DEL zerofleet:test:heartbeat:x:y"),
+)
+
+
+class Server:
+    """A Valkey with the users that ``zerofleet redis-acl`` prints, and one for the test itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self.passwords = folder / "passwords"
+        self.passwords.mkdir(parents=True)
+        for user in RULES:
+            (self.passwords / user).write_text(f"canary-{user}\n")
+        self.users = folder / "users.acl"
+        self.write_users()
+        self.port = free_port()
+        settings = (
+            f'port {self.port}\nbind 127.0.0.1\nsave ""\naclfile {self.users}\n'
+            "enable-debug-command local\n"  # so that it is the user who may not
+        )
+        configuration = folder / "valkey.conf"
+        configuration.write_text(settings)
+        self.process = start_child([find_valkey(), configuration], log=folder / "server.log")
+        self.all = redis.Redis(port=self.port, username="test", password="all")
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                self.all.ping()
+            except redis.ConnectionError:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            else:
+                return
+
+    def write_users(self) -> None:
+        self.users.write_text(acl_file(self.passwords) + "user test on >all ~* &* +@all\n")
+
+    def url(self, user: str) -> str:
+        return with_password_file(f"redis://{user}@127.0.0.1:{self.port}/0", self.passwords / user)
+
+
+@pytest.fixture(scope="module")
+def running(store_folder: Path) -> Iterator[Server]:
+    server = Server(store_folder / "redis-users")
+    yield server
+    server.all.close()
+    stop_child(server.process)
+
+
+@pytest.fixture
+def server(running: Server) -> Server:
+    running.all.flushall()
+    return running
+
+
+def is_refused(call: Callable[[], object]) -> bool:
+    """Whether Redis' rules forbid it, said so and without a password."""
+    try:
+        call()
+    except ConfigError as error:
+        said = str(error)
+        return "no permissions" in said.lower() and "canary" not in said
+    return False
+
+
+@pytest.mark.parametrize("user", RULES)
+def test_each_call_of_ours_by_each_user(server: Server, user: str) -> None:
+    beats, pointer = Heartbeats(server.url(user), "test"), BestPointer(server.url(user), "test")
+    with contextlib.closing(beats), contextlib.closing(pointer):
+        for service, who in BEAT_AS.items():
+            refused = is_refused(lambda: beats.beat(service, "w-1", 1, "", {"a": 1.0}))  # noqa: B023
+            assert refused == (user != who), service
+        assert is_refused(beats.read) == (user not in READ_BEATS)
+        assert is_refused(pointer.get) == (user not in READ_BEST)
+        moved = is_refused(lambda: pointer.set_if_newer(Best(1, 1, "a")))
+        assert moved == (user not in MOVE_BEST)
+    if user in BEAT_AS.values() and user in READ_BEATS:
+        with contextlib.closing(Heartbeats(server.url(user), "test")) as again:
+            assert [beat.worker for beat in again.read()] == ["w-1"]
+
+
+def test_the_evaluator_can_repair_the_pointer(server: Server, database: Database) -> None:
+    """The script that replaces, too, may do all that it does."""
+    epochs = [database.acquire_fence("test", role) for role in ("trainer", "evaluator")]
+    database.insert_model("test", 1, f"{1:064x}", 0, {}, "m", epochs[0])
+    with contextlib.closing(BestPointer(server.url("evaluator"), "test")) as pointer:
+        pointer.set_if_newer(Best(9, 9, "of another run"))
+        assert pointer.reconcile(database) is None
+        assert pointer.get() is None
+        database.promote("test", 1, None, "e", 0, epoch=epochs[1])
+        pointer.set_if_newer(Best(9, 9, "of another run"))
+        assert pointer.reconcile(database) == pointer.get() == Best(1, 1, f"{1:064x}")
+
+
+@pytest.mark.parametrize("user", RULES)
+def test_nothing_else_is_allowed_to_anybody(server: Server, user: str) -> None:
+    """Asked of the server's own rules first, then tried."""
+    client = redis.Redis(port=server.port, username=user, password=f"canary-{user}", retry=ONCE)
+    with contextlib.closing(client):
+        for command in FORBIDDEN:
+            words = command.split()
+            told = server.all.acl_dryrun(user, *words)
+            assert b"no permissions" in as_bytes(told).lower(), (command, told)
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                client.execute_command(*words)
+        if user in OPERATE:
+            assert as_bytes(client.acl_whoami()) == user.encode()
+
+
+def as_bytes(told: Any) -> bytes:
+    return told if isinstance(told, bytes) else str(told).encode()
+
+
+def test_who_is_nobody_gets_nothing(server: Server) -> None:
+    for login in ({}, {"password": "canary-worker"}, {"username": "worker", "password": "wrong"}):
+        with (
+            contextlib.closing(redis.Redis(port=server.port, retry=ONCE, **login)) as client,
+            pytest.raises((redis.AuthenticationError, redis.ResponseError)),
+        ):
+            client.ping()
+
+
+def test_a_password_is_rotated_without_an_outage(server: Server) -> None:
+    """Both are good for a while; the file is read again at each connection."""
+    path = server.passwords / "worker"
+    with contextlib.closing(Heartbeats(server.url("worker"), "test")) as beats:
+        beats.beat("selfplay", "w", 1, "", {})
+        path.write_text("canary-new\ncanary-worker\n")
+        server.write_users()
+        operator = redis.Redis(port=server.port, username="operator", password="canary-operator")
+        with contextlib.closing(operator):
+            operator.acl_load()  # ends the connections of users that have changed
+        beats.beat("selfplay", "w", 2, "", {})
+        path.write_text("canary-new\n")
+        server.write_users()
+        server.all.acl_load()
+        beats.beat("selfplay", "w", 3, "", {})
+        path.write_text("canary-wrong\n")
+        server.all.client_kill_filter(user="worker")
+        with pytest.raises(StoreUnavailableError) as caught:
+            beats.beat("selfplay", "w", 4, "", {})
+        assert "canary" not in str(caught.value)
+        path.unlink()
+        with pytest.raises(StoreUnavailableError, match="cannot read"):
+            beats.beat("selfplay", "w", 4, "", {})
+        path.write_text("canary-new\n")
+        beats.beat("selfplay", "w", 5, "", {})
+    path.write_text("canary-worker\n")
+    server.write_users()
+    server.all.acl_load()
+
+
+def test_the_command_prints_it(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    (tmp_path / "inference").write_text("canary-1\ncanary-2\n")
+    printed = CliRunner().invoke(app, ["redis-acl", "--passwords", str(tmp_path)])
+    assert printed.exit_code == 0
+    assert "canary" not in printed.output
+    lines = printed.output.splitlines()
+    assert [line.split()[1:3] for line in lines] == [["default", "off"], ["inference", "on"]]
+    assert lines[1].count("#") == 2
+
+
+def test_a_folder_that_is_no_good(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has no file that is named like a user"):
+        acl_file(tmp_path)
+    (tmp_path / "worker").write_text("\n")
+    with pytest.raises(ConfigError, match="is empty"):
+        acl_file(tmp_path)
+    with pytest.raises(ConfigError, match="cannot read"):
+        Heartbeats(with_password_file("redis://worker@127.0.0.1:1", tmp_path / "none"), "test")

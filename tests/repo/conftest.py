@@ -1,0 +1,32 @@
+"""The Kubernetes overlays, rendered once for all tests of the repository."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+from tests.repo.k8s.fleet import Fleet
+
+ROOT = Path(__file__).resolve().parents[2]
+_spec = spec_from_file_location("render_deploy", ROOT / "scripts" / "render_deploy.py")
+assert _spec is not None
+assert _spec.loader is not None
+render_deploy = module_from_spec(_spec)
+_spec.loader.exec_module(render_deploy)
+
+VARIANTS: tuple[str, ...] = tuple(render_deploy.VARIANTS)
+
+
+@pytest.fixture(scope="session")
+def fleets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Fleet]:
+    """What each overlay, and each way of using it, renders to."""
+    kubectl = render_deploy.find_kubectl()
+    if kubectl is None:
+        if os.environ.get("NEEDS_KUBECTL"):
+            pytest.fail("no kubectl with kustomize 5: `python scripts/deploy_tools.py` fetches it")
+        pytest.skip("no kubectl with kustomize 5 here; `make check-deploy` fetches it")
+    files = render_deploy.render(kubectl, tmp_path_factory.mktemp("deploy"))
+    return {name: Fleet.read(path) for name, path in files.items()}

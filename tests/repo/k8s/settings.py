@@ -1,0 +1,132 @@
+"""Rules about what processes are told: every variable means something, and all of it loads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+
+import redis
+from pydantic import BaseModel
+
+from tests.repo.k8s.fleet import Fleet, Workload
+from zerofleet.config import ProcessSettings, RunConfig, load_run
+from zerofleet.config.process import ENV_PREFIX
+from zerofleet.database.address import connection_parameters
+from zerofleet.errors import ZerofleetError
+
+_SETTINGS = {
+    "selfplay": "services.selfplay.settings:SelfplaySettings",
+    "inference": "services.inference.settings:InferenceSettings",
+    "evaluator": "services.evaluator.settings:EvaluatorSettings",
+    "autoscaler": "services.autoscaler.settings:AutoscalerSettings",
+}
+_ROLES = {
+    "migrate": "zerofleet",
+    "selfplay": "zerofleet_worker",
+    "inference": "zerofleet_worker",
+    "trainer": "zerofleet_trainer",
+    "evaluator": "zerofleet_evaluator",
+    "tools": "zerofleet_console",
+}
+_USERS = {"selfplay": "worker", "tools": "console"}  # of Redis; others have the service's name
+
+
+def settings_of(name: str) -> type[ProcessSettings]:
+    """The settings class of a service."""
+    if name not in _SETTINGS:
+        return ProcessSettings
+    module, _, attribute = _SETTINGS[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def every_variable_means_something(fleet: Fleet) -> Iterator[str]:
+    for workload in fleet.workloads:
+        names = [entry["name"] for entry in workload.container.get("env", [])]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            yield f"{workload.name} has {name} twice"
+        for name in names:
+            if name.startswith(ENV_PREFIX) and not _is_known(workload, name):
+                yield f"{workload.name}: {name} is no setting and no key of the run file"
+        for name, value in fleet.environment(workload).items():
+            if "$(" in value:
+                yield f"{workload.name}: {name} = {value} refers to what comes later or nowhere"
+
+
+def _is_known(workload: Workload, variable: str) -> bool:
+    path = variable.removeprefix(ENV_PREFIX).lower().split("__")
+    if len(path) == 1 and path[0] in settings_of(workload.name).model_fields:
+        return True
+    model: type[BaseModel] | None = RunConfig
+    for key in path:
+        if model is None or key not in model.model_fields:
+            return False
+        annotation = model.model_fields[key].annotation
+        is_section = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+        model = annotation if is_section else None
+    return True
+
+
+def every_process_reads_what_it_is_told(fleet: Fleet, folder: Path) -> Iterator[str]:
+    """The services' own code reads settings and run file as each container would have them."""
+    for workload in fleet.workloads:
+        environment = fleet.environment(workload)
+        if "ZEROFLEET_RUN_FILE" not in environment:
+            continue
+        volume = workload.volumes[workload.mounts["/etc/zerofleet"]["name"]]
+        config_map = fleet.get("ConfigMap", volume["configMap"]["name"])
+        assert config_map is not None
+        path = folder / "run.toml"
+        path.write_text(config_map["data"]["run.toml"])
+        with _environment({**environment, "ZEROFLEET_RUN_FILE": str(path)}):
+            try:
+                settings_of(workload.name)()  # pyright: ignore[reportCallIssue]
+                load_run(path)
+            except (ZerofleetError, ValueError) as error:
+                yield f"{workload.name}: {error}"
+
+
+def stores_are_entered_by_the_right_role(fleet: Fleet) -> Iterator[str]:
+    for workload in fleet.workloads:
+        environment = fleet.environment(workload)
+        if "ZEROFLEET_DATABASE_URL" in environment:
+            parameters = connection_parameters(environment["ZEROFLEET_DATABASE_URL"])
+            if parameters["user"] != _ROLES[workload.name]:
+                yield f"{workload.name} enters Postgres as {parameters['user']}"
+            if "ZEROFLEET_DATABASE_PASSWORD_FILE" not in environment:
+                yield f"{workload.name} has no password for Postgres"
+            if not _is_inside(fleet, parameters["host"]) and (
+                parameters.get("sslmode") != "verify-full" or "sslrootcert" not in parameters
+            ):
+                yield f"{workload.name} does not verify Postgres' certificate"
+        if "ZEROFLEET_REDIS_URL" in environment:
+            url = environment["ZEROFLEET_REDIS_URL"]
+            with redis.Redis.from_url(url) as client:
+                arguments = client.connection_pool.connection_kwargs
+            user = _USERS.get(workload.name, workload.name)
+            if arguments.get("username") != user:
+                yield f"{workload.name} enters Redis as {arguments.get('username')}"
+            if "ZEROFLEET_REDIS_PASSWORD_FILE" not in environment:
+                yield f"{workload.name} has no password for Redis"
+            if not _is_inside(fleet, arguments["host"]) and not url.startswith("rediss://"):
+                yield f"{workload.name} speaks plaintext to Redis"
+
+
+def _is_inside(fleet: Fleet, host: str) -> bool:
+    return fleet.get("Service", host) is not None
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Exactly these variables of ours while this is entered."""
+    before = dict(os.environ)
+    for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
+        del os.environ[name]
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

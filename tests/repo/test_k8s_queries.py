@@ -1,0 +1,72 @@
+"""What Prometheus is asked: expressions that parse, of metrics that there are, as documented."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import promql_parser
+import pytest
+
+from tests.repo.k8s.fleet import Fleet
+
+ROOT = Path(__file__).resolve().parents[2]
+# Metrics that are not ours: the kubelet's.
+OUTSIDE = {"kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes"}
+
+
+@pytest.fixture(scope="session")
+def expressions(fleets: dict[str, Fleet]) -> dict[str, str]:
+    """Every expression, by where it stands."""
+    found: dict[str, str] = {}
+    for fleet in fleets.values():
+        for document in fleet.of_kind("PrometheusRule"):
+            for group in document["spec"]["groups"]:
+                found |= {f"alert {rule['alert']}": rule["expr"] for rule in group["rules"]}
+        for document in fleet.of_kind("ScaledObject"):
+            for trigger in document["spec"]["triggers"]:
+                if trigger["type"] == "prometheus":
+                    name = document["metadata"]["name"]
+                    found[f"scaling {name}"] = trigger["metadata"]["query"]
+    return found
+
+
+def test_every_expression_parses(expressions: dict[str, str]) -> None:
+    assert len(expressions) >= 10
+    for text in expressions.values():
+        promql_parser.parse(text)
+
+
+def test_every_metric_is_one_that_a_service_has(expressions: dict[str, str]) -> None:
+    words = exported_words()
+    for place, text in expressions.items():
+        for name in set(re.findall(r"\b(?:zerofleet|kubelet)_\w+", text)) - OUTSIDE:
+            _, service, metric = name.split("_", 2)
+            metric = metric.removesuffix("_total")
+            assert metric in words[service], f"{place} asks for {name}, which nobody has"
+
+
+def test_scaling_asks_what_the_page_explains(expressions: dict[str, str]) -> None:
+    page = plain((ROOT / "docs" / "autoscaling.md").read_text())
+    scaling = [text for place, text in expressions.items() if place.startswith("scaling")]
+    assert len(scaling) == 2
+    for text in scaling:
+        assert plain(text.replace('{namespace="zerofleet"}', "")) in page
+
+
+def exported_words() -> dict[str, set[str]]:
+    """Words that the sources of each service have as strings, which its metrics are named by."""
+    return {
+        service.name: {
+            word
+            for path in service.glob("*.py")
+            for quoted in re.findall(r'"((?:\{_PREFIX\}_)?[a-z0-9_]+)"', path.read_text())
+            for word in [quoted.removeprefix("{_PREFIX}_")]
+        }
+        for service in (ROOT / "services").iterdir()
+        if service.is_dir()
+    }
+
+
+def plain(text: str) -> str:
+    return "".join(text.split())

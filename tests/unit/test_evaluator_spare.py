@@ -1,0 +1,84 @@
+"""Games beside the matches: paused for a candidate, but not for ever."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from services.evaluator.spare import SpareTime
+
+
+class Games:
+    """A duty of so many games, each a few turns of the loop long."""
+
+    def __init__(self, due: int, go: asyncio.Event) -> None:
+        self.due = due
+        self.games_played = 0
+        self.at_play = False
+        self._go = go
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        return {}
+
+    async def play_some(self) -> bool:
+        if self.games_played == self.due:
+            return False
+        for _ in range(3):
+            await self._go.wait()
+            await asyncio.sleep(0)
+        self.games_played += 1
+        return True
+
+
+async def played(due: int, scene: Any) -> Games:
+    go = asyncio.Event()
+    go.set()
+    games = Games(due, go)
+    spare = SpareTime([games], go)
+    running = asyncio.create_task(spare.run())
+    try:
+        await scene(spare, games)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    return games
+
+
+async def test_it_plays_on_no_longer_than_something_is_due() -> None:
+    async def scene(spare: SpareTime, games: Games) -> None:
+        with spare.paused():
+            await asyncio.sleep(0)
+            assert games.games_played == 0
+        async with asyncio.timeout(20):  # far less than the hour that it may have
+            await spare.play_on(3600)
+
+    assert (await played(5, scene)).games_played == 5
+
+
+async def test_it_looks_at_once_for_what_came_while_it_rested() -> None:
+    async def scene(spare: SpareTime, games: Games) -> None:
+        await spare.play_on(3600)  # nothing is due: it rests
+        games.due = 2
+        await spare.play_on(3600)
+
+    assert (await played(0, scene)).games_played == 2
+
+
+async def test_its_share_of_the_time_ends() -> None:
+    async def scene(spare: SpareTime, games: Games) -> None:
+        await spare.play_on(0.05)
+        with spare.paused():
+            before = games.games_played
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert games.games_played == before > 0
+
+    assert (await played(10**9, scene)).games_played < 10**9
+
+
+async def test_no_share_is_no_time() -> None:
+    async def scene(spare: SpareTime, games: Games) -> None:
+        await spare.play_on(0)
+        assert games.games_played == 0
+
+    await played(10**9, scene)

@@ -1,0 +1,38 @@
+"""What is kept of a bucket's files on the disk, and what has to leave."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from zerofleet.models.cache import ModelCache
+from zerofleet.models.folder import ModelFolder
+
+
+def test_the_longest_unused_leave_first(tmp_path: Path) -> None:
+    folder = ModelFolder(tmp_path, "run")
+    cache = ModelCache(folder, most_bytes=30)
+    contents = [bytes([number]) * 10 for number in range(5)]
+    names = [hashlib.sha256(content).hexdigest() for content in contents]
+
+    def put(number: int) -> None:
+        cache.put(contents[number])
+        os.utime(folder.path(names[number]), (number, number))  # one second after the other
+
+    def here() -> set[int]:
+        return {number for number, name in enumerate(names) if folder.path(name).exists()}
+
+    for number in range(4):
+        put(number)
+    assert here() == {1, 2, 3}
+    assert cache.get(names[1]) == contents[1]  # used now, which is after all of them
+    put(4)
+    assert here() == {1, 3, 4}
+    assert cache.get(names[2]) is None
+
+
+def test_a_file_larger_than_the_bound_is_kept_alone(tmp_path: Path) -> None:
+    folder = ModelFolder(tmp_path, "run")
+    cache = ModelCache(folder, most_bytes=5)
+    for content in (b"1234", b"123456"):
+        cache.put(content)
+    assert [path.read_bytes() for path in (tmp_path / "blobs").iterdir()] == [b"123456"]

@@ -1,0 +1,28 @@
+"""Which gRPC targets stay on this machine; whatever is not known to, does not."""
+
+import pytest
+
+from zerofleet.rpc.transport import is_local
+
+LOCAL = [
+    *("127.0.0.1:8001", "127.9.9.9:1", "localhost:8001", "localhost", "[::1]:8001", "::1"),
+    *("unix:/run/x", "unix:///run/x", "unix-abstract:x", "dns:localhost:8001"),
+    *("dns:///127.0.0.1:8001", "dns://8.8.8.8/localhost:1", "ipv4:127.0.0.1:1,127.0.0.2:2"),
+    *("ipv6:[::1]:8001", "passthrough:///localhost:8001"),
+]
+ELSEWHERE = [
+    *("0.0.0.0:8001", "[::]:8001", ":8001", "*:8001", "10.0.0.5:8001", "inference:8001"),
+    *("dns:///inference.fleet:8001", "ipv4:127.0.0.1:1,10.0.0.5:2", "ipv6:[2001:db8::1]:1"),
+    *("localhost.evil.example:1", "127.0.0.1.evil.example:1", "xds:///service", "[::ffff:a00:5]:1"),
+    *("dns://127.0.0.1/inference:1", "vsock:2:1", "", "128.0.0.1:1", "inference"),
+]
+
+
+@pytest.mark.parametrize("target", LOCAL)
+def test_local(target: str) -> None:
+    assert is_local(target)
+
+
+@pytest.mark.parametrize("target", ELSEWHERE)
+def test_elsewhere(target: str) -> None:
+    assert not is_local(target)
