@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 
 from zerofleet.config import TrainerSection
@@ -36,3 +37,15 @@ def window_limit(settings: TrainerSection, positions: int) -> int:
     alpha, beta = settings.growing_window_alpha, settings.growing_window_beta
     growth = (max(positions, least) / least) ** alpha - 1
     return min(settings.window_positions, int(least * (1 + beta * growth / alpha)))
+
+
+def held_out_limit(settings: TrainerSection, positions: int, least: int) -> int:
+    """Most held-out positions beside a window of so many, for both to be of the same time.
+
+    Args:
+        settings: the share that is held out.
+        positions: in the window.
+        least: that figures need, however small the window is.
+    """
+    share = settings.held_out_share
+    return max(least, math.ceil(positions * share / (1 - share)))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from zerofleet_core import ReplayBuffer
 
 from services.trainer.measurement import Batch, TracedBatch
-from services.trainer.schedule import window_limit
+from services.trainer.schedule import held_out_limit, window_limit
 from services.trainer.state import Training
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, StoredGame
@@ -16,7 +16,6 @@ from zerofleet.database.metrics import Split
 from zerofleet.records import is_held_out
 
 PAGE_GAMES = 512
-HELD_OUT_POSITIONS = 50_000  # enough for figures; the bound is for memory
 
 _log = structlog.get_logger()
 
@@ -39,7 +38,9 @@ class Window:
         self.next_tx = 0
         self.rejected = 0
         self.trained = ReplayBuffer(run.game.name, settings.window_positions, settings.window_games)
-        self.held_out = ReplayBuffer(run.game.name, HELD_OUT_POSITIONS, settings.window_games)
+        self._least_held_out = run.overfit.min_positions
+        most_held_out = held_out_limit(settings, settings.window_positions, self._least_held_out)
+        self.held_out = ReplayBuffer(run.game.name, most_held_out, settings.window_games)
 
     @property
     def limit(self) -> int:
@@ -124,6 +125,7 @@ class Window:
         bucket = self._training.bucket
         if is_held_out(game.game_uid, self._settings.held_out_share):
             self._add(self.held_out, game)
+            self._bound_held_out()
             return
         coming = int(np.count_nonzero(game.full_search)) if pays else 0
         self._bound(bucket.received + coming)
@@ -136,6 +138,16 @@ class Window:
     def _bound(self, received: int) -> None:
         if self._settings.growing_window:
             self.trained.set_max_positions(window_limit(self._settings, received))
+
+    def _bound_held_out(self) -> None:
+        """Held-out games reach as far back as the window: older ones are of another player.
+
+        The figures of both splits are compared, so they have to be of the same time.
+        """
+        kept = self.trained.positions
+        if kept < self.trained.total_positions:
+            limit = held_out_limit(self._settings, kept, self._least_held_out)
+            self.held_out.set_max_positions(limit)
 
     def _add(self, buffer: ReplayBuffer, game: StoredGame) -> int:
         """Add one game; returns the positions it gives."""

@@ -125,6 +125,25 @@ def test_a_window_that_does_not_grow_is_bounded_by_memory(database: Database) ->
     assert window.trained.positions <= 50
 
 
+def test_held_out_games_reach_as_far_back_as_the_window(database: Database) -> None:
+    """What older players did is harder to predict: that would look like overfitting."""
+    submit(database, range(150))
+    for size, reach in ((10_000, 1.0), (150, 0.5)):
+        settings = a_run(growing_window=False, window_positions=size).model_dump()
+        run = run_from_values(settings | {"overfit": {"min_positions": 4}})
+        window = Window(run, database, training(run))
+        read(window)
+        share = window.held_out.positions / window.held_out.total_positions
+        wanted = window.trained.positions / window.trained.total_positions
+        assert (wanted == 1.0) == (reach == 1.0)
+        assert wanted <= reach
+        assert abs(share - wanted) < 0.1
+        run = run_from_values(settings | {"overfit": {"min_positions": 10_000}})
+        window = Window(run, database, training(run))
+        read(window)
+        assert window.held_out.positions == window.held_out.total_positions
+
+
 def test_what_is_measured_says_where_it_comes_from(database: Database) -> None:
     run = a_run(growing_window=False)
     window = Window(run, database, training(run))
