@@ -425,9 +425,13 @@ class Match:
     Opening k gives game 2k, where side 0 moves first, and game 2k + 1, where
     side 1 does. There is no noise; moves follow the configured temperatures
     (0: the most visited).
+
+    Args:
+        config: of the search of side 0, and of side 1 unless `other` is given.
+        other: of the search of side 1.
     """
 
-    def __init__(self, game: str, openings: Sequence[Sequence[int]], config: SearchConfig, seed: int) -> None:
+    def __init__(self, game: str, openings: Sequence[Sequence[int]], config: SearchConfig, seed: int, *, other: SearchConfig | None = None) -> None:
         """
         Raises:
             ValueError: unknown game, or an opening with an illegal action.

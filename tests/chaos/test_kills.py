@@ -29,6 +29,8 @@ from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.redis_connection import open_redis
 
+pytestmark = pytest.mark.fleet
+
 RUN_FILE = Path(__file__).parents[2] / "runs" / "connect_four.toml"
 NAME = load_run(RUN_FILE).name
 SERVICES = ("selfplay", "inference", "trainer", "evaluator")

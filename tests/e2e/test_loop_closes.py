@@ -23,7 +23,7 @@ QUESTIONS = {
     "promotions": "SELECT seq, model, against, score_percent FROM promotion_history",
 }
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.fleet]
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from zerofleet.database import Database
 from zerofleet.local.promotion import make_best
 from zerofleet.local.stores import ROLES, StoreUrls
 
+pytestmark = pytest.mark.fleet
+
 RUN_FILE = Path(__file__).parents[2] / "runs" / "tictactoe.toml"
 
 

@@ -19,7 +19,7 @@ QUICK = ("--set", "trainer.min_positions=500", "--set", "trainer.publish_every_s
 TINY = ("--set", "search.num_simulations=10", "--set", "network.channels=8")
 SERVICES = ("inference", "trainer", "evaluator", "selfplay")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.fleet]
 
 
 def command(*arguments: str) -> list[str]:

@@ -24,8 +24,8 @@ class Games:
         if self.games_played == self.due:
             return False
         for _ in range(3):
-            await self._go.wait()
             await asyncio.sleep(0)
+            await self._go.wait()
         self.games_played += 1
         return True
 

@@ -19,6 +19,8 @@ from zerofleet.local.valkey import find_valkey
 from zerofleet.rpc.probe import probe
 from zerofleet.secrets.fleet import FleetSecrets
 
+pytestmark = pytest.mark.fleet
+
 ROOT = Path(__file__).resolve().parents[3]
 SERVICES = {  # role in Postgres, user of Redis, certificate
     "inference": ("worker", "inference", "inference"),

@@ -158,6 +158,7 @@ def test_what_the_record_says_of_variants(fleet: Any, role_url: Callable[[str], 
 def test_a_database_that_is_not_migrated_yet_has_no_variants(fleet: Any) -> None:
     from services.inference.source import StoredModels
     from zerofleet.best import BestPointer
+    from zerofleet.database.schema import REVISION
 
     publish(fleet, 1, ("int8",))
     fleet.database._run("UPDATE alembic_version SET version_num = '0002'")
@@ -167,5 +168,5 @@ def test_a_database_that_is_not_migrated_yet_has_no_variants(fleet: Any) -> None
         for ask in (lambda: source.variants(1), source.refused):
             with pytest.raises(StoreUnavailableError, match="zerofleet migrate"):
                 ask()
-        fleet.database._run("UPDATE alembic_version SET version_num = '0003'")
+        fleet.database._run(f"UPDATE alembic_version SET version_num = '{REVISION}'")
         assert list(source.variants(1)) == ["int8"]
