@@ -1,8 +1,9 @@
 """Real stores for tests: one server of each kind for the session, fresh contents for each test."""
 
+import asyncio
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -83,3 +84,15 @@ def _memory() -> Path | None:
     memory = Path("/dev/shm")
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > ENOUGH_BYTES
     return memory if roomy else None
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
+    """Poll until a condition holds, with a deadline."""
+
+    async def poll(condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():  # noqa: ASYNC110 - what is waited for has no event
+                await asyncio.sleep(0.005)
+
+    return poll

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from zerofleet.heartbeat import Heartbeats
+from zerofleet.local.process import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -30,12 +30,6 @@ window_seconds = 0.2
 every_seconds = 0.1
 max_workers = 16
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def until(condition: Callable[[], object]) -> None:

@@ -28,7 +28,7 @@ from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import target_record
 
 pytestmark = pytest.mark.slow
 
@@ -54,17 +54,6 @@ def a_run(**trainer: Any) -> RunConfig:
     })  # fmt: skip
 
 
-def a_game(seed: int) -> GameRecord:
-    """A random game of which every ply is a training position."""
-    record = random_record(seed)
-    return replace(
-        record,
-        full_search=np.ones(record.length, np.bool_),
-        child_visit_counts=record.child_visit_counts + np.int32(1),
-        child_policy_weights=record.child_visit_counts + np.int32(1),
-    )
-
-
 def until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + DEADLINE
     while not condition():
@@ -84,7 +73,7 @@ class Surroundings:
     started: int = 0
 
     def submit(self, seeds: range) -> list[GameRecord]:
-        records = [a_game(seed) for seed in seeds]
+        records = [target_record(seed) for seed in seeds]
         answers = self.database.submit_games("loop", "worker", [Submission(r) for r in records])
         assert set(answers) == {"stored"}
         return records
@@ -246,7 +235,7 @@ def test_stopped_in_the_middle_it_goes_on_from_the_same_step(surroundings: Surro
 
 
 def test_a_game_that_does_not_replay_is_left_out(surroundings: Surroundings) -> None:
-    bad = a_game(1_000)
+    bad = target_record(1_000)
     assert bad.result is not None
     bad = replace(bad, result=1 if bad.result < 1 else -1)
     assert surroundings.database.submit_games("loop", "worker", [Submission(bad)]) == ["stored"]

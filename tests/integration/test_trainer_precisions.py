@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Any
 
-import numpy as np
 import pytest
 
 from services.trainer import pulse
@@ -29,7 +28,7 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import target_record
 
 pytestmark = pytest.mark.slow
 
@@ -57,16 +56,7 @@ def a_run(**precision: Any) -> RunConfig:
 
 def submit(database: Database, seeds: range) -> list[GameRecord]:
     """Random games of which every ply is a training position."""
-    records = [random_record(seed) for seed in seeds]
-    records = [
-        replace(
-            record,
-            full_search=np.ones(record.length, np.bool_),
-            child_visit_counts=record.child_visit_counts + np.int32(1),
-            child_policy_weights=record.child_visit_counts + np.int32(1),
-        )
-        for record in records
-    ]
+    records = [target_record(seed) for seed in seeds]
     database.submit_games("test", "worker", [Submission(record) for record in records])
     return records
 

@@ -9,10 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from services.trainer.checkpoints import CheckpointFolder
@@ -22,7 +21,7 @@ from zerofleet.games import spec
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.publish import POINTS
 from zerofleet.models.session import ModelSession
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import target_record
 
 pytestmark = pytest.mark.slow
 
@@ -69,16 +68,7 @@ class TrainerProcess:
         )
 
     def submit(self, seeds: range) -> None:
-        records = [random_record(seed) for seed in seeds]
-        records = [
-            replace(
-                record,
-                full_search=np.ones(record.length, np.bool_),
-                child_visit_counts=record.child_visit_counts + np.int32(1),
-                child_policy_weights=record.child_visit_counts + np.int32(1),
-            )
-            for record in records
-        ]
+        records = [target_record(seed) for seed in seeds]
         self.database.submit_games("process", "worker", [Submission(r) for r in records])
 
     def measured_step(self) -> int:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,7 @@ from services.trainer.measurement import Batch
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database, Submission
 from zerofleet.games import spec
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import target_record
 
 pytestmark = pytest.mark.slow
 
@@ -184,16 +183,7 @@ def test_torchrun_starts_one_trainer_of_two_processes(
             return row.step
 
         def submit(seeds: range) -> None:
-            records = [random_record(seed) for seed in seeds]
-            records = [
-                replace(
-                    record,
-                    full_search=np.ones(record.length, np.bool_),
-                    child_visit_counts=record.child_visit_counts + np.int32(1),
-                    child_policy_weights=record.child_visit_counts + np.int32(1),
-                )
-                for record in records
-            ]
+            records = [target_record(seed) for seed in seeds]
             database.submit_games("team", "worker", [Submission(r) for r in records])
 
         submit(range(150))

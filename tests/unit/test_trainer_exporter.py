@@ -7,12 +7,7 @@ import pytest
 
 from services.trainer.exporter import serve_figures
 from zerofleet.errors import ConfigError
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+from zerofleet.local.process import free_port
 
 
 def test_figures_are_served_as_they_are_when_asked_for() -> None:

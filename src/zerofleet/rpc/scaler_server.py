@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Self
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -32,11 +33,7 @@ class ScalerServer:
     def __init__(self, address: str, scaler: Scaler, credentials: ServerCredentials) -> None:
         self._address = address
         self._servicer = ScalerServicer(scaler)
-        self._credentials = ServerCredentials(
-            tls_folder=credentials.tls_folder,
-            client_certificates=credentials.client_certificates,
-            allow_plaintext=credentials.allow_plaintext,
-        )
+        self._credentials = replace(credentials, token_roles_file=None)
         self.port = 0
         """The port that is bound, once entered (0 for a unix socket)."""
 

@@ -61,6 +61,17 @@ def random_record(
     )
 
 
+def target_record(seed: int) -> GameRecord:
+    """A random game of tic-tac-toe of which every ply is a position to train on."""
+    record = random_record(seed)
+    return dataclasses.replace(
+        record,
+        full_search=np.ones(record.length, np.bool_),
+        child_visit_counts=record.child_visit_counts + np.int32(1),
+        child_policy_weights=record.child_visit_counts + np.int32(1),
+    )
+
+
 def resigned_record(
     seed: int, plies: int, game: str = "tic_tac_toe", *, model_version: int = 1
 ) -> GameRecord:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import time
 from typing import Any
 
@@ -13,6 +12,7 @@ import grpc.aio
 import pytest
 
 from zerofleet.errors import InferenceUnavailableError
+from zerofleet.local.process import free_port
 from zerofleet.rpc import InferenceClient
 from zerofleet.rpc.prediction_stream import PredictionStream
 
@@ -26,9 +26,7 @@ def published(models: Any) -> None:
 
 
 def _free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 async def _ask(stream: Any, rows: Any, until: asyncio.Event) -> int:

@@ -21,6 +21,7 @@ from secrets import token_hex
 
 import pytest
 
+from zerofleet.local.process import free_port
 from zerofleet.models.bucket import ModelBucket
 from zerofleet.models.bucket_address import bucket_address
 from zerofleet.models.objects import Objects
@@ -85,10 +86,7 @@ class S3Server:
 
 @pytest.fixture(scope="session")
 def s3_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = S3Server(tmp_path_factory.mktemp("s3"), port)
+    server = S3Server(tmp_path_factory.mktemp("s3"), free_port())
     (server.root / BUCKET).mkdir()
     yield server
     server.stop()

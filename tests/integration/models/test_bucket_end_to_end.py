@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,9 @@ from zerofleet.config import load_run
 from zerofleet.database import Database, Submission
 from zerofleet.errors import InferenceUnavailableError
 from zerofleet.games import spec
+from zerofleet.local.process import free_port
 from zerofleet.models.session import ModelSession
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import target_record
 
 pytestmark = pytest.mark.slow
 
@@ -99,17 +99,8 @@ class Fleet:
 
     def submit(self, games: int) -> None:
         """Games whose every position is a target."""
-        records = [random_record(seed) for seed in range(games)]
-        full = [
-            replace(
-                record,
-                full_search=np.ones(record.length, np.bool_),
-                child_visit_counts=record.child_visit_counts + np.int32(1),
-                child_policy_weights=record.child_visit_counts + np.int32(1),
-            )
-            for record in records
-        ]
-        self.database.submit_games(NAME, "worker", [Submission(record) for record in full])
+        full = [Submission(target_record(seed)) for seed in range(games)]
+        self.database.submit_games(NAME, "worker", full)
 
     def steps(self) -> int:
         [row] = self.database._rows("SELECT coalesce(max(step), 0) AS step FROM train_metrics")
@@ -121,9 +112,7 @@ def fleet(
     s3: Any, credentials: Path, database_url: str, valkey_url: str, tmp_path: Path
 ) -> Iterator[Fleet]:
     (tmp_path / "run.toml").write_text(RUN_FILE)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("ZEROFLEET_", "AWS_"))}
     environment = inherited | {
         "ZEROFLEET_DATABASE_URL": database_url,

@@ -66,10 +66,10 @@ async def test_whom_a_client_does_not_believe(
         async with serve(ServerCredentials(folder, "optional")) as served:
             assert not await _is_answered(served.address, tls("selfplay"))
     async with serve(ServerCredentials(other, "optional")) as served:
-        # localhost may be ::1 too, where nobody listens; the last error is told.
-        refusal = r"CERTIFICATE_VERIFY_FAILED|::1|%5B::1%5D"
-        with pytest.raises(InferenceUnavailableError, match=refusal):
-            await _asks(served.address, ClientCredentials(tls("selfplay")), 2.0)
+        # localhost is ::1 too, where nobody listens: the last error may be of that.
+        address = served.address.replace("localhost", "127.0.0.1")
+        with pytest.raises(InferenceUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
+            await _asks(address, ClientCredentials(tls("selfplay")), 2.0)
 
 
 async def test_certificates_are_rotated_without_a_restart(

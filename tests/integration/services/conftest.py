@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -22,7 +21,7 @@ from zerofleet import games
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.local.process import start_child
+from zerofleet.local.process import free_port, start_child
 from zerofleet.local.work import work_words
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.variant import Variant
@@ -172,12 +171,6 @@ class Fleet:
         while not condition():
             assert time.monotonic() < deadline, f"not in time; the logs:\n{self.logs()}"
             time.sleep(every)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture

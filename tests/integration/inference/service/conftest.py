@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,17 +18,12 @@ from zerofleet import games
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database
 from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.local.process import free_port
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.shape import Shape
 
 ROOT = Path(__file__).resolve().parents[4]
 GAME = "connect_four"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @dataclass
@@ -43,8 +37,8 @@ class Fleet:
     redis_url: str
     folder: ModelFolder
     make_marker: Any
-    port: int = field(default_factory=_free_port)
-    metrics_port: int = field(default_factory=_free_port)
+    port: int = field(default_factory=free_port)
+    metrics_port: int = field(default_factory=free_port)
 
     def __post_init__(self) -> None:
         self.database.register_run(self.run)
