@@ -36,13 +36,9 @@ RUN groupadd --gid 10001 zerofleet \
 WORKDIR /var/lib/zerofleet
 HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --retries=3 \
   CMD ["python", "-m", "zerofleet.rpc.probe", "127.0.0.1:8081"]
-ARG VERSION=0.1.0
-ARG REVISION=unknown
-ARG SOURCE=unknown
+# What changes with each commit is a label that the builder adds (--label), lest it rebuild all below.
 LABEL org.opencontainers.image.vendor="zerofleet" \
-      org.opencontainers.image.version="${VERSION}" \
-      org.opencontainers.image.revision="${REVISION}" \
-      org.opencontainers.image.source="${SOURCE}" \
+      org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.licenses="Apache-2.0"
 
 
@@ -64,20 +60,20 @@ RUN pip --python /opt/zerofleet/bin/python install --no-cache-dir --no-deps --re
 FROM toolchain AS core
 COPY core /src/core
 RUN pip --python /opt/zerofleet/bin/python wheel --no-cache-dir --no-deps --no-build-isolation \
-      --wheel-dir /wheels /src/core
+      --wheel-dir /dist /src/core
 
 FROM toolchain AS library
 COPY pyproject.toml README.md LICENSE /src/
 COPY src /src/src
 COPY services /src/services
 RUN pip --python /opt/zerofleet/bin/python wheel --no-cache-dir --no-deps --no-build-isolation \
-      --wheel-dir /wheels /src
+      --wheel-dir /dist /src
 
 # Both, installed where they will be, without anything else beside them.
 FROM base AS app
-COPY --from=core /wheels /wheels
-COPY --from=library /wheels /wheels
-RUN pip --python /opt/zerofleet/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl
+COPY --from=core /dist /dist
+COPY --from=library /dist /dist
+RUN pip --python /opt/zerofleet/bin/python install --no-cache-dir --no-deps --no-index /dist/*.whl
 
 
 # ---- images with what every process needs: by version and hash, nothing compiled, no cache left ----
@@ -156,14 +152,13 @@ FROM env-inference AS env-torch
 ARG TORCH=cpu
 COPY deploy/requirements/torch-${TORCH}.txt /usr/share/zerofleet/requirements/
 RUN pip --python /opt/zerofleet/bin/python install --no-cache-dir --no-deps --require-hashes \
-      --only-binary :all: --retries 1 -r "/usr/share/zerofleet/requirements/torch-${TORCH}.txt"
+      --only-binary :all: --retries 1 -r "/usr/share/zerofleet/requirements/torch-${TORCH}.txt" \
+ || { echo "no torch: the one for CPUs is on download.pytorch.org; where that is out of reach, name" \
+           "a folder with its +cpu wheel in pip's find-links, or build with --build-arg TORCH=cuda" \
+           >&2; exit 1; }
 COPY deploy/requirements/trainer.txt /usr/share/zerofleet/requirements/
 RUN pip --python /opt/zerofleet/bin/python install --no-cache-dir --no-deps --require-hashes \
-      --only-binary :all: -r /usr/share/zerofleet/requirements/trainer.txt \
- && { python -c 'import torch' \
-      || { echo "torch came without the CUDA that it was built for: torch's index for CPUs" \
-                "(download.pytorch.org) is out of reach; name a folder with its +cpu wheel in" \
-                "pip's find-links, or build with --build-arg TORCH=cuda" >&2; exit 1; }; }
+      --only-binary :all: -r /usr/share/zerofleet/requirements/trainer.txt
 
 FROM env-torch AS trainer
 LABEL org.opencontainers.image.title="zerofleet-trainer" \

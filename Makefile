@@ -6,7 +6,7 @@ VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/zerofleet/__init_
 IMAGES ?= selfplay inference trainer evaluator autoscaler tools
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up test test-core test-chaos check check-deploy fmt proto bench clean images compose-test
+.PHONY: help setup run up test test-fleet test-core test-chaos check check-deploy fmt proto bench clean images compose-test
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,8 +20,11 @@ run: setup ## train tic-tac-toe until the player never loses
 up: setup ## train RUN=runs/connect_four.toml until Ctrl-C
 	@$(BIN)/zerofleet up $(RUN)
 
-test: setup ## all tests that need no Docker and no GPU
-	$(BIN)/python -m pytest -m "not docker and not gpu and not soak"
+test: setup ## the tests: nothing is needed beside what make setup made
+	$(BIN)/python -m pytest -m "not fleet and not docker and not gpu and not soak"
+
+test-fleet: setup ## whole fleets train, are killed and are looked at for secrets
+	$(BIN)/python -m pytest -m "fleet and not docker and not gpu and not soak"
 
 test-core: setup ## the C++ tests, also under ASan and UBSan
 	cd core && for preset in debug asan; do \
@@ -34,7 +37,7 @@ test-chaos: setup ## SIGKILL of each service, 20 times each under load
 images: ## build the container images; IMAGES=inference-gpu for one alone
 	@for name in $(IMAGES); do echo "==> zerofleet-$$name:$(VERSION)" && \
 	  docker build -q --target $$name -t zerofleet-$$name:$(VERSION) \
-	    --build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) \
+	    --label org.opencontainers.image.revision=$$(git rev-parse HEAD) \
 	    $(IMAGE_OPTIONS) . || exit 1; done
 
 compose-test: setup ## build the images, bring the fleet up by Compose, ask it, scale it, kill it

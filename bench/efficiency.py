@@ -71,7 +71,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     found.add_argument("--precision", choices=PRECISIONS, default="fp32")
     found.add_argument("--model", type=Path, help="a model file of fp32; else random weights")
     found.add_argument("--simulations", type=positive(int), help="of a move")
-    found.add_argument("--games", type=positive(int), default=256, help="of one engine [256]")
+    found.add_argument(
+        "--games", type=positive(int), help="of one engine; of tic_tac_toe 512 [256]"
+    )
     found.add_argument("--engines", type=positive(int), default=2, help="in flight [2]")
     found.add_argument("--sessions", type=positive(int), default=1, help="model threads [1]")
     found.add_argument("--provider", choices=PROVIDERS, default="cpu", help="[cpu]")
@@ -80,11 +82,21 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return found.parse_args(argv)
 
 
+def setting_of(workload: Workload, options: argparse.Namespace) -> Setting:
+    """What the command line says of play, or else the workload."""
+    return Setting(
+        workload,
+        options.simulations or workload.simulations,
+        options.reuse,
+        options.games or workload.games,
+        options.engines,
+    )
+
+
 async def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
     """Interleave the blocks of all paths."""
     model = model_bytes(workload, options.precision, options.model)
-    simulations = options.simulations or workload.simulations
-    setting = Setting(workload, simulations, options.reuse, options.games, options.engines)
+    setting = setting_of(workload, options)
     provider = provider_of(options.provider)
     session = open_session(model, workload.spec, provider)
     raw = Raw(session, random_positions(workload.game, max(RAW_BATCHES), seed=1))
@@ -120,6 +132,7 @@ async def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
         "precision": options.precision,
         "provider": options.provider,
         "reuse": options.reuse,
+        "games": setting.games,
     }
     return [about | summary(name, done, setting) for name in done]
 

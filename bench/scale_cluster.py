@@ -16,12 +16,11 @@ _TOLERANCE = 0.1  # of the HPA: a metric nearer to its target changes nothing
 
 @dataclass(frozen=True, slots=True)
 class Behavior:
-    """The HPA's own limits, as the manifests set them."""
+    """The HPA's own limits, as deploy/k8s sets them for both Deployments."""
 
     most: int
     least: int = 1
     up_share: float = 1.0  # of the replicas that there were a minute ago
-    up_pods: int = 4  # or so many, whichever is more
     down_share: float = 0.25
     period_seconds: float = 60.0
     down_stabilization_seconds: float = 300.0
@@ -62,7 +61,7 @@ class Hpa:
             self._changes.popleft()
         before = self.replicas - sum(change for _, change in self._changes)
         if wanted > self.replicas:
-            most = max(math.ceil(before * (1 + limits.up_share)), before + limits.up_pods)
+            most = math.ceil(before * (1 + limits.up_share))
             return max(self.replicas, min(wanted, most))
         return min(self.replicas, max(wanted, math.floor(before * (1 - limits.down_share))))
 

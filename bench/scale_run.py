@@ -98,10 +98,11 @@ class World:
             lambda: None,
             lambda count: None,
         )
-        self._hpas = (
-            (Hpa(Behavior(scenario.most_workers), 1), self._pods),
-            (Hpa(Behavior(scenario.most_replicas, up_pods=1), 1), self._servers),
-        )
+        bounds = (scenario.most_workers, self._pods), (scenario.most_replicas, self._servers)
+        self._hpas = [
+            (Hpa(Behavior(most, down_stabilization_seconds=way.settle_seconds), 1), deployment)
+            for most, deployment in bounds
+        ]
         self.trace = Trace()
 
     def run(self) -> Trace:

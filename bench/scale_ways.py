@@ -15,6 +15,8 @@ class Way(Protocol):
     """Turns looks at the fleet into metrics for two HPAs."""
 
     name: str
+    settle_seconds: float
+    """How long the HPA holds on to what was asked for before it takes pods away."""
 
     def look(self, seconds: float, fleet: Fleet | None) -> None:
         """See the fleet; None: there are no figures."""
@@ -29,6 +31,7 @@ class ExternalScaler:
     """Our own autoscaler behind KEDA."""
 
     name = "external scaler"
+    settle_seconds = 300.0
 
     def __init__(self, section: ScalingSection) -> None:
         self._rule = Rule(section)
@@ -77,6 +80,7 @@ class PrometheusFormula:
     """
 
     name = "Prometheus formula"
+    settle_seconds = 600.0
 
     def __init__(self, section: ScalingSection) -> None:
         self._section = section
@@ -111,6 +115,7 @@ class ConstantHpa:
     """
 
     name = "HPA on a constant"
+    settle_seconds = 300.0
 
     def __init__(self, positions_of_worker: float, rows_of_replica: float) -> None:
         self._positions, self._rows = positions_of_worker, rows_of_replica

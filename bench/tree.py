@@ -159,15 +159,10 @@ def weights(workload: Workload, simulations: int) -> Row:
     of different games are not full at the same time.
     """
     trees = [fullest_tree(workload, simulations, seed) for seed in range(WEIGHED_TREES)]
-    nodes, tree_bytes = (sum(getattr(tree, of) for tree in trees) for of in ("nodes", "tree_bytes"))
-    row: Row = {
+    nodes, edges = sum(tree.nodes for tree in trees), sum(tree.edges for tree in trees)
+    return {
         "nodes_of_tree": round(nodes / len(trees)),
-        "bytes_of_tree": round(tree_bytes / len(trees)),
-    }
-    if not hasattr(trees[0], "edges"):  # a core that does not count them: a node with its edges
-        return row | {"bytes_per_node": round(tree_bytes / nodes, 1)}
-    edges = sum(tree.edges for tree in trees)
-    return row | {
+        "bytes_of_tree": round(sum(tree.tree_bytes for tree in trees) / len(trees)),
         "edges_per_node": round(edges / nodes, 2),
         "bytes_per_node": round(sum(tree.node_bytes for tree in trees) / nodes, 1),
         "bytes_per_edge": round(sum(tree.edge_bytes for tree in trees) / edges, 1),

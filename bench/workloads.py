@@ -21,6 +21,8 @@ class Workload:
         network: its sizes; weights are random unless a model file is given.
         simulations: of a move.
         plies: of a game, stated rather than measured, so that games an hour can be compared.
+        games: that one engine plays at once, and so the rows of a message; a worker's own default,
+            but more where the network is so small that a message costs as much as its rows.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Workload:
     network: NetworkSection
     simulations: int
     plies: int
+    games: int = 256
 
     @property
     def spec(self) -> GameSpec:
@@ -44,7 +47,7 @@ WORKLOADS = {
     known.name: known
     for known in (
         Workload("connect_four", "connect_four", NetworkSection(blocks=5, channels=64), 100, 21),
-        Workload("tic_tac_toe", "tic_tac_toe", NetworkSection(blocks=2, channels=32), 50, 8),
+        Workload("tic_tac_toe", "tic_tac_toe", NetworkSection(blocks=2, channels=32), 50, 8, 512),
         Workload("go9", "go(size=9)", NetworkSection(blocks=6, channels=64), 200, 80),
     )
 }

@@ -43,8 +43,10 @@ import tomllib
 
 with open("pyproject.toml", "rb") as file:
     project = tomllib.load(file)["project"]
-print("\n".join(name for name in project["dependencies"] if name != "zerofleet-core"))
-print("onnxruntime-gpu" if sys.argv[1] else "\n".join(project["optional-dependencies"]["gpu"]))
+extras = project["optional-dependencies"]
+runtime = ["onnxruntime-gpu"] if sys.argv[1] else extras["gpu"]
+names = project["dependencies"] + extras["fleet"] + runtime
+print("\n".join(name for name in names if not name.startswith("zerofleet")))
 print("torch\nonnx\nsafetensors\npsutil\npytest\npytest-asyncio\npytest-timeout")
 print("scikit-build-core\nnanobind\ncmake\nninja\nsetuptools")
 PYTHON

@@ -81,7 +81,7 @@ class Layer:
 
 LAYERS = {
     "build": Layer(("scikit-build-core", "nanobind", "cmake", "ninja", "setuptools")),
-    "runtime": Layer(("zerofleet",)),
+    "runtime": Layer(("zerofleet[fleet]",)),
     "tools": Layer(("zerofleet[secrets]",), ("runtime",)),
     "inference": Layer(("zerofleet[inference,s3]",), ("runtime",)),
     "inference-gpu": Layer(("zerofleet[gpu,s3]",), ("runtime",)),
@@ -116,17 +116,24 @@ def text(name: str) -> str:
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         hashes = dict(zip(names, pool.map(hashes_of, names), strict=True))
     if name == "torch-cpu":
-        hashes["torch"] = sorted({*hashes["torch"], *torch_cpu_hashes()})
+        hashes["torch"] = sorted(torch_cpu_hashes(not_these=hashes["torch"]))
     lines = ["# Written by scripts/lock.py from constraints.txt: Linux, Python 3.11.\n"]
     if name == "torch-cpu":
         lines.append("# The build for CPUs, from torch's own index or from PIP_FIND_LINKS.\n")
         lines.append(f"--extra-index-url {TORCH_CPU_INDEX}\n")
     for package in names:
-        # "===" leaves out builds with a suffix, such as +cpu, which "==" prefers.
-        sign = "===" if name == "torch-cuda" and package == "torch" else "=="
         options = "".join(f" \\\n    --hash=sha256:{sha256}" for sha256 in hashes[package])
-        lines.append(f"{package}{sign}{pins()[package]}{options}\n")
+        lines.append(f"{package}{pin_of(name, package)}{options}\n")
     return "".join(lines)
+
+
+def pin_of(name: str, package: str) -> str:
+    """How one file asks for the version of a package."""
+    version = pins()[package]
+    if package != "torch":
+        return f"=={version}"
+    # "===" leaves out builds with a suffix, and a suffix leaves out the build without.
+    return f"==={version}" if name == "torch-cuda" else f"=={version}+cpu"
 
 
 def packages(name: str) -> list[str]:
@@ -157,7 +164,8 @@ def needs(name: str, extras: frozenset[str], *, cuda: bool) -> set[tuple[str, fr
     environment = LINUX if cuda or name != "torch" else WITHOUT_CUDA
     asked = [each for each in asked_by(name) if applies(each, extras, environment)]
     for each in asked:
-        check_pin(name, each)
+        if each.name != "zerofleet":  # extras that ask for an extra
+            check_pin(name, each)
     return {(canonicalize_name(each.name), frozenset(each.extras)) for each in asked}
 
 
@@ -200,10 +208,10 @@ def asked_by(name: str) -> tuple[Requirement, ...]:
         unknown -= project["optional-dependencies"].keys()
         if unknown:
             raise LockError(f"pyproject.toml has no extra {', '.join(sorted(unknown))}")
-        plain = [line for line in project["dependencies"] if line != "zerofleet-core"]
         extras = project["optional-dependencies"]
         marked = [f'{line}; extra == "{extra}"' for extra in extras for line in extras[extra]]
-        return tuple(map(Requirement, [*plain, *marked]))
+        lines = map(Requirement, [*project["dependencies"], *marked])
+        return tuple(each for each in lines if each.name != "zerofleet-core")
     for url in pinned_wheels(name).values():
         lines = HeaderParser().parsestr(metadata(url)).get_all("Requires-Dist") or []
         return tuple(map(Requirement, lines))
@@ -215,17 +223,22 @@ def hashes_of(name: str) -> list[str]:
     return sorted({fragment(url) for url in pinned_wheels(name).values()})
 
 
-def torch_cpu_hashes() -> set[str]:
-    """Those of torch's builds for CPUs; as they were where its index cannot be reached."""
+def torch_cpu_hashes(not_these: Iterable[str]) -> set[str]:
+    """Those of torch's builds for CPUs; as they were where its index cannot be reached.
+
+    Args:
+        not_these: of the builds with CUDA.
+    """
     try:
         found = pinned_wheels("torch", TORCH_CPU_INDEX, f"{pins()['torch']}+cpu")
         return {fragment(url) for url in found.values()}
     except LockError as error:
         print(f"lock: {error}: torch-cpu.txt keeps the hashes that it has", file=sys.stderr)
         old = content_of(FOLDER / "torch-cpu.txt")
-        if f"torch=={pins()['torch']} " not in old:
+        found = set(re.findall(r"sha256:([0-9a-f]{64})", old)).difference(not_these)
+        if f"torch{pin_of('torch-cpu', 'torch')} " not in old or not found:
             raise LockError("and torch-cpu.txt has none of this version") from error
-        return set(re.findall(r"sha256:([0-9a-f]{64})", old))
+        return found
 
 
 def pinned_wheels(name: str, index: str = INDEX, version: str | None = None) -> dict[str, str]:

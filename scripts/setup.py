@@ -125,7 +125,7 @@ def reachable(host: str) -> bool:
 
 
 def requirements() -> list[str]:
-    """What pyproject.toml lists, without the core, which is built here.
+    """What pyproject.toml lists, without the two packages of this repository.
 
     All extras but those that would replace ONNX Runtime for the CPU.
     """
@@ -136,7 +136,7 @@ def requirements() -> list[str]:
     for name, extra in project["optional-dependencies"].items():
         if name not in OTHER_RUNTIMES:
             names += extra
-    return sorted({name for name in names if name != "zerofleet-core"})
+    return sorted({name for name in names if not name.startswith("zerofleet")})
 
 
 def pip(*arguments: str) -> None:

@@ -60,7 +60,7 @@ EngineStatistics statistics(const Shared<Engine>& self) {
 void bind_statistics(nb::module_& module) {
   using S = EngineStatistics;
   nb::class_<S>(module, "EngineStatistics",
-                "Counts since the engine began; `nodes` and `tree_bytes` are of now.")
+                "Counts since the engine began; those of trees are of now.")
       .def_ro("simulations", &S::simulations, "Run; those kept from the move before count once.")
       .def_ro("positions_evaluated", &S::positions_evaluated, "Rows that the network answered.")
       .def_ro("cache_hits", &S::cache_hits)
@@ -69,7 +69,12 @@ void bind_statistics(nb::module_& module) {
       .def_ro("games_finished", &S::games_finished)
       .def_ro("games_resigned", &S::games_resigned)
       .def_ro("nodes", &S::nodes, "Nodes of all trees.")
-      .def_ro("tree_bytes", &S::tree_bytes, "Memory of all trees.");
+      .def_ro("edges", &S::edges, "Edges of all trees: legal actions of their nodes.")
+      .def_ro("node_bytes", &S::node_bytes, "Memory of all trees' nodes, used or not.")
+      .def_ro("edge_bytes", &S::edge_bytes, "Memory of all trees' edges, used or not.")
+      .def_prop_ro(
+          "tree_bytes", [](const S& self) { return self.node_bytes + self.edge_bytes; },
+          "Memory of all trees.");
 }
 
 void bind_self_play(nb::module_& module) {

@@ -1,5 +1,8 @@
 #include "zerofleet/position_search.h"
 
+#include <cstdint>
+#include <limits>
+#include <string>
 #include <type_traits>
 
 #include "zerofleet/games.h"
@@ -12,8 +15,11 @@ std::unique_ptr<PositionSearchEngine> make_position_search(const std::string& ga
                                                            std::uint64_t seed,
                                                            const PositionSearchOptions& options) {
   config.check();
-  if (options.leaves_per_position < 1) {
-    throw std::invalid_argument("leaves_per_position must be at least 1");
+  constexpr int kMostLeaves = std::numeric_limits<std::uint16_t>::max();  // Tree::leaves_out
+  if (options.leaves_per_position < 1 || options.leaves_per_position > kMostLeaves) {
+    throw std::invalid_argument("leaves_per_position is " +
+                                std::to_string(options.leaves_per_position) + "; choose 1 to " +
+                                std::to_string(kMostLeaves));
   }
   return visit_game(game, [&](const auto& rules) -> std::unique_ptr<PositionSearchEngine> {
     using G = typename std::decay_t<decltype(rules)>::Position;

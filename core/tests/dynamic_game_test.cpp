@@ -61,7 +61,7 @@ class Pile final : public DynamicState {
   int ply_ = 0;
 };
 
-class PileRules final : public DynamicRules {
+class PileRules : public DynamicRules {
  public:
   GameShape shape() const override { return {2, 8, 1, 1, kPile, 1}; }
   std::unique_ptr<DynamicState> start() const override { return std::make_unique<Pile>(); }
@@ -73,6 +73,15 @@ class PileRules final : public DynamicRules {
     if (text == "1") return Action{1};
     return std::nullopt;
   }
+};
+
+// The same before a board of more points than an action can number; symmetry 1 is a half turn.
+class WideRules final : public PileRules {
+ public:
+  static constexpr int kSide = 200;
+
+  GameShape shape() const override { return {2, 1, kSide, kSide, kPile, 2}; }
+  int symmetric_point(int point, int) const override { return kSide * kSide - 1 - point; }
 };
 
 DynamicGame pile() { return {"pile", std::make_shared<PileRules>()}; }
@@ -142,6 +151,20 @@ void targets_belong_to_whoever_moves() {
   }
 }
 
+void a_board_may_have_more_points_than_actions() {
+  const DynamicGame game("wide", std::make_shared<WideRules>());
+  std::vector<std::uint8_t> board(game.observation_bytes());
+  board[39'200 / 8] = 0x80;
+  std::vector<std::uint8_t> moved(board.size());
+  game.transform_observation(board, 0, moved);
+  check(moved == board);
+  game.transform_observation(board, 1, moved);
+  std::vector<std::uint8_t> expected(board.size());
+  expected[799 / 8] = 0x01;
+  check(moved == expected);
+  check(game.inverse_symmetry(1) == 1);
+}
+
 }  // namespace
 }  // namespace zerofleet
 
@@ -150,5 +173,6 @@ int main() {
   return test::run({
       {"search", values_belong_to_whoever_moves},
       {"replay", targets_belong_to_whoever_moves},
+      {"many points", a_board_may_have_more_points_than_actions},
   });
 }

@@ -8,6 +8,7 @@
 #include "check.h"
 #include "hash_predictor.h"
 #include "zerofleet/games.h"
+#include "zerofleet/tree.h"
 
 namespace zerofleet {
 namespace {
@@ -266,6 +267,26 @@ void a_position_search_returns_all_virtual_loss() {
   check(results[3].root_value == -1.0f);
 }
 
+void statistics_weigh_the_trees() {
+  const auto sound = [](const EngineStatistics& now) {
+    check(now.nodes > 4 && now.edges > now.nodes && now.edges <= 7 * now.nodes);
+    check(now.node_bytes >= now.nodes * static_cast<std::int64_t>(Tree::kNodeBytes));
+    check(now.edge_bytes >= now.edges * static_cast<std::int64_t>(Tree::kEdgeBytes));
+  };
+  const auto engine = make_self_play("connect_four", 4, small_config(), 5);
+  const auto search = make_position_search("connect_four", {{}, {3}}, small_config(), 5, {});
+  const auto match = make_match("connect_four", {{3}}, {small_config(), small_config()}, 5);
+  HashPredictor predictor(engine->row_shape());
+  for (int i = 0; i < 10; ++i) {
+    engine->backup(predictor.predict(engine->select(), 1));
+    search->backup(predictor.predict(search->select(), 1));
+    for (const int side : {0, 1}) match->backup(side, predictor.predict(match->select(side), 1));
+  }
+  sound(engine->statistics());
+  sound(search->statistics());
+  sound(match->statistics());
+}
+
 void senseless_settings_are_refused() {
   SearchConfig config;
   config.num_simulations = 0;
@@ -274,6 +295,12 @@ void senseless_settings_are_refused() {
   check_throws<std::invalid_argument>(
       [&] { make_self_play("connect_four", 0, SearchConfig(), 1); });
   check_throws<std::invalid_argument>([&] { make_match("connect_four", {{7}}, {}, 1); });
+  for (const int leaves : {0, 65'536}) {
+    check_throws<std::invalid_argument>([&] {
+      make_position_search("connect_four", {{}}, SearchConfig(), 1,
+                           {.leaves_per_position = leaves});
+    });
+  }
 }
 
 }  // namespace
@@ -293,6 +320,7 @@ int main() {
       {"match", a_match_swaps_colours},
       {"match of two searches", each_side_of_a_match_searches_in_its_own_way},
       {"position search", a_position_search_returns_all_virtual_loss},
+      {"statistics", statistics_weigh_the_trees},
       {"settings", senseless_settings_are_refused},
   });
 }

@@ -227,15 +227,22 @@ void noise_has_its_share() {
   check(stays > kDraws / 7 && stays < kDraws);
 }
 
-void a_root_temperature_flattens_the_priors() {
+// Of the start, whose prediction has these priors and value 0.
+Search<TicTacToe> expanded(const PriorsOf<TicTacToe>::type& priors) {
   Search<TicTacToe> search;
   search.set_root(TicTacToe());
+  Leaf<TicTacToe> leaf;
+  search.select<false>(Puct{SearchConfig()}, leaf);
+  LeafPrediction<TicTacToe> prediction(leaf.position, 0.0f);
+  prediction.priors = priors;
+  search.expand(leaf, prediction);
+  return search;
+}
+
+void a_root_temperature_flattens_the_priors() {
+  auto search = expanded({0.64f, 0.16f, 0.04f, 0.04f, 0.04f, 0.04f, 0.02f, 0.01f, 0.01f});
   const Puct puct{SearchConfig()};
   Leaf<TicTacToe> leaf;
-  search.select<false>(puct, leaf);
-  LeafPrediction<TicTacToe> prediction(leaf.position, 0.0f);
-  prediction.priors = {0.64f, 0.16f, 0.04f, 0.04f, 0.04f, 0.04f, 0.02f, 0.01f, 0.01f};
-  search.expand(leaf, prediction);
   Random random(3);
   search.start_root({.num_simulations = 1, .policy_temperature = 2.0}, random);
   // Square roots: 0.8, 0.4, 4 * 0.2, 0.1414, 2 * 0.1: 2.3414 in all.
@@ -251,6 +258,16 @@ void a_root_temperature_flattens_the_priors() {
   }
   check(visits[0] < 300 && visits[1] > 40);
   check(search.tree().prior[0] == 0.64f);  // the record keeps the network's
+}
+
+// 0.3 to the power of 1,000 is 0 in any precision: only the ratios of the priors survive.
+void a_low_root_temperature_takes_the_best_prior() {
+  auto search = expanded({0.1f, 0.1f, 0.1f, 0.3f, 0.1f, 0.1f, 0.1f, 0.05f, 0.05f});
+  Leaf<TicTacToe> leaf;
+  Random random(3);
+  search.start_root({.num_simulations = 1, .policy_temperature = 0.001}, random);
+  search.select<false>(Puct{SearchConfig()}, leaf);
+  check(leaf.position.ply() == 1 && search.tree().action[leaf.path[0]] == 3);
 }
 
 }  // namespace
@@ -269,5 +286,6 @@ int main() {
       {"Gumbel-max", gumbel_draws_by_the_priors},
       {"share of noise", noise_has_its_share},
       {"root temperature", a_root_temperature_flattens_the_priors},
+      {"low root temperature", a_low_root_temperature_takes_the_best_prior},
   });
 }

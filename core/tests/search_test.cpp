@@ -248,6 +248,17 @@ void a_leaf_that_is_out_is_not_given_twice() {
   check(search.select<true>(puct, third) == Selected::kTaken);
 }
 
+// However far it has grown: an eighth, and what another node or a small tree may need.
+void a_tree_has_little_room_to_spare() {
+  Search<ConnectFour> search;
+  for (int visits = 1; visits <= 3'000; ++visits) {
+    simulate(search, visits, predict<ConnectFour>);
+    const Tree& tree = search.tree();
+    check(tree.node_bytes() <= (tree.num_nodes() * 9 / 8 + 64) * Tree::kNodeBytes);
+    check(tree.edge_bytes() <= (tree.num_edges() * 9 / 8 + 300) * Tree::kEdgeBytes);
+  }
+}
+
 void noise_moves_only_the_priors_of_the_selection() {
   Search<ConnectFour> plain;
   Search<ConnectFour> noisy;
@@ -275,6 +286,7 @@ int main() {
       {"forced win", a_forced_win_is_found},
       {"virtual loss", virtual_loss_keeps_leaves_apart_and_is_returned},
       {"leaf taken", a_leaf_that_is_out_is_not_given_twice},
+      {"room to spare", a_tree_has_little_room_to_spare},
       {"noise", noise_moves_only_the_priors_of_the_selection},
   });
 }

@@ -184,7 +184,9 @@ void the_loser_resigns() {
   }
   check_near(plays_on / 400.0, 0.25, 4 * std::sqrt(0.25 * 0.75 / 400));
   check(resigned > 100);
-  check(engine->statistics().games_resigned >= resigned);
+  const EngineStatistics statistics = engine->statistics();
+  check(statistics.games_resigned >= resigned);
+  check(statistics.full_searches == statistics.plies);  // a resignation is no ply
   check_throws<std::invalid_argument>([&] { engine->set_resignation(-1.5f, 0.1); });
   check_throws<std::invalid_argument>([&] { engine->set_resignation(0.0f, 1.5); });
 }

@@ -311,7 +311,7 @@ class EngineGame:
     def __repr__(self) -> str: ...
 
 class EngineStatistics:
-    """Counts since the engine began; `nodes` and `tree_bytes` are of now."""
+    """Counts since the engine began; those of trees are of now."""
 
     @property
     def simulations(self) -> int:
@@ -341,6 +341,18 @@ class EngineStatistics:
     @property
     def nodes(self) -> int:
         """Nodes of all trees."""
+
+    @property
+    def edges(self) -> int:
+        """Edges of all trees: legal actions of their nodes."""
+
+    @property
+    def node_bytes(self) -> int:
+        """Memory of all trees' nodes, used or not."""
+
+    @property
+    def edge_bytes(self) -> int:
+        """Memory of all trees' edges, used or not."""
 
     @property
     def tree_bytes(self) -> int:

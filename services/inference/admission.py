@@ -8,7 +8,7 @@ from collections.abc import Generator
 from zerofleet.errors import OverloadedError
 
 _MOST_SEARCHES = 64
-# A whole search of 19x19 Go holds 34 bytes for each edge, so these are 1.4 GB at worst.
+# A tree has 20 bytes for each edge and an eighth of room at most, so these are 0.9 GB at worst.
 _MOST_EDGES = 40_000_000
 
 

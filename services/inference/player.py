@@ -172,7 +172,7 @@ class ModelPlayer:
                 # Copied: a search that is given up goes before the batcher is done with its rows.
                 prediction = await predictor.predict(observations.copy())
                 search.backup(prediction.policy_logits, prediction.value, model.version)
-                if due.time_passed():
+                if due.time_passed() and not search.done:  # the last table comes once, below
                     result = search.results()[0]
                     if due.now(result.simulations):
                         yield self._table(result, position.state, model.version, done=False)
@@ -272,8 +272,9 @@ def _choose(table: rpc.SearchTable, temperature: float, seed: int | None) -> rpc
     visits = np.array([child.visit_count for child in table.children], np.float64)
     if temperature == 0 or not visits.any():
         return next(child for child in table.children if child.action == table.best_action)
-    with np.errstate(divide="ignore"):
-        weights = _softmax(np.log(visits) / temperature)
+    with np.errstate(divide="ignore", over="ignore"):
+        # Shares of the most, so that the least temperature leaves exactly those.
+        weights = _softmax(np.log(visits / visits.max()) / temperature)
     return table.children[int(np.random.default_rng(seed).choice(len(visits), p=weights))]
 
 

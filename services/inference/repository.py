@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 import structlog
 
@@ -36,6 +36,7 @@ _log = structlog.get_logger()
 _EARLIER = 8  # promotions that are tried, newest first, when the best model does not load
 
 _T = TypeVar("_T")
+_Arguments = TypeVarTuple("_Arguments")
 
 
 @dataclass(slots=True)
@@ -131,9 +132,9 @@ class Repository:
     async def _sha256(self, version: int) -> str:
         return await self._look_up(self._source.sha256, version)
 
-    async def _look_up(self, ask: Callable[[int], _T], version: int) -> _T:
+    async def _look_up(self, ask: Callable[[*_Arguments], _T], *arguments: *_Arguments) -> _T:
         # On threads of its own: when Postgres hangs, so do these, and nothing else should.
-        return await asyncio.get_running_loop().run_in_executor(self._lookups, ask, version)
+        return await asyncio.get_running_loop().run_in_executor(self._lookups, ask, *arguments)
 
     def loaded(self) -> list[LoadedModel]:
         """Models in memory, by version."""
@@ -142,7 +143,7 @@ class Repository:
     async def index(self) -> list[rpc.ModelState]:
         """Every version that is known, with what is wrong with it."""
         try:
-            versions = set(await asyncio.to_thread(self._source.versions))
+            versions = set(await self._look_up(self._source.versions))
         except StoreUnavailableError:
             versions = set[int]()
         loaded = {model.version for model in self.loaded()}

@@ -27,7 +27,7 @@ class Pause:
 
     @property
     def watches_trainer(self) -> bool:
-        """Whether ``hear`` wants the heartbeats at all."""
+        """Whether ``hear`` wants the trainer's heartbeats at all."""
         return self._max_ahead > 0
 
     @property
@@ -35,17 +35,12 @@ class Pause:
         """Whether play is paused for the trainer's sake."""
         return not self._trainer_keeps_up.is_set()
 
-    def hear(self, heartbeats: list[Heartbeat]) -> None:
+    def hear(self, trainer: Heartbeat | None) -> None:
         """Learn from the trainer's heartbeat how many positions it has not trained on yet."""
-        waiting = [
-            int(beat.figures.get("unspent_positions", 0.0))
-            for beat in heartbeats
-            if beat.service == "trainer"
-        ]
-        if not waiting:
+        if trainer is None:
             # It must catch up with what there is before it can say how much that is.
             self._begin("the trainer to come up")
-        elif max(waiting) > self._max_ahead:
+        elif trainer.figures.get("unspent_positions", 0.0) > self._max_ahead:
             self._begin(f"the trainer, {self._max_ahead} positions behind")
         else:
             self.hear_nothing()

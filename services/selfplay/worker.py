@@ -213,7 +213,7 @@ class Worker:
         while True:
             if self._pause.watches_trainer:
                 try:
-                    self._pause.hear(await asyncio.to_thread(self._heartbeats.read))
+                    self._pause.hear(await asyncio.to_thread(self._heartbeats.read_trainer))
                 except StoreUnavailableError:
                     self._pause.hear_nothing()
             await asyncio.sleep(_HEAR_SECONDS)

@@ -2,7 +2,7 @@
 
 The layers, top to bottom; a module imports only from layers below its own:
 
-- ``zerofleet.cli``: the commands a person types.
+- ``zerofleet.command`` and ``zerofleet.cli``: the commands a person types.
 - ``zerofleet.local``: embedded stores and the supervisor behind ``zerofleet up``.
 - ``zerofleet.testing``: fakes and fixtures, public, verified against the real thing.
 - ``zerofleet.exam``: how often a player errs where perfect play is known.

@@ -7,13 +7,17 @@ it is not renewed; nothing is decided by it that a lease in Postgres does not de
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, cast
+
+from pydantic import TypeAdapter, ValidationError
 
 from zerofleet.redis_connection import open_redis, our_errors
 
 _SCAN_COUNT = 1000
+_TRAINER = "trainer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +33,15 @@ class Heartbeat:
     figures: Mapping[str, float]
 
 
+_HEARTBEAT = TypeAdapter(Heartbeat)
+
+
 class _Commands(Protocol):
     """What is used of Redis."""
 
     def set(self, name: str, value: str, *, px: int) -> object: ...
     def scan_iter(self, match: str, count: int) -> Iterator[bytes]: ...
-    def mget(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+    def mget(self, keys: Sequence[bytes | str]) -> list[bytes | None]: ...
     def close(self) -> None: ...
 
 
@@ -84,8 +91,7 @@ class Heartbeats:
             "figures": dict(figures),
         }
         with our_errors(self._place):
-            key = f"{self._prefix}{service}:{worker}"
-            self._redis.set(key, json.dumps(content), px=round(ttl * 1000))
+            self._redis.set(self._key(service, worker), json.dumps(content), px=round(ttl * 1000))
 
     def read(self) -> list[Heartbeat]:
         """Everybody who is alive, by service and worker.
@@ -97,8 +103,38 @@ class Heartbeats:
             pattern = f"{self._prefix}*"
             keys = sorted(set(self._redis.scan_iter(match=pattern, count=_SCAN_COUNT)))
             contents = self._redis.mget(keys) if keys else []
-        return [Heartbeat(**json.loads(content)) for content in contents if content is not None]
+        return [beat for content in contents if (beat := _understood(content)) is not None]
+
+    def read_trainer(self) -> Heartbeat | None:
+        """The trainer's alone, at a cost that does not grow with the fleet; None: it is away.
+
+        Raises:
+            StoreUnavailableError: Redis does not answer.
+        """
+        with our_errors(self._place):
+            # MGET, as for all of them: it is what workers could do before there was this.
+            [content] = self._redis.mget([self._key(_TRAINER, "")])
+        return _understood(content)
 
     def close(self) -> None:
         """Close the connections."""
         self._redis.close()
+
+    def _key(self, service: str, worker: str) -> str:
+        """Where a process beats; a run has one trainer, which is found without its name."""
+        return f"{self._prefix}{service}:{'only' if service == _TRAINER else worker}"
+
+
+def _understood(content: bytes | None) -> Heartbeat | None:
+    """What a key holds; None for nothing, and for what no process of ours has written.
+
+    One process must not be able to stop those that read about all.
+    """
+    if content is None:
+        return None
+    try:
+        beat = _HEARTBEAT.validate_json(content)
+    except ValidationError:
+        return None
+    numbers = {name: value for name, value in beat.figures.items() if math.isfinite(value)}
+    return replace(beat, figures=numbers)

@@ -117,6 +117,14 @@ async def test_analyze_ends_with_the_searchs_table(player: Any) -> None:
     assert 5 <= len(tables) <= 8
 
 
+async def test_analyze_shows_no_table_twice(player: Any) -> None:
+    """Also where one is due at the very end."""
+    async with player() as it:
+        tables = it.analyze(GAME, [4, 0], options=SEEDED, every_simulations=1)
+        simulations = [table.simulations async for table in tables]
+    assert simulations == sorted(set(simulations))
+
+
 async def test_analyze_may_be_left(player: Any) -> None:
     async with player() as it:
         tables = it.analyze(GAME, [4, 0], options=SEEDED, every_simulations=1)
@@ -132,6 +140,9 @@ async def test_play_takes_the_best_or_samples(player: Any) -> None:
         assert played.action == table.best_action
         assert played.action_string == table.best_action_string
         assert played.version == 2
+        frozen = await it.play(GAME, [4, 0], options=SEEDED, temperature=1e-310)
+        most = max(child.visit_count for child in table.children)
+        assert [c.visit_count for c in table.children if c.action == frozen.action] == [most]
         sampled = Counter()
         for seed in range(20):
             options = SearchOptions(num_simulations=60, seed=seed)
@@ -207,6 +218,23 @@ async def test_temperatures_without_sense(player: Any, temperature: float) -> No
     async with player() as it:
         with pytest.raises(InvalidRequestError, match="temperature"):
             await it.play(GAME, [], temperature=temperature)
+
+
+@pytest.mark.parametrize(
+    "actions", [[0] * (1 << 20) + [0], ["a" * (1 << 20)], Sgf("(" * (1 << 20))]
+)
+def test_positions_beyond_any_game(actions: Any) -> None:
+    """A byte of the message may be an object of Python, and whoever asks next would wait."""
+    with pytest.raises(InvalidRequestError, match="bytes: at most 1048576 are read"):
+        decode_actions(_message(actions))
+
+
+def _message(actions: Any) -> pb.Position:
+    if isinstance(actions, Sgf):
+        return pb.Position(sgf=actions.text)
+    if isinstance(actions[0], str):
+        return pb.Position(action_strings=actions)
+    return pb.Position(actions=actions)
 
 
 async def test_strangers(player: Any) -> None:

@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.docker,
     pytest.mark.chaos,
     pytest.mark.slow,
-    pytest.mark.timeout(1800),
+    pytest.mark.timeout(7200),
 ]
 
 WORKERS = 4
@@ -54,21 +54,21 @@ def names(stack: Any) -> set[str]:
 
 
 def at_work(stack: Any) -> set[str]:
-    """Workers who stored a game in the last seconds."""
+    """Workers who stored a game within the last minute."""
     rows = stack.sql(
         "SELECT DISTINCT worker FROM games WHERE kind = 'selfplay' "
-        "AND ingested_at > now() - interval '15 s'"
+        "AND ingested_at > now() - interval '60 s'"
     )
     return {row[0] for row in rows}
 
 
 def more_games(stack: Any, count: int = 50) -> None:
     before = stack.until("the stored games", stack.games)  # none while Postgres is away
-    stack.until(f"{count} more games", lambda: stack.games() >= before + count, 180)
+    stack.until(f"{count} more games", lambda: stack.games() >= before + count)
 
 
 def test_four_workers_become_one_and_four_again(stack: Any) -> None:
-    stack.until("all four at work", lambda: at_work(stack) >= names(stack), 300)
+    stack.until("all four at work", lambda: at_work(stack) >= names(stack))
     before = names(stack)
     assert len(before) == WORKERS
     began = time.monotonic()
@@ -79,11 +79,11 @@ def test_four_workers_become_one_and_four_again(stack: Any) -> None:
     named = ", ".join(f"'{name}'" for name in sorted(gone))
     left = f"SELECT count(*) FROM unfinished_games WHERE worker IN ({named})"
     saved = stack.number(left)
-    stack.until("the games of those who left are adopted", lambda: stack.number(left) == 0, 120)
+    stack.until("the games of those who left are adopted", lambda: stack.number(left) == 0)
     adopted = time.monotonic() - began
     more_games(stack)
     scale(stack, WORKERS)
-    stack.until("all four at work again", lambda: at_work(stack) >= names(stack), 120)
+    stack.until("all four at work again", lambda: at_work(stack) >= names(stack))
     print(
         f"\nscaled {WORKERS} -> 1 in {took:.1f} s; {saved} unfinished games were still theirs, "
         f"none {adopted:.1f} s after the scaling began; {WORKERS} at work again"
@@ -113,7 +113,7 @@ def test_a_killed_container_comes_back_by_itself(
         victim.reload()
         return victim.attrs["RestartCount"] > restarts and victim.status == "running"
 
-    stack.until(f"{service} runs again", is_back, 60)
+    stack.until(f"{service} runs again", is_back)
     back = time.monotonic() - began
     more_games(stack)
     played = time.monotonic() - began
@@ -130,10 +130,10 @@ def test_docker_kill_is_a_stop_by_a_person(stack: Any) -> None:
         victim.reload()
         return victim.status == "exited"
 
-    stack.until("the container has ended", has_ended, 30)
+    stack.until("the container has ended", has_ended)
     assert len(stack.containers("selfplay")) == WORKERS - 1
     scale(stack, WORKERS)
-    stack.until("all are there again", lambda: len(stack.containers("selfplay")) == WORKERS, 60)
+    stack.until("all are there again", lambda: len(stack.containers("selfplay")) == WORKERS)
     more_games(stack)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bench import __main__ as suite
-from bench import replay, report, rules, store, train, tree
+from bench import efficiency, replay, report, rules, store, train, tree
 from bench.games_played import played_games, random_positions
 from bench.model_file import model_bytes
 from bench.targets import figures
@@ -70,6 +70,23 @@ def test_efficiency() -> None:
     assert len(figures(rows)) == 4
 
 
+@pytest.mark.parametrize(
+    ("game", "given", "games"),
+    [
+        ("tic_tac_toe", [], 512),
+        ("connect_four", [], 256),
+        ("go9", [], 256),
+        ("othello", [], 256),
+        ("tic_tac_toe", ["--games", "64"], 64),
+    ],
+)
+def test_rows_of_a_message_are_the_workloads_unless_they_are_given(
+    game: str, given: list[str], games: int
+) -> None:
+    options = efficiency.parse([game, *given])
+    assert efficiency.setting_of(options.workload, options).games == games
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["--unary", "--network"])
 def test_serve(how: str) -> None:
@@ -84,10 +101,13 @@ def test_serve(how: str) -> None:
 def test_tree(capsys: pytest.CaptureFixture[str]) -> None:
     rows = here(tree.main, capsys, "tic_tac_toe", "--games", "4")
     assert [row["simulations"] for row in rows] == [100, 800]
-    assert_sane(rows, "simulations_per_cpu_s", "bytes_per_node", "positions_per_simulation")
+    assert_sane(rows, "simulations_per_cpu_s", "positions_per_simulation")
     assert all(row["nodes_of_tree"] <= row["simulations"] + 1 for row in rows)
-    assert all(row["bytes_of_tree"] > row["nodes_of_tree"] for row in rows)
-    assert figures(rows)
+    # A node and an edge are counted apart; nobody has more than the nine edges of the start.
+    assert all(15 <= row["bytes_per_node"] < 64 for row in rows)
+    assert all(20 <= row["bytes_per_edge"] < 64 for row in rows)
+    assert all(0 < row["edges_per_node"] < 9 for row in rows)
+    assert len(figures(rows)) == 6
 
 
 @pytest.mark.slow

@@ -31,7 +31,8 @@ BEAT_AS = {  # the services that beat, and as whom
     "evaluator": "evaluator",
     "autoscaler": "autoscaler",
 }
-READ_BEATS = {"worker", "autoscaler", "console"}
+READ_BEATS = {"autoscaler", "console"}
+HEAR_TRAINER = READ_BEATS | {"worker"}
 READ_BEST = {"worker", "inference", "evaluator", "console"}
 MOVE_BEST = {"evaluator"}
 OPERATE = {"operator"}
@@ -113,12 +114,31 @@ def test_each_call_of_ours_by_each_user(server: Server, user: str) -> None:
             refused = is_refused(lambda: beats.beat(service, "w-1", 1, "", {"a": 1.0}))  # noqa: B023
             assert refused == (user != who), service
         assert is_refused(beats.read) == (user not in READ_BEATS)
+        assert is_refused(beats.read_trainer) == (user not in HEAR_TRAINER)
         assert is_refused(pointer.get) == (user not in READ_BEST)
         moved = is_refused(lambda: pointer.set_if_newer(Best(1, 1, "a")))
         assert moved == (user not in MOVE_BEST)
     if user in BEAT_AS.values() and user in READ_BEATS:
         with contextlib.closing(Heartbeats(server.url(user), "test")) as again:
             assert [beat.worker for beat in again.read()] == ["w-1"]
+
+
+def test_a_worker_hears_the_trainer_and_nobody_else(server: Server) -> None:
+    with (
+        contextlib.closing(Heartbeats(server.url("trainer"), "test")) as trainer,
+        contextlib.closing(Heartbeats(server.url("worker"), "test")) as worker,
+    ):
+        trainer.beat("trainer", "t-1", 1, "", {"unspent_positions": 5.0})
+        heard = worker.read_trainer()
+        assert heard is not None
+        assert heard.figures == {"unspent_positions": 5.0}
+    for command in (
+        "SCAN 0",
+        "MGET zerofleet:test:heartbeat:selfplay:w-1",
+        "MGET zerofleet:test:heartbeat:trainer:only zerofleet:test:heartbeat:selfplay:w-1",
+    ):
+        told = server.all.acl_dryrun("worker", *command.split())
+        assert b"no permissions" in as_bytes(told).lower(), (command, told)
 
 
 def test_the_evaluator_can_repair_the_pointer(server: Server, database: Database) -> None:

@@ -12,10 +12,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import yaml
 
 from bench.scale_batches import Cost, served
 from bench.scale_cluster import Behavior, Hpa
 from bench.scale_table import Case, play_through
+from bench.scale_ways import ExternalScaler, PrometheusFormula, ScrapedAnswer, Way
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = 256
@@ -97,6 +99,36 @@ def test_the_hpa_overlooks_a_tenth_is_paced_and_takes_its_time_downwards() -> No
     assert hpa.replicas == 400  # 500 were wanted within the last five minutes
     hpa.sync(390, 100.0, 1.0)
     assert hpa.replicas == 300
+
+
+@pytest.mark.parametrize("deployment", ["selfplay", "inference"])
+@pytest.mark.parametrize(
+    ("component", "way"),
+    [
+        ("autoscaling-keda", ExternalScaler),
+        ("autoscaling-hpa", ScrapedAnswer),
+        ("autoscaling-prometheus", PrometheusFormula),
+    ],
+)
+def test_the_hpa_is_paced_as_the_manifests_say(
+    component: str, way: type[Way], deployment: str
+) -> None:
+    path = ROOT / "deploy" / "k8s" / "components" / component / f"{deployment}.yaml"
+    spec = yaml.safe_load(path.read_text())["spec"]
+    of_hpa = spec.get("advanced", {}).get("horizontalPodAutoscalerConfig", spec)["behavior"]
+    ours = Behavior(most=1, down_stabilization_seconds=way.settle_seconds)
+
+    def percent(share: float) -> list[dict[str, object]]:
+        period = round(ours.period_seconds)
+        return [{"type": "Percent", "value": round(100 * share), "periodSeconds": period}]
+
+    assert of_hpa == {
+        "scaleUp": {"stabilizationWindowSeconds": 0, "policies": percent(ours.up_share)},
+        "scaleDown": {
+            "stabilizationWindowSeconds": ours.down_stabilization_seconds,
+            "policies": percent(ours.down_share),
+        },
+    }
 
 
 @pytest.mark.slow

@@ -72,6 +72,11 @@ def test_run_files(zerofleet: Zerofleet, content: str | None, words: str) -> Non
     assert not Path("zerofleet-data").exists()
 
 
+def test_a_run_file_with_a_name_like_it(zerofleet: Zerofleet) -> None:
+    asked = str(RUNS / "connect4.toml")
+    assert f"did you mean {RUNS / 'connect_four.toml'}?" in complaint(zerofleet("up", asked))
+
+
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
@@ -166,6 +171,12 @@ def test_a_folder_in_use(zerofleet: Zerofleet) -> None:
     with folder.hold("up"):
         words = complaint(zerofleet("up", TICTACTOE, "--data", "data"))
     assert f"in use by `zerofleet up` (process {os.getpid()})" in words
+
+
+@pytest.mark.parametrize("command", ["play", "gtp"])
+def test_an_address_without_a_port(zerofleet: Zerofleet, command: str) -> None:
+    words = complaint(zerofleet(command, "--address", "127.0.0.1"))
+    assert "--address 127.0.0.1: give HOST:PORT" in words
 
 
 def test_play_over_an_address_needs_a_game(zerofleet: Zerofleet) -> None:

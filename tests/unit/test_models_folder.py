@@ -1,6 +1,7 @@
 """The model folder: names are hashes, damage is noticed, Triton finds its entries."""
 
 import hashlib
+import resource
 import stat
 from pathlib import Path
 
@@ -142,6 +143,28 @@ def test_sweep_takes_announced_files_that_nobody_recorded(folder: ModelFolder) -
     assert [path.exists() for path in paths] == [True, False]
     assert [entry.name for entry in paths[0].parent.iterdir()] == [paths[0].name]
     assert folder.sweep(nobody_asks) == 0
+
+
+def test_a_note_that_a_power_cut_has_damaged_ends_no_sweep(folder: ModelFolder) -> None:
+    path = folder.publish(folder.stage(b"forgotten"))
+    folder.announce([path.stem])
+    [note] = path.parent.glob(".run-*.names")
+    note.write_bytes(note.read_bytes() + b"\n" + bytes(60) + b"\xff 0123")
+    assert folder.sweep(lambda _: False) == 2
+    assert not path.exists()
+    assert not note.exists()
+
+
+def test_a_full_disk_keeps_no_part_of_a_file(folder: ModelFolder) -> None:
+    kept = folder.publish(folder.stage(b"kept"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            folder.stage(CONTENT)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(kept.parent.iterdir()) == [kept]
 
 
 def test_a_sweep_that_cannot_ask_takes_nothing(folder: ModelFolder) -> None:

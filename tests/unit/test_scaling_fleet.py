@@ -6,7 +6,7 @@ import pytest
 
 from zerofleet.config import ScalingSection, run_from_values
 from zerofleet.heartbeat import Heartbeat
-from zerofleet.scaling import Fleet, advise, observe
+from zerofleet.scaling import Fleet, advise, need_of, observe
 
 SECTION = ScalingSection()
 
@@ -54,6 +54,20 @@ def test_replicas_count_by_their_rows() -> None:
     assert fleet.fill == pytest.approx(0.9)
 
 
+def test_a_replica_that_does_not_know_its_capacity_counts_like_the_others() -> None:
+    """Or each that comes up would make those before it look too small, and call for more."""
+    busy = {"rows_per_second": 800.0, "capacity_rows_per_second": 1_000.0}
+    new = {"rows_per_second": 0.0, "capacity_rows_per_second": 0.0}
+    alone, both = (
+        observe([*beats(), *(Heartbeat("inference", name, 1, "", f) for name, f in found)])
+        for found in ([("a", busy)], [("a", busy), ("b", new)])
+    )
+    assert both.capacity_rows_per_second == 1.5 * alone.capacity_rows_per_second
+    now, before = need_of(both, SECTION), need_of(alone, SECTION)
+    assert now.replicas_now == pytest.approx(before.replicas_now)
+    assert now.load == pytest.approx(before.load / 1.5)
+
+
 def test_who_only_starts_or_leads_several_does_not_count() -> None:
     parent = Heartbeat("inference", "p", 0, "", {"devices": 2.0})
     starting = Heartbeat("selfplay", "s", 0, "", {"training_positions_per_second": 0.0})
@@ -99,6 +113,9 @@ def test_inference_may_be_what_lacks() -> None:
     waiting = advise(observe(beats(wait=1.7)), SECTION)
     assert waiting.useful == 2
     assert "inference should grow, which is at its most (1): wait/compute 1.7" in waiting.words
+    here = advise(observe(beats(wait=1.7)), SECTION, cores=8)
+    assert here.useful == here.workers
+    assert "; more would wait for inference: wait/compute 1.7 (reuse" in here.words
     loaded = advise(observe(beats(capacity=1_030.0)), SECTION)
     assert "load 0.97" in loaded.words
 

@@ -233,6 +233,14 @@ def test_who_never_heard_of_a_worker_has_no_answer() -> None:
     assert rule.hold("Redis does not answer") is None
 
 
+def test_who_never_heard_of_inference_does_not_say_that_one_is_enough() -> None:
+    rule, silent = Rule(SECTION), replace(a_fleet(12, 4.0), replicas=0)
+    assert [rule.look(10.0 * number, silent) for number in range(9)] == [None] * 9
+    found = rule.look(90.0, a_fleet(12, 4.0, replicas=5))
+    assert found is not None
+    assert (found.selfplay.count, found.inference.count) == (12, 5)
+
+
 def test_a_trainer_that_lets_self_play_pause_has_too_many_workers() -> None:
     """Paused workers make fewer positions; that is not what they could make."""
     full = a_fleet(10, 2.0)

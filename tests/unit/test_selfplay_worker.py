@@ -71,10 +71,10 @@ class Stores:
     def beat(self, service: str, worker: str, progress: int, *_: object, **__: object) -> None:
         self.progress = progress
 
-    def read(self) -> list[Heartbeat]:
+    def read_trainer(self) -> Heartbeat:
         if self.redis_away:
             raise StoreUnavailableError("no Redis")
-        return [Heartbeat("trainer", "t", 1, "", {"unspent_positions": self.behind})]
+        return Heartbeat("trainer", "t", 1, "", {"unspent_positions": self.behind})
 
 
 class Slow:

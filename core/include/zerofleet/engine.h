@@ -15,7 +15,7 @@
 
 namespace zerofleet {
 
-// Counts since the engine began, except for the last two, which are of now.
+// Counts since the engine began, except for those of trees, which are of now.
 struct EngineStatistics {
   std::int64_t simulations = 0;          // run, not kept from the move before
   std::int64_t positions_evaluated = 0;  // rows that the network answered
@@ -25,7 +25,9 @@ struct EngineStatistics {
   std::int64_t games_finished = 0;
   std::int64_t games_resigned = 0;
   std::int64_t nodes = 0;       // in all trees
-  std::int64_t tree_bytes = 0;  // memory of all trees
+  std::int64_t edges = 0;       // in all trees
+  std::int64_t node_bytes = 0;  // memory of all trees' nodes, used or not, scratch included
+  std::int64_t edge_bytes = 0;  // and of their edges
 };
 
 // Sizes of an engine's observations and predictions.

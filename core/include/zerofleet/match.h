@@ -14,6 +14,7 @@
 #include "zerofleet/move_choice.h"
 #include "zerofleet/prediction_queue.h"
 #include "zerofleet/search.h"
+#include "zerofleet/tree_counts.h"
 
 namespace zerofleet {
 
@@ -66,16 +67,13 @@ class Match final : public MatchEngine {
 
   EngineStatistics statistics() const override {
     EngineStatistics now = counts_;
-    now.tree_bytes = static_cast<std::int64_t>(scratch_.capacity_bytes());
+    add_memory(now, scratch_);
     for (const Way& way : ways_) {
       now.positions_evaluated += way.queue.positions_evaluated();
       now.cache_hits += way.queue.cache_hits();
     }
     for (const MatchGame& game : games_) {
-      for (const Search<G>& search : game.searches) {
-        now.nodes += search.tree().num_nodes();
-        now.tree_bytes += static_cast<std::int64_t>(search.tree().capacity_bytes());
-      }
+      for (const Search<G>& search : game.searches) add_tree(now, search.tree());
     }
     return now;
   }

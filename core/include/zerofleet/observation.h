@@ -41,12 +41,13 @@ class Plane {
     return difference == 0;
   }
 
+ protected:
+  std::array<std::uint64_t, kWords> words_{};
+
  private:
   static constexpr std::uint64_t used_bits(int word) {
     return ~std::uint64_t{0} >> (64 - word_size(word));
   }
-
-  std::array<std::uint64_t, kWords> words_{};
 };
 
 template <int kPlaneCount, int kPointCount>

@@ -12,6 +12,7 @@
 #include "zerofleet/move_choice.h"
 #include "zerofleet/prediction_queue.h"
 #include "zerofleet/search.h"
+#include "zerofleet/tree_counts.h"
 
 namespace zerofleet {
 
@@ -89,8 +90,7 @@ class PositionSearch final : public PositionSearchEngine {
     now.cache_hits = queue_.cache_hits();
     for (const Desk& desk : desks_) {
       now.simulations += desk.search.root_visits();
-      now.nodes += desk.search.tree().num_nodes();
-      now.tree_bytes += static_cast<std::int64_t>(desk.search.tree().capacity_bytes());
+      add_tree(now, desk.search.tree());
     }
     return now;
   }

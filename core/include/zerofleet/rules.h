@@ -89,7 +89,9 @@ class DynamicGame {
   int num_symmetries() const { return shape_.num_symmetries; }
   const GameShape& shape() const { return shape_; }
 
-  Action symmetric_action(int action, int symmetry) const { return actions_->at(action, symmetry); }
+  Action symmetric_action(int action, int symmetry) const {
+    return static_cast<Action>(actions_->at(action, symmetry));
+  }
 
   void write_observation(const DynamicPosition& position, int symmetry,
                          std::span<std::uint8_t> packed) const {
@@ -136,20 +138,18 @@ class DynamicGame {
     using Landing = int (*)(const DynamicRules&, int, int);
     Table(int count, const GameShape& shape, const DynamicRules& rules, Landing landing)
         : count_(count) {
-      for (int number = 0; number < count; ++number) {
-        landings_.push_back(static_cast<Action>(number));
-      }
+      for (int number = 0; number < count; ++number) landings_.push_back(number);
       for (int symmetry = 1; symmetry < shape.num_symmetries; ++symmetry) {
         for (int number = 0; number < count; ++number) {
-          landings_.push_back(static_cast<Action>(landing(rules, number, symmetry)));
+          landings_.push_back(landing(rules, number, symmetry));
         }
       }
     }
-    Action at(int number, int symmetry) const { return landings_[symmetry * count_ + number]; }
+    int at(int number, int symmetry) const { return landings_[symmetry * count_ + number]; }
 
    private:
     int count_;
-    std::vector<Action> landings_;
+    std::vector<int> landings_;  // [symmetries, count]; a board may have more points than actions
   };
 
   static int point_of(const DynamicRules& rules, int point, int symmetry) {

@@ -267,11 +267,14 @@ class Search {
     return forced_child(edges, plan_, static_cast<float>(root_visits_));
   }
 
-  // Raises probabilities to the power of 1 / temperature.
+  // Raises probabilities to the power of 1 / temperature. The highest one counts as 1 meanwhile: at
+  // low temperatures all of them would underflow.
   static void temper(std::span<float> priors, double temperature) {
+    const float highest = *std::ranges::max_element(priors);
     double sum = 0.0;
     for (float& prior : priors) {
-      if (prior > 0.0f) prior = static_cast<float>(portable_exp(portable_log(prior) / temperature));
+      const double share = static_cast<double>(prior) / highest;
+      if (share > 0.0) prior = static_cast<float>(portable_exp(portable_log(share) / temperature));
       sum += prior;
     }
     for (float& prior : priors) prior = static_cast<float>(prior / sum);

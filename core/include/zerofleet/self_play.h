@@ -15,6 +15,7 @@
 #include "zerofleet/move_choice.h"
 #include "zerofleet/prediction_queue.h"
 #include "zerofleet/search.h"
+#include "zerofleet/tree_counts.h"
 
 namespace zerofleet {
 
@@ -101,11 +102,8 @@ class SelfPlay final : public SelfPlayEngine {
     EngineStatistics now = counts_;
     now.positions_evaluated = queue_.positions_evaluated();
     now.cache_hits = queue_.cache_hits();
-    now.tree_bytes = static_cast<std::int64_t>(scratch_.capacity_bytes());
-    for (const Slot& slot : slots_) {
-      now.nodes += slot.search.tree().num_nodes();
-      now.tree_bytes += static_cast<std::int64_t>(slot.search.tree().capacity_bytes());
-    }
+    add_memory(now, scratch_);
+    for (const Slot& slot : slots_) add_tree(now, slot.search.tree());
     return now;
   }
 
@@ -212,13 +210,13 @@ class SelfPlay final : public SelfPlayEngine {
     const int chosen = slot.search.choose(weights_, temperature, slot.random);
     PlyResult ply = ply_result(slot.search, chosen, queue_.model_version(), weights_);
     ply.full_search = slot.full_search;
-    counts_.full_searches += slot.full_search;
     if (resigns(slot.game, ply)) {
       finish_game(slot, slot.search.root().to_play() == kFirstPlayer ? -1 : 1, "resign");
       return;
     }
     slot.game.append(ply);
     ++counts_.plies;
+    counts_.full_searches += slot.full_search;
     begin_ply(slot);
     slot.search.play(ply.action, config_.reuse_tree, scratch_);
     if (slot.search.root().is_terminal()) {

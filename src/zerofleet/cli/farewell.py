@@ -12,6 +12,8 @@ from zerofleet.local.folder import DataFolder
 from zerofleet.local.monitor import Exam, Figures
 from zerofleet.local.usage import Usage
 
+_QUERY = "SELECT model, at, against, score_percent, elo FROM promotion_history"
+
 
 def goal_words(reached: Exam | None, goal: float) -> str:
     """Whether the goal was reached, and by whom."""
@@ -53,7 +55,7 @@ def _what_now(figures: Figures, folder: DataFolder) -> list[str]:
     model = _short(folder.models) / folder.run / str(figures.best_version) / "model.onnx"
     lines = [
         f"play     {_command()} play {data}",
-        f"query    {_command()} sql {data} -c 'SELECT * FROM promotion_history'",
+        f"query    {_command()} sql {data} -c '{_QUERY}'",
         f"inspect  {_command()} status {data}",
     ]
     if figures.has_exam:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from zerofleet.cli.address import with_port
 from zerofleet.cli.chosen import chosen_folder
 from zerofleet.cli.secret_options import (
     AllowPlaintext,
@@ -21,7 +22,8 @@ from zerofleet.cli.serving import serving
 
 def gtp(
     address: Annotated[
-        str | None, typer.Option(help="An inference service.", metavar="HOST:PORT")
+        str | None,
+        typer.Option(callback=with_port, help="An inference service.", metavar="HOST:PORT"),
     ] = None,
     run_file: Annotated[
         Path | None, typer.Option(help="Instead: the run whose service is asked.")

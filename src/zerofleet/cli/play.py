@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from zerofleet.cli.address import with_port
 from zerofleet.cli.chosen import chosen_folder
 from zerofleet.cli.secret_options import (
     AllowPlaintext,
@@ -21,7 +22,10 @@ from zerofleet.errors import ConfigError
 def play(
     data: Annotated[Path | None, typer.Option(help="Data folder of the run.")] = None,
     address: Annotated[
-        str | None, typer.Option(help="An inference service elsewhere.", metavar="HOST:PORT")
+        str | None,
+        typer.Option(
+            callback=with_port, help="An inference service elsewhere.", metavar="HOST:PORT"
+        ),
     ] = None,
     game: Annotated[
         str | None, typer.Option(help="With --address: the game its run plays.")

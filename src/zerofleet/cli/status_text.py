@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -46,13 +47,27 @@ def status_text(
     }
     if figures.has_exam:
         rows["exam errors"] = exam_text(figures)
-    rows |= {service.name: doing_text(service) for service in services}
+    rows |= _doing_by_name(services)
     if advice is not None:
         rows["advice"] = advice.words
     if address:
         rows["gRPC"] = address
     width = max(map(len, rows)) + 2
     return "\n".join(f"{name:<{width}}{value}" for name, value in rows.items())
+
+
+def _doing_by_name(services: Sequence[ServiceState]) -> dict[str, str]:
+    """A row for each name; where several have it, how many do what."""
+    found: dict[str, Counter[str]] = {}
+    for service in services:
+        found.setdefault(service.name, Counter())[doing_text(service)] += 1
+    return {
+        name: ", ".join(
+            f"{count} of {doings.total()}: {doing}" if doings.total() > 1 else doing
+            for doing, count in doings.most_common()
+        )
+        for name, doings in found.items()
+    }
 
 
 def doing_text(service: ServiceState) -> str:

@@ -29,7 +29,9 @@ def load_run(path: Path) -> RunConfig:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot read the run file {path}: {error.strerror}") from error
+        raise ConfigError(
+            f"cannot read the run file {path}: {error.strerror}{_nearest(path)}"
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
     try:
@@ -58,6 +60,13 @@ def read_settings(kind: type[_Settings], arguments: Sequence[str]) -> _Settings:
         first = error.errors()[0]
         variable = ENV_PREFIX + "__".join(str(part) for part in first["loc"]).upper()
         raise ConfigError(f"{variable} = {first['input']!r}: {first['msg']}") from error
+
+
+def _nearest(path: Path) -> str:
+    """The file beside it that may have been meant."""
+    others = [other.name for other in path.parent.glob("*.toml") if other != path]
+    near = difflib.get_close_matches(path.name, others, n=1, cutoff=0.5)
+    return f"; did you mean {path.parent / near[0]}?" if near else ""
 
 
 def _explain(error: ValidationError, source: str) -> str:

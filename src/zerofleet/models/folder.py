@@ -106,16 +106,24 @@ class ModelFolder:
         return model_bytes
 
     def stage(self, model_bytes: bytes) -> StagedModel:
-        """Write a file under a temporary name in the folder it will stay in, and fsync it."""
+        """Write a file under a temporary name in the folder it will stay in, and fsync it.
+
+        Raises:
+            OSError: the disk does not take it; nothing is left behind.
+        """
         if not self._blobs.is_dir():
             self._blobs.mkdir(parents=True, exist_ok=True)
             fsync_folder(self.root)
         temporary = self._blobs / f".{self.run}-{token_hex(8)}.tmp"
-        with temporary.open("wb") as file:
-            file.write(model_bytes)
-            file.flush()
-            os.fchmod(file.fileno(), 0o444)
-            os.fsync(file.fileno())
+        try:
+            with temporary.open("wb") as file:
+                file.write(model_bytes)
+                file.flush()
+                os.fchmod(file.fileno(), 0o444)
+                os.fsync(file.fileno())
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
         return StagedModel(temporary, hashlib.sha256(model_bytes).hexdigest())
 
     def publish(self, staged: StagedModel) -> Path:
@@ -180,7 +188,9 @@ class ModelFolder:
             if not self._temporary.fullmatch(path.name):
                 continue
             if path.suffix == ".names":
-                announced = map(self.path, path.read_text(encoding="ascii").split())
+                names = path.read_text(encoding="ascii", errors="replace").split()
+                # A power cut may have left anything in it.
+                announced = (self.path(name) for name in names if _SHA256.fullmatch(name))
                 yield from (
                     file for file in announced if file.exists() and not is_recorded(file.stem)
                 )

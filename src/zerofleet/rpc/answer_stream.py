@@ -53,9 +53,11 @@ class AnswerStream:
         drained = asyncio.create_task(self._drained.wait())
         try:
             await asyncio.wait({reader, writer, drained}, return_when=asyncio.FIRST_COMPLETED)
+            ended = reader.done()
+            reader.cancel()  # or a client that never pauses would be answered for ever
             if not writer.done():
                 await self._finish(writer)
-            if not reader.done():
+            if not ended:
                 await self._context.abort(
                     grpc.StatusCode.UNAVAILABLE, "the server is shutting down"
                 )

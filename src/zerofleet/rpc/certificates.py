@@ -77,7 +77,10 @@ def _configuration(certificates: Certificates) -> grpc.ServerCertificateConfigur
 
 
 def _read(folder: Path, *, whole: bool) -> Certificates:
-    names = [name for name in (_CHAIN, _KEY, _AUTHORITY) if (folder / name).exists()]
+    try:
+        names = [name for name in (_CHAIN, _KEY, _AUTHORITY) if (folder / name).exists()]
+    except OSError as error:
+        raise ConfigError(f"the TLS folder {folder} cannot be read: {error.strerror}") from error
     missing = sorted({_CHAIN, _KEY, _AUTHORITY} - set(names))
     if (whole and missing) or not names or (_CHAIN in names) != (_KEY in names):
         raise ConfigError(

@@ -1,6 +1,6 @@
 """The server's gate: who calls, whether they may, whether there is room, and until when.
 
-A call passes it once, when it begins; the messages of a stream are not looked at.
+A call passes it once, when it begins, before any message of it is read.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ class Gate(grpc.aio.ServerInterceptor):
         is_unary = not handler.request_streaming and not handler.response_streaming
 
         @contextlib.asynccontextmanager
-        async def around(request: object, context: Context) -> AsyncGenerator[None]:
-            del request
+        async def around(context: Context) -> AsyncGenerator[None]:
             caller = self._caller(details, context)
             with self._room.taken(caller):
                 if not is_unary or _has_deadline(context):

@@ -9,48 +9,59 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
+
+from zerofleet.errors import InvalidRequestError
+from zerofleet.rpc.methods import Malformed
+
+_aio: Any = grpc.aio  # whose types leave EOF out
 
 Context = grpc.aio.ServicerContext[Any, Any]
-Around = Callable[[object, Context], AbstractAsyncContextManager[None]]
-"""Entered before a call's handler runs and left after it; given the request (None where requests
-are a stream) and the context."""
+Around = Callable[[Context], AbstractAsyncContextManager[None]]
+"""Entered when a call begins, before anything that it sends is read; left after its handler."""
 
 
 def surrounded(handler: Any, around: Around) -> Any:  # noqa: ANN401 - of either of gRPC's types
-    """A method's handler with ``around`` about each of its calls."""
-    if handler.request_streaming and handler.response_streaming:
-        make: Any = grpc.stream_stream_rpc_method_handler
-        behavior = _streaming(handler.stream_stream, around, lambda requests: None)
-    elif handler.response_streaming:
-        make = grpc.unary_stream_rpc_method_handler
-        behavior = _streaming(handler.unary_stream, around, lambda request: request)
-    elif handler.request_streaming:
-        make = grpc.stream_unary_rpc_method_handler
-        behavior = _answering(handler.stream_unary, around, lambda requests: None)
-    else:
-        make = grpc.unary_unary_rpc_method_handler
-        behavior = _answering(handler.unary_unary, around, lambda request: request)
-    return make(behavior, handler.request_deserializer, handler.response_serializer)
+    """A method's handler with ``around`` about each of its calls.
 
+    gRPC reads a single request before it calls a handler, and waits for it for ever. So every
+    method becomes one whose requests are a stream, which is the same on the wire, and a single
+    request is read inside.
+    """
+    behavior: Any = (
+        handler.stream_stream or handler.unary_stream or handler.stream_unary or handler.unary_unary
+    )
+    given = _all_requests if handler.request_streaming else _one_request
 
-def _answering(behavior: Any, around: Around, shown: Callable[[Any], object]) -> Any:  # noqa: ANN401
-    async def answer(request: Any, context: Context) -> Any:  # noqa: ANN401
-        async with around(shown(request), context):
-            return await behavior(request, context)
+    async def answering(requests: Any, context: Context) -> Any:  # noqa: ANN401
+        async with around(context):
+            return await behavior(await given(requests, context), context)
 
-    return answer
-
-
-def _streaming(behavior: Any, around: Around, shown: Callable[[Any], object]) -> Any:  # noqa: ANN401
-    """Of the same style as the handler's own: a generator, or one that writes by itself."""
-
-    async def yielding(request: Any, context: Context) -> AsyncIterator[Any]:  # noqa: ANN401
-        async with around(shown(request), context):
-            async for response in behavior(request, context):
+    async def yielding(requests: Any, context: Context) -> AsyncIterator[Any]:  # noqa: ANN401
+        async with around(context):
+            async for response in behavior(await given(requests, context), context):
                 yield response
 
-    async def writing(request: Any, context: Context) -> None:  # noqa: ANN401
-        async with around(shown(request), context):
-            await behavior(request, context)
+    make: Any = grpc.stream_unary_rpc_method_handler
+    if handler.response_streaming:
+        make = grpc.stream_stream_rpc_method_handler
+    chosen: Any = yielding if inspect.isasyncgenfunction(behavior) else answering
+    return make(chosen, handler.request_deserializer, handler.response_serializer)
 
-    return yielding if inspect.isasyncgenfunction(behavior) else writing
+
+async def _all_requests(requests: Any, context: Context) -> Any:  # noqa: ANN401
+    del context
+    return requests
+
+
+async def _one_request(requests: Any, context: Context) -> Any:  # noqa: ANN401
+    del requests
+    try:
+        request: Any = await context.read()
+    except DecodeError:
+        request = Malformed()
+    if request is _aio.EOF:
+        raise InvalidRequestError("the call ended before its request came")
+    if isinstance(request, Malformed):
+        raise InvalidRequestError("the message is not one of this method's requests")
+    return request

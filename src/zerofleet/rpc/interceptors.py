@@ -10,10 +10,9 @@ import grpc
 import grpc.aio
 import structlog
 
-from zerofleet.errors import InvalidRequestError, ZerofleetError
+from zerofleet.errors import ZerofleetError
 from zerofleet.rpc import status
 from zerofleet.rpc.handlers import Context, surrounded
-from zerofleet.rpc.methods import Malformed
 
 _log = structlog.get_logger()
 
@@ -37,10 +36,8 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
 
         @contextlib.asynccontextmanager
-        async def around(request: object, context: Context) -> AsyncGenerator[None]:
+        async def around(context: Context) -> AsyncGenerator[None]:
             try:
-                if isinstance(request, Malformed):
-                    raise InvalidRequestError("the message is not one of this method's requests")
                 yield
             except Exception as error:
                 await _abort(error, method, context)

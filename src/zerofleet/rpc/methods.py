@@ -40,7 +40,7 @@ def _parser(request: type[Message]) -> Callable[[bytes], Message | Malformed]:
 def generic_handler(service_name: str, servicer: object) -> grpc.GenericRpcHandler:
     """Serve every method of a service by the servicer's method of the same name.
 
-    Requests that cannot be parsed reach it as ``Malformed``; ``ErrorInterceptor`` refuses them.
+    Requests of a stream that cannot be parsed reach it as ``Malformed``; single ones are refused.
     """
     make: dict[tuple[bool, bool], Any] = {
         (False, False): grpc.unary_unary_rpc_method_handler,

@@ -35,7 +35,6 @@ class PlayerClient:
     Args:
         address: of an inference service.
         timeout: seconds for an answer; in ``analyze`` for each of its tables.
-
         credentials: what to show, and whom to believe.
 
     Besides ``Player``'s errors, methods raise ``InferenceUnavailableError`` when nobody answered

@@ -15,6 +15,9 @@ from zerofleet.rpc.player import (
 )
 from zerofleet.rpc.schema import player as pb
 
+# The longest games there are take some kilobytes; of more, each byte would be a Python object.
+MAX_POSITION_BYTES = 1 << 20
+
 
 def encode_description(description: PlayerDescription) -> pb.DescribeResponse:
     """A description as a message."""
@@ -70,8 +73,12 @@ def decode_actions(position: pb.Position) -> Actions:
     """The actions of a position message.
 
     Raises:
-        InvalidRequestError: more than one kind is given.
+        InvalidRequestError: more than one kind is given, or the message is too large.
     """
+    if position.ByteSize() > MAX_POSITION_BYTES:
+        raise InvalidRequestError(
+            f"the position has {position.ByteSize()} bytes: at most {MAX_POSITION_BYTES} are read"
+        )
     if bool(position.actions) + bool(position.action_strings) + bool(position.sgf) > 1:
         raise InvalidRequestError("give one of actions, action_strings, sgf")
     if position.sgf:

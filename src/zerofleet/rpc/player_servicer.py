@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc.aio
 
+from zerofleet.errors import OverloadedError
 from zerofleet.rpc import player_codec as codec
 from zerofleet.rpc.codec import BEST
 from zerofleet.rpc.player import Player
 from zerofleet.rpc.schema import player as pb
 
 _Context = grpc.aio.ServicerContext[Any, Any]
+
+# A search waits for whoever reads its tables, and others wait for its place.
+_UNREAD_SECONDS = 30.0
 
 
 class PlayerServicer:
@@ -49,10 +53,8 @@ class PlayerServicer:
             )
         )
 
-    async def Analyze(  # noqa: N802
-        self, request: pb.AnalyzeRequest, context: _Context
-    ) -> AsyncIterator[pb.SearchResponse]:
-        """A search that shows its table while it runs."""
+    async def Analyze(self, request: pb.AnalyzeRequest, context: _Context) -> None:  # noqa: N802
+        """A search that shows its table while it runs, as long as somebody reads."""
         search = request.search
         tables = self._player.analyze(
             search.position.game,
@@ -66,7 +68,13 @@ class PlayerServicer:
         # Closed here and now: a client that goes away must not leave its search behind.
         async with contextlib.aclosing(tables):
             async for table in tables:
-                yield codec.encode_table(table)
+                try:
+                    async with asyncio.timeout(_UNREAD_SECONDS):
+                        await context.write(codec.encode_table(table))
+                except TimeoutError as error:
+                    raise OverloadedError(
+                        f"no table was read for {_UNREAD_SECONDS:g} s: read, or ask for fewer"
+                    ) from error
 
     async def Play(self, request: pb.PlayRequest, context: _Context) -> pb.PlayResponse:  # noqa: N802
         """An action."""

@@ -8,7 +8,7 @@ from zerofleet.config import ScalingSection
 from zerofleet.scaling.fleet import Fleet
 from zerofleet.scaling.need import need_of
 from zerofleet.scaling.reason import whole, within
-from zerofleet.scaling.words import figures_text, inference_text
+from zerofleet.scaling.words import figures_text, inference_text, one_machine_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,11 @@ def advise(fleet: Fleet, section: ScalingSection, cores: int | None = None) -> A
         return Advice(workers, workers, f"{there}; enough: {figures_text(need)}")
     useful = within(1, whole(need.workers), 2 * max(workers, 1))
     if useful > workers and (need.wait >= section.max_wait or need.fed < workers + 1):
-        words = inference_text(need, section, round(fleet.replicas))
+        words = (
+            inference_text(need, section, round(fleet.replicas))
+            if cores is None
+            else one_machine_text(need, section)
+        )
         return Advice(workers, workers, f"{there}; {words}")
     if useful > workers:
         useful = max(workers, int(min(useful, need.fed)))

@@ -35,7 +35,8 @@ class Fleet:
     rows_per_second: float = 0
     """Positions that inference evaluates."""
     capacity_rows_per_second: float = 0
-    """Positions that it could evaluate in full batches; 0: not known."""
+    """Positions that it could evaluate in full batches, where a replica that does not know yet
+    counts like the mean of those that do; 0: none knows."""
     filled: float = 0
     """Fill of the batches, 0 to 1, times rows a second: divide by these for the mean."""
     waited: float = 0
@@ -67,12 +68,15 @@ class Fleet:
 
 def observe(heartbeats: Iterable[Heartbeat]) -> Fleet:
     """Sum up what was said; heartbeats disappear within seconds when they are not renewed."""
-    sums = dict.fromkeys((field.name for field in fields(Fleet)), 0.0)
+    sums = dict.fromkeys((*(field.name for field in fields(Fleet)), "measured"), 0.0)
     readers = {"trainer": _trainer, "selfplay": _worker, "inference": _replica}
     for beat in heartbeats:
         if beat.service in readers:
             for name, value in readers[beat.service](beat).items():
                 sums[name] += value
+    measured = sums.pop("measured")
+    if measured:
+        sums["capacity_rows_per_second"] *= sums["replicas"] / measured
     return Fleet(**sums)
 
 
@@ -115,11 +119,12 @@ def _replica(beat: Heartbeat) -> dict[str, float]:
     figures = beat.figures
     if "capacity_rows_per_second" not in figures:
         return {}  # the parent of the processes of several devices
-    rows = figures.get("rows_per_second", 0.0)
+    rows, capacity = figures.get("rows_per_second", 0.0), figures["capacity_rows_per_second"]
     return {
         "replicas": 1.0,
+        "measured": float(capacity > 0),
         "rows_per_second": rows,
-        "capacity_rows_per_second": figures["capacity_rows_per_second"],
+        "capacity_rows_per_second": capacity,
         "filled": rows * figures.get("fill", 0.0),
         "waited": rows * figures.get("queue_wait_per_compute", 0.0),
     }

@@ -61,8 +61,8 @@ class Rule:
             fleet: at that time.
 
         Returns:
-            None until the fleet has been watched for ``window_seconds`` and a worker was heard of:
-            who knows nothing asks for nothing.
+            None until the fleet has been watched for ``window_seconds``, and a worker and an
+            inference replica were heard of: who knows nothing asks for nothing.
         """
         if not self._is_begun(seconds, fleet):
             return None
@@ -105,7 +105,9 @@ class Rule:
         # As many as ever were heard of at once: Redis may have been emptied a moment ago.
         self._heard = max(self._heard, round(fleet.workers))
         self._heard_replicas = max(self._heard_replicas, round(fleet.replicas))
-        if seconds - self._began < section.window_seconds or not self._heard:
+        if seconds - self._began < section.window_seconds:
+            return False
+        if not self._heard or not self._heard_replicas:
             return False
         self._workers = within(section.min_workers, self._heard, section.max_workers)
         self._replicas = within(section.min_inference, self._heard_replicas, section.max_inference)

@@ -16,7 +16,16 @@ def figures_text(need: Need) -> str:
 
 def inference_text(need: Need, section: ScalingSection, replicas: int) -> str:
     """That inference is what lacks, and by which figure one sees it."""
+    most = f", which is at its most ({replicas})" if replicas >= section.max_inference else ""
+    return f"inference should grow{most}: {_inference_figures(need, section)}"
+
+
+def one_machine_text(need: Need, section: ScalingSection) -> str:
+    """The same where inference is one process beside all others, and cannot grow."""
+    return f"more would wait for inference: {_inference_figures(need, section)}"
+
+
+def _inference_figures(need: Need, section: ScalingSection) -> str:
     waits = need.wait >= section.max_wait
     sign = f"wait/compute {need.wait:.1f}" if waits else f"load {need.load:.2f}"
-    most = f", which is at its most ({replicas})" if replicas >= section.max_inference else ""
-    return f"inference should grow{most}: {sign} ({figures_text(need)})"
+    return f"{sign} ({figures_text(need)})"

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerofleet.errors import ConfigError
-from zerofleet.secrets.files import read_bytes
+from zerofleet.secrets.files import read_bytes, read_secret
 from zerofleet.secrets.redis_users import RULES, acl_file
-from zerofleet.secrets.tokens import ROLES, Token, digest_of, new_token, read_tokens
+from zerofleet.secrets.tokens import ROLES, Role, Token, digest_of, new_token, read_tokens
 
 if TYPE_CHECKING:
     from zerofleet.secrets.authority import Pair
@@ -84,29 +84,30 @@ class FleetSecrets:
         self._replace("redis/users.acl", acl)
 
     def _tokens(self) -> None:
-        for role in ROLES:
-            self._once(f"tokens/{role}", lambda: new_token().encode() + b"\n")
         path = self._folder / "tokens" / "roles.toml"
-        known = read_tokens(path) if path.exists() else ()
-        mine = [
-            Token(
-                role, role, digest_of(read_bytes(self._folder / "tokens" / role).decode().strip())
-            )
-            for role in ROLES
+        absent: list[Role] = [role for role in ROLES if not (path.parent / role).exists()]
+        made = {role: new_token() for role in absent}
+        # No other: an entry that somebody has deleted was withdrawn, wherever its token still is.
+        added = [
+            Token(role, role, digest_of(made.get(role) or read_secret(path.parent / role)))
+            for role in (absent if path.exists() else ROLES)
         ]
-        missing = [token for token in mine if token not in known]
-        if missing:
-            self._replace("tokens/roles.toml", _toml((*known, *missing)))
+        if added:
+            known = read_tokens(path) if path.exists() else ()
+            # Its owner may write: `zerofleet token` adds to it.
+            self._replace("tokens/roles.toml", _toml((*known, *added)), self._mode | 0o200)
+        for role, token in made.items():
+            self._replace(f"tokens/{role}", token.encode() + b"\n")
 
     def _certificates(self) -> None:
         from zerofleet.secrets.authority import Pair, make_authority
 
         paths = [self._folder / "tls" / name for name in ("ca.crt", "ca.key")]
-        if not all(path.exists() for path in paths):
+        if not paths[0].exists():
             pair = make_authority("zerofleet")
-            self._replace("tls/ca.crt", pair.certificate)
             self._replace("tls/ca.key", pair.key, mode=0o400)
-        ca = Pair(*(read_bytes(path) for path in paths))
+            self._replace("tls/ca.crt", pair.certificate)
+        ca = Pair(read_bytes(paths[0]), read_bytes(paths[1]) if paths[1].exists() else b"")
         for name, places in SERVERS.items():
             hosts = (*_HERE, *(host for place in places for host in _names(place)), *self._hosts)
             self._certificate(ca, name, hosts, server=True)
@@ -123,6 +124,11 @@ class FleetSecrets:
             read_bytes(paths[0]), ca.certificate, hosts
         ):
             return
+        if not ca.key:
+            raise ConfigError(
+                f"{folder} lacks a certificate that lasts, and {self._folder}/tls/ca.key, which "
+                "would sign one, is not there: put the key back, or the certificate there"
+            )
         pair = make_certificate(ca, name, hosts, server=server, client=True)
         self._replace(f"tls/{name}/tls.key", pair.key)
         self._replace(f"tls/{name}/tls.crt", pair.certificate)

@@ -12,6 +12,7 @@ from zerofleet.secrets.files import read_lines
 
 _BEST = "zerofleet:*:best"
 _BEATS = "zerofleet:*:heartbeat:*"
+_TRAINERS_BEAT = "zerofleet:*:heartbeat:trainer:*"
 _CONNECT = "+ping +select +client|setinfo +client|setname"
 
 _BEAT = "%W~zerofleet:*:heartbeat:{user}:* +set"
@@ -20,7 +21,7 @@ _READ_BEST = f"%R~{_BEST} +hgetall"
 
 RULES: Mapping[str, str] = MappingProxyType(
     {
-        "worker": f"{_BEAT.format(user='selfplay')} {_READ_BEATS} {_READ_BEST}",
+        "worker": f"{_BEAT.format(user='selfplay')} %R~{_TRAINERS_BEAT} +mget {_READ_BEST}",
         "inference": f"{_BEAT.format(user='inference')} {_READ_BEST}",
         "trainer": _BEAT.format(user="trainer"),
         # The pointer moves by scripts, which can do no more than this user can.

@@ -96,7 +96,7 @@ def add_token(path: Path, name: str, role: Role) -> str:
     text = "".join(f'{key} = "{value}"\n' for key, value in entry.items())
     try:
         with path.open("a", encoding="utf-8") as file:
-            file.write(f"[[tokens]]\n{text}\n")
+            file.write(f"\n[[tokens]]\n{text}")  # whatever the file ends with
     except OSError as error:
         raise ConfigError(f"cannot write to {path}: {error.strerror}") from error
     return token

@@ -7,4 +7,4 @@ RUN apt-get update \
  && ln -s adminer.php /usr/share/adminer/index.php \
  && useradd --no-create-home adminer
 USER adminer
-CMD ["php", "-S", "0.0.0.0:8080", "-t", "/usr/share/adminer"]
+CMD ["php", "-d", "session.save_path=/tmp", "-S", "0.0.0.0:8080", "-t", "/usr/share/adminer"]

@@ -95,6 +95,7 @@ async def test_a_damaged_model_leaves_the_old_one_serving(
         models.publish(2, damage(make_marker))
         models.promote(2)
         await served.repository.refresh()
+        assert served.repository.failed_loads == 1
         assert (await client.predict(RUN, observations(3))).model_version == 1
         with pytest.raises(IncompatibleModelError):
             await client.predict(RUN, observations(3), "2")
@@ -103,7 +104,6 @@ async def test_a_damaged_model_leaves_the_old_one_serving(
         assert index[1].ready
         assert not index[2].ready
         assert index[2].reason not in ("", "not in memory")
-        assert served.repository.failed_loads == 1
         # A later promotion is not held up by the broken one.
         models.publish(3)
         models.promote(3)
@@ -116,9 +116,13 @@ async def test_bytes_under_a_wrong_name_are_not_loaded(
 ) -> None:
     models.publish(1, make_marker(1), name="0" * 64)
     models.promote(1)
-    async with serve() as served, InferenceClient(served.address, timeout=0.3) as client:
+    async with (
+        serve() as served,
+        InferenceClient(served.address) as patient,
+        InferenceClient(served.address, timeout=0.3) as client,
+    ):
         assert "do not hash to its name" in served.repository.waiting_for
-        assert not await client.model_ready(RUN, "1")
+        assert not await patient.model_ready(RUN, "1")
         with pytest.raises(InferenceUnavailableError, match="do not hash to its name"):
             await client.predict(RUN, observations(1))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from typing import Any
 
 import grpc
@@ -14,7 +13,10 @@ import pytest
 from zerofleet.errors import InferenceUnavailableError
 from zerofleet.local.process import free_port
 from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.codec import encode_request
+from zerofleet.rpc.methods import INFERENCE, both_streams
 from zerofleet.rpc.prediction_stream import PredictionStream
+from zerofleet.rpc.schema import open_inference as pb
 
 RUN = "marker"
 
@@ -57,18 +59,14 @@ async def test_servers_come_and_go_under_a_stream(
 
 
 @pytest.mark.usefixtures("published")
-async def test_drain_answers_what_has_come_and_ends_quickly(
-    serve: Any, observations: Any, until: Any
-) -> None:
+async def test_drain_answers_what_has_come(serve: Any, observations: Any, until: Any) -> None:
     address = _free_address()
     async with InferenceClient(address, timeout=30) as client, client.stream(RUN) as stream:
         done = asyncio.Event()
         async with serve(address=address) as served:
             asker = asyncio.create_task(_ask(stream, observations(64), done))
             await until(lambda: served.batcher.statistics.totals.success > 20)
-            started = time.monotonic()
             await served.server.drain(grace=10)
-            assert time.monotonic() - started < 3
             assert served.batcher.queue_rows == 0
         async with serve(address=address):
             done.set()
@@ -97,10 +95,8 @@ async def test_no_server_is_unavailable_after_the_timeout(observations: Any) -> 
     address = _free_address()
     async with InferenceClient(address, timeout=0.3) as client, client.stream(RUN) as stream:
         for predict in (stream.predict, lambda rows: client.predict(RUN, rows)):
-            started = time.monotonic()
             with pytest.raises(InferenceUnavailableError, match=address):
                 await predict(observations(1))
-            assert time.monotonic() - started < 3
         assert not await client.server_ready()
 
 
@@ -143,10 +139,6 @@ async def test_a_client_that_reads_no_answers_is_not_read_from(
     serve: Any, observations: Any
 ) -> None:
     """Its answers would pile up in the server's memory otherwise."""
-    from zerofleet.rpc.codec import encode_request
-    from zerofleet.rpc.methods import INFERENCE, both_streams
-    from zerofleet.rpc.schema import open_inference as pb
-
     async with serve() as served, grpc.aio.insecure_channel(served.address) as channel:
         open_stream = both_streams(
             channel,

@@ -122,12 +122,13 @@ def serve() -> Serve:
         credentials: ServerCredentials | None = None,
         limits: Limits | None = None,
         address: str = "127.0.0.1:0",
+        player: rpc.Player | None = None,
     ) -> AsyncIterator[Served]:
         backend = Zeros()
         async with rpc.serve(
             address,
             inference=backend,
-            player=ShyPlayer(),
+            player=player or ShyPlayer(),
             reflection=True,
             credentials=credentials or ServerCredentials(),
             limits=limits or Limits(),

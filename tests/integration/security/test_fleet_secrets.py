@@ -36,8 +36,8 @@ def test_everything_is_there_and_for_the_right_eyes(fleet_secrets: Path) -> None
     assert contents(fleet_secrets).keys() == names
     for path in fleet_secrets.rglob("*"):
         mode = stat.S_IMODE(path.stat().st_mode)
-        expected = 0o750 if path.is_dir() else 0o400 if path.name == "ca.key" else 0o440
-        assert mode == expected, path
+        expected = {"ca.key": 0o400, "roles.toml": 0o640}.get(path.name, 0o440)
+        assert mode == (0o750 if path.is_dir() else expected), path
     passwords = [read_secret(fleet_secrets / "postgres" / role) for role in POSTGRES]
     assert len(set(passwords)) == len(POSTGRES)
     assert min(map(len, passwords)) >= 40
@@ -59,7 +59,7 @@ def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
 def test_what_is_missing_is_made_and_what_is_there_stays(tmp_path: Path) -> None:
     FleetSecrets(tmp_path).make()
     before = contents(tmp_path)
-    anns = add_token(_writable(tmp_path / "tokens" / "roles.toml"), "ann", "client")
+    anns = add_token(tmp_path / "tokens" / "roles.toml", "ann", "client")
     for name in ("redis/worker", "tokens/worker", "tls/selfplay/tls.key"):
         (tmp_path / name).unlink()
     fleet = FleetSecrets(tmp_path)
@@ -73,6 +73,42 @@ def test_what_is_missing_is_made_and_what_is_there_stays(tmp_path: Path) -> None
     accepted = read_tokens(tmp_path / "tokens" / "roles.toml")
     for token in (anns, read_secret(tmp_path / "tokens" / "worker")):
         assert find_token(accepted, token) is not None
+
+
+def test_a_token_that_was_withdrawn_stays_so(tmp_path: Path) -> None:
+    """Though its file is there, and this runs before every start."""
+    FleetSecrets(tmp_path).make()
+    path = tmp_path / "tokens" / "roles.toml"
+    _, *others = path.read_text().split("\n\n")
+    path.write_text("\n\n".join(others))
+    FleetSecrets(tmp_path).make()
+    left = read_tokens(path)
+    assert find_token(left, read_secret(tmp_path / "tokens" / "worker")) is None
+    assert [token.role for token in left] == ["client", "admin"]
+    path.unlink()
+    FleetSecrets(tmp_path).make()
+    assert [token.role for token in read_tokens(path)] == list(ROLES)
+
+
+def test_without_the_authoritys_key_what_is_there_stays(tmp_path: Path) -> None:
+    FleetSecrets(tmp_path).make()
+    (tmp_path / "tls" / "ca.key").unlink()
+    before = contents(tmp_path)
+    FleetSecrets(tmp_path).make()
+    assert contents(tmp_path) == before
+    (tmp_path / "tls" / "selfplay" / "tls.crt").unlink()
+    with pytest.raises(ConfigError, match=r"tls/selfplay lacks .*tls/ca\.key, .* is not there"):
+        FleetSecrets(tmp_path).make()
+    assert (tmp_path / "tls" / "ca.crt").read_bytes() == before["tls/ca.crt"]
+
+
+def test_a_token_is_added_to_a_file_that_ends_in_the_middle_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "roles.toml"
+    first = add_token(path, "ann", "client")
+    path.write_text(path.read_text().rstrip())
+    second = add_token(path, "ben", "client")
+    names = [getattr(find_token(read_tokens(path), token), "name", "") for token in (first, second)]
+    assert names == ["ann", "ben"]
 
 
 def test_certificates_are_made_anew_before_they_end_and_for_other_hosts(
@@ -177,8 +213,3 @@ def test_the_settings_of_a_process_put_it_there(monkeypatch: pytest.MonkeyPatch)
     )
     assert settings.redis_url == "redis://127.0.0.1:6379/0?password_file=/run/secrets/redis"
     assert settings.tls_folder is None
-
-
-def _writable(path: Path) -> Path:
-    path.chmod(0o600)
-    return path

@@ -14,9 +14,18 @@ import numpy as np
 import pytest
 
 from zerofleet.errors import OverloadedError
-from zerofleet.rpc import ClientCredentials, InferenceClient, Limits, ServerCredentials, server
+from zerofleet.rpc import (
+    ClientCredentials,
+    InferenceClient,
+    Limits,
+    SearchChild,
+    SearchTable,
+    ServerCredentials,
+    player_servicer,
+    server,
+)
 from zerofleet.rpc.codec import encode_request
-from zerofleet.rpc.methods import INFERENCE, both_streams, unary
+from zerofleet.rpc.methods import INFERENCE, PLAYER, both_streams, unary
 from zerofleet.rpc.schema import open_inference as pb
 from zerofleet.secrets.tokens import add_token
 
@@ -192,3 +201,69 @@ async def test_a_stream_that_its_client_never_ends_is_ended(
             await call.write(encode_request(RUN, "best", ROWS, "1"))
             assert (await call.read()).infer_response.model_version == "1"
         assert await asyncio.wait_for(call.code(), 30) is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_call_is_judged_before_any_message_of_it_comes(serve: Any, tmp_path: Path) -> None:
+    """Or who opens calls and says nothing would take everybody's room, even without a token."""
+    accepted = tmp_path / "roles.toml"
+    metadata = (("authorization", f"Bearer {add_token(accepted, 'greedy', 'worker')}"),)
+    limits = Limits(calls_of_one=2, call_seconds=2)
+    async with (
+        serve(ServerCredentials(token_roles_file=accepted), limits) as served,
+        stock_channel(served.address) as channel,
+    ):
+        silent = channel.stream_unary(f"/{INFERENCE}/ServerReady")
+        assert await _code(silent()) is grpc.StatusCode.UNAUTHENTICATED
+        taken = [silent(metadata=metadata) for _ in range(2)]
+        await asyncio.gather(*(call.wait_for_connection() for call in taken))
+        assert await _code(silent(metadata=metadata)) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        for call in taken:
+            assert await _code(call) is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def _code(call: Any) -> grpc.StatusCode:
+    return await asyncio.wait_for(call.code(), 30)
+
+
+async def test_garbage_to_a_service_that_grpc_brings_is_refused_like_any(serve: Any) -> None:
+    async with serve() as served, stock_channel(served.address) as channel:
+        check = channel.unary_unary("/grpc.health.v1.Health/Check")
+        with pytest.raises(grpc.aio.AioRpcError, match="not one of this method's") as caught:
+            await check(b"\xff", timeout=20)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        nothing = channel.stream_unary(f"/{INFERENCE}/ServerReady")(timeout=20)
+        await nothing.done_writing()
+        assert await _code(nothing) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+class Endless:
+    """A player who shows one large table after the other."""
+
+    def __init__(self) -> None:
+        self.searches = 0
+
+    async def analyze(self, *arguments: object, **options: object) -> AsyncIterator[SearchTable]:
+        del arguments, options
+        child = SearchChild(0, "a1", 1, 1.0, None, tuple(range(10_000)))
+        self.searches += 1
+        try:
+            while True:
+                yield SearchTable(RUN, 1, 0, 1, 0.0, 0.0, 0, "a1", (child,), done=False)
+        finally:
+            self.searches -= 1
+
+
+async def test_a_search_whose_tables_nobody_reads_gives_its_place_back(
+    serve: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(player_servicer, "_UNREAD_SECONDS", 0.2)
+    player: Any = Endless()
+    async with serve(player=player) as served, stock_channel(served.address) as channel:
+        call = channel.unary_stream(f"/{PLAYER}/Analyze")(b"")
+        await until(lambda: player.searches == 1)
+        await until(lambda: player.searches == 0)
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            async for _ in call:
+                pass
+        assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert (await call.details()).startswith("no table was read for 0.2 s")

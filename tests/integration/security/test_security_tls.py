@@ -12,6 +12,7 @@ import pytest
 
 from zerofleet.errors import ConfigError, InferenceUnavailableError
 from zerofleet.rpc import ClientCredentials, InferenceClient, ServerCredentials
+from zerofleet.rpc.certificates import followed_certificates
 from zerofleet.secrets.authority import make_authority, make_certificate
 from zerofleet.secrets.files import read_bytes
 
@@ -148,6 +149,12 @@ async def test_files_that_are_no_good_are_named(
             pass
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value)
+
+
+def test_a_folder_that_cannot_be_looked_into_is_refused_like_any(tmp_path: Path) -> None:
+    """By its name, because whoever runs the tests may enter every folder."""
+    with pytest.raises(ConfigError, match="cannot be read: File name too long"):
+        followed_certificates(tmp_path / ("x" * 300), server=True)
 
 
 async def test_plaintext_stays_on_this_machine(serve: Any) -> None:

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -125,8 +124,8 @@ class Go {
     Planes<kPlanes, kPass> planes;
     const Player player = to_play();
     for (int age = 0; age < kHistory; ++age) {
-      planes[2 * age] = to_plane(recent(age).stones[player]);
-      planes[2 * age + 1] = to_plane(recent(age).stones[1 - player]);
+      planes[2 * age] = recent(age).stones[player];
+      planes[2 * age + 1] = recent(age).stones[1 - player];
     }
     planes[2 * kHistory] = Plane<kPass>::filled(player == kFirstPlayer);
     return planes;
@@ -215,9 +214,6 @@ class Go {
     const auto [black, white] = area();
     return 2 * (black.size() - white.size()) - half_komi_;
   }
-
-  // Both types number and store points alike.
-  static Plane<kPass> to_plane(const Points& points) { return std::bit_cast<Plane<kPass>>(points); }
 
   Board board_;
   SeenPositions<kMaxLength + 1> seen_;     // the start and the boards after moves

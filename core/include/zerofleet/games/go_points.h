@@ -9,24 +9,21 @@
 
 namespace zerofleet {
 
-// A set of points `kColumns * row + column`; point `p` is bit `p % 64` of word `p / 64`, as in a
-// Plane of as many points.
+// A set of points `kColumns * row + column`: a plane of the observation, with what the rules of Go
+// do with sets.
 template <int kRows, int kColumns>
-class GoPoints {
+class GoPoints : public Plane<kRows * kColumns> {
+  using PlaneType = Plane<kRows * kColumns>;
+  using PlaneType::words_;
+
  public:
-  static constexpr int kPoints = kRows * kColumns;
-  static constexpr int kWords = (kPoints + 63) / 64;
+  using PlaneType::kWords;
 
-  static constexpr GoPoints all() {
-    GoPoints points;
-    for (int point = 0; point < kPoints; ++point) points.set(point);
-    return points;
-  }
+  constexpr GoPoints() = default;
 
-  constexpr void set(int point) { words_[point / 64] |= std::uint64_t{1} << (point % 64); }
+  static constexpr GoPoints all() { return GoPoints(PlaneType::filled(true)); }
+
   constexpr void reset(int point) { words_[point / 64] &= ~(std::uint64_t{1} << (point % 64)); }
-  constexpr bool test(int point) const { return (words_[point / 64] >> (point % 64)) & 1; }
-  constexpr std::uint64_t word(int index) const { return words_[index]; }
 
   constexpr int size() const {
     int count = 0;
@@ -64,7 +61,6 @@ class GoPoints {
     }
     return points;
   }
-  constexpr bool operator==(const GoPoints&) const = default;
 
   // The points that have a neighbour in the set.
   constexpr GoPoints neighbours() const {
@@ -77,6 +73,8 @@ class GoPoints {
   }
 
  private:
+  explicit constexpr GoPoints(const PlaneType& plane) : PlaneType(plane) {}
+
   static constexpr GoPoints column(int number) {
     GoPoints points;
     for (int row = 0; row < kRows; ++row) points.set(kColumns * row + number);
@@ -100,8 +98,6 @@ class GoPoints {
     }
     return points;
   }
-
-  std::array<std::uint64_t, kWords> words_{};
 };
 
 // The two to four neighbours of a point; none on a board of one point.
