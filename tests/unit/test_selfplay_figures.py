@@ -74,7 +74,7 @@ def test_a_pause_for_the_trainer_goes_on_until_it_keeps_up() -> None:
     pause = Pause(cast("GameWriter", None), 100, Waits())
     assert not pause.goes_on
     behind = Heartbeat("trainer", "t", 1, "", {"unspent_positions": 101.0})
-    for heard in ([behind], []):
+    for heard in (behind, None):
         pause.hear(heard)
         assert pause.goes_on
         pause.hear_nothing()
