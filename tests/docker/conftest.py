@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ import pytest
 from docker.models.containers import Container
 
 import zerofleet
+from zerofleet.local.process import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PORTS = ("INFERENCE_PORT", "CONSOLE_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
@@ -264,10 +264,3 @@ def state_of(container: Container) -> str:
 def image(name: str) -> str:
     """The tag of one of our images."""
     return f"zerofleet-{name}:{zerofleet.__version__}"
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -61,13 +61,7 @@ class PredictionStream:
         precision: str | None = None,
         lifetime: float = _LIFETIME_SECONDS,
     ) -> None:
-        self._open = both_streams(
-            channel,
-            INFERENCE,
-            "ModelStreamInfer",
-            pb.ModelInferRequest,
-            pb.ModelStreamInferResponse,
-        )
+        self._open = stream_infer(channel)
         self._address = address
         self._model = model
         self.version = version
@@ -244,3 +238,12 @@ class PredictionStream:
         pause = back_off(question.refusals)
         question.refusals += 1
         asyncio.get_running_loop().call_later(pause, self._send, response.id)
+
+
+def stream_infer(
+    channel: grpc.aio.Channel | Channel,
+) -> grpc.aio.StreamStreamMultiCallable[pb.ModelInferRequest, pb.ModelStreamInferResponse]:
+    """The callable of ``ModelStreamInfer``, which a ``PredictionStream`` is made of."""
+    return both_streams(
+        channel, INFERENCE, "ModelStreamInfer", pb.ModelInferRequest, pb.ModelStreamInferResponse
+    )

@@ -14,9 +14,7 @@ from zerofleet.errors import InferenceUnavailableError
 from zerofleet.local.process import free_port
 from zerofleet.rpc import InferenceClient
 from zerofleet.rpc.codec import encode_request
-from zerofleet.rpc.methods import INFERENCE, both_streams
-from zerofleet.rpc.prediction_stream import PredictionStream
-from zerofleet.rpc.schema import open_inference as pb
+from zerofleet.rpc.prediction_stream import PredictionStream, stream_infer
 
 RUN = "marker"
 
@@ -140,14 +138,7 @@ async def test_a_client_that_reads_no_answers_is_not_read_from(
 ) -> None:
     """Its answers would pile up in the server's memory otherwise."""
     async with serve() as served, grpc.aio.insecure_channel(served.address) as channel:
-        open_stream = both_streams(
-            channel,
-            INFERENCE,
-            "ModelStreamInfer",
-            pb.ModelInferRequest,
-            pb.ModelStreamInferResponse,
-        )
-        call = open_stream(timeout=30)
+        call = stream_infer(channel)(timeout=30)
         written = 0
         with contextlib.suppress(TimeoutError):
             while written < 20_000:

@@ -9,7 +9,8 @@ import grpc.aio
 import numpy as np
 
 from zerofleet.rpc.codec import encode_request
-from zerofleet.rpc.methods import INFERENCE, both_streams
+from zerofleet.rpc.methods import INFERENCE
+from zerofleet.rpc.prediction_stream import stream_infer
 from zerofleet.rpc.schema import open_inference as pb
 
 RUN = "secured"
@@ -18,13 +19,7 @@ RUN = "secured"
 async def test_what_comes_after_the_drain_has_begun_is_not_read(serve: Any, until: Any) -> None:
     """Workers have always something in flight: such a stream would not end by itself."""
     async with serve() as served, grpc.aio.insecure_channel(served.address) as channel:
-        call = both_streams(
-            channel,
-            INFERENCE,
-            "ModelStreamInfer",
-            pb.ModelInferRequest,
-            pb.ModelStreamInferResponse,
-        )(timeout=60)
+        call = stream_infer(channel)(timeout=60)
         served.backend.go.clear()
         await call.write(_request("before"))
         await until(lambda: served.backend.waiting == 1)

@@ -25,7 +25,8 @@ from zerofleet.rpc import (
     server,
 )
 from zerofleet.rpc.codec import encode_request
-from zerofleet.rpc.methods import INFERENCE, PLAYER, both_streams, unary
+from zerofleet.rpc.methods import INFERENCE, PLAYER, unary
+from zerofleet.rpc.prediction_stream import stream_infer
 from zerofleet.rpc.schema import open_inference as pb
 from zerofleet.secrets.tokens import add_token
 
@@ -42,12 +43,6 @@ async def stock_channel(address: str, *options: tuple[str, Any]) -> AsyncIterato
 
 def _infer(channel: Any) -> Any:
     return unary(channel, INFERENCE, "ModelInfer", pb.ModelInferRequest, pb.ModelInferResponse)
-
-
-def _stream(channel: Any) -> Any:
-    return both_streams(
-        channel, INFERENCE, "ModelStreamInfer", pb.ModelInferRequest, pb.ModelStreamInferResponse
-    )
 
 
 async def test_a_call_without_a_deadline_gets_the_servers(serve: Any, until: Any) -> None:
@@ -196,7 +191,7 @@ async def test_a_stream_that_its_client_never_ends_is_ended(
     options["grpc.max_connection_age_grace_ms"] = 200
     monkeypatch.setattr(server, "_OPTIONS", tuple(options.items()))
     async with serve() as served, stock_channel(served.address) as channel:
-        call = _stream(channel)()
+        call = stream_infer(channel)()
         if talks:
             await call.write(encode_request(RUN, "best", ROWS, "1"))
             assert (await call.read()).infer_response.model_version == "1"
