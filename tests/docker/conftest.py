@@ -22,7 +22,7 @@ import pytest
 from docker.models.containers import Container
 
 import zerofleet
-from zerofleet.local.process import free_port
+from zerofleet.local.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PORTS = ("INFERENCE_PORT", "CONSOLE_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.local.process import free_port
+from zerofleet.local.ports import free_port
 
 pytestmark = pytest.mark.slow
 

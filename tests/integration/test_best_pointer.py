@@ -9,7 +9,7 @@ from zerofleet.best import Best, BestPointer
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.local.process import free_port
+from zerofleet.local.ports import free_port
 
 
 def best(seq: int) -> Best:

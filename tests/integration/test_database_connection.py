@@ -14,8 +14,8 @@ from sqlalchemy import text
 
 from zerofleet.database import Database, connection, libpq_url
 from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.local.ports import free_port
 from zerofleet.local.postgres import EmbeddedPostgres
-from zerofleet.local.process import free_port
 
 T = TypeVar("T")
 CANARY = "canary-7f3a"

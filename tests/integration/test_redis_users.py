@@ -18,7 +18,8 @@ from zerofleet.cli import app
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.local.process import free_port, start_child, stop_child
+from zerofleet.local.ports import free_port
+from zerofleet.local.process import start_child, stop_child
 from zerofleet.local.valkey import find_valkey
 from zerofleet.secrets.redis_users import RULES, acl_file
 from zerofleet.secrets.urls import with_password_file

@@ -7,7 +7,7 @@ import pytest
 
 from services.trainer.exporter import serve_figures
 from zerofleet.errors import ConfigError
-from zerofleet.local.process import free_port
+from zerofleet.local.ports import free_port
 
 
 def test_figures_are_served_as_they_are_when_asked_for() -> None:

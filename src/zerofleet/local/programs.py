@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import random
 import socket
 import sys
 from dataclasses import dataclass
 
 from zerofleet.errors import ConfigError
 from zerofleet.local.folder import DataFolder
+from zerofleet.local.ports import LOOPBACK, free_port
 from zerofleet.local.stores import StoreUrls
 from zerofleet.local.supervisor import Program
 
-_LOOPBACK = "127.0.0.1"
-_PORTS = range(20_000, 32_000)
 _ROLE = {"trainer": "trainer", "evaluator": "evaluator", "selfplay": "worker"}
 _NOT_HERE = tuple(
     f"ZEROFLEET_{name}"
@@ -33,18 +30,18 @@ def inference_address(port: int | None) -> str:
         ConfigError: the port is in use.
     """
     if port is None:
-        return f"{_LOOPBACK}:{free_ports(1)[0]}"
+        return f"{LOOPBACK}:{free_port()}"
     with socket.socket() as probe:
         # As servers do: a port whose last connections are still closing counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((_LOOPBACK, port))
+            probe.bind((LOOPBACK, port))
         except (OSError, OverflowError) as error:
             raise ConfigError(
                 f"port {port} cannot be used: {getattr(error, 'strerror', None) or error}; "
                 "give another --port, or none to take a free one"
             ) from error
-    return f"{_LOOPBACK}:{port}"
+    return f"{LOOPBACK}:{port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +54,13 @@ class Surroundings:
 
     def inference(self) -> Program:
         """The inference service alone: all that ``zerofleet play`` needs."""
-        return self._program("inference", "inference", free_ports(1)[0])
+        return self._program("inference", "inference", free_port())
 
     def loop(self, workers: int) -> list[Program]:
         """All services in the order of starting, with this many of self-play."""
         names = ["inference", "trainer", "evaluator"]
         names += ["selfplay"] if workers == 1 else [f"selfplay-{i + 1}" for i in range(workers)]
-        ports = free_ports(len(names))
-        return [
-            self._program(name.partition("-")[0], name, port)
-            for name, port in zip(names, ports, strict=True)
-        ]
+        return [self._program(name.partition("-")[0], name, free_port()) for name in names]
 
     def _program(self, service: str, name: str, metrics_port: int) -> Program:
         environment = {
@@ -75,7 +68,7 @@ class Surroundings:
             "ZEROFLEET_REDIS_URL": self.urls.redis,
             "ZEROFLEET_INFERENCE_ADDRESS": self.inference_address,
             "ZEROFLEET_LISTEN_ADDRESS": self.inference_address,
-            "ZEROFLEET_METRICS_ADDRESS": f"{_LOOPBACK}:{metrics_port}",
+            "ZEROFLEET_METRICS_ADDRESS": f"{LOOPBACK}:{metrics_port}",
             "ZEROFLEET_MODEL_FOLDER": str(self.folder.models),
             "ZEROFLEET_CHECKPOINT_FOLDER": str(self.folder.checkpoints),
             "ZEROFLEET_ENGINE_FOLDER": str(self.folder.root / "engines"),
@@ -91,21 +84,3 @@ class Surroundings:
             log=self.folder.logs / f"{name}.log",
             stop_seconds=_STOP_SECONDS.get(service, 10.0),
         )
-
-
-def free_ports(count: int) -> list[int]:
-    """Different ports that nobody listens on at this moment.
-
-    They are bound seconds later, and again after a restart, so they come from below the range out
-    of which the kernel serves outgoing connections: none of those can take one meanwhile.
-    """
-    chosen: list[int] = []
-    for port in random.sample(_PORTS, len(_PORTS)):
-        if len(chosen) == count:
-            break
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                probe.bind((_LOOPBACK, port))
-                chosen.append(port)
-    return chosen

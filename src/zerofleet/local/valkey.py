@@ -28,8 +28,9 @@ from redis.retry import Retry
 
 from zerofleet.errors import ConfigError
 from zerofleet.local.lock import FolderLock
+from zerofleet.local.ports import free_port
 from zerofleet.local.private_file import write_private
-from zerofleet.local.process import free_port, start_child, stop_child
+from zerofleet.local.process import start_child, stop_child
 from zerofleet.secrets.urls import with_password_file
 
 _SETTINGS = MappingProxyType(

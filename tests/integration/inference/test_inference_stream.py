@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from zerofleet.errors import InferenceUnavailableError
-from zerofleet.local.process import free_port
+from zerofleet.local.ports import free_port
 from zerofleet.rpc import InferenceClient
 from zerofleet.rpc.codec import encode_request
 from zerofleet.rpc.prediction_stream import PredictionStream, stream_infer

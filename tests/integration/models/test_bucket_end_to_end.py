@@ -21,7 +21,7 @@ from zerofleet.config import load_run
 from zerofleet.database import Database, Submission
 from zerofleet.errors import InferenceUnavailableError
 from zerofleet.games import spec
-from zerofleet.local.process import free_port
+from zerofleet.local.ports import free_port
 from zerofleet.models.session import ModelSession
 from zerofleet.testing.records import target_record
 
