@@ -133,17 +133,17 @@ def fleet(tmp_path: Path, store_folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.chaos
 @pytest.mark.slow
-def test_a_few_kills_of_each_service(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_few_kills_of_each_service(fleet: Fleet, tmp_path: Path, games_twice: str) -> None:
     kill_in_turn(fleet, kills=2)
-    check_what_is_left(fleet, tmp_path / "ledger")
+    check_what_is_left(fleet, tmp_path / "ledger", games_twice)
 
 
 @pytest.mark.chaos
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
-def test_twenty_kills_of_each_service(fleet: Fleet, tmp_path: Path) -> None:
+def test_twenty_kills_of_each_service(fleet: Fleet, tmp_path: Path, games_twice: str) -> None:
     kill_in_turn(fleet, kills=20)
-    check_what_is_left(fleet, tmp_path / "ledger")
+    check_what_is_left(fleet, tmp_path / "ledger", games_twice)
 
 
 def kill_in_turn(fleet: Fleet, kills: int) -> None:
@@ -204,7 +204,7 @@ def wipe_redis(fleet: Fleet, database: Database) -> None:
     eventually(rebuilt, 30, "the pointer is rebuilt")
 
 
-def check_what_is_left(fleet: Fleet, ledger: Path) -> None:
+def check_what_is_left(fleet: Fleet, ledger: Path, games_twice: str) -> None:
     """Compare the ledger with the database, once the fleet has come to rest."""
     with fleet.database() as database:
         before = database.count_games(NAME)
@@ -224,11 +224,7 @@ def check_what_is_left(fleet: Fleet, ledger: Path) -> None:
     unstored = set(acknowledged) - set(stored)
     lost = set(ended) - set(stored) - unfinished
     twice = [uid for uid, count in acknowledged.items() if count > 1]
-    doubled = query(
-        fleet.data,
-        "SELECT count(*) FROM games WHERE kind = 'selfplay' "
-        "GROUP BY moves, started_at, finished_at HAVING count(*) > 1",
-    )
+    doubled = query(fleet.data, games_twice)
     unread = query(fleet.data, "SELECT game_uid FROM rejected_games")
     report = fleet.report
     print(
