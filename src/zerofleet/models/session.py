@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from typing import cast
 
 import numpy as np
@@ -14,8 +16,11 @@ from zerofleet.models.runtime import Node, open_runtime
 from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT, ModelShape
 
 # Rows of one run on a CPU. Measured on networks of 31 to 73 MFLOP: runs of 64 rows are 4 to 8%
-# faster than those of 512, whose activations leave the cache; smaller ones gain nothing more.
-_PART_ROWS = 64
+# faster than those of 512, whose activations leave the cache; smaller ones gain nothing more. Small
+# networks' stay there, and each run costs what ten rows of them do, and a turn at Python's lock.
+_LEAST_PART_ROWS, _MOST_PART_ROWS = 64, 512
+_PART_SECONDS = 0.0015
+_TRIES = 3  # the fastest is the one that nothing disturbed
 
 
 class ModelSession:
@@ -56,6 +61,7 @@ class ModelSession:
         self._check_interface()
         try:
             self._prepare()
+            self._part_rows = self._choose_part() if provider.name == "cpu" else 0
             self._check_answers()
         except IncompatibleModelError:
             raise
@@ -74,10 +80,11 @@ class ModelSession:
             Policy logits ``[batch, num_actions]`` float16 and values ``[batch]`` float32, both in
             fresh arrays.
         """
-        if self.provider.name != "cpu" or len(observations) <= _PART_ROWS:
+        rows = self._part_rows or len(observations)
+        if len(observations) <= rows:
             return self._run(observations)
-        starts = range(0, len(observations), _PART_ROWS)
-        parts = [self._run(observations[start : start + _PART_ROWS]) for start in starts]
+        starts = range(0, len(observations), rows)
+        parts = [self._run(observations[start : start + rows]) for start in starts]
         logits, values = zip(*parts, strict=True)
         return np.concatenate(logits), np.concatenate(values)
 
@@ -88,6 +95,21 @@ class ModelSession:
             [POLICY_OUTPUT, VALUE_OUTPUT], {INPUT: observations}
         )
         return cast("NDArray[np.float16]", policy_logits), cast("NDArray[np.float32]", value)
+
+    def _choose_part(self) -> int:
+        """As many rows as take long enough for a run of their own."""
+        rows = 1
+        while rows < _MOST_PART_ROWS and self._seconds(rows) < _PART_SECONDS:
+            rows *= 2
+        return max(rows, _LEAST_PART_ROWS)
+
+    def _seconds(self, rows: int) -> float:
+        observations = np.zeros((rows, self.observation_bytes), np.uint8)
+        starts = [time.perf_counter()]
+        for _ in range(_TRIES):
+            self._run(observations)
+            starts.append(time.perf_counter())
+        return min(end - start for start, end in itertools.pairwise(starts))
 
     def _prepare(self) -> None:
         """What has to be done once before the first run."""
