@@ -138,8 +138,8 @@ void make_config(SearchConfig* self, int num_simulations, double full_search_sha
                  int min_child_visits, bool prune_targets, const std::string& root,
                  int gumbel_actions, double gumbel_scale, double gumbel_c_visit,
                  double gumbel_c_scale, double temperature, int temperature_moves,
-                 double temperature_final, double virtual_loss, bool reuse_tree,
-                 int cache_positions, bool random_symmetry) {
+                 double temperature_final, int random_opening_plies, double virtual_loss,
+                 bool reuse_tree, int cache_positions, bool random_symmetry) {
   const SearchConfig config{.num_simulations = num_simulations,
                             .full_search_share = full_search_share,
                             .fast_simulations = fast_simulations,
@@ -162,6 +162,7 @@ void make_config(SearchConfig* self, int num_simulations, double full_search_sha
                             .temperature = temperature,
                             .temperature_moves = temperature_moves,
                             .temperature_final = temperature_final,
+                            .random_opening_plies = random_opening_plies,
                             .virtual_loss = virtual_loss,
                             .reuse_tree = reuse_tree,
                             .cache_positions = cache_positions,
@@ -190,6 +191,7 @@ void bind_config(nb::module_& module) {
            "gumbel_c_scale"_a = standard.gumbel_c_scale, "temperature"_a = standard.temperature,
            "temperature_moves"_a = standard.temperature_moves,
            "temperature_final"_a = standard.temperature_final,
+           "random_opening_plies"_a = standard.random_opening_plies,
            "virtual_loss"_a = standard.virtual_loss, "reuse_tree"_a = standard.reuse_tree,
            "cache_positions"_a = standard.cache_positions,
            "random_symmetry"_a = standard.random_symmetry,
@@ -217,6 +219,7 @@ void bind_config(nb::module_& module) {
       .def_ro("temperature", &C::temperature)
       .def_ro("temperature_moves", &C::temperature_moves)
       .def_ro("temperature_final", &C::temperature_final)
+      .def_ro("random_opening_plies", &C::random_opening_plies)
       .def_ro("virtual_loss", &C::virtual_loss)
       .def_ro("reuse_tree", &C::reuse_tree)
       .def_ro("cache_positions", &C::cache_positions)

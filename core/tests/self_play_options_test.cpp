@@ -1,5 +1,6 @@
 // What may be switched on in self-play: fast searches, resignation, forced visits, Gumbel.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -70,6 +71,33 @@ void a_share_of_moves_is_searched_in_full() {
       check(game.simulations[ply] == (game.full_search[ply] ? 40 : 7));
     }
   }
+}
+
+// From none to three plies, each length and each first action about as often as any other.
+void openings_are_drawn_and_not_learnt() {
+  SearchConfig config = small_config();
+  config.random_opening_plies = 3;
+  config.temperature = 0.0;
+  config.dirichlet_fraction = 0.0;
+  const auto games = play(config, 400);
+  std::array<int, 4> lengths{};
+  std::array<int, 7> first_actions{};
+  for (const GameColumns& game : games) {
+    std::size_t drawn = 0;
+    while (game.simulations[drawn] == 0) ++drawn;
+    ++lengths.at(drawn);
+    if (drawn > 0) ++first_actions.at(static_cast<std::size_t>(game.actions[0]));
+    for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+      check(game.full_search[ply] == (ply >= drawn));
+      check(game.model_versions[ply] > 0);
+      check(game.simulations[ply] == (ply < drawn ? 0 : 40));
+    }
+  }
+  const auto share = [](int count, double of) { return count / of; };
+  const auto all = static_cast<double>(games.size());
+  for (const int count : lengths) check_near(share(count, all), 0.25, 0.09);
+  const double begun = all - lengths[0];
+  for (const int count : first_actions) check_near(share(count, begun), 1.0 / 7, 0.09);
 }
 
 // With so small a share nearly every search is fast: noise, forcing and pruning then change
@@ -264,6 +292,7 @@ int main() {
   using namespace zerofleet;
   return test::run({
       {"share of full searches", a_share_of_moves_is_searched_in_full},
+      {"random openings", openings_are_drawn_and_not_learnt},
       {"fast searches", fast_searches_do_not_explore},
       {"forced visits", forced_visits_are_made_and_pruned},
       {"least visits", least_visits_leave_half_of_the_search},

@@ -126,7 +126,7 @@ def invert_symmetry(game: str, symmetry: int) -> int:
 class SearchConfig:
     """The knobs of the search, named as in a run file's [search] section."""
 
-    def __init__(self, *, num_simulations: int = 100, full_search_share: float = 1.0, fast_simulations: int | None = None, c_puct: float = 1.5, c_puct_growth: float = 0.0, c_puct_base: float = 19652.0, fpu: str = 'reduction', fpu_reduction: float = 0.2, root_policy_temperature: float = 1.0, dirichlet_fraction: float = 0.25, dirichlet_alpha: float | None = None, forced_playouts: float = 0.0, min_child_visits: int = 0, prune_targets: bool = False, root: str = 'puct', gumbel_actions: int = 16, gumbel_scale: float = 1.0, gumbel_c_visit: float = 50.0, gumbel_c_scale: float = 1.0, temperature: float = 1.0, temperature_moves: int = 30, temperature_final: float = 0.0, virtual_loss: float = 1.0, reuse_tree: bool = True, cache_positions: int = 200000, random_symmetry: bool = True) -> None:
+    def __init__(self, *, num_simulations: int = 100, full_search_share: float = 1.0, fast_simulations: int | None = None, c_puct: float = 1.5, c_puct_growth: float = 0.0, c_puct_base: float = 19652.0, fpu: str = 'reduction', fpu_reduction: float = 0.2, root_policy_temperature: float = 1.0, dirichlet_fraction: float = 0.25, dirichlet_alpha: float | None = None, forced_playouts: float = 0.0, min_child_visits: int = 0, prune_targets: bool = False, root: str = 'puct', gumbel_actions: int = 16, gumbel_scale: float = 1.0, gumbel_c_visit: float = 50.0, gumbel_c_scale: float = 1.0, temperature: float = 1.0, temperature_moves: int = 30, temperature_final: float = 0.0, random_opening_plies: int = 0, virtual_loss: float = 1.0, reuse_tree: bool = True, cache_positions: int = 200000, random_symmetry: bool = True) -> None:
         """
         Raises:
             ValueError: a setting makes no sense; the message names it.
@@ -197,6 +197,9 @@ class SearchConfig:
 
     @property
     def temperature_final(self) -> float: ...
+
+    @property
+    def random_opening_plies(self) -> int: ...
 
     @property
     def virtual_loss(self) -> float: ...

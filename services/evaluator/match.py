@@ -22,6 +22,7 @@ def match_search(section: SearchSection, num_simulations: int) -> SearchConfig:
         temperature=0.0,
         temperature_moves=0,
         temperature_final=0.0,
+        random_opening_plies=0,
         random_symmetry=False,
     )
     return SearchConfig(**values)

@@ -260,6 +260,7 @@ def serving_config(section: SearchSection, simulations: int, *, noise: bool) -> 
         "forced_playouts": 0.0,
         "min_child_visits": 0,
         "prune_targets": False,
+        "random_opening_plies": 0,
         "cache_positions": min(section.cache_positions, simulations),
     }
     if not noise:

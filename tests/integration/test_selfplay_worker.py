@@ -27,6 +27,7 @@ at_play: set[asyncio.Task[None]] = set()
 def make_run(
     game: str = "connect_four",
     name: str = "test",
+    random_opening_plies: int = 0,
     **selfplay: Any,
 ) -> RunConfig:
     return run_from_values(
@@ -34,7 +35,11 @@ def make_run(
             "name": name,
             "preset": "plain",
             "game": {"name": game},
-            "search": {"num_simulations": 12, "cache_positions": 0},
+            "search": {
+                "num_simulations": 12,
+                "cache_positions": 0,
+                "random_opening_plies": random_opening_plies,
+            },
             "selfplay": {"games_per_engine": 8, **selfplay},
         }
     )
@@ -148,6 +153,21 @@ async def test_every_finished_game_is_stored_once(database: Database, valkey_url
     assert worker.writer.answers == {"stored": finished(worker)}
     assert len(stored_games(database)) == finished(worker)
     assert worker.writer.spooled == 0
+
+
+async def test_games_with_drawn_openings_are_stored(database: Database, valkey_url: str) -> None:
+    worker = make_worker(make_run(random_opening_plies=3), database, valkey_url, "one")
+    async with running(worker):
+        await until(lambda: worker.writer.answers["stored"] >= 60)
+    assert worker.writer.answers == {"stored": finished(worker)}
+    drawn = "simulations = 0 AND NOT full_search AND actions = ARRAY[action] AND ply < 3"
+    searched = "simulations > 0 AND full_search"
+    [(openings, others, wrong)] = query(
+        database,
+        f"SELECT count(*) FILTER (WHERE {drawn}), count(*) FILTER (WHERE {searched}), "
+        f"count(*) FILTER (WHERE NOT ({drawn}) AND NOT ({searched})) FROM positions",
+    )
+    assert (openings > 30, others > 600, wrong) == (True, True, 0)
 
 
 async def test_sigterm_loses_no_ply_and_another_worker_goes_on(

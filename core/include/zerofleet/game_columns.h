@@ -34,8 +34,9 @@ struct PlyResult {
 
 // The search table of ply i is [offsets[i], offsets[i + 1]) of the child_* columns. Values are for
 // the player to move at that ply. After a full search the table lists every legal action, after a
-// fast one those that were visited. A ply that was given, not searched (a match's opening), has no
-// children, 0 simulations and model version 0.
+// fast one those that were visited, and where the action was drawn (self-play's opening) that one
+// alone, with 0 simulations. A ply that was given (a match's opening) has no children, 0
+// simulations and model version 0.
 struct GameColumns {
   std::int64_t game_id = 0;
   std::vector<std::int16_t> actions;
@@ -70,7 +71,8 @@ struct GameColumns {
     simulations.push_back(ply.simulations);
     full_search.push_back(ply.full_search);
     for (std::size_t i = 0; i < ply.child_actions.size(); ++i) {
-      if (!ply.full_search && ply.child_visit_counts[i] == 0) continue;
+      const bool counts = ply.child_visit_counts[i] > 0 || ply.child_actions[i] == ply.action;
+      if (!ply.full_search && !counts) continue;
       child_actions.push_back(ply.child_actions[i]);
       child_visit_counts.push_back(ply.child_visit_counts[i]);
       child_priors.push_back(ply.child_priors[i]);

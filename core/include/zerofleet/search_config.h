@@ -44,7 +44,8 @@ struct SearchConfig {
   double temperature = 1.0;
   int temperature_moves = 30;  // plies played at `temperature`; then `temperature_final`
   double temperature_final = 0.0;
-  double virtual_loss = 1.0;  // losses that a path counts while its leaf is out
+  int random_opening_plies = 0;  // most plies of self-play's games that are drawn without a search
+  double virtual_loss = 1.0;     // losses that a path counts while its leaf is out
   bool reuse_tree = true;
   int cache_positions = 200'000;  // 0: no cache
   bool random_symmetry = true;
@@ -82,6 +83,7 @@ struct SearchConfig {
     require(is_non_negative(temperature), "temperature", "at least 0");
     require(temperature_moves >= 0, "temperature_moves", "at least 0");
     require(is_non_negative(temperature_final), "temperature_final", "at least 0");
+    require(random_opening_plies >= 0, "random_opening_plies", "at least 0");
     require(is_non_negative(virtual_loss), "virtual_loss", "at least 0");
     require(cache_positions >= 0, "cache_positions", "at least 0");
   }

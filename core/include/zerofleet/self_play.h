@@ -114,8 +114,9 @@ class SelfPlay final : public SelfPlayEngine {
     GameColumns game;
     Random random{0};
     std::uint64_t symmetry_seed = 0;
-    int new_simulations = 0;  // of the current ply
-    bool full_search = true;  // of the current ply
+    std::size_t opening_plies = 0;  // of the game; they are drawn, not searched
+    int new_simulations = 0;        // of the current ply
+    bool full_search = true;        // of the current ply
     bool live = false;
   };
 
@@ -163,6 +164,7 @@ class SelfPlay final : public SelfPlayEngine {
       slot.game.resign_threshold = resign_threshold_;
       slot.game.plays_on = plays_on;
     }
+    slot.opening_plies = slot.game.actions.empty() ? draw_opening(slot.random) : 0;
     slot.search.set_root(reached_position(rules_, slot.game));
     begin_ply(slot);
     slot.full_search = std::exchange(slot.game.next_full_search, {}).value_or(slot.full_search);
@@ -173,7 +175,19 @@ class SelfPlay final : public SelfPlayEngine {
     return true;
   }
 
+  // Self-play that has found a line repeats it, and sees no other positions any more. Openings
+  // drawn at random, shorter and longer ones alike, keep it from that.
+  std::size_t draw_opening(Random& random) const {
+    const auto most = static_cast<std::uint64_t>(config_.random_opening_plies);
+    return most > 0 ? static_cast<std::size_t>(random.below(most + 1)) : 0;
+  }
+
+  static bool is_in_opening(const Slot& slot) {
+    return slot.game.actions.size() < slot.opening_plies;
+  }
+
   bool is_searched(const Slot& slot) const {
+    if (slot.live && is_in_opening(slot)) return slot.search.is_expanded();
     return slot.live && slot.new_simulations > 0 &&
            slot.search.root_visits() >= plan_of(slot).num_simulations;
   }
@@ -206,17 +220,17 @@ class SelfPlay final : public SelfPlayEngine {
 
   void play_ply(Slot& slot) {
     slot.search.policy_weights(puct_, weights_);
-    const double temperature = config_.temperature_at(slot.search.root().ply());
-    const int chosen = slot.search.choose(weights_, temperature, slot.random);
+    const bool drawn = is_in_opening(slot);
+    const int chosen = drawn ? drawn_child(slot) : searched_child(slot);
     PlyResult ply = ply_result(slot.search, chosen, queue_.model_version(), weights_);
-    ply.full_search = slot.full_search;
-    if (resigns(slot.game, ply)) {
+    ply.full_search = slot.full_search && !drawn;
+    if (!drawn && resigns(slot.game, ply)) {
       finish_game(slot, slot.search.root().to_play() == kFirstPlayer ? -1 : 1, "resign");
       return;
     }
     slot.game.append(ply);
     ++counts_.plies;
-    counts_.full_searches += slot.full_search;
+    counts_.full_searches += ply.full_search;
     begin_ply(slot);
     slot.search.play(ply.action, config_.reuse_tree, scratch_);
     if (slot.search.root().is_terminal()) {
@@ -225,6 +239,14 @@ class SelfPlay final : public SelfPlayEngine {
       slot.search.start_root(plan_of(slot), slot.random);
     }
   }
+
+  int searched_child(Slot& slot) const {
+    const double temperature = config_.temperature_at(slot.search.root().ply());
+    return slot.search.choose(weights_, temperature, slot.random);
+  }
+
+  // Of an opening: every action alike.
+  int drawn_child(Slot& slot) const { return static_cast<int>(slot.random.below(weights_.size())); }
 
   // Both the root's value and its best child's must be below the threshold (Silver et al., Nature
   // 2017, Methods, "Self-play"). A game has at least one ply.

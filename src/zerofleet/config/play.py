@@ -68,6 +68,10 @@ class SearchSection(Section):
     """Plies played at ``temperature``."""
     temperature_final: float = Field(default=0.0, ge=0)
     """Temperature afterwards; 0 takes the most visited action."""
+    random_opening_plies: int = Field(default=0, ge=0)
+    """Self-play: a game begins with so many plies at most (a number drawn evenly from 0 to this)
+    whose actions are drawn evenly, without a search; they are no training targets. Keeps a game
+    that is nearly solved from being played in one way alone."""
     virtual_loss: float = Field(default=1.0, ge=0)
     """Losses a path counts while its leaf is away (only where one tree has several leaves out)."""
     reuse_tree: bool = True
