@@ -46,6 +46,7 @@ LABEL org.opencontainers.image.vendor="zerofleet" \
 FROM base AS toolchain
 # Any g++ of Debian 12 will do. Debian's own Python, unlike the official image's, has its headers in
 # a package of their own.
+# DL3008 wants versions; a release of Debian keeps only its newest, so a pin breaks with each update.
 # hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install -y --no-install-recommends g++ \
@@ -81,6 +82,16 @@ FROM base AS env
 COPY deploy/requirements/runtime.txt /usr/share/zerofleet/requirements/
 RUN pip --python /opt/zerofleet/bin/python install --no-cache-dir --no-deps --require-hashes \
       --only-binary :all: -r /usr/share/zerofleet/requirements/runtime.txt
+# What few runs need: --build-arg EXTRAS=openspiel for games of OpenSpiel, which every service then
+# imports, and "openspiel tensorboard" for both. Each has its own file, by version and hash.
+ARG EXTRAS=""
+COPY deploy/requirements/openspiel.txt deploy/requirements/tensorboard.txt /usr/share/zerofleet/requirements/
+RUN for name in $EXTRAS; do \
+      case "$name" in openspiel|tensorboard) ;; \
+        *) echo "EXTRAS has '$name': name openspiel, tensorboard, or both" >&2; exit 1;; esac; \
+      pip --python /opt/zerofleet/bin/python install --no-cache-dir --no-deps --require-hashes \
+        --only-binary :all: -r "/usr/share/zerofleet/requirements/$name.txt" || exit 1; \
+    done
 
 FROM env AS selfplay
 LABEL org.opencontainers.image.title="zerofleet-selfplay" \
@@ -97,6 +108,7 @@ LABEL org.opencontainers.image.title="zerofleet-evaluator" \
 # in by default, so that whoever passes this image on passes on nothing under another licence.
 ARG ANCHORS=""
 ENV PATH=$PATH:/usr/games
+# DL3008: as above. SC2086 wants quotes, and ANCHORS may name several packages.
 # hadolint ignore=DL3008,SC2086
 RUN if [ -n "$ANCHORS" ]; then \
       apt-get update && apt-get install -y --no-install-recommends $ANCHORS && rm -rf /var/lib/apt/lists/*; \
@@ -117,6 +129,7 @@ ENTRYPOINT ["python", "-m", "services.autoscaler"]
 FROM env AS tools
 LABEL org.opencontainers.image.title="zerofleet-tools" \
       org.opencontainers.image.description="The zerofleet command: migrate, status, sql, secrets"
+# DL3008: as above.
 # hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install -y --no-install-recommends postgresql-client \

@@ -4,6 +4,8 @@ RUN ?= runs/tictactoe.toml
 CORE_BUILD := core/build/asan
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/zerofleet/__init__.py)
 IMAGES ?= selfplay inference trainer evaluator autoscaler tools
+# The trainer for GPUs is the same target with another torch, and so has a tag of its own.
+TAG ?= $(VERSION)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run up test test-fleet test-core test-chaos check check-deploy fmt proto bench clean images compose-test
@@ -34,9 +36,9 @@ test-core: setup ## the C++ tests, also under ASan and UBSan
 test-chaos: setup ## SIGKILL of each service, 20 times each under load
 	$(BIN)/python -m pytest -m soak -s tests/chaos
 
-images: ## build the container images; IMAGES=inference-gpu for one alone
-	@for name in $(IMAGES); do echo "==> zerofleet-$$name:$(VERSION)" && \
-	  docker build -q --target $$name -t zerofleet-$$name:$(VERSION) \
+images: ## build the container images for CPUs; IMAGES=inference-gpu for one alone
+	@for name in $(IMAGES); do echo "==> zerofleet-$$name:$(TAG)" && \
+	  docker build -q --target $$name -t zerofleet-$$name:$(TAG) \
 	    --label org.opencontainers.image.revision=$$(git rev-parse HEAD) \
 	    $(IMAGE_OPTIONS) . || exit 1; done
 

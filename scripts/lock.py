@@ -88,6 +88,9 @@ LAYERS = {
     "torch-cpu": Layer(("torch",), alone=True),
     "torch-cuda": Layer(("torch",), ("runtime", "inference", "trainer"), cuda=True),
     "trainer": Layer(("zerofleet[trainer,s3]",), ("runtime", "inference", "torch-cpu")),
+    # What the Dockerfile's EXTRAS names, on top of runtime and below all others.
+    "openspiel": Layer(("zerofleet[openspiel]",), ("runtime",)),
+    "tensorboard": Layer(("zerofleet[tensorboard]",), ("runtime",)),
 }
 
 

@@ -70,7 +70,8 @@ class OutsidePlayer:
 
         Raises:
             EngineGoneError: it does not start, ended, or does not answer.
-            GtpError: it refuses what begins a game, or gives up an empty board.
+            GtpError: it refuses what begins a game, or loses it before the first action: no
+                record can hold that.
         """
         return await together(*(self._choose(board) for board in boards))
 
@@ -83,16 +84,21 @@ class OutsidePlayer:
             colour = _COLOURS[board.state.to_play]
             move = await client.send(f"genmove {colour}")
         if move.lower() == "resign":
-            if not board.plies:
-                raise GtpError(f"{self._command[0]} resigned before the first action")
-            return GaveUp()
+            return self._gave_up(board)
         try:
             action = board.state.string_to_action(move)
             board.state.copy().apply(action)
         except ValueError as error:
-            return GaveUp(f"forfeit at ply {board.state.ply}: {move} is illegal here: {error}")
+            reason = f"forfeit at ply {board.state.ply}: {move} is illegal here: {error}"
+            return self._gave_up(board, reason)
         told.append(action)
         return Ply(action, None)
+
+    def _gave_up(self, board: Board, remark: str | None = None) -> GaveUp:
+        if not board.plies:
+            how = remark or "resigned"
+            raise GtpError(f"{self._command[0]} lost before the first action: {how}")
+        return GaveUp(remark)
 
     async def _game(self, place: Place) -> tuple[GtpClient, list[int]]:
         """The process of a game, and what it was told of it."""

@@ -23,10 +23,12 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from zerofleet.errors import ConfigError
 from zerofleet.models.folder import fsync_folder
 
 KEEP = 3
 _NAME = re.compile(r"checkpoint-(\d+)-(\d+)\.json")
+_FILE = re.compile(r"checkpoint-(\d+)-\d+\.(?:json|safetensors)(?:\.tmp)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,14 @@ class CheckpointFolder:
         """Write a checkpoint; once this returns it survives a power cut.
 
         Raises:
+            ConfigError: a tensor is not finite: whoever went on from it would get no further.
             OSError: the folder cannot be written; earlier checkpoints are untouched.
         """
+        if not all(tensor.isfinite().all() for tensor in tensors.values()):
+            raise ConfigError(
+                f"the weights are not finite at step {state.step}: lower trainer.learning_rate and "
+                "start again, which goes on from the checkpoint before"
+            )
         self.folder.mkdir(parents=True, exist_ok=True)
         manifest_path = self.folder / f"checkpoint-{epoch:06d}-{state.step:010d}.json"
         content = save_tensors(dict(tensors))
@@ -83,7 +91,7 @@ class CheckpointFolder:
         }
         _write_whole(manifest_path, json.dumps(manifest, indent=1).encode())
         fsync_folder(self.folder)
-        self._prune()
+        self._prune(epoch)
         return manifest_path
 
     def newest(self) -> Checkpoint | None:
@@ -100,12 +108,15 @@ class CheckpointFolder:
         ordered = [(int(name[1]), int(name[2]), path) for name, path in named if name]
         return [path for _, _, path in sorted(ordered)]
 
-    def _prune(self) -> None:
-        """Remove what is older than the newest few, and what a killed writer left."""
+    def _prune(self, epoch: int) -> None:
+        """Remove what is older than the newest few, and what a killed writer left.
+
+        Files of a newer epoch are its own, who may be between two of them.
+        """
         kept = {path.stem for path in self._manifests()[-self._keep :]}
         for path in self.folder.iterdir():
-            ours = path.suffix in {".json", ".safetensors", ".tmp"}
-            if ours and path.stem not in kept:
+            name = _FILE.fullmatch(path.name)
+            if name and int(name[1]) <= epoch and path.stem not in kept:
                 path.unlink(missing_ok=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -11,6 +12,7 @@ from prometheus_client.registry import Collector
 from zerofleet.errors import ConfigError
 
 _PREFIX = "zerofleet_trainer"
+_OF_A_STAGE = re.compile(r"(train|held_out)_stage_(\d+)_(\w+)")
 
 
 class FigureCollector(Collector):
@@ -24,12 +26,28 @@ class FigureCollector(Collector):
         self._figures = figures
 
     def collect(self) -> Iterator[Metric]:
-        """One gauge for each figure that is known by now."""
+        """One gauge for each figure that is known by now, those of the game's stages by label."""
         step, figures = self._figures()
         yield GaugeMetricFamily(f"{_PREFIX}_step", "Steps of SGD taken.", value=step)
+        tables: dict[str, GaugeMetricFamily] = {}
         for name, value in figures.items():
-            words = name.replace("_", " ").capitalize()
-            yield GaugeMetricFamily(f"{_PREFIX}_{name}", f"{words}.", value=value)
+            of_a_stage = _OF_A_STAGE.fullmatch(name)
+            if of_a_stage is None:
+                yield GaugeMetricFamily(f"{_PREFIX}_{name}", f"{_words(name)}.", value=value)
+                continue
+            split, stage, column = of_a_stage.groups()
+            if column not in tables:
+                tables[column] = GaugeMetricFamily(
+                    f"{_PREFIX}_value_by_stage_{column}",
+                    f"{_words(column)}: the value's calibration by quarter of the game, 1 to 4.",
+                    labels=("split", "stage"),
+                )
+            tables[column].add_metric((split, stage), value)
+        yield from tables.values()
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").capitalize()
 
 
 def serve_figures(
@@ -46,7 +64,7 @@ def serve_figures(
     registry = CollectorRegistry(auto_describe=False)
     registry.register(FigureCollector(figures))
     try:
-        server, thread = start_http_server(int(port), host or "127.0.0.1", registry=registry)
+        server, thread = start_http_server(int(port), host.strip("[]") or "127.0.0.1", registry)
     except (OSError, OverflowError) as error:
         raise ConfigError(f"cannot serve metrics on {address}: {error}") from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
 
@@ -130,8 +130,7 @@ class Recorder:
         figures: dict[str, float] = {
             f"{split}_{name}": figure
             for split, measured in list(self._measured.items())
-            for name, figure in asdict(measured).items()
-            if isinstance(figure, int | float)  # neither unknown nor a table
+            for name, figure in _by_name(measured)
         }
         figures["overfit"] = float(watch.active)
         known = {
@@ -195,3 +194,15 @@ class Recorder:
         settings = self._run.trainer
         samples = settings.batch_size * settings.metrics_every_steps
         return math.ceil(samples / settings.samples_per_position)
+
+
+def _by_name(measured: Measurement) -> Iterator[tuple[str, float]]:
+    """What is known, the table of stages as ``stage_1_predicted`` and so on."""
+    for name, figure in asdict(measured).items():
+        if isinstance(figure, int | float):  # neither unknown nor the table
+            yield name, figure
+    for stage in measured.calibration:
+        yield f"stage_{stage.stage}_positions", stage.positions
+        yield f"stage_{stage.stage}_predicted", stage.predicted
+        yield f"stage_{stage.stage}_actual", stage.actual
+        yield f"stage_{stage.stage}_squared_error", stage.squared_error

@@ -2,7 +2,9 @@
 
 import importlib.metadata
 import importlib.util
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -18,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 IMAGES = {"selfplay", "inference", "inference-gpu", "trainer", "evaluator", "autoscaler", "tools"}
 # What `make setup` installs, so that its metadata is here to look at.
-INSTALLED = ("runtime", "tools", "inference", "trainer")
+EXTRAS = ("openspiel", "tensorboard")
+INSTALLED = ("runtime", "tools", "inference", "trainer", *EXTRAS)
 
 
 @pytest.fixture
@@ -111,6 +114,51 @@ def test_every_file_that_is_copied_is_there_and_not_ignored() -> None:
             named = source.replace("${TORCH}", "cpu")
             assert (ROOT / named).exists(), source
             assert any(named == each or named.startswith(f"{each}/") for each in let_in), source
+
+
+@pytest.mark.parametrize(
+    ("extras", "status", "installed"),
+    [
+        ("", 0, []),
+        ("openspiel", 0, ["openspiel"]),
+        ("openspiel tensorboard", 0, ["openspiel", "tensorboard"]),
+        ("openspeil", 1, []),
+    ],
+)
+def test_extras_are_what_is_asked_for_by_hash_and_a_typo_ends_the_build(
+    tmp_path: Path, extras: str, status: int, installed: list[str]
+) -> None:
+    """The Dockerfile's own words, with a pip that only says what it was asked for."""
+    (script,) = re.findall(r"(?ms)^RUN (for name in \$EXTRAS; .*?done)$", DOCKERFILE)
+    pip = tmp_path / "pip"
+    pip.write_text('#!/bin/sh\necho "$@"\n')
+    pip.chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", "-c", script.replace("\\\n", "")],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "EXTRAS": extras},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert ("'openspeil'" in done.stderr) == (status == 1)
+    lines = done.stdout.splitlines()
+    assert [re.findall(r"/requirements/(\S+)\.txt", line) for line in lines] == [
+        [name] for name in installed
+    ]
+    assert all("--require-hashes" in line for line in lines)
+
+
+def test_the_pages_name_the_images_that_make_builds() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    (listed,) = re.findall(r"^IMAGES \?= (.+)$", makefile, re.MULTILINE)
+    built = listed.split()
+    assert {*built} == IMAGES - {"inference-gpu"}
+    for page in ("compose", "kubernetes"):
+        text = (ROOT / "docs" / f"{page}.md").read_text()
+        (sentence,) = re.findall(r"`make images` builds those for CPUs(.+?)\.$", text, re.MULTILINE)
+        assert {*re.findall("`([a-z-]+)`", sentence)} == {*built}, page
+        assert f"TAG={zerofleet.__version__}-cuda" in text, page
 
 
 def test_the_images_carry_the_version() -> None:

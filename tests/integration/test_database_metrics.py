@@ -57,6 +57,13 @@ def test_exams_and_ratings(database: Database, epoch: int) -> None:
     assert rows == [(1, 0.0, 0.0, 0), (2, 55.0, 12.5, 0)]
 
 
+def test_an_exam_told_twice_is_one(database: Database, epoch: int) -> None:
+    """As after a commit whose answer was lost; what differs is another exam."""
+    for errors in (30, 30, 29):
+        database.insert_exam("test", 1, 50, 300, errors)
+    assert [row.errors for row in database.exams("test")] == [30, 29]
+
+
 def test_summary(database: Database, epoch: int) -> None:
     games = [Submission(random_record(seed)) for seed in range(5)]
     database.submit_games("test", "w", games)

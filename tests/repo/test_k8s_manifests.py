@@ -26,7 +26,7 @@ Rule = Callable[[Fleet], Iterable[str]]
 RULES: tuple[Rule, ...] = (
     pods.every_pod_is_restricted,
     pods.every_pod_states_its_resources,
-    pods.only_inference_has_a_gpu,
+    pods.a_gpu_goes_with_an_image_that_uses_it,
     pods.probes_ask_ports_that_exist,
     pods.grace_outlasts_the_leaving,
     network.selectors_select,
@@ -72,6 +72,24 @@ def test_images_are_targets_of_the_dockerfile(fleets: dict[str, Fleet], variant:
     dockerfile = (ROOT / "Dockerfile").read_text()
     targets = set(re.findall(r"^FROM .+ AS (\S+)$", dockerfile, flags=re.MULTILINE))
     assert list(pods.images_are_targets_of_the_dockerfile(fleets[variant], targets)) == []
+
+
+def test_gpus_are_for_inference_and_the_trainer_where_they_are_asked_for(
+    fleets: dict[str, Fleet],
+) -> None:
+    with_gpu = {
+        variant: {
+            workload.name
+            for workload in fleet.workloads
+            if workload.container["resources"]["limits"].get("nvidia.com/gpu") == "1"
+        }
+        for variant, fleet in fleets.items()
+    }
+    assert with_gpu.pop("production-gpu") == {"inference", "trainer"}
+    assert not set().union(*with_gpu.values())
+    (trainer,) = (each for each in fleets["production-gpu"].workloads if each.name == "trainer")
+    # The registry's name is put before it, and the tag stays.
+    assert re.fullmatch(r".+/zerofleet-trainer:[\d.]+-cuda", trainer.container["image"])
 
 
 @of_each_variant

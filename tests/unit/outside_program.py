@@ -16,6 +16,8 @@ def answer(words: list[str], state: State, habit: str) -> str:
         case ["genmove", _]:
             if habit == "resigns":
                 return "= resign"
+            if habit == "babbles":
+                return "= hello"
             if habit == "cheats":
                 return "= a1"  # taken, or soon to be
             action = state.legal_actions()[0]
@@ -23,6 +25,8 @@ def answer(words: list[str], state: State, habit: str) -> str:
             return f"= {state.action_to_string(action)}"
         case ["several"]:
             return "=7 first\nsecond"
+        case ["chatters"]:
+            return f"= {'no end ' * 20_000}"
         case ["dies"]:
             sys.exit(1)
         case ["hangs"]:

@@ -21,6 +21,7 @@ from services.evaluator.players import NoNetwork, RandomPlayer, SearchPlayer
 from services.evaluator.record import Ply, played_record
 from zerofleet.config import SearchSection
 from zerofleet.games import State
+from zerofleet.gtp.protocol import GtpError
 from zerofleet.testing import HashPredictor
 from zerofleet.testing.records import random_record
 
@@ -181,6 +182,16 @@ async def test_a_program_from_outside(habit: str, remark: str | None) -> None:
             assert board.remark.startswith(remark)
 
 
+@pytest.mark.parametrize("habit", ["resigns", "babbles"])
+async def test_no_game_without_an_action_is_given_up(habit: str) -> None:
+    """There is no record of it, so such a program plays nothing."""
+    command = [sys.executable, str(ENGINE), habit]
+    async with AsyncExitStack() as processes:
+        outside = OutsidePlayer(command, ["clear_board"], processes, asyncio.Semaphore(2))
+        with pytest.raises(GtpError, match="before the first action"):
+            await outside.choose([Board.after("tic_tac_toe", [], (0, 1))])
+
+
 def left(folder: Path) -> int:
     """How many programs have taken their leave."""
     return len(list(folder.glob("*.gone")))
@@ -189,7 +200,7 @@ def left(folder: Path) -> int:
 async def test_programs_are_ended_together(tmp_path: Path) -> None:
     """Each takes its leave only when the other was told to as well."""
     script = (
-        'i=0; while [ $i -lt 2 ]; do read line; printf "=\\n\\n"; i=$((i+1)); done; '
+        'i=0; while [ $i -lt 3 ]; do read line; printf "=\\n\\n"; i=$((i+1)); done; '
         f"read quit; touch {tmp_path}/$$.told; "
         f'while [ "$(ls {tmp_path} | grep -c told)" -lt 2 ]; do sleep 0.01; done; '
         f"touch {tmp_path}/$$.gone"
@@ -198,7 +209,7 @@ async def test_programs_are_ended_together(tmp_path: Path) -> None:
         outside = OutsidePlayer(
             ["sh", "-c", script], ["clear_board"], processes, asyncio.Semaphore(2)
         )
-        boards = [Board.after("tic_tac_toe", [], (opening, 0)) for opening in range(2)]
+        boards = [Board.after("tic_tac_toe", [4], (opening, 0)) for opening in range(2)]
         assert all(isinstance(answer, GaveUp) for answer in await outside.choose(boards))
     assert left(tmp_path) == 2
 

@@ -36,6 +36,12 @@ async def test_a_program_that_does_not_answer_is_given_up() -> None:
         await engine.send("clear_board")
 
 
+async def test_a_program_whose_line_has_no_end_is_given_up() -> None:
+    async with GtpClient(ENGINE) as engine:
+        with pytest.raises(EngineGoneError, match="'chatters'"):
+            await engine.send("chatters")
+
+
 async def test_a_program_that_is_not_there() -> None:
     with pytest.raises(EngineGoneError, match="cannot start /nowhere/engine"):
         async with GtpClient(["/nowhere/engine"]):

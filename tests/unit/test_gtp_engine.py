@@ -240,6 +240,26 @@ async def test_sgf_in_and_out(tmp_path: Path) -> None:
     assert [actions for actions, _ in player.asked] == [[12, 8], [12]]
 
 
+@pytest.mark.parametrize(
+    ("move", "to_play", "actions"),
+    [
+        ("1", "w", [0, 25, 6]),
+        ("2", "b", [0, 25, 6, 12]),
+        ("3", "b", [0, 25, 6, 12, 25, 18]),
+        ("4", "w", [0, 25, 6, 12, 25, 18, 24]),
+        ("9", "w", [0, 25, 6, 12, 25, 18, 24]),
+    ],
+)
+async def test_handicap_stones_and_passes_put_in_are_no_moves_of_a_file(
+    tmp_path: Path, move: str, to_play: str, actions: list[int]
+) -> None:
+    path = tmp_path / "game.sgf"
+    path.write_text("(;SZ[5]HA[2]AB[aa][bb];W[cc];W[dd];B[ee])")
+    player = FirstFree()
+    await said(f"loadsgf {path} {move}", f"genmove {to_play}", player=player)
+    assert [asked for asked, _ in player.asked] == [actions]
+
+
 async def test_files_that_cannot_be_loaded(tmp_path: Path) -> None:
     path = tmp_path / "other.sgf"
     path.write_text("(;SZ[5]KM[6.5])")

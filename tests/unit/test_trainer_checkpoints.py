@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from services.trainer.checkpoints import CheckpointFolder, TrainerState
+from zerofleet.errors import ConfigError
 
 FILES = ["json", "safetensors"]
 
@@ -40,6 +41,17 @@ def test_what_was_written_comes_back(checkpoints: CheckpointFolder) -> None:
     assert newest.state == state(7)
     assert newest.tensors.keys() == tensors(7).keys()
     assert all(torch.equal(newest.tensors[name], value) for name, value in tensors(7).items())
+
+
+def test_lost_weights_are_not_written(checkpoints: CheckpointFolder) -> None:
+    """What says so when they are measured tells people to start again."""
+    checkpoints.write(state(1), tensors(1), epoch=1)
+    lost = tensors(2) | {"network.weight": torch.tensor([1.0, float("nan")])}
+    with pytest.raises(ConfigError, match="not finite at step 2"):
+        checkpoints.write(state(2), lost, epoch=1)
+    newest = checkpoints.newest()
+    assert newest is not None
+    assert newest.state.step == 1
 
 
 def test_a_folder_without_checkpoints(checkpoints: CheckpointFolder) -> None:
@@ -108,6 +120,25 @@ def test_all_torn(checkpoints: CheckpointFolder) -> None:
     for step in range(2):
         checkpoints.write(state(step), tensors(step), epoch=1).write_bytes(b"{")
     assert checkpoints.newest() is None
+
+
+def test_what_is_not_a_checkpoint_stays(checkpoints: CheckpointFolder) -> None:
+    checkpoints.write(state(1), tensors(1), epoch=1)
+    for name in ("notes.json", "best-of-may.safetensors"):
+        (checkpoints.folder / name).write_bytes(b"somebody's own")
+    checkpoints.write(state(2), tensors(2), epoch=1)
+    assert len(list(checkpoints.folder.iterdir())) == 6
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "safetensors.tmp", "json.tmp"])
+def test_a_replaced_trainer_leaves_what_its_successor_is_writing(
+    checkpoints: CheckpointFolder, suffix: str
+) -> None:
+    checkpoints.write(state(100), tensors(100), epoch=1)
+    half = checkpoints.folder / f"checkpoint-000002-0000000100.{suffix}"
+    half.write_bytes(b"its manifest comes last")
+    checkpoints.write(state(900), tensors(900), epoch=1)  # woke up late
+    assert half.exists()
 
 
 def test_a_replaced_trainer_cannot_outrank_its_successor(checkpoints: CheckpointFolder) -> None:

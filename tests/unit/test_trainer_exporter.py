@@ -24,6 +24,16 @@ def test_figures_are_served_as_they_are_when_asked_for() -> None:
         end()
 
 
+def test_an_address_of_version_6() -> None:
+    port = free_port()
+    end = serve_figures(f"[::1]:{port}", lambda: (7, {}))
+    try:
+        with urllib.request.urlopen(f"http://[::1]:{port}/metrics") as answer:
+            assert "zerofleet_trainer_step 7.0" in answer.read().decode()
+    finally:
+        end()
+
+
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:port", "127.0.0.1:99999"])
 def test_addresses_that_are_none(address: str) -> None:
     with pytest.raises(ConfigError, match=r"METRICS_ADDRESS|cannot serve metrics"):

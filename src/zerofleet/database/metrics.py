@@ -142,10 +142,15 @@ class Metrics(ConnectionPool):
     def insert_exam(
         self, run: str, version: int, num_simulations: int, positions: int, errors: int
     ) -> None:
-        """Record an exam of a model."""
+        """Record an exam of a model; repeating the same one does nothing."""
         self._run(
             "INSERT INTO exams (run, version, num_simulations, positions, errors) "
-            "VALUES (:run, :version, :num_simulations, :positions, :errors)",
+            "SELECT given.* FROM (VALUES (CAST(:run AS text), CAST(:version AS integer), "
+            "CAST(:num_simulations AS integer), CAST(:positions AS integer), "
+            "CAST(:errors AS integer))) AS given (run, version, num_simulations, positions, "
+            "errors) WHERE NOT EXISTS (SELECT FROM exams AS e WHERE (e.run, e.version, "
+            "e.num_simulations, e.positions, e.errors) = (given.run, given.version, "
+            "given.num_simulations, given.positions, given.errors))",
             run=run,
             version=version,
             num_simulations=num_simulations,

@@ -65,7 +65,7 @@ def write(played: SgfGame) -> str:
     return format_nodes([_root(played, size, state), *nodes])
 
 
-def read(text: str, game: str | None = None) -> tuple[str, list[int]]:
+def read(text: str, game: str | None = None, *, moves: int | None = None) -> tuple[str, list[int]]:
     """The main line of an SGF's first game.
 
     Handicap stones, and moves by one player in a row, become moves with passes of the other
@@ -75,6 +75,8 @@ def read(text: str, game: str | None = None) -> tuple[str, list[int]]:
         text: of the file, at most ``sgf_text.MAX_CHARACTERS``.
         game: the game by whose rules the actions are checked; size and komi must be its own.
             None: the game that the file describes.
+        moves: so many moves of the line at most; handicap stones, and passes that were put in,
+            are none. None: all.
 
     Returns:
         The game's name with its rules, and the actions from the start.
@@ -89,7 +91,7 @@ def read(text: str, game: str | None = None) -> tuple[str, list[int]]:
     if game is not None:
         _require_same(nodes[0], name, game)
         name = game
-    return name, _actions(nodes, name)
+    return name, _actions(nodes if moves is None else _first_moves(nodes, moves), name)
 
 
 def _root(played: SgfGame, size: int, end: State) -> Node:
@@ -158,6 +160,12 @@ def _require_same(root: Node, name: str, game: str) -> None:
         raise InvalidRequestError(
             f"the SGF has komi {komi:g}, the game is played with {ours:g}: change KM or remove it"
         )
+
+
+def _first_moves(nodes: Sequence[Node], moves: int) -> Sequence[Node]:
+    """The nodes before the move that comes after so many others."""
+    moving = [number for number, node in enumerate(nodes) if node.keys() & set(_COLOURS)]
+    return nodes[: moving[moves]] if moves < len(moving) else nodes
 
 
 def _actions(nodes: Sequence[Node], game: str) -> list[int]:

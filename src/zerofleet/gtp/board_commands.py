@@ -149,15 +149,16 @@ class BoardCommands:
 
     def _loadsgf(self, path: str, move: str = "") -> str:
         """The main line; with a move's number (counted from 1) the position before that move."""
-        plies = parse_number(move, "move") - 1 if move else None
+        before = max(0, parse_number(move, "move") - 1) if move else None
         try:
             with Path(path).open(encoding="utf-8", errors="replace") as file:
-                _, actions = sgf.read(file.read(MAX_CHARACTERS + 1), self.position.game)
+                text = file.read(MAX_CHARACTERS + 1)
+            _, actions = sgf.read(text, self.position.game, moves=before)
         except OSError as error:
             raise GtpError(f"cannot load file: {error}") from error
         except InvalidRequestError as error:
             raise GtpError(f"cannot load file: {error}") from error
-        self.position.set_actions(actions if plies is None else actions[: max(0, plies)])
+        self.position.set_actions(actions)
         return ""
 
     def _printsgf(self, path: str = "") -> str:

@@ -69,14 +69,16 @@ class GtpClient:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
-                await process.wait()
+                # Its end is seen only when all that it wrote was read: alone, `wait` may last for
+                # ever.
+                await process.communicate()
 
     async def send(self, command: str) -> str:
         """Send one command; its answer without the "=", lines joined.
 
         Raises:
             GtpError: the engine refuses; the message is its own.
-            EngineGoneError: it has ended, or does not answer in time.
+            EngineGoneError: it has ended, does not answer in time, or writes a line without end.
         """
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
@@ -92,6 +94,10 @@ class GtpClient:
             raise EngineGoneError(
                 f"{self._command[0]} has not answered '{command}' in {self._timeout:g} s"
             ) from None
+        except asyncio.LimitOverrunError as error:
+            raise EngineGoneError(
+                f"{self._command[0]} answers '{command}' with a line without end"
+            ) from error
         except (OSError, asyncio.IncompleteReadError, ValueError) as error:
             raise EngineGoneError(f"{self._command[0]} ended at '{command}'") from error
         mark, text = answer[0], answer[1:].lstrip("0123456789").strip()

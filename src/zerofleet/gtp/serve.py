@@ -53,14 +53,15 @@ def _lines(descriptor: int) -> asyncio.Queue[str | None]:
     loop = asyncio.get_running_loop()
 
     def read() -> None:
-        # Unbuffered: a thread that waits in a buffered file holds its lock, and then the
-        # interpreter cannot end.
-        with (
-            contextlib.suppress(RuntimeError),  # the loop has ended
-            open(descriptor, "rb", buffering=0, closefd=False) as source,
-        ):
-            for line in source:
-                loop.call_soon_threadsafe(lines.put_nowait, line.decode(errors="replace"))
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            # Unbuffered: a thread that waits in a buffered file holds its lock, and then the
+            # interpreter cannot end.
+            with (
+                contextlib.suppress(OSError),  # a terminal that is gone is an end too
+                open(descriptor, "rb", buffering=0, closefd=False) as source,
+            ):
+                for line in source:
+                    loop.call_soon_threadsafe(lines.put_nowait, line.decode(errors="replace"))
             loop.call_soon_threadsafe(lines.put_nowait, None)
 
     # A daemon: after `quit` it may stay in a read that nothing ends.

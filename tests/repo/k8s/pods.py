@@ -20,6 +20,8 @@ _LEAVING = {"selfplay": 10, "trainer": 20, "evaluator": 10, "autoscaler": 10, "m
 _STORES = {"postgres": 30, "redis": 1}
 _KILLED = ("tools",)  # sleeps, and has nothing to end
 _OUTSIDE_IMAGES = {"postgres", "redis"}
+_ON_GPUS = {"inference", "trainer"}
+CUDA = "-cuda"  # ends the tag of the trainer's image with CUDA: it is of the same target
 
 
 def every_pod_is_restricted(fleet: Fleet) -> Iterator[str]:
@@ -79,15 +81,16 @@ def every_pod_states_its_resources(fleet: Fleet) -> Iterator[str]:
                 yield f"{workload.name}: {volume['name']} is larger than the ephemeral-storage"
 
 
-def only_inference_has_a_gpu(fleet: Fleet) -> Iterator[str]:
+def a_gpu_goes_with_an_image_that_uses_it(fleet: Fleet) -> Iterator[str]:
     for workload in fleet.workloads:
         limits = workload.container["resources"]["limits"]
         others = set(limits) - {"cpu", "memory", "ephemeral-storage"}
-        is_gpu_image = "zerofleet-inference-gpu:" in workload.container["image"]
-        if others and (workload.name != "inference" or others != {"nvidia.com/gpu"}):
+        image = workload.container["image"]
+        is_gpu_image = "zerofleet-inference-gpu:" in image or image.endswith(CUDA)
+        if others and (workload.name not in _ON_GPUS or others != {"nvidia.com/gpu"}):
             yield f"{workload.name} has limits on {others}"
         if bool(others) != is_gpu_image:
-            yield f"{workload.name} has the image {workload.container['image']} with {limits}"
+            yield f"{workload.name} has the image {image} with {limits}"
         if others and not workload.pod.get("tolerations"):
             yield f"{workload.name} does not tolerate nodes that are kept for GPUs"
 
@@ -187,7 +190,7 @@ def images_are_targets_of_the_dockerfile(fleet: Fleet, targets: set[str]) -> Ite
             continue
         if name.removeprefix("zerofleet-") not in {t.removeprefix("zerofleet-") for t in targets}:
             yield f"{workload.name}: the Dockerfile has no target {name}"
-        if tag != __version__:
+        if tag.removesuffix(CUDA if workload.name == "trainer" else "") != __version__:
             yield f"{workload.name}: the image's tag is {tag}, but this is {__version__}"
 
 
