@@ -145,12 +145,9 @@ class Metrics(ConnectionPool):
         """Record an exam of a model; repeating the same one does nothing."""
         self._run(
             "INSERT INTO exams (run, version, num_simulations, positions, errors) "
-            "SELECT given.* FROM (VALUES (CAST(:run AS text), CAST(:version AS integer), "
-            "CAST(:num_simulations AS integer), CAST(:positions AS integer), "
-            "CAST(:errors AS integer))) AS given (run, version, num_simulations, positions, "
-            "errors) WHERE NOT EXISTS (SELECT FROM exams AS e WHERE (e.run, e.version, "
-            "e.num_simulations, e.positions, e.errors) = (given.run, given.version, "
-            "given.num_simulations, given.positions, given.errors))",
+            "SELECT :run, :version, :num_simulations, :positions, :errors WHERE NOT EXISTS "
+            "(SELECT FROM exams WHERE run = :run AND version = :version AND positions = :positions "
+            "AND num_simulations = :num_simulations AND errors = :errors)",
             run=run,
             version=version,
             num_simulations=num_simulations,
