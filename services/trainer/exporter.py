@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-
-from zerofleet.errors import ConfigError
 
 _PREFIX = "zerofleet_trainer"
 _OF_A_STAGE = re.compile(r"(train|held_out)_stage_(\d+)_(\w+)")
@@ -48,29 +45,3 @@ class FigureCollector(Collector):
 
 def _words(name: str) -> str:
     return name.replace("_", " ").capitalize()
-
-
-def serve_figures(
-    address: str, figures: Callable[[], tuple[int, Mapping[str, float]]]
-) -> Callable[[], None]:
-    """Serve ``/metrics`` from a thread of its own; returns what ends it.
-
-    Raises:
-        ConfigError: the address is not ``host:port``, or is taken.
-    """
-    host, _, port = address.rpartition(":")
-    if not port.isdigit():
-        raise ConfigError(f"ZEROFLEET_METRICS_ADDRESS = {address!r}: write host:port")
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(FigureCollector(figures))
-    try:
-        server, thread = start_http_server(int(port), host.strip("[]") or "127.0.0.1", registry)
-    except (OSError, OverflowError) as error:
-        raise ConfigError(f"cannot serve metrics on {address}: {error}") from error
-
-    def end() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    return end

@@ -20,6 +20,7 @@ from zerofleet.errors import ZerofleetError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.store import open_store
 from zerofleet.rpc import HealthServer
+from zerofleet.service import served_metrics
 
 # A step of a large network on a slow machine, or making a model's variants, is no standstill.
 STUCK_SECONDS = 600.0
@@ -105,10 +106,7 @@ def _run(trainer: Trainer, metrics_address: str | None) -> None:
     if metrics_address is None:
         trainer.run()
         return
-    from services.trainer.exporter import serve_figures  # only who wants it pays for it
+    from services.trainer.exporter import FigureCollector  # only who wants it pays for it
 
-    end_metrics = serve_figures(metrics_address, trainer.figures)
-    try:
+    with served_metrics(metrics_address, FigureCollector(trainer.figures)):
         trainer.run()
-    finally:
-        end_metrics()

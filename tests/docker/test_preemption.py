@@ -62,9 +62,14 @@ def at_work(stack: Any) -> set[str]:
     return {row[0] for row in rows}
 
 
+def notes(ledger: Path) -> list[list[str]]:
+    """What the workers noted: a game's uid, and what became of it."""
+    return [line.split() for line in (ledger / "games").read_text().splitlines()]
+
+
 def unanswered(ledger: Path) -> set[str]:
     """Games that have ended and for which Postgres has not answered yet."""
-    lines = [line.split() for line in (ledger / "games").read_text().splitlines()]
+    lines = notes(ledger)
     ended = {uid for uid, what, *_ in lines if what == "finished"}
     return ended - {uid for uid, what, *_ in lines if what != "finished"}
 
@@ -160,7 +165,7 @@ def test_docker_kill_is_a_stop_by_a_person(stack: Any) -> None:
 
 def test_no_game_was_lost_or_stored_twice(stack: Any, ledger: Path, games_twice: str) -> None:
     stack.compose("stop", "selfplay")
-    lines = [line.split() for line in (ledger / "games").read_text().splitlines()]
+    lines = notes(ledger)
     ended = {uid for uid, what, *_ in lines if what == "finished"}
     acknowledged = Counter(uid for uid, what, *_ in lines if what == "stored")
     stored = {row[0] for row in stack.sql("SELECT game_uid FROM games WHERE kind = 'selfplay'")}

@@ -21,9 +21,19 @@ def free_port() -> int:
         OSError: every port of the range is taken.
     """
     for port in itertools.islice(_untried, len(_PORTS)):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                probe.bind((LOOPBACK, port))
-                return port
+        with contextlib.suppress(OSError):
+            try_port(port)
+            return port
     raise OSError(f"no free port from {_PORTS.start} to {_PORTS.stop - 1} on {LOOPBACK}")
+
+
+def try_port(port: int) -> None:
+    """Bind a port of 127.0.0.1 for a moment.
+
+    Raises:
+        OSError, OverflowError: it is in use, not allowed, or none.
+    """
+    with socket.socket() as probe:
+        # As servers do: a port whose last connections are still closing counts as free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((LOOPBACK, port))

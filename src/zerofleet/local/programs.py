@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from dataclasses import dataclass
 
 from zerofleet.errors import ConfigError
 from zerofleet.local.folder import DataFolder
-from zerofleet.local.ports import LOOPBACK, free_port
+from zerofleet.local.ports import LOOPBACK, free_port, try_port
 from zerofleet.local.stores import StoreUrls
 from zerofleet.local.supervisor import Program
 
@@ -31,16 +30,13 @@ def inference_address(port: int | None) -> str:
     """
     if port is None:
         return f"{LOOPBACK}:{free_port()}"
-    with socket.socket() as probe:
-        # As servers do: a port whose last connections are still closing counts as free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except (OSError, OverflowError) as error:
-            raise ConfigError(
-                f"port {port} cannot be used: {getattr(error, 'strerror', None) or error}; "
-                "give another --port, or none to take a free one"
-            ) from error
+    try:
+        try_port(port)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"port {port} cannot be used: {getattr(error, 'strerror', None) or error}; "
+            "give another --port, or none to take a free one"
+        ) from error
     return f"{LOOPBACK}:{port}"
 
 
