@@ -82,7 +82,7 @@ FROM base AS env
 COPY deploy/requirements/runtime.txt /usr/share/zerofleet/requirements/
 RUN pip --python /opt/zerofleet/bin/python install --no-cache-dir --no-deps --require-hashes \
       --only-binary :all: -r /usr/share/zerofleet/requirements/runtime.txt
-# What few runs need: --build-arg EXTRAS=openspiel for games of OpenSpiel, which every service then
+# What few runs need: EXTRAS=openspiel for games of OpenSpiel, which every service then
 # imports, and "openspiel tensorboard" for both. Each has its own file, by version and hash.
 ARG EXTRAS=""
 COPY deploy/requirements/openspiel.txt deploy/requirements/tensorboard.txt /usr/share/zerofleet/requirements/

@@ -12,7 +12,6 @@ from typing import TypeAlias
 from services.evaluator.anchors import SEARCH, anchor_player
 from services.evaluator.board import Board
 from services.evaluator.duel import duel
-from services.evaluator.match import match_search
 from services.evaluator.pairings import Pairing
 from services.evaluator.players import NoNetwork, SearchPlayer
 from services.evaluator.record import match_record, played_record
@@ -21,6 +20,7 @@ from services.evaluator.table import Played, Table
 from zerofleet.config import RunConfig
 from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord
+from zerofleet.searches import match_search
 
 
 @dataclass(frozen=True, slots=True)

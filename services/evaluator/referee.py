@@ -10,7 +10,6 @@ import numpy as np
 import structlog
 
 from services.evaluator.gate import Standing, judge
-from services.evaluator.match import match_search
 from services.evaluator.office import Office
 from services.evaluator.openings import draw_openings
 from services.evaluator.record import match_record
@@ -20,6 +19,7 @@ from zerofleet.database import Grounds, MatchGame, MatchRow, MatchTest
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import State
 from zerofleet.rpc import InferenceClient
+from zerofleet.searches import match_search
 from zerofleet.waiting import PatientPredictor
 
 _log = structlog.get_logger()

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 import structlog
 
 from services.evaluator.exact import ExactPredictor
-from services.evaluator.match import match_search
 from services.evaluator.office import Office
 from services.evaluator.openings import draw_openings
 from services.evaluator.pausing import PausingPredictor
@@ -20,6 +19,7 @@ from services.evaluator.table import Played, Table
 from services.evaluator.variants import VariantStanding, variant_standing
 from zerofleet.database import MatchGame
 from zerofleet.rpc import InferenceClient
+from zerofleet.searches import match_search
 from zerofleet.waiting import PatientPredictor
 
 _log = structlog.get_logger()

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 
 import numpy as np
 from numpy.typing import NDArray
-from zerofleet_core import Search, SearchConfig, SearchResult
+from zerofleet_core import Search, SearchResult
 
 from services.inference.admission import Admission
 from services.inference.backend import PinnedPredictor
@@ -22,6 +22,7 @@ from zerofleet import games, rpc
 from zerofleet.config import SearchSection
 from zerofleet.errors import InvalidRequestError, ModelNotFoundError
 from zerofleet.rpc import Actions, SearchOptions
+from zerofleet.searches import served_search
 
 # Simulations run on the event loop between two predictions; where all of them end in finished
 # games, one call may run to the end. This many take some 10 ms there.
@@ -212,7 +213,7 @@ class ModelPlayer:
         return Search(
             self._game,
             [position.actions],
-            serving_config(self._search, simulations, noise=options.noise),
+            served_search(self._search, simulations, noise=options.noise),
             seed,
             leaves_per_position=options.leaves,
             noise=options.noise,
@@ -244,28 +245,6 @@ class ModelPlayer:
             children=children,
             done=done,
         )
-
-
-def serving_config(section: SearchSection, simulations: int, *, noise: bool) -> SearchConfig:
-    """The search of somebody who asks: always full, and nothing of what only self-play does.
-
-    Without ``noise`` the root has no Gumbel noise either.
-    """
-    values = section.model_dump()
-    values |= {
-        "num_simulations": simulations,
-        "full_search_share": 1.0,
-        "fast_simulations": None,
-        "root_policy_temperature": 1.0,
-        "forced_playouts": 0.0,
-        "min_child_visits": 0,
-        "prune_targets": False,
-        "random_opening_plies": 0,
-        "cache_positions": min(section.cache_positions, simulations),
-    }
-    if not noise:
-        values["gumbel_scale"] = 0.0
-    return SearchConfig(**values)
 
 
 def _choose(table: rpc.SearchTable, temperature: float, seed: int | None) -> rpc.SearchChild:

@@ -1,5 +1,7 @@
 """What is measured comes back, and the summary adds it up."""
 
+import dataclasses
+
 import pytest
 
 from zerofleet.config import run_from_values
@@ -82,8 +84,18 @@ def test_summary(database: Database, epoch: int) -> None:
     assert (summary.elo, summary.elo_error, summary.error_rate) == (5.0, 1.0, 0.1)
     assert (summary.unfinished_games, summary.rejected_games) == (1, 0)
     assert summary.held_out_policy_loss is None
+    assert summary.distinct_share == 1.0
     empty = database.summary("other")
+    assert empty.distinct_share is None
     assert (empty.games, empty.positions, empty.best_model, empty.elo) == (0, 0, None, None)
+
+
+def test_the_summary_knows_how_many_games_are_different(database: Database) -> None:
+    record = random_record(1)
+    again = dataclasses.replace(record, game_uid=random_record(2).game_uid)
+    other = random_record(3)
+    database.submit_games("test", "w", [Submission(game) for game in (record, again, other)])
+    assert database.summary("test").distinct_share == pytest.approx(2 / 3)
 
 
 def test_a_run_keeps_its_game_and_takes_new_settings(database: Database) -> None:

@@ -39,6 +39,10 @@ def test_the_page_of_keys_is_fresh() -> None:
             "exactly one rate more than steps",
         ),
         (
+            'name = "a"\n[game]\nname = "x"\n[trainer]\nlearning_rate_steps = [600, 400]',
+            "each must be greater than the one before",
+        ),
+        (
             'name = "a"\n[game]\nname = "x"\n[selfplay]\nmax_ahead_positions = 1000',
             "max_ahead_positions = 1000 would pause play before training can start: give 2000",
         ),

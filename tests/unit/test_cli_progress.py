@@ -45,6 +45,7 @@ FULL = Figures(
     best_age_s=75.0,
     elo=130.4,
     elo_error=36.6,
+    distinct_share=0.4567,
 )
 SERVICES = [
     ServiceState("trainer", "waits for 600 positions", "600 positions"),
@@ -80,6 +81,7 @@ def test_the_table_says_everything() -> None:
     for words in ("12,345", "5,432/s", "policy 1.250", "+130 ± 37", "3: 0.00%", "600 positions"):
         assert words in shown
     assert "something happened" in shown
+    assert "45.7% of the last 1,000" in shown
 
 
 def test_plain_lines_come_at_events_and_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,6 +106,9 @@ def test_status_as_text_and_json() -> None:
     text = status_text(FULL, SERVICES, "127.0.0.1:8001")
     assert "r (tic_tac_toe), running" in text
     assert "12,345 (12,000 in the last hour)" in text
+    assert "45.7% of the last 1,000" in text
+    few = replace(FULL, games=12, distinct_share=1.0)
+    assert "100.0% of the last 12\n" in status_text(few, [], None)
     assert "stopped" in status_text(EMPTY, [], None)
     values = json.loads(json.dumps(status_values(FULL, SERVICES, "127.0.0.1:8001")))
     assert values["up"] is True

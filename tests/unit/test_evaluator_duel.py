@@ -14,7 +14,6 @@ from zerofleet_core import SearchConfig
 from services.evaluator.anchors import anchor_player
 from services.evaluator.board import Answer, Board, GaveUp, Player
 from services.evaluator.duel import duel
-from services.evaluator.match import match_search
 from services.evaluator.openings import draw_openings
 from services.evaluator.outside import OutsidePlayer
 from services.evaluator.players import NoNetwork, RandomPlayer, SearchPlayer
@@ -22,6 +21,7 @@ from services.evaluator.record import Ply, played_record
 from zerofleet.config import SearchSection
 from zerofleet.games import State
 from zerofleet.gtp.protocol import GtpError
+from zerofleet.searches import match_search
 from zerofleet.testing import HashPredictor
 from zerofleet.testing.records import random_record
 

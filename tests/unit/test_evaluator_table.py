@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.evaluator.match import match_search
 from services.evaluator.openings import draw_openings
 from services.evaluator.players import NoNetwork
 from services.evaluator.roster import Place, Roster
 from services.evaluator.table import Played, Table
 from zerofleet.config import SearchSection
 from zerofleet.prediction import Prediction, Predictor
+from zerofleet.searches import match_search
 from zerofleet.testing import HashPredictor
 
 GAME = "connect_four"

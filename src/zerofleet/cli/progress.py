@@ -106,6 +106,7 @@ def _figures_table(figures: Figures, seconds: float) -> Table:
     table.add_column(style="cyan", no_wrap=True)
     table.add_column()
     table.add_row("games", f"{figures.games:,} ({figures.games_per_hour:,.0f} an hour)")
+    table.add_row("distinct games", distinct_text(figures))
     table.add_row("positions", f"{figures.positions_per_s:,.0f}/s predicted for self-play")
     table.add_row("loss, trained on", loss_text(figures.train))
     table.add_row("loss, held out", loss_text(figures.held_out))
@@ -155,6 +156,12 @@ def _is_news(service: ServiceState) -> bool:
 def loss_text(loss: Loss | None) -> str:
     """Policy and value apart: they learn at different speeds."""
     return "none yet" if loss is None else f"policy {loss.policy:.3f} value {loss.value:.3f}"
+
+
+def distinct_text(figures: Figures) -> str:
+    """Whether self-play explores: a falling share means that it repeats itself."""
+    share = figures.distinct_share
+    return "none yet" if share is None else f"{share:.1%} of the last {min(figures.games, 1000):,}"
 
 
 def best_text(figures: Figures) -> str:

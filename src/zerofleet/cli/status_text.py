@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from zerofleet.cli.progress import best_text, elo_text, exam_text, loss_text
+from zerofleet.cli.progress import best_text, distinct_text, elo_text, exam_text, loss_text
 from zerofleet.local.monitor import Figures, ServiceState
 from zerofleet.scaling import Advice
 
@@ -38,6 +38,7 @@ def status_text(
     rows = {
         "run": f"{figures.run} ({figures.game}), {'running' if address else 'stopped'}",
         "games": f"{figures.games:,} ({figures.games_last_hour:,} in the last hour)",
+        "distinct games": distinct_text(figures),
         "positions": f"{figures.positions:,}",
         "models": f"{figures.models}, {figures.promotions} promoted",
         "best model": best_text(figures),

@@ -92,11 +92,16 @@ class TrainerSection(Section):
     """CPU threads of the trainer."""
 
     @model_validator(mode="after")
-    def _one_rate_more_than_steps(self) -> TrainerSection:
+    def _rates_and_steps_agree(self) -> TrainerSection:
         if len(self.learning_rate) != len(self.learning_rate_steps) + 1:
             raise ValueError(
                 f"learning_rate has {len(self.learning_rate)} values and learning_rate_steps "
                 f"{len(self.learning_rate_steps)}: give exactly one rate more than steps"
+            )
+        if list(self.learning_rate_steps) != sorted(set(self.learning_rate_steps)):
+            raise ValueError(
+                f"learning_rate_steps is {list(self.learning_rate_steps)}: each must be greater "
+                "than the one before"
             )
         return self
 

@@ -9,6 +9,7 @@ from zerofleet.database.connection import ConnectionPool
 _SUMMARY = """
 SELECT
     g.games, g.positions, g.games_last_hour, g.workers_last_hour, g.resigned_games,
+    d.distinct_share,
     (
         SELECT threshold FROM resign_thresholds WHERE run = :run
         ORDER BY threshold_id DESC LIMIT 1
@@ -29,6 +30,13 @@ FROM (
         count(*) FILTER (WHERE reason = 'resign') AS resigned_games
     FROM games WHERE run = :run AND kind = 'selfplay'
 ) AS g
+CROSS JOIN (
+    SELECT count(DISTINCT moves)::float8 / nullif(count(*), 0) AS distinct_share
+    FROM (
+        SELECT moves FROM games WHERE run = :run AND kind = 'selfplay'
+        ORDER BY tx DESC LIMIT 1000
+    ) AS newest
+) AS d
 CROSS JOIN (
     SELECT
         coalesce(max(seq), 0) AS promotions,
@@ -58,6 +66,7 @@ class Summary:
     games_last_hour: int
     workers_last_hour: int
     resigned_games: int  # of self-play
+    distinct_share: float | None  # of the last 1,000 of self-play: other moves than the rest
     resign_threshold: float | None  # v_resign; None too while nobody resigns
     rejected_games: int
     unfinished_games: int

@@ -56,7 +56,7 @@ async def examine(
         num_simulations: simulations for each action.
         positions: size of the sample (Connect Four); tic-tac-toe is always walked in full.
         seed: of the sample; the same one everywhere, so that models of all runs compare.
-        search: c_puct and first-play urgency come from here; by default those of ``[search]``.
+        search: the run's; by default that of a run file without ``[search]``.
         most_rows: positions of one request at most; a server's limit is ``max_batch_rows``.
 
     Raises:

@@ -9,6 +9,7 @@ from zerofleet_core import Search, SearchConfig
 
 from zerofleet.config import SearchSection
 from zerofleet.prediction import Predictor
+from zerofleet.searches import match_search
 
 MOST_ROWS = 256  # of one request, unless the caller knows the server's limit
 
@@ -31,21 +32,8 @@ class Player:
         search: SearchSection,
         most_rows: int = MOST_ROWS,
     ) -> Player:
-        """A player whose search differs from self-play's in this: nothing in it is random."""
-        config = SearchConfig(
-            num_simulations=num_simulations,
-            c_puct=search.c_puct,
-            fpu=search.fpu,
-            fpu_reduction=search.fpu_reduction,
-            dirichlet_fraction=0.0,
-            temperature=0.0,
-            temperature_moves=0,
-            temperature_final=0.0,
-            virtual_loss=search.virtual_loss,
-            cache_positions=search.cache_positions,
-            random_symmetry=False,
-        )
-        return cls(game, predictor, config, most_rows)
+        """A player with the search of matches, in which nothing is random."""
+        return cls(game, predictor, match_search(search, num_simulations), most_rows)
 
     async def choose(self, positions: Sequence[Sequence[int]]) -> list[int]:
         """The most visited action in each position; a position is its list of actions so far."""

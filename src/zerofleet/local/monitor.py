@@ -62,6 +62,8 @@ class Figures:
     elo: float | None = None
     """Of the best model."""
     elo_error: float | None = None
+    distinct_share: float | None = None
+    """Different ones among the last 1,000 games of self-play."""
 
     def exam_at(self, goal: float | None, *, after: int = 0) -> Exam | None:
         """The newest exam at or under an error rate; the best model's goes before.
@@ -159,6 +161,7 @@ class Monitor:
             best_age_s=age,
             elo=summary.elo,
             elo_error=summary.elo_error,
+            distinct_share=summary.distinct_share,
         )
 
     def services(self, children: Sequence[Child]) -> list[ServiceState]:

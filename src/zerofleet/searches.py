@@ -1,0 +1,47 @@
+"""The searches outside self-play, made of a run file's ``[search]``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zerofleet_core import SearchConfig
+
+from zerofleet.config import SearchSection
+
+_ALWAYS_FULL: dict[str, Any] = {
+    "full_search_share": 1.0,
+    "fast_simulations": None,
+    "root_policy_temperature": 1.0,
+    "forced_playouts": 0.0,
+    "min_child_visits": 0,
+    "prune_targets": False,
+    "random_opening_plies": 0,
+}
+_WITHOUT_CHANCE: dict[str, Any] = {
+    "dirichlet_fraction": 0.0,
+    "gumbel_scale": 0.0,
+    "temperature": 0.0,
+    "temperature_moves": 0,
+    "temperature_final": 0.0,
+    "random_symmetry": False,
+}
+
+
+def served_search(section: SearchSection, num_simulations: int, *, noise: bool) -> SearchConfig:
+    """The search of somebody who asks: always full, and nothing of what only self-play does.
+
+    Without ``noise`` the root has no Gumbel noise either.
+    """
+    values = section.model_dump() | _ALWAYS_FULL
+    values["num_simulations"] = num_simulations
+    values["cache_positions"] = min(section.cache_positions, num_simulations)
+    if not noise:
+        values["gumbel_scale"] = 0.0
+    return SearchConfig(**values)
+
+
+def match_search(section: SearchSection, num_simulations: int) -> SearchConfig:
+    """The search of matches, ratings and exams: always full, and nothing in it is random."""
+    values = section.model_dump() | _ALWAYS_FULL | _WITHOUT_CHANCE
+    values["num_simulations"] = num_simulations
+    return SearchConfig(**values)

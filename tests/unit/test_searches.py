@@ -1,0 +1,100 @@
+"""Searches outside self-play: what a run's ``[search]`` says of play, without what trains."""
+
+import pytest
+from zerofleet_core import SearchConfig
+
+from zerofleet.config import SearchSection
+from zerofleet.searches import match_search, served_search
+
+# Every field away from its default.
+SECTION = SearchSection(
+    num_simulations=50,
+    full_search_share=0.3,
+    fast_simulations=5,
+    c_puct=2.0,
+    c_puct_growth=0.7,
+    c_puct_base=500.0,
+    fpu="zero",
+    fpu_reduction=0.4,
+    root_policy_temperature=1.25,
+    dirichlet_fraction=0.3,
+    dirichlet_alpha=0.5,
+    forced_playouts=2.0,
+    min_child_visits=1,
+    prune_targets=True,
+    root="gumbel",
+    gumbel_actions=4,
+    gumbel_scale=0.5,
+    gumbel_c_visit=40.0,
+    gumbel_c_scale=0.8,
+    temperature=0.9,
+    temperature_moves=12,
+    temperature_final=0.1,
+    random_opening_plies=4,
+    virtual_loss=2.0,
+    reuse_tree=False,
+    cache_positions=100,
+    random_symmetry=False,
+)
+OF_THE_RUN = (
+    "c_puct",
+    "c_puct_growth",
+    "c_puct_base",
+    "fpu",
+    "fpu_reduction",
+    "root",
+    "gumbel_actions",
+    "gumbel_c_visit",
+    "gumbel_c_scale",
+    "virtual_loss",
+)
+
+
+@pytest.fixture(params=["match", "served", "served with noise"])
+def search(request: pytest.FixtureRequest) -> SearchConfig:
+    if request.param == "match":
+        return match_search(SECTION, 20)
+    return served_search(SECTION, 20, noise=request.param == "served with noise")
+
+
+def test_the_section_of_this_file_leaves_no_default() -> None:
+    standard = SearchSection()
+    same = [
+        key for key in SearchSection.model_fields if getattr(SECTION, key) == getattr(standard, key)
+    ]
+    assert same == []
+
+
+def test_they_are_always_full(search: SearchConfig) -> None:
+    assert search.num_simulations == 20
+    assert search.full_search_share == 1.0
+    assert search.root_policy_temperature == 1.0
+    assert search.forced_playouts == 0.0
+    assert search.min_child_visits == 0
+    assert not search.prune_targets
+    assert search.random_opening_plies == 0
+
+
+@pytest.mark.parametrize("key", OF_THE_RUN)
+def test_they_explore_as_the_run_says(search: SearchConfig, key: str) -> None:
+    assert getattr(search, key) == pytest.approx(getattr(SECTION, key))
+
+
+def test_nothing_in_a_match_is_random() -> None:
+    search = match_search(SearchSection(), 20)
+    assert search.dirichlet_fraction == 0.0
+    assert search.gumbel_scale == 0.0
+    assert search.temperature == search.temperature_final == 0.0
+    assert search.temperature_moves == 0
+    assert not search.random_symmetry
+
+
+@pytest.mark.parametrize(("noise", "scale"), [(False, 0.0), (True, 0.5)])
+def test_a_served_search_has_gumbel_noise_where_it_was_asked_for(
+    *, noise: bool, scale: float
+) -> None:
+    assert served_search(SECTION, 20, noise=noise).gumbel_scale == scale
+
+
+def test_a_served_search_caches_no_more_than_it_can_visit() -> None:
+    assert served_search(SearchSection(), 20, noise=False).cache_positions == 20
