@@ -1,5 +1,6 @@
 """The client of the Go Text Protocol: answers, refusals, and programs that go away."""
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -56,3 +57,11 @@ async def test_a_program_that_owes_an_answer_is_not_asked_to_leave(tmp_path: Pat
         with pytest.raises(EngineGoneError, match="has not answered 'thinks'"):
             await engine.send("thinks")
     assert not told.exists()
+
+
+async def test_a_program_within_a_script_ends_with_it() -> None:
+    """Left alone it would hold our end of its output open, and whoever ends it would wait."""
+    async with asyncio.timeout(30):
+        async with GtpClient(["sh", "-c", "sleep 600; true"], timeout=0.1) as engine:
+            with pytest.raises(EngineGoneError, match="has not answered"):
+                await engine.send("thinks")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
 from typing import Self
@@ -51,7 +53,8 @@ class GtpClient:
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=DEVNULL,
-                start_new_session=True,  # a Ctrl-C at the terminal is for us alone
+                # A Ctrl-C at the terminal is for us alone, and its group ends with it.
+                start_new_session=True,
             )
         except OSError as error:
             raise EngineGoneError(f"cannot start {self._command[0]}: {error.strerror}") from error
@@ -68,7 +71,8 @@ class GtpClient:
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
-                    process.kill()
+                    # With those whom it started: it may be a script around the program.
+                    os.killpg(process.pid, signal.SIGKILL)
                 # Its end is seen only when all that it wrote was read: alone, `wait` may last for
                 # ever.
                 await process.communicate()
