@@ -174,14 +174,15 @@ class PythonState final : public DynamicState {
 
   const std::vector<std::uint8_t>& observation() const {
     if (!observation_.empty()) return observation_;
-    observation_ = in_python([this] {
+    std::vector<std::uint8_t> answer = in_python([this] {
       const nb::bytes packed = nb::cast<nb::bytes>((*state_).attr("packed_observation")());
       const auto* bytes = reinterpret_cast<const std::uint8_t*>(packed.c_str());
       return std::vector<std::uint8_t>(bytes, bytes + packed.size());
     });
-    if (observation_.size() != static_cast<std::size_t>(shape_.observation_bytes())) {
+    if (answer.size() != static_cast<std::size_t>(shape_.observation_bytes())) {
       throw std::runtime_error("the game's observation does not have its shape");
     }
+    observation_ = std::move(answer);
     return observation_;
   }
 

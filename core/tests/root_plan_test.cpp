@@ -69,6 +69,21 @@ void every_child_may_be_due_a_constant() {
   check(forced({50, 0, 0, 3, 3}) == 1);
 }
 
+void least_visits_are_what_the_budget_allows() {
+  const Children fresh({0.5f, 0.5f, 0, 0, 0}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0});
+  check(affordable_child_visits(fresh.window(), 10, 50) == 10);
+  check(affordable_child_visits(fresh.window(), 10, 49) == 9);
+  check(affordable_child_visits(fresh.window(), 10, 4) == 0);
+  // Of a kept tree: 3 for all costs 1 + 1, 4 for all 1 + 2 + 1 + 2, 5 for all 2 + 3 + 2 + 3.
+  const Children kept({0.5f, 0.5f, 0, 0, 0}, {3, 2, 60, 3, 2}, {0, 0, 0, 0, 0});
+  check(affordable_child_visits(kept.window(), 10, 10) == 5);
+  check(affordable_child_visits(kept.window(), 10, 9) == 4);
+  check(affordable_child_visits(kept.window(), 10, 5) == 3);
+  check(affordable_child_visits(kept.window(), 10, 1) == 2);
+  check(affordable_child_visits(kept.window(), 4, 1'000) == 4);
+  check(affordable_child_visits(kept.window(), 0, 1'000) == 0);
+}
+
 std::vector<std::int32_t> pruned(const Children& children, float exploration, float total) {
   std::vector<std::int32_t> weights(children.visit_count.begin(),
                                     children.visit_count.begin() + children.count);
@@ -278,6 +293,7 @@ int main() {
   return test::run({
       {"forced playouts", a_visited_child_is_due_its_share},
       {"least visits", every_child_may_be_due_a_constant},
+      {"affordable visits", least_visits_are_what_the_budget_allows},
       {"pruned targets", visits_that_forcing_caused_leave_the_target},
       {"growth of c_puct", c_puct_may_grow},
       {"sequential halving", gumbel_halves_the_field},

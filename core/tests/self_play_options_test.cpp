@@ -186,6 +186,32 @@ void gumbel_plays_whole_games() {
   }
 }
 
+// With 8 simulations the children in play have a visit or two each, whatever they are worth; the
+// improved policy knows better, and the moves are drawn from that.
+void fast_gumbel_searches_play_by_the_improved_policy() {
+  SearchConfig config = small_config();
+  config.root = RootChoice::kGumbel;
+  config.full_search_share = 1e-9;
+  config.fast_simulations = 8;
+  config.temperature_moves = 42;
+  double drawn = 0.0;
+  double expected = 0.0;
+  int plies = 0;
+  for (const GameColumns& game : play(config, 40)) {
+    for (std::size_t ply = 0; ply < game.actions.size(); ++ply, ++plies) {
+      const auto weights = weights_at(game, ply);
+      for (std::size_t i = 0; i < weights.size(); ++i) {
+        const double share = weights[i] / 10'000.0;
+        expected += share * share;
+        const int action = game.child_actions[game.offsets[ply] + static_cast<int>(i)];
+        if (action == game.actions[ply]) drawn += share;
+      }
+    }
+  }
+  check_near(drawn / plies, expected / plies, 0.05);
+  check(expected / plies > 0.6);
+}
+
 // The hash predictor's values are random: a threshold of 0.2 is soon undercut.
 void the_loser_resigns() {
   const auto engine = make_self_play("connect_four", 16, small_config(), 3);
@@ -297,6 +323,7 @@ int main() {
       {"forced visits", forced_visits_are_made_and_pruned},
       {"least visits", least_visits_leave_half_of_the_search},
       {"Gumbel", gumbel_plays_whole_games},
+      {"fast Gumbel searches", fast_gumbel_searches_play_by_the_improved_policy},
       {"resignation", the_loser_resigns},
       {"no threshold", nobody_resigns_without_a_threshold},
       {"interruptions", interruptions_do_not_change_the_share},

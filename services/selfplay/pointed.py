@@ -11,12 +11,24 @@ from numpy.typing import NDArray
 
 from zerofleet.best import BestPointer
 from zerofleet.database import Database
-from zerofleet.errors import InferenceUnavailableError, ModelNotFoundError, StoreUnavailableError
+from zerofleet.errors import (
+    AccessDeniedError,
+    InferenceUnavailableError,
+    ModelNotFoundError,
+    OverloadedError,
+    StoreUnavailableError,
+)
 from zerofleet.prediction import Prediction
 
 _log = structlog.get_logger()
 
 _LOOK_SECONDS = 2.0
+_NOT_NOW = (
+    StoreUnavailableError,
+    InferenceUnavailableError,
+    ModelNotFoundError,
+    OverloadedError,
+)
 
 
 class Versions(Protocol):
@@ -85,6 +97,7 @@ class PointedPredictor:
         self._versions = versions
         self._promoted = promoted
         self._version: int | None = None
+        self._refusal: AccessDeniedError | None = None
 
     async def follow(self) -> None:
         """Keep up with the promotions, for ever."""
@@ -93,14 +106,23 @@ class PointedPredictor:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Look once for a newer promotion."""
+        """Look once for a newer promotion.
+
+        That the server refuses to say is left to the predictions: they know how long to wait with
+        a token, and a worker that they end keeps its games.
+        """
         try:
             promoted = await asyncio.to_thread(self._promoted)
             if promoted is None or promoted == self._version:
                 return
-            if not await self._versions.model_ready(self._run, str(promoted)):
-                return
-        except (StoreUnavailableError, InferenceUnavailableError, ModelNotFoundError):
+            ready = await self._versions.model_ready(self._run, str(promoted))
+        except AccessDeniedError as error:
+            self._refusal = error
+            return
+        except _NOT_NOW:
+            return
+        self._refusal = None
+        if not ready:
             return
         self._version = promoted
         self._stream.version = str(promoted)
@@ -111,7 +133,10 @@ class PointedPredictor:
 
         Raises:
             ModelNotFoundError: nothing is promoted yet, or the server does not have it yet.
+            AccessDeniedError: it does not say so to us.
         """
         if self._version is None:
+            if self._refusal is not None:
+                raise self._refusal
             raise ModelNotFoundError(f"model '{self._run}' has no promoted version here yet")
         return await self._stream.predict(observations)

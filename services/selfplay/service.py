@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine
+from typing import Any
 
 from services.selfplay.pointed import PointedPredictor, PromotedVersion
 from services.selfplay.settings import SelfplaySettings
@@ -47,12 +49,17 @@ async def _play(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event)
                 promoted = PromotedVersion(run.name, pointer, database)
                 pointed = PointedPredictor(run.name, stream, client, promoted)
                 worker = Worker(run, settings, database, heartbeats, pointed)
-                await first_of(pointed.follow(), _work(worker, settings, stop))
+                await _work(worker, settings, stop, pointed.follow())
 
 
-async def _work(worker: Worker, settings: SelfplaySettings, stop: asyncio.Event) -> None:
+async def _work(
+    worker: Worker,
+    settings: SelfplaySettings,
+    stop: asyncio.Event,
+    *beside: Coroutine[Any, Any, object],
+) -> None:
     with _metrics(settings, worker):
-        await worker.run(stop)
+        await worker.run(stop, *beside)
 
 
 def _metrics(settings: SelfplaySettings, worker: Worker) -> contextlib.AbstractContextManager[None]:

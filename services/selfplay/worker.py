@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Coroutine
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -80,8 +82,12 @@ class Worker:
         """Of the last heartbeat."""
         self._rates = Rates(PlyCost(run))
 
-    async def run(self, stop: asyncio.Event) -> None:
+    async def run(self, stop: asyncio.Event, *beside: Coroutine[Any, Any, object]) -> None:
         """Play until ``stop`` is set; then keep everything and return within seconds.
+
+        Args:
+            stop: ends the play.
+            beside: what must go on meanwhile; should it fail, the games are kept all the same.
 
         Raises:
             ConfigError: the run is stored with another game, or this role may not write to it.
@@ -94,6 +100,7 @@ class Worker:
                 beat(self._heartbeats, "selfplay", self._name, self.pulse),
                 self._hear_trainer(),
                 outlasting(writing),
+                *beside,
             )
         except Exception as error:
             if isinstance(error, ConfigError) or writing.done():

@@ -26,7 +26,7 @@ class GameRecord:
     model_versions: NDArray[np.int32]  # [plies]
     root_values: NDArray[np.float32]  # [plies] after search
     network_values: NDArray[np.float32]  # [plies] before search
-    best_child_values: NDArray[np.float32]  # [plies] of the most visited child
+    best_child_values: NDArray[np.float32]  # [plies] of the best child, which is not always played
     simulations: NDArray[np.int32]  # [plies]
     full_search: NDArray[np.bool_]  # [plies] may it become a training target
     offsets: NDArray[np.int32]  # [plies + 1]

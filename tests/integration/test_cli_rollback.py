@@ -1,5 +1,7 @@
 """A rollback is done as a whole, or not at all."""
 
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,20 @@ def test_the_pointer_follows(
     pointer = BestPointer(valkey_url, "test")
     assert pointer.get() == Best(3, 1, f"{1:064x}")
     pointer.close()
+
+
+def test_in_a_container_of_the_fleet_nothing_need_be_named(
+    run_file: Path,
+    role_url: Callable[[str], str],
+    database: Database,
+    valkey_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ZEROFLEET_DATABASE_URL", role_url("evaluator"))
+    monkeypatch.setenv("ZEROFLEET_REDIS_URL", valkey_url)
+    monkeypatch.setenv("ZEROFLEET_RUN_FILE", str(run_file))
+    result = CliRunner().invoke(app, ["rollback", "--yes"], catch_exceptions=False)
+    assert "model 1 is the best of the run 'test' again" in result.stdout
+    assert versions(database) == [1, 2, 1]
+    with contextlib.closing(BestPointer(valkey_url, "test")) as pointer:
+        assert pointer.get() == Best(3, 1, f"{1:064x}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -80,6 +81,16 @@ def test_the_last_games(
     assert written == {str(r.game_uid): r.actions.tolist() for r in records[1:]}
     collection = wrote(run_file, "--last", 9, "--database-url", database_url)
     assert collection.count("FF[4]") == 3
+
+
+def test_in_a_container_of_the_fleet_the_database_need_not_be_named(
+    role_url: Callable[[str], str],
+    run_file: Path,
+    records: list[GameRecord],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ZEROFLEET_DATABASE_URL", role_url("console"))
+    assert sgf.read(wrote(run_file, "--last", 1))[1] == records[2].actions.tolist()
 
 
 def test_what_cannot_be_written(

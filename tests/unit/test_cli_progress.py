@@ -60,7 +60,7 @@ def test_a_line_says_everything() -> None:
         "1:05 | games 12345 (36000/h) | positions/s 5432",
         "loss policy 1.250 value 0.500; held out policy 1.500 value 0.625",
         "best 4 of 4, promoted 1:15 ago",
-        "Elo +130 ± 37",
+        "Elo +130 ± 72",
         "exam errors 1: 10.00%, 3: 0.00%, 4: 1.00%",
         "trainer: waits for 600 positions",
         "inference: was ended by SIGKILL; starts again in 0.5 s",
@@ -78,7 +78,7 @@ def test_the_table_says_everything() -> None:
         table.show(FULL, SERVICES)
         table.say("something happened")
     shown = text.getvalue()
-    for words in ("12,345", "5,432/s", "policy 1.250", "+130 ± 37", "3: 0.00%", "600 positions"):
+    for words in ("12,345", "5,432/s", "policy 1.250", "+130 ± 72", "3: 0.00%", "600 positions"):
         assert words in shown
     assert "something happened" in shown
     assert "45.7% of the last 1,000" in shown

@@ -11,7 +11,14 @@ import pytest
 from services.selfplay.pointed import PointedPredictor, PromotedVersion
 from zerofleet.best import Best, BestPointer
 from zerofleet.database import Database
-from zerofleet.errors import InferenceUnavailableError, ModelNotFoundError, StoreUnavailableError
+from zerofleet.errors import (
+    InferenceUnavailableError,
+    ModelNotFoundError,
+    OverloadedError,
+    StoreUnavailableError,
+    UnauthenticatedError,
+    ZerofleetError,
+)
 from zerofleet.prediction import Prediction
 
 ROWS = np.zeros((1, 4), np.uint8)
@@ -24,6 +31,7 @@ class Server:
     version: str = "best"
     has: set[str] = field(default_factory=set)
     away: bool = False
+    error: ZerofleetError | None = None
     redis: Best | None = None
     redis_away: bool = False
     postgres: Best | None = None
@@ -32,6 +40,8 @@ class Server:
     async def model_ready(self, model: str, version: str = "") -> bool:
         if self.away:
             raise InferenceUnavailableError("nobody there")
+        if self.error is not None:
+            raise self.error
         return version in self.has
 
     async def predict(self, observations: np.ndarray) -> Prediction:
@@ -97,3 +107,30 @@ async def test_what_is_away_changes_nothing() -> None:
     server.redis_away = False
     await predictor.look()
     assert (await predictor.predict(ROWS)).model_version == 2
+
+
+async def test_a_refusal_is_heard_by_who_predicts() -> None:
+    """It must not end the worker beside its back: its games would not be kept."""
+    server = Server(redis=Best(1, 1, ""), has={"1", "2"}, error=UnauthenticatedError("who?"))
+    predictor = pointed(server)
+    await predictor.look()
+    with pytest.raises(UnauthenticatedError, match="who"):
+        await predictor.predict(ROWS)
+    server.error = None
+    await predictor.look()
+    assert (await predictor.predict(ROWS)).model_version == 1
+    for error in (UnauthenticatedError("who?"), OverloadedError("full")):
+        server.redis, server.error = Best(2, 2, ""), error
+        await predictor.look()
+        assert (await predictor.predict(ROWS)).model_version == 1  # the one before goes on
+
+
+async def test_a_server_without_room_is_asked_again() -> None:
+    server = Server(redis=Best(1, 1, ""), has={"1"}, error=OverloadedError("full"))
+    predictor = pointed(server)
+    await predictor.look()
+    with pytest.raises(ModelNotFoundError):
+        await predictor.predict(ROWS)
+    server.error = None
+    await predictor.look()
+    assert (await predictor.predict(ROWS)).model_version == 1

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <span>
 
 #include "zerofleet/lanes.h"
@@ -12,6 +13,20 @@
 #include "zerofleet/root_plan.h"
 
 namespace zerofleet {
+
+// The most visits, up to `wished`, that every child can be brought to with `budget` more.
+inline int affordable_child_visits(const EdgeWindow& edges, int wished, int budget) {
+  const std::span<const std::int32_t> visits(edges.visit_count,
+                                             static_cast<std::size_t>(edges.count));
+  if (visits.empty()) return 0;
+  const int total = std::accumulate(visits.begin(), visits.end(), 0);
+  for (int due = std::min(wished, (total + budget) / edges.count); due > 0; --due) {
+    int lacking = 0;
+    for (const int count : visits) lacking += std::max(0, due - count);
+    if (lacking <= budget) return due;
+  }
+  return 0;
+}
 
 // The first child with fewer visits than it is due, -1 when there is none. A child that was visited
 // at all is due sqrt(k * P * sum N) visits (Wu 2019, arXiv 1902.10565, section 3.2); every child is

@@ -44,7 +44,7 @@ struct GameColumns {
   std::vector<std::int32_t> model_versions;
   std::vector<float> root_values;
   std::vector<float> network_values;
-  std::vector<float> best_child_values;   // of the most visited child, for the player to move
+  std::vector<float> best_child_values;   // of the child that is best without a temperature
   std::vector<std::int32_t> simulations;  // visits of the root, kept ones included
   std::vector<std::uint8_t> full_search;
   std::vector<std::int32_t> offsets = {0};
@@ -119,12 +119,10 @@ auto reached_position(const AnyRules& rules, const GameColumns& game) {
   return position_after(rules, std::span<const std::int16_t>(game.actions));
 }
 
-// Mean value of the root's most visited child, for the player to move at the root.
-inline float best_child_value(const Tree& tree) {
+// Mean value of a child of the root, for the player to move at the root; 0 without visits.
+inline float child_value(const Tree& tree, int child) {
   const EdgeWindow children = tree.edges_of(kRoot);
-  const auto size = static_cast<std::size_t>(children.count);
-  const int best = most_visited({children.visit_count, size}, {children.prior, size});
-  return children.value_sum[best] / static_cast<float>(std::max(children.visit_count[best], 1));
+  return children.value_sum[child] / static_cast<float>(std::max(children.visit_count[child], 1));
 }
 
 // Reads off the root what the record keeps of a search, for the action of child `chosen`.
@@ -138,7 +136,7 @@ PlyResult ply_result(const SearchType& search, int chosen, int model_version,
           .model_version = model_version,
           .root_value = search.root_value(),
           .network_value = tree.value[0],
-          .best_child_value = best_child_value(tree),
+          .best_child_value = child_value(tree, search.best_child()),
           .simulations = search.root_visits(),
           .full_search = true,
           .child_actions = {tree.action.data(), children},

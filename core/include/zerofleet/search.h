@@ -114,9 +114,9 @@ class Search {
     plan_ = plan;
     const EdgeWindow edges = tree_.edges_of(kRoot);
     const auto count = static_cast<std::size_t>(edges.count);
-    // Half of the simulations at most go where nothing but the rule wants them.
-    plan_.min_child_visits =
-        std::min(plan.min_child_visits, plan.num_simulations / (2 * std::max(edges.count, 1)));
+    // Half of the simulations to come at most go where nothing but the rule wants them.
+    plan_.min_child_visits = affordable_child_visits(
+        edges, plan.min_child_visits, std::max(0, plan.num_simulations - root_visits_) / 2);
     root_prior_.assign(round_up_to_lanes(edges.count), 0.0f);
     std::copy_n(edges.prior, count, root_prior_.begin());
     const std::span<float> priors(root_prior_.data(), count);
@@ -147,13 +147,13 @@ class Search {
   }
 
   // The child to play, from the weights above: the best one where Gumbel noise has drawn already;
-  // otherwise drawn at a temperature.
+  // otherwise drawn at a temperature. (The visits of sequential halving are a schedule: among few
+  // simulations every child has about as many.)
   int choose(std::span<const std::int32_t> weights, double temperature, Random& random) const {
     const EdgeWindow edges = root_edges();
     if (plan_.gumbel.is_on && (plan_.gumbel.scale > 0.0 || temperature == 0.0)) {
       return gumbel_.best(edges, tree_.value[kRoot]);
     }
-    if (plan_.gumbel.is_on) weights = {edges.visit_count, weights.size()};
     return choose_child(weights, {tree_.prior.data(), weights.size()}, temperature, random);
   }
 

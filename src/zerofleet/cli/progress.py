@@ -15,6 +15,7 @@ from rich.text import Text
 from zerofleet.local.monitor import Figures, Loss, ServiceState
 
 _LINE_SECONDS = 5.0
+_Z_95 = 1.96  # standard errors on either side that hold 95% of a normal distribution
 
 
 class Progress(Protocol):
@@ -173,10 +174,10 @@ def best_text(figures: Figures) -> str:
 
 
 def elo_text(figures: Figures) -> str:
-    """Of the best model, with its error."""
+    """Of the best model, with half of its 95% interval."""
     if figures.elo is None:
         return "none yet"
-    error = "" if figures.elo_error is None else f" ± {figures.elo_error:.0f}"
+    error = "" if figures.elo_error is None else f" ± {_Z_95 * figures.elo_error:.0f}"
     return f"{figures.elo:+.0f}{error}"
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zerofleet.cli.chosen import chosen_folder
+from zerofleet.cli.fleet import fleet_settings, in_fleet
 from zerofleet.cli.secret_options import PasswordFile, RedisPasswordFile, logged_in
 from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError
 
@@ -39,7 +40,9 @@ def rollback(
     """Make an earlier promoted model the best again.
 
     It is a promotion like any other: the history keeps both, matches go on against it, and models
-    that were judged stay judged. A running evaluator notices by itself.
+    that were judged stay judged. A running evaluator notices by itself. Where
+    ZEROFLEET_DATABASE_URL is set, as in the containers of a fleet, the run is that fleet's; it
+    takes the rights of the evaluator, so call it in its container.
     """
     from zerofleet.config import load_run
     from zerofleet.local.running import joined
@@ -51,6 +54,11 @@ def rollback(
         if redis_url is not None:
             redis_url = logged_in(redis_url, redis_password_file)
         _roll_back(load_run(run_file).name, to, yes, database_url, redis_url)
+        return
+    if in_fleet(data):
+        settings = fleet_settings(run_file)
+        run = load_run(settings.run_file).name
+        _roll_back(run, to, yes, settings.database_url, settings.redis_url)
         return
     folder = chosen_folder(data, run_file)
     with joined(folder, "rollback") as running:

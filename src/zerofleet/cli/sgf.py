@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ from uuid import UUID
 import typer
 
 from zerofleet.cli.chosen import chosen_folder
+from zerofleet.cli.fleet import in_fleet
 from zerofleet.cli.secret_options import PasswordFile, logged_in
 from zerofleet.errors import ConfigError
 
@@ -38,7 +40,8 @@ def sgf(
 ) -> None:
     """Write stored games of Go or Othello as SGF, with the search's opinion as comments.
 
-    A run that is stopped has its database started for the time.
+    A run that is stopped has its database started for the time. Where ZEROFLEET_DATABASE_URL is
+    set, as in the containers of a fleet, that Postgres is asked.
     """
     from zerofleet.cli.sgf_of_game import sgf_of_game
     from zerofleet.config import load_run
@@ -48,6 +51,8 @@ def sgf(
         raise ConfigError("give a game's uid (of the table games) or --last N")
     run = load_run(run_file)
     require_sgf(run.game.name)
+    if in_fleet(data):
+        database_url = database_url or os.environ["ZEROFLEET_DATABASE_URL"]
     url = None if database_url is None else logged_in(database_url, password_file)
     with _database(run_file, data, url) as database:
         games = _chosen(database, run.name, game_uid, last)

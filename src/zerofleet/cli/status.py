@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zerofleet.cli.chosen import chosen_folder
+from zerofleet.cli.fleet import fleet_settings, in_fleet
 
 if TYPE_CHECKING:
     from zerofleet.local.monitor import Monitor
@@ -33,15 +34,15 @@ def status(
 
     from zerofleet.cli.status_text import status_text, status_values
 
-    in_fleet = data is None and "ZEROFLEET_DATABASE_URL" in os.environ
-    with _of_fleet(run_file) if in_fleet else _of_folder(data, run_file) as (monitor, address):
+    of_fleet = in_fleet(data)
+    with _of_fleet(run_file) if of_fleet else _of_folder(data, run_file) as (monitor, address):
         figures = monitor.figures()
         # A heartbeat outlives the one who sent it by seconds.
         services = monitor.services_of_heartbeats() if address else []
-        if in_fleet and not services:
+        if of_fleet and not services:
             address = None
         # Where all share one machine, its cores are the limit.
-        advice = monitor.advice(None if in_fleet else os.cpu_count()) if address else None
+        advice = monitor.advice(None if of_fleet else os.cpu_count()) if address else None
     if as_json:
         values = status_values(figures, services, address, advice)
         typer.echo(json.dumps(values, indent=2))
@@ -68,15 +69,9 @@ def _of_folder(data: Path | None, run_file: Path | None) -> Generator[tuple[Moni
 @contextlib.contextmanager
 def _of_fleet(run_file: Path | None) -> Generator[tuple[Monitor, str | None]]:
     """A run whose stores the environment names."""
-    from zerofleet.config import ProcessSettings, load_run, read_settings
-    from zerofleet.errors import ConfigError
+    from zerofleet.config import load_run
     from zerofleet.local.monitor import Monitor
 
-    if run_file is None and "ZEROFLEET_RUN_FILE" not in os.environ:
-        raise ConfigError(
-            "ZEROFLEET_DATABASE_URL is set, so the run is a fleet's: give its run file, or "
-            "ZEROFLEET_RUN_FILE; a run of `zerofleet up` is meant with --data DIR"
-        )
-    settings = read_settings(ProcessSettings, [] if run_file is None else [str(run_file)])
+    settings = fleet_settings(run_file)
     with Monitor(load_run(settings.run_file), settings.database_url, settings.redis_url) as monitor:
         yield monitor, settings.inference_address

@@ -80,7 +80,8 @@ class TrainerSection(Section):
     augment: bool = True
     """Train on each position under a random symmetry of the board."""
     mixed_precision: Literal["auto", "off", "bf16", "fp16"] = "auto"
-    """Precision of the forward pass; auto: bf16 on a GPU that has it, off on CPUs."""
+    """Precision of the forward pass, off, bf16 or fp16; auto: bf16 on a GPU that has it, off on
+    CPUs."""
     channels_last: bool = True
     """Memory layout of the convolutions."""
     compile: bool = False
@@ -110,7 +111,8 @@ class OverfitSection(Section):
     """``[overfit]``: when held-out games are predicted worse than those trained on."""
 
     action: Literal["slow", "wait", "off"] = "slow"
-    """slow: new positions pay for less training; wait: no step until new games close the gap."""
+    """slow: new positions pay for less training; wait: no step until new games close the gap; off:
+    it is only recorded."""
     max_policy_gap: float = Field(default=0.2, gt=0)
     """Most that the held-out policy loss may exceed the training one, nats."""
     max_value_gap: float = Field(default=0.1, gt=0)
