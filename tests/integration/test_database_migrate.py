@@ -16,7 +16,7 @@ from psycopg2 import sql
 
 import zerofleet.database
 from zerofleet.database import Database, Submission, migrate
-from zerofleet.database.schema import REVISION
+from zerofleet.database.schema import REVISION, check_revision
 from zerofleet.database.submission import encode_submissions
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.local.postgres import EmbeddedPostgres
@@ -148,6 +148,18 @@ def test_the_fences_of_the_third_version_live_on(third_version: str) -> None:
         database.wait_ready(1)
         database.insert_model("test", 1, f"{1:064x}", 10, {}, "m", 1)
         assert database.acquire_fence("test", "trainer") == 2
+
+
+def test_the_tables_of_each_version_are_known(postgres: EmbeddedPostgres) -> None:
+    """A service that waits for a migration must not take them for a newer version's."""
+    for revision in ("0001", "0002", "0003", "0004"):
+        check_revision(revision, "here")
+    with database_at(postgres, "0004") as url:
+        migrate(url)
+        with Database(url) as database:
+            database.wait_ready(1)
+    with pytest.raises(ConfigError, match="migrated by a newer zerofleet"):
+        check_revision("0006", "here")
 
 
 def test_roles_get_the_passwords_of_files(bare_server: EmbeddedPostgres, tmp_path: Path) -> None:

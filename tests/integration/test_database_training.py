@@ -74,6 +74,20 @@ def test_training_and_held_out_figures_side_by_side(database: Database, epoch: i
     ]
 
 
+def test_entropies_agreement_and_bias_stand_beside_the_losses(
+    database: Database, epoch: int
+) -> None:
+    figures = {"policy_entropy": 1.25, "target_entropy": 1.0, "policy_agreement": 0.5}
+    database.insert_train_metrics("test", 100, "train", FIGURES | figures, epoch)
+    held_out = FIGURES | figures | {"policy_entropy": 1.5, "value_bias": 0.25}
+    database.insert_train_metrics("test", 100, "held_out", held_out, epoch)
+    [row] = database._rows("SELECT * FROM training_curve")
+    assert (row.train_policy_entropy, row.held_out_policy_entropy) == (1.25, 1.5)
+    assert (row.train_target_entropy, row.held_out_target_entropy) == (1.0, 1.0)
+    assert (row.train_policy_agreement, row.held_out_policy_agreement) == (0.5, 0.5)
+    assert (row.train_value_bias, row.held_out_value_bias) == (-0.125, 0.25)
+
+
 def test_calibration_by_stage(database: Database, epoch: int) -> None:
     database.insert_train_metrics("test", 100, "train", FIGURES, epoch)
     plain = {"policy_loss": 1.0, "value_loss": 1.0}

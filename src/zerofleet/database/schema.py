@@ -2,9 +2,9 @@
 
 from zerofleet.errors import ConfigError
 
-REVISION = "0004"
+REVISION = "0005"
 """The newest migration."""
-_KNOWN = frozenset({"0001", "0002", "0003", REVISION})
+_KNOWN = frozenset(f"{number:04}" for number in range(1, int(REVISION) + 1))
 
 
 def check_revision(revision: str | None, where: str) -> None:
