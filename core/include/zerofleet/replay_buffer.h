@@ -109,6 +109,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     }
     const std::size_t added = positions_.size() - positions_before;
     if (added == 0) return 0;
+    stored.shrink();
     games_.push_back(std::move(stored));
     total_positions_ += static_cast<std::int64_t>(added);
     drop_oldest();
@@ -152,8 +153,17 @@ class ReplayBufferOf final : public ReplayBuffer {
     std::vector<Player> to_play;                   // [positions]
     std::vector<Action> legal;                     // of all positions, one after another
     std::vector<std::uint32_t> first_legal = {0};  // [positions + 1]
+
+    void shrink() {
+      observations.shrink_to_fit();
+      to_play.shrink_to_fit();
+      legal.shrink_to_fit();
+      first_legal.shrink_to_fit();
+    }
   };
-  struct NoRows {};
+  struct NoRows {
+    void shrink() {}
+  };
 
   struct StoredGame {
     std::vector<std::uint16_t> actions;
@@ -161,6 +171,12 @@ class ReplayBufferOf final : public ReplayBuffer {
     std::int32_t positions = 0;
     std::int8_t result = 0;
     [[no_unique_address]] std::conditional_t<FixedGame<G>, NoRows, Rows> rows;
+
+    // What vectors have to spare would be up to half of the buffer's memory.
+    void shrink() {
+      weights.shrink_to_fit();
+      rows.shrink();
+    }
   };
 
   struct StoredPosition {
