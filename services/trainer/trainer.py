@@ -168,7 +168,7 @@ class Trainer:
         self._publish_if_due()
         if self._calibrator.due():
             self._ask(self._calibrator.calibrate)
-        arrived = self._read() if time.monotonic() >= self._next_poll else 0
+        arrived = time.monotonic() >= self._next_poll and self._read()
         wait = self._wait()
         self._demand.turn(hungry=wait is not None and not arrived)
         if wait is None:
@@ -195,13 +195,13 @@ class Trainer:
         slowed = f" (slowed down: {watch.explain()})" if watch.pace < 1 else ""
         return "positions", f"{missing:,} positions{slowed}"
 
-    def _read(self) -> int:
+    def _read(self) -> bool:
         """Read one page of games; the next one follows at once while there are more."""
-        games = self._ask(self._window.read_page)
+        was_page = self._ask(self._window.read_page)
         self._ask(self._window.record_rejections)
-        if not games:
+        if not was_page:
             self._next_poll = time.monotonic() + POLL_SECONDS
-        return games
+        return was_page
 
     def _missing_positions(self) -> int:
         """Positions that must still come in before the next step."""

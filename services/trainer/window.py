@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import structlog
 from numpy.typing import NDArray
@@ -16,6 +18,10 @@ from zerofleet.database.metrics import Split
 from zerofleet.records import is_held_out
 
 PAGE_GAMES = 512
+_FIRST_PAGE_GAMES = 16
+# Rows of search tables in a page, about; 14 bytes each. Postgres makes one value of them, twice as
+# long in text, and would refuse the games of 19x19 that are a page of 9x9.
+PAGE_ENTRIES = 4_000_000
 
 _log = structlog.get_logger()
 
@@ -35,6 +41,7 @@ class Window:
         self._database = database
         self._training = training
         self._rejections: list[tuple[StoredGame, str]] = []
+        self._page_games = _FIRST_PAGE_GAMES
         self.next_tx = 0
         self.rejected = 0
         self.trained = ReplayBuffer(run.game.name, settings.window_positions, settings.window_games)
@@ -83,19 +90,20 @@ class Window:
         symmetry = training and self._settings.augment
         return buffer.sample(positions, seed, symmetry=symmetry)[0]
 
-    def read_page(self) -> int:
+    def read_page(self) -> bool:
         """Read the next games, if there are any, and let those pay that have not paid yet.
 
         A game that does not replay under the rules is left out and noted: see
         ``record_rejections``.
 
         Returns:
-            Games read.
+            Whether there was a page; all of its games may have been rejected before.
 
         Raises:
             StoreUnavailableError: nothing was read; the next call reads the same page.
         """
-        page = self._database.read_games(self._run, self.next_tx, PAGE_GAMES)
+        page = self._database.read_games(self._run, self.next_tx, min(self._page_games, PAGE_GAMES))
+        was_page = page.next_tx > self.next_tx
         training = self._training
         for game in page.games:
             self._take(game, pays=game.tx > training.paid_tx)
@@ -103,7 +111,8 @@ class Window:
         if page.next_tx > training.paid_tx:
             training.paid_tx = page.next_tx
             training.bucket.limit(self.trained.positions, self._settings.batch_size)
-        return len(page.games)
+        self._page_games = _next_page_games(self._page_games, page.games)
+        return was_page
 
     def record_rejections(self) -> None:
         """Tell the database which games were left out; repeated until it has heard of each.
@@ -166,3 +175,11 @@ class Window:
             self._rejections.append((game, str(error)))
             _log.warning("game_rejected", game_uid=str(game.game_uid), reason=str(error))
             return 0
+
+
+def _next_page_games(page_games: int, games: Sequence[StoredGame]) -> int:
+    """How many games the next page should have: not many times more, for games may grow longer."""
+    entries = sum(int(game.offsets[-1]) for game in games)
+    if entries == 0:
+        return page_games
+    return max(1, min(4 * page_games, PAGE_ENTRIES * len(games) // entries))

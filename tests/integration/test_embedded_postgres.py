@@ -302,3 +302,33 @@ def test_a_killed_parent_leaves_no_orphan(folder: Path) -> None:
         until_gone(stores)
     with EmbeddedPostgres(folder / "postgres") as server:
         assert run(server.url(), "SELECT 1") == [(1,)]
+
+
+@pytest.mark.slow
+def test_a_number_that_another_process_has_got_is_no_server(folder: Path) -> None:
+    """After a crash of the machine, when processes begin to be counted anew."""
+    with EmbeddedPostgres(folder, UNSYNCED) as server:
+        status = (folder / "cluster" / "postmaster.pid").read_text().splitlines()
+    cluster = folder / "cluster"
+    owner = Account(cluster.stat().st_uid, cluster.stat().st_gid)
+    sleeper = start_child(
+        ["sleep", "600"],
+        log=folder / "sleeper.log",
+        account=owner if os.geteuid() == 0 else None,
+    )
+    try:
+        left = cluster / "postmaster.pid"
+        left.write_text("\n".join([str(sleeper.pid), *status[1:]]) + "\n")
+        with EmbeddedPostgres(folder, UNSYNCED) as server:
+            assert run(server.url(), "SELECT 1") == [(1,)]
+    finally:
+        stop_child(sleeper, signal.SIGTERM)
+
+
+@pytest.mark.slow
+def test_a_cluster_without_its_passwords_says_so(folder: Path) -> None:
+    with EmbeddedPostgres(folder, UNSYNCED):
+        pass
+    shutil.rmtree(folder / "passwords")
+    with pytest.raises(ConfigError, match=r"password authentication failed.*restore both"):
+        EmbeddedPostgres(folder, UNSYNCED).start()

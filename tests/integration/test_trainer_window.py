@@ -16,6 +16,7 @@ from services.trainer.state import Training
 from services.trainer.window import Window
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
+from zerofleet.database.window import GameWindow
 from zerofleet.games import spec
 from zerofleet.records import GameRecord, is_held_out
 from zerofleet.testing.records import random_record
@@ -177,3 +178,39 @@ def test_training_samples_are_turned_only_if_the_run_file_says_so(database: Data
         kinds.append(len({row.tobytes() for row in observations}))
     assert kinds[0] > kinds[1]
     assert kinds[1] <= windows[1].trained.positions
+
+
+def test_pages_are_smaller_where_searches_have_many_rows(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Postgres makes one value of a page: 512 games of Go on 19x19 would be too much for it."""
+    monkeypatch.setattr(module, "PAGE_ENTRIES", 200)
+    asked: list[int] = []
+    read_games = database.read_games
+
+    def counted(run: str, after_tx: int, limit: int) -> GameWindow:
+        asked.append(limit)
+        return read_games(run, after_tx, limit)
+
+    monkeypatch.setattr(database, "read_games", counted)
+    run = a_run(growing_window=False)
+    window = Window(run, database, training(run))
+    games = submit(database, range(60))
+    read(window)
+    rows = sum(int(game.offsets[-1]) for game in games) / len(games)
+    assert asked[0] == 16
+    assert all(200 / rows / 2 < limit < 2 * 200 / rows for limit in asked[1:])
+    assert window.trained.total_games + window.held_out.total_games == 60
+
+
+def test_a_page_of_rejected_games_is_not_the_end(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAGE_GAMES", 6)
+    run = a_run(growing_window=False)
+    for game in submit(database, range(12)):
+        database.reject_game("test", game.game_uid, "a test")
+    submit(database, range(12, 30))
+    window = Window(run, database, training(run))
+    read(window)
+    assert window.trained.total_games + window.held_out.total_games == 18

@@ -1,5 +1,6 @@
 """A person at the prompt, line by line, against an opponent that answers by rote."""
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -95,3 +96,25 @@ def test_the_hint_shows_the_most_visited_first() -> None:
     assert rows[1].split()[:4] == [state.action_to_string(0), "9", "11%", "+0.25"]
     assert rows[2].split()[3] == "-"
     assert "model 7, 9 simulations" in rows[-1]
+
+
+def test_undo_where_a_player_moves_again() -> None:
+    """In Dots and Boxes whoever closes a box does."""
+
+    class Boxes(FirstFree):
+        game = "openspiel:dots_and_boxes(num_rows=1,num_cols=2)"
+
+    generator = random.Random(1)
+    players: list[int] = []
+    while players[-3:] != [0, 0, 1]:
+        state = State(Boxes.game)
+        actions: list[int] = []
+        players = []
+        while not state.is_terminal and players[-3:] != [0, 0, 1]:
+            players.append(state.to_play)
+            actions.append(generator.choice(state.legal_actions()))
+            state.apply(actions[-1])
+    duel = Duel(Boxes(), 0)
+    duel._actions = list(actions)
+    duel._undo()
+    assert duel._actions == actions[:-2]

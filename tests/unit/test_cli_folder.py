@@ -111,3 +111,12 @@ def test_the_folder_used_last_is_meant(
     assert chosen_folder(Path("zerofleet-data/old")).root.name == "old"
     with pytest.raises(ConfigError, match="zerofleet-data/tictactoe is not a data folder"):
         chosen_folder(None, RUN_FILE)
+
+
+def test_a_run_file_that_cannot_be_copied_is_named(tmp_path: Path, run: RunConfig) -> None:
+    """As from a shell's <(...)."""
+    folder = DataFolder.for_run(tmp_path / "data", run)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match=f"cannot copy {pipe}.*give a run file that is a plain"):
+        folder.keep_run_file(pipe)

@@ -139,3 +139,19 @@ def test_an_exam_is_suggested_where_there_is_one(tmp_path: Path, has_exam: bool)
     )
     assert ("\nexam " in words) == has_exam
     assert "\nmodel " in words
+
+
+def test_output_that_nobody_takes_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a terminal that was closed."""
+
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("sys.stdout", Closed())
+    with PlainLines() as lines:
+        lines.show(FULL, SERVICES)
+        lines.say("something happened")
+    with LiveTable(Console(file=Closed(), width=100, force_terminal=True)) as table:
+        table.show(FULL, SERVICES)
+        table.say("something happened")

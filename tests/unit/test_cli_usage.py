@@ -47,3 +47,8 @@ def test_the_bill_begins_with_the_first_game_and_goes_on_after_a_restart(tmp_pat
     assert resumed.read(games=2).wall_seconds >= first.wall_seconds
     path.write_text("not JSON")
     assert UsageMeter(path).usage == Usage(0.0, 0.0)
+
+
+def test_a_bill_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    """As on a full disk, which the services wait out."""
+    assert UsageMeter(tmp_path / "gone" / "usage.json").read(games=1).wall_seconds >= 0.0

@@ -181,7 +181,12 @@ class Duel:
 
     def _undo(self) -> None:
         """Back to the person's last decision, if there was one."""
-        mine = [ply for ply in range(len(self._actions)) if ply % 2 == self._you]
+        state = State(self._opponent.game)
+        mine: list[int] = []
+        for ply, action in enumerate(self._actions):
+            if state.to_play == self._you:  # who may have several moves in a row
+                mine.append(ply)
+            state.apply(action)
         if mine:
             del self._actions[mine[-1] :]
         else:

@@ -41,7 +41,7 @@ def exam(
     best one.
     """
     from zerofleet import games
-    from zerofleet.config import ProcessSettings, load_run
+    from zerofleet.config import ProcessSettings, load_run, read_settings
     from zerofleet.database import Database
     from zerofleet.exam import examine, has_exam
     from zerofleet.local.running import joined
@@ -53,7 +53,8 @@ def exam(
     if not has_exam(run.game.name):
         raise ConfigError(f"perfect play of {run.game.name} is not known: there is no exam")
     spec = games.spec(run.game.name)
-    settings = ProcessSettings(run_file=folder.run_file, model_folder=folder.models)
+    settings = read_settings(ProcessSettings, [str(folder.run_file)])
+    settings = settings.model_copy(update={"model_folder": folder.models})
     files = open_store(settings, run.name)
     with joined(folder, "exam") as running, Database(running.database_urls["console"]) as database:
         rows = _chosen_models(database, run.name, model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Sequence
@@ -19,7 +20,11 @@ _Z_95 = 1.96  # standard errors on either side that hold 95% of a normal distrib
 
 
 class Progress(Protocol):
-    """Shows figures, and lines of text that stay."""
+    """Shows figures, and lines of text that stay.
+
+    Output that nobody takes any more (a terminal that was closed, a full disk, ``| head``) is no
+    reason to stop: then nothing is shown.
+    """
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: object) -> None: ...
@@ -46,20 +51,24 @@ class LiveTable:
         self._live = Live(console=self._console, auto_refresh=False, transient=False)
 
     def __enter__(self) -> Self:
-        self._live.start()
+        with contextlib.suppress(OSError):
+            self._live.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._live.stop()
+        with contextlib.suppress(OSError):
+            self._live.stop()
 
     def show(self, figures: Figures, services: Sequence[ServiceState]) -> None:
         """Redraw."""
         seconds = time.monotonic() - self._began
-        self._live.update(draw(figures, services, seconds), refresh=True)
+        with contextlib.suppress(OSError):
+            self._live.update(draw(figures, services, seconds), refresh=True)
 
     def say(self, line: str) -> None:
         """Above the table."""
-        self._console.print(Text(line, style="dim"))
+        with contextlib.suppress(OSError):
+            self._console.print(Text(line, style="dim"))
 
 
 class PlainLines:
@@ -86,8 +95,9 @@ class PlainLines:
 
     def say(self, line: str) -> None:
         """At once."""
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+        with contextlib.suppress(OSError):
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
 
 
 def draw(figures: Figures, services: Sequence[ServiceState], seconds: float) -> RenderableType:

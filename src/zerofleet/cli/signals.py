@@ -33,8 +33,9 @@ async def stop_event(
     stop = asyncio.Event()
 
     def hear() -> None:
-        (again if stop.is_set() else first)()
+        callback = again if stop.is_set() else first
         stop.set()
+        callback()
 
     loop = asyncio.get_running_loop()
     for wish in _WISHES:

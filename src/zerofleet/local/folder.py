@@ -48,7 +48,7 @@ class DataFolder:
             ConfigError: it does not exist, is something else, or a newer zerofleet made it.
         """
         marker = root / MARKER
-        if not marker.is_file():
+        if not _exists(marker):
             raise ConfigError(
                 f"{root} is not a data folder (no {MARKER} in it): "
                 "start a run there with `zerofleet up RUN.toml --data DIR`"
@@ -83,9 +83,20 @@ class DataFolder:
         return folder
 
     def keep_run_file(self, run_file: Path) -> None:
-        """Copy the run file into the folder: services and later commands read it there."""
-        if run_file.resolve() != self.run_file:
+        """Copy the run file into the folder: services and later commands read it there.
+
+        Raises:
+            ConfigError: it cannot be copied.
+        """
+        if run_file.resolve() == self.run_file:
+            return
+        try:
             shutil.copyfile(run_file, self.run_file)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot copy {run_file} to {self.run_file}: {error}: give a run file that is a "
+                "plain file, and a data folder that can be written to"
+            ) from error
 
     @property
     def run_file(self) -> Path:

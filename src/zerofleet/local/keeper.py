@@ -9,8 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
-from zerofleet.errors import ConfigError
-
 _LOOK_SECONDS = 0.5
 _PAUSE_SECONDS = 5.0
 
@@ -76,6 +74,6 @@ class Keeper(threading.Thread):
         try:
             self._store.stop()
             self._store.start()
-        except ConfigError as error:
+        except Exception as error:  # a store that nobody starts again would be waited for for ever
             self._say(f"{error}; trying again in {_PAUSE_SECONDS:g} s")
             self._leave.wait(_PAUSE_SECONDS)

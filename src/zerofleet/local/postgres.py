@@ -163,14 +163,31 @@ class EmbeddedPostgres:
                     f"stop it first (kill -INT {pid})"
                 )
             time.sleep(_POLL_SECONDS)
+        # After a crash another process may have got the number of the server that is gone, which
+        # Postgres takes for that server. What we started holds our lock, so nobody is there.
+        if self._noted_pid() is not None:
+            self._status_path.unlink()
 
     def _running_pid(self) -> int | None:
+        """The server that runs on this cluster, if there is one."""
+        pid = self._noted_pid()
+        if pid is None:
+            return None
+        process = Path(f"/proc/{pid}")
+        with contextlib.suppress(OSError):
+            if not process.exists() or (
+                (process / "comm").read_text().strip() == "postgres"
+                and (process / "cwd").resolve() == self._cluster.path.resolve()
+            ):
+                return pid
+        return None
+
+    def _noted_pid(self) -> int | None:
+        """The process that ``postmaster.pid`` names, if there is one of that number."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             pid = int(self._status_lines()[0])
             os.kill(pid, 0)
-            program = Path(f"/proc/{pid}/comm")
-            if not program.parent.exists() or program.read_text().strip() == "postgres":
-                return pid
+            return pid
         return None
 
     def _start_server(self, programs: PostgresPrograms, account: Account, lock: FolderLock) -> None:
@@ -207,5 +224,8 @@ class EmbeddedPostgres:
         return False
 
     def _status_lines(self) -> list[str]:
-        path = self._cluster.path / "postmaster.pid"
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return self._status_path.read_text(encoding="utf-8", errors="replace").splitlines()
+
+    @property
+    def _status_path(self) -> Path:
+        return self._cluster.path / "postmaster.pid"

@@ -8,6 +8,8 @@ from typing import Self
 import psycopg2
 from psycopg2 import sql
 
+from zerofleet.errors import ConfigError
+
 _DATABASE = "zerofleet"
 _SUPERUSER = "postgres"
 _OWNER = "zerofleet"
@@ -21,7 +23,20 @@ def bootstrap(port: int, passwords: Mapping[str, str]) -> None:
     Args:
         port: of the server on 127.0.0.1.
         passwords: of each user.
+
+    Raises:
+        ConfigError: the server does not let us in, or has ended again.
     """
+    try:
+        _make_what_is_missing(port, passwords)
+    except psycopg2.Error as error:
+        raise ConfigError(
+            f"Postgres has started but cannot be used: {str(error).strip()} (the folder "
+            "passwords/ beside its cluster belongs to it: restore both or neither)"
+        ) from error
+
+
+def _make_what_is_missing(port: int, passwords: Mapping[str, str]) -> None:
     with _Session(port, _SUPERUSER, passwords) as session:
         if session.holds("SELECT 1 FROM pg_database WHERE datname = %s", _DATABASE):
             return

@@ -16,7 +16,7 @@ _NOT_HERE = tuple(
     f"ZEROFLEET_{name}"
     for name in (
         *("DATABASE_PASSWORD_FILE", "REDIS_PASSWORD_FILE", "TLS_FOLDER", "TOKEN_FILE"),
-        *("TOKEN_ROLES_FILE", "HEALTH_ADDRESS"),
+        *("TOKEN_ROLES_FILE", "HEALTH_ADDRESS", "WORKER"),
     )
 )
 _STOP_SECONDS = {"trainer": 20.0}  # it writes a checkpoint before it leaves

@@ -88,11 +88,17 @@ class Supervisor:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        for child, keeper in reversed(list(zip(self.children, self._keepers, strict=True))):
-            await self._stop(child)
-            keeper.cancel()
-        await asyncio.gather(*self._keepers, return_exceptions=True)
-        self._waiters.shutdown()
+        try:
+            for child, keeper in reversed(list(zip(self.children, self._keepers, strict=True))):
+                await self._stop(child)
+                keeper.cancel()
+            await asyncio.gather(*self._keepers, return_exceptions=True)
+        finally:
+            # Whatever went wrong: no child outlives us, and nobody waits for one for ever.
+            for child in self.children:
+                if child.process is not None and child.process.poll() is None:
+                    _kill_session(child.process)
+            self._waiters.shutdown()
 
     async def failed(self) -> None:
         """Wait until a program cannot be kept running.

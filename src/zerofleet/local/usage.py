@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -42,7 +43,8 @@ class UsageMeter:
             self._before.cpu_seconds + now.cpu_seconds - self._start.cpu_seconds,
         )
         if games > 0:
-            write_json(self._path, asdict(self.usage))
+            with contextlib.suppress(OSError):  # a full disk is for those to wait out who store
+                write_json(self._path, asdict(self.usage))
         return self.usage
 
 
