@@ -56,7 +56,7 @@ class Backend:
         """See ``rpc.InferenceBackend``."""
         if run != self.repository.run:
             raise ModelNotFoundError(
-                f"unknown model '{run}': this server has '{self.repository.run}'"
+                f"unknown model '{run[:60]}': this server has '{self.repository.run}'"
             )
         return self._shape
 

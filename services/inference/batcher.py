@@ -15,18 +15,21 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
 from services.inference.batch import Batch, ModelQueue, Request
-from services.inference.model import LoadedModel
+from services.inference.model import FP32, LoadedModel
 from services.inference.statistics import BatchTimes, Statistics
 from zerofleet.errors import InferenceUnavailableError, OverloadedError, ZerofleetError
 from zerofleet.prediction import Prediction
 
 _log = structlog.get_logger()
+
+_MOST_FAILURES = 3  # batches of a model in a row; fewer may have been bad luck
 
 
 class NonFiniteOutputError(ZerofleetError):
@@ -58,13 +61,24 @@ class Batcher:
 
     Args:
         limits: rows and threads.
-        on_bad: told, in the loop, of a model that gave non-finite outputs.
+        on_bad: told, in the loop, of a model that gave non-finite outputs, and of a variant that
+            fails again and again.
+        is_needed: whether this process is of no use when a model fails in fp32.
     """
 
-    def __init__(self, limits: BatchLimits, on_bad: Callable[[LoadedModel], None]) -> None:
+    def __init__(
+        self,
+        limits: BatchLimits,
+        on_bad: Callable[[LoadedModel], None],
+        is_needed: Callable[[LoadedModel], bool] = lambda model: True,
+    ) -> None:
         self.limits = limits
         self.statistics = Statistics(limits.max_batch_rows)
+        self.broken = asyncio.Event()
+        """Set when a needed model fails again and again: another process may do better."""
         self._on_bad = on_bad
+        self._is_needed = is_needed
+        self._failures: WeakKeyDictionary[LoadedModel, int] = WeakKeyDictionary()  # in a row
         self._changed = threading.Condition()
         self._queues: OrderedDict[LoadedModel, ModelQueue] = OrderedDict()  # next turn first
         self._queue_rows = 0
@@ -192,6 +206,9 @@ class Batcher:
                 precision=batch.model.precision,
                 exc_info=outputs.error,
             )
+            self._count_failure(batch.model)
+        elif batch.requests:
+            self._failures.pop(batch.model, None)
         if outputs.finite is not None:
             self._on_bad(batch.model)
         for request, rows in batch.slices():
@@ -215,6 +232,21 @@ class Batcher:
                         batch.model.precision,
                     )
                 )
+
+    def _count_failure(self, model: LoadedModel) -> None:
+        """Give up what fails in every run.
+
+        No client can bring this about: the shape of rows is checked before they come here, and a
+        network computes something of any bits.
+        """
+        failures = self._failures[model] = self._failures.get(model, 0) + 1
+        if failures < _MOST_FAILURES:
+            return
+        if model.precision != FP32:
+            self._on_bad(model)
+        elif self._is_needed(model) and not self.broken.is_set():
+            _log.error("model_always_fails", version=model.version, batches=failures)
+            self.broken.set()
 
 
 def _finite_rows(

@@ -6,7 +6,7 @@ import structlog
 
 from services.inference.settings import InferenceSettings
 from zerofleet.config import RunConfig
-from zerofleet.errors import ConfigError, IncompatibleModelError
+from zerofleet.errors import ConfigError, IncompatibleModelError, InferenceUnavailableError
 from zerofleet.models.driver import device_count
 from zerofleet.models.probe import probe
 from zerofleet.models.provider import CPU, Provider, choose
@@ -68,7 +68,7 @@ def active_provider(run: RunConfig, settings: InferenceSettings) -> Provider:
 def _tried(provider: Provider, *, named: bool, required: bool) -> Provider:
     try:
         probe(provider)
-    except (IncompatibleModelError, OSError) as error:
+    except (IncompatibleModelError, InferenceUnavailableError, OSError) as error:
         reason = " ".join(str(error).split())
         if named or required:
             raise ConfigError(

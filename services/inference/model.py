@@ -15,6 +15,7 @@ from zerofleet.errors import (
     ModelNotFoundError,
     StoreUnavailableError,
 )
+from zerofleet.models.session import not_loaded
 
 FP32 = "fp32"
 
@@ -75,17 +76,21 @@ class ModelLoader:
         Raises:
             IncompatibleModelError: the file is missing or damaged, does not fit the game, or does
                 not answer a real position with finite numbers.
-            StoreUnavailableError: the bucket does not give it now.
+            InferenceUnavailableError: memory is short, or the GPU fails.
+            StoreUnavailableError: the disk or the bucket does not give it now.
         """
         try:
             model_bytes = self._read(sha256)
-        except (ModelNotFoundError, OSError) as error:
+        except ModelNotFoundError as error:
             raise IncompatibleModelError(f"model version {version}: {error}") from error
-        except StoreUnavailableError as error:
+        except (StoreUnavailableError, OSError) as error:
             raise StoreUnavailableError(f"model version {version}: {error}") from error
         sessions = [self._open_session(model_bytes) for _ in range(self._sessions)]
         for session in sessions:
-            policy_logits, value = session.run(self._warm_up)
+            try:
+                policy_logits, value = session.run(self._warm_up)
+            except Exception as error:
+                raise not_loaded(f"model version {version} does not run", error) from error
             if not (np.isfinite(policy_logits).all() and np.isfinite(value).all()):
                 raise IncompatibleModelError(
                     f"model version {version} answers the start of the game with numbers that are "

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from zerofleet.searches import served_search
 # games, one call may run to the end. This many take some 10 ms there.
 MAX_SIMULATIONS = 20_000
 MAX_LEAVES = 256
+_PARSING_THREADS = 2
 _DEFAULT = SearchOptions()
 
 
@@ -50,6 +52,7 @@ class ModelPlayer:
         self._batcher = batcher
         self._num_actions = games.spec(game).num_actions
         self._admission = Admission()
+        self._parsers = ThreadPoolExecutor(_PARSING_THREADS, thread_name_prefix="sgf")
 
     @property
     def searches(self) -> int:
@@ -182,14 +185,16 @@ class ModelPlayer:
     async def _position(self, game: str, actions: Actions) -> Position:
         if game not in ("", self._game):
             raise InvalidRequestError(f"this server plays '{self._game}', not '{game}'")
-        if isinstance(actions, rpc.Sgf):  # parsing a long one would keep everybody waiting
-            return await asyncio.to_thread(replay, self._game, actions)
+        if isinstance(actions, rpc.Sgf):
+            # Parsing a long one would keep everybody waiting, and many would on the loop's threads.
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._parsers, replay, self._game, actions)
         return replay(self._game, actions)
 
     async def _model(self, run: str, version: str) -> LoadedModel:
         if run not in ("", self._repository.run):
             raise ModelNotFoundError(
-                f"unknown model '{run}': this server has '{self._repository.run}'"
+                f"unknown model '{run[:60]}': this server has '{self._repository.run}'"
             )
         return await self._repository.get(rpc.parse_version(self._repository.run, version))
 

@@ -25,10 +25,10 @@ from services.inference.precision import Precisions
 from services.inference.shelf import Shelf
 from zerofleet import rpc
 from zerofleet.errors import (
-    IncompatibleModelError,
     InferenceUnavailableError,
     ModelNotFoundError,
     StoreUnavailableError,
+    ZerofleetError,
 )
 
 _log = structlog.get_logger()
@@ -53,7 +53,7 @@ class Repository:
     Args:
         run: name of the run.
         source: the stores.
-        load: version and sha256 to a model, blocking; raises ``IncompatibleModelError``.
+        load: version and sha256 to a model, blocking; raises as ``ModelLoader``.
         keep: files in memory at once, those of the best version and its predecessor among them.
         precisions: which variant answers; unset: fp32 alone.
     """
@@ -76,6 +76,11 @@ class Repository:
         self._answering: dict[int, str] = {}  # by version: the precision, where it is not fp32
         self._lookups = ThreadPoolExecutor(2, thread_name_prefix="lookup")
         self._swapped = asyncio.Event()
+
+    def close(self) -> None:
+        """Look up and load nothing more."""
+        self._lookups.shutdown(wait=False, cancel_futures=True)
+        self._shelf.close()
 
     @property
     def failed_loads(self) -> int:
@@ -102,7 +107,8 @@ class Repository:
             ModelNotFoundError: there is no such version, or it has no accepted file of this
                 precision.
             IncompatibleModelError: it cannot be used.
-            InferenceUnavailableError: there is no best model yet.
+            InferenceUnavailableError: there is no best model yet, or this machine has no room for
+                the one that is meant.
             StoreUnavailableError: it is not in memory, and Postgres or the store of models is away.
         """
         model = self.peek(version, precision)
@@ -195,7 +201,7 @@ class Repository:
             self._refuse(frozenset(await asyncio.to_thread(self._source.refused)))
             if self._best:
                 await self._improve(self._best[0])
-        except (StoreUnavailableError, ModelNotFoundError, IncompatibleModelError):
+        except ZerofleetError:
             return  # whatever answers goes on
 
     async def _follow(self, pointed: Promoted) -> None:
@@ -235,7 +241,7 @@ class Repository:
     async def _try(self, promoted: Promoted) -> bool:
         try:
             model = await self._shelf.load(promoted.version, FP32, promoted.sha256)
-        except (IncompatibleModelError, StoreUnavailableError) as error:
+        except ZerofleetError as error:
             if not self._best:
                 self.waiting_for = f"a best model that loads: {error}"
             return False
@@ -288,7 +294,7 @@ class Repository:
         """A variant, or None where it cannot be used, which the shelf has told."""
         try:
             return await self._shelf.load(version, precision, sha256)
-        except (IncompatibleModelError, StoreUnavailableError):
+        except ZerofleetError:
             return None
 
     def _answer_with(self, best: _Best, model: LoadedModel) -> None:
@@ -323,6 +329,10 @@ class Repository:
             for best in self._best
             for precision in (FP32, best.model.precision)
         )
+
+    def is_best(self, model: LoadedModel) -> bool:
+        """Whether this is the best version, in whatever precision."""
+        return bool(self._best) and self._best[0].promoted.version == model.version
 
     def mark_bad(self, model: LoadedModel) -> None:
         """Use a model no more.

@@ -47,7 +47,8 @@ async def serve(run: RunConfig, settings: InferenceSettings, stop: asyncio.Event
     Raises:
         ConfigError: the game is unknown, an address cannot be bound, or what the run file wants to
             compute on is not there.
-        SystemExit: of several processes, one for each device, one ended.
+        SystemExit: of several processes, one for each device, one ended; or fp32 failed again and
+            again.
     """
     devices = numbers(settings.devices)
     if len(devices) > 1:
@@ -67,8 +68,9 @@ async def serve(run: RunConfig, settings: InferenceSettings, stop: asyncio.Event
             settings.inference_keep_models,
             precisions_for(run, provider),
         )
-        async with batcher_for(run, repository) as batcher:
-            await _answer(run, settings, repository, batcher, heartbeats, provider, stop)
+        with contextlib.closing(repository):
+            async with batcher_for(run, repository) as batcher:
+                await _answer(run, settings, repository, batcher, heartbeats, provider, stop)
 
 
 async def _answer_together(
@@ -128,7 +130,7 @@ def batcher_for(run: RunConfig, repository: Repository) -> Batcher:
     """The batcher that the run file asks for; models it finds broken leave the repository."""
     section = run.inference
     limits = BatchLimits(section.max_batch_rows, section.max_queue_rows, threads=section.sessions)
-    return Batcher(limits, repository.mark_bad)
+    return Batcher(limits, repository.mark_bad, repository.is_best)
 
 
 async def _answer(
@@ -163,6 +165,7 @@ async def _answer(
             _log.info("serving", address=settings.listen_address, port=server.port, run=run.name)
             await first_of(
                 stop.wait(),
+                batcher.broken.wait(),
                 repository.follow_best(_POLL_SECONDS),
                 repository.follow_variants(_VARIANTS_SECONDS),
                 _keep_health(server, backend),
@@ -172,6 +175,8 @@ async def _answer(
             _log.info("draining", queue_rows=batcher.queue_rows)
             await server.drain(settings.inference_drain_seconds)
     _log.info("stopped")
+    if batcher.broken.is_set():
+        raise SystemExit(1)  # so that whoever started it starts another one
 
 
 async def _keep_health(server: rpc.Server, backend: Backend) -> None:

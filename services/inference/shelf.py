@@ -6,17 +6,20 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import structlog
 
 from services.inference.model import FP32, LoadedModel
-from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
+from zerofleet.errors import IncompatibleModelError, ZerofleetError
 
 _log = structlog.get_logger()
 
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 30.0
+_LOADING_THREADS = 2
+_BANNED = "gave non-finite outputs or failed again and again"
 
 Key = tuple[int, str]
 """Version and precision."""
@@ -24,9 +27,13 @@ Key = tuple[int, str]
 
 @dataclass(slots=True)
 class _Failure:
-    """A file that could not be loaded; tried again later, since disks and networks recover."""
+    """A file that could not be loaded; tried again later, since disks and networks recover.
 
-    error: IncompatibleModelError | StoreUnavailableError
+    Not the error itself, whose traceback would keep the half-loaded model in memory.
+    """
+
+    kind: type[ZerofleetError]
+    reason: str
     retry_at: float
     pause: float
 
@@ -48,7 +55,9 @@ class Shelf:
         self._models: OrderedDict[Key, LoadedModel] = OrderedDict()  # longest unused first
         self._loading: dict[str, asyncio.Task[LoadedModel]] = {}  # by sha256, as the next two
         self._failures: dict[str, _Failure] = {}
-        self._bad: set[str] = set()  # gave non-finite outputs
+        self._bad: set[str] = set()  # banned
+        # Loads take seconds of work or wait for a store; promotions and heartbeats go on meanwhile.
+        self._threads = ThreadPoolExecutor(_LOADING_THREADS, thread_name_prefix="load")
 
     def get(self, version: int, precision: str) -> LoadedModel | None:
         """A model that is in memory; it counts as used."""
@@ -66,6 +75,7 @@ class Shelf:
 
         Raises:
             IncompatibleModelError: it cannot be used.
+            InferenceUnavailableError: this machine cannot run it now.
             StoreUnavailableError: the store of models does not give it now.
         """
         model = self._models.get((version, precision))
@@ -74,7 +84,7 @@ class Shelf:
         self.check(version, sha256)
         failure = self._failures.get(sha256)
         if failure is not None and time.monotonic() < failure.retry_at:
-            raise type(failure.error)(str(failure.error))
+            raise failure.kind(failure.reason)
         task = self._loading.get(sha256)
         if task is None:
             task = asyncio.create_task(self._load_once(version, precision, sha256))
@@ -86,7 +96,7 @@ class Shelf:
     def check(self, version: int, sha256: str) -> None:
         """Raise ``IncompatibleModelError`` for a file that was banned."""
         if sha256 in self._bad:
-            raise IncompatibleModelError(f"model version {version} gave non-finite outputs")
+            raise IncompatibleModelError(f"model version {version} {_BANNED}")
 
     def remove(self, model: LoadedModel) -> None:
         """Forget a model; its session goes when its last batch is done."""
@@ -101,22 +111,28 @@ class Shelf:
         self.remove(model)
         return True
 
+    def close(self) -> None:
+        """Begin no more loads; one that runs ends by itself, and nobody waits for it."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
     @property
     def has_troubles(self) -> bool:
-        """Whether any file could not be loaded or gave non-finite outputs."""
+        """Whether any file could not be loaded or was banned."""
         return bool(self._failures or self._bad)
 
     def why_not(self, sha256: str) -> str:
         """Why a file is not in memory."""
         if sha256 in self._bad:
-            return "gave non-finite outputs"
+            return _BANNED
         failure = self._failures.get(sha256)
-        return str(failure.error) if failure else "not in memory"
+        return failure.reason if failure else "not in memory"
 
     async def _load_once(self, version: int, precision: str, sha256: str) -> LoadedModel:
         try:
-            model = await asyncio.to_thread(self._load_blocking, version, sha256)
-        except (IncompatibleModelError, StoreUnavailableError) as error:
+            model = await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._load_blocking, version, sha256
+            )
+        except ZerofleetError as error:
             self._note_failure(version, precision, sha256, error)
             raise
         finally:
@@ -134,13 +150,14 @@ class Shelf:
         version: int,
         precision: str,
         sha256: str,
-        error: IncompatibleModelError | StoreUnavailableError,
+        error: ZerofleetError,
     ) -> None:
         last = self._failures.get(sha256)
         pause = _FIRST_RETRY_SECONDS if last is None else min(2 * last.pause, _LAST_RETRY_SECONDS)
-        self._failures[sha256] = _Failure(error, time.monotonic() + pause, pause)
+        reason = str(error)
+        self._failures[sha256] = _Failure(type(error), reason, time.monotonic() + pause, pause)
         self.failed_loads += 1
-        if last is None or str(last.error) != str(error):
+        if last is None or last.reason != reason:
             # A variant that does not load costs speed, a version that does not is missing.
             say = _log.error if precision == FP32 else _log.warning
             say(
@@ -148,7 +165,7 @@ class Shelf:
                 version=version,
                 precision=precision,
                 sha256=sha256,
-                reason=str(error),
+                reason=reason,
             )
 
     def _evict(self, newest: Key) -> None:

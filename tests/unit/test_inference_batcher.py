@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -176,6 +177,54 @@ async def test_a_model_that_breaks_fails_its_batch_and_the_thread_lives_on() -> 
             await batcher.submit(broken, _rows(1))
         assert (await batcher.submit(other, _rows(1))).model_version == 2
     assert batcher.statistics.counters([broken]).fail.count == 1
+
+
+async def _fail(batcher: Batcher, model: LoadedModel, session: HeldSession, times: int) -> None:
+    session.error = RuntimeError("CUDA failure 700: an illegal memory access was encountered")
+    for _ in range(times):
+        with pytest.raises(ZerofleetError, match="failed to run"):
+            await batcher.submit(model, _rows(1))
+    session.error = None
+
+
+async def test_fp32_that_fails_three_times_in_a_row_breaks_the_batcher() -> None:
+    (model, session), (other, good) = _model(1), _model(2)
+    session.go.set()
+    good.go.set()
+    async with _batcher() as batcher:
+        await _fail(batcher, model, session, 2)
+        await batcher.submit(model, _rows(1))  # one success, and it may fail twice again
+        await _fail(batcher, model, session, 2)
+        assert (await batcher.submit(other, _rows(1))).model_version == 2  # none of the model's
+        assert not batcher.broken.is_set()
+        await _fail(batcher, model, session, 1)
+        assert batcher.broken.is_set()
+
+
+async def test_a_model_that_nobody_needs_may_fail_as_often_as_it_likes() -> None:
+    """A candidate must not end the service that plays with the best model."""
+    model, session = _model()
+    session.go.set()
+    bad: list[LoadedModel] = []
+    async with Batcher(BatchLimits(8, 20), bad.append, lambda model: False) as batcher:
+        await _fail(batcher, model, session, 4)
+    assert not bad
+    assert not batcher.broken.is_set()
+
+
+async def test_a_variant_that_fails_three_times_in_a_row_is_given_up() -> None:
+    model, session = _model()
+    variant = replace(model, precision="int8")
+    session.go.set()
+    bad: list[LoadedModel] = []
+    async with Batcher(BatchLimits(8, 20), bad.append) as batcher:
+        await _fail(batcher, variant, session, 2)
+        await batcher.submit(variant, _rows(1))
+        await _fail(batcher, variant, session, 2)
+        assert bad == []
+        await _fail(batcher, variant, session, 1)
+    assert bad == [variant]
+    assert not batcher.broken.is_set()
 
 
 async def test_leaving_answers_what_waits_and_refuses_what_comes() -> None:

@@ -6,22 +6,32 @@ import asyncio
 import threading
 from typing import Any
 
+from services.inference.model import LoadedModel
 from services.inference.repository import Repository
 
 
 class Hangs:
-    """A source that answers when it is told to."""
+    """A source, and a loader, that answer when they are told to."""
 
     def __init__(self) -> None:
         self.answers = threading.Event()
+        self.loading = 0
 
     def versions(self) -> list[int]:
         self.answers.wait()
         return []
 
+    def sha256(self, version: int) -> str:
+        return str(version)
+
+    def load(self, version: int, sha256: str) -> LoadedModel:
+        self.loading += 1
+        self.answers.wait()
+        return LoadedModel(version, sha256, ())
+
 
 async def test_clients_who_ask_a_store_that_hangs_take_no_thread_from_others() -> None:
-    """Loads and the best pointer are on the loop's own threads."""
+    """The best pointer and heartbeats are on the loop's own threads."""
     source: Any = Hangs()
     repository = Repository("run", source, lambda *_: source)
     asking = [asyncio.create_task(repository.index()) for _ in range(64)]
@@ -31,3 +41,32 @@ async def test_clients_who_ask_a_store_that_hangs_take_no_thread_from_others() -
     finally:
         source.answers.set()
     assert await asyncio.gather(*asking) == [[]] * 64
+
+
+async def test_models_that_load_slowly_take_no_thread_from_others() -> None:
+    source: Any = Hangs()
+    repository = Repository("run", source, source.load, keep=64)
+    asking = [asyncio.create_task(repository.get(version)) for version in range(1, 65)]
+    try:
+        while source.loading < 2:  # noqa: ASYNC110 - two threads set it
+            await asyncio.sleep(0)
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "other work"), 60) == "other work"
+        assert source.loading == 2
+    finally:
+        source.answers.set()
+    assert [model.version for model in await asyncio.gather(*asking)] == list(range(1, 65))
+
+
+async def test_what_waits_for_a_thread_is_given_up_at_the_end() -> None:
+    source: Any = Hangs()
+    repository = Repository("run", source, source.load)
+    asking = [asyncio.create_task(repository.get(version)) for version in range(1, 9)]
+    try:
+        while source.loading < 2:  # noqa: ASYNC110 - two threads set it
+            await asyncio.sleep(0)
+        repository.close()
+    finally:
+        source.answers.set()
+    done = await asyncio.gather(*asking, return_exceptions=True)
+    assert [isinstance(each, LoadedModel) for each in done] == [True] * 2 + [False] * 6
+    assert source.loading == 2

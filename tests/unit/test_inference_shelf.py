@@ -6,10 +6,17 @@ import pytest
 
 from services.inference.model import FP32, LoadedModel
 from services.inference.shelf import Shelf
-from zerofleet.errors import IncompatibleModelError, StoreUnavailableError, ZerofleetError
+from zerofleet.errors import (
+    IncompatibleModelError,
+    InferenceUnavailableError,
+    StoreUnavailableError,
+    ZerofleetError,
+)
 
 
-@pytest.mark.parametrize("kind", [IncompatibleModelError, StoreUnavailableError])
+@pytest.mark.parametrize(
+    "kind", [IncompatibleModelError, InferenceUnavailableError, StoreUnavailableError]
+)
 async def test_a_failure_keeps_its_kind(kind: type[ZerofleetError]) -> None:
     """A bucket that is away is worth another try, a broken model is not: clients must see which."""
     loads: list[int] = []

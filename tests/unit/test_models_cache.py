@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import resource
 from pathlib import Path
 
 from zerofleet.models.cache import ModelCache
@@ -36,3 +37,29 @@ def test_a_file_larger_than_the_bound_is_kept_alone(tmp_path: Path) -> None:
     for content in (b"1234", b"123456"):
         cache.put(content)
     assert [path.read_bytes() for path in (tmp_path / "blobs").iterdir()] == [b"123456"]
+
+
+def test_a_copy_that_cannot_be_read_now_is_kept(tmp_path: Path) -> None:
+    folder = ModelFolder(tmp_path, "run")
+    cache = ModelCache(folder)
+    cache.put(b"a model")
+    name = hashlib.sha256(b"a model").hexdigest()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        assert cache.get(name) is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert folder.path(name).exists()
+    assert cache.get(name) == b"a model"
+
+
+def test_a_damaged_copy_leaves(tmp_path: Path) -> None:
+    folder = ModelFolder(tmp_path, "run")
+    cache = ModelCache(folder)
+    cache.put(b"a model")
+    path = folder.path(hashlib.sha256(b"a model").hexdigest())
+    path.chmod(0o644)
+    path.write_bytes(b"damaged")
+    assert cache.get(path.stem) is None
+    assert not path.exists()

@@ -22,3 +22,10 @@ def test_the_newest_engines_stay_and_so_do_the_timings(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
     assert prune_engines(tmp_path / "engines") == 0
+
+
+def test_an_engine_that_another_process_removes_meanwhile(tmp_path: Path) -> None:
+    (tmp_path / "model0.engine").touch()
+    (tmp_path / "gone.engine").symlink_to(tmp_path / "removed")  # listed, and not there any more
+    assert prune_engines(tmp_path, kept=1) == 0
+    assert (tmp_path / "model0.engine").exists()

@@ -104,6 +104,19 @@ def test_a_file_that_is_not_there(folder: ModelFolder) -> None:
         folder.read_verified("0" * 64)
 
 
+def test_a_file_that_cannot_be_read_now_is_not_called_damaged(folder: ModelFolder) -> None:
+    """Too few descriptors, a disk that fails, a share that went: the next try may read it."""
+    path = folder.publish(folder.stage(CONTENT))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        with pytest.raises(StoreUnavailableError, match=f"cannot read {path}: Too many open files"):
+            folder.read_verified(path.stem)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert folder.read_verified(path.stem) == CONTENT
+
+
 def test_sweep_takes_only_this_runs_leftovers(folder: ModelFolder) -> None:
     other = ModelFolder(folder.root, "other")
     kept = folder.publish(folder.stage(b"kept"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from zerofleet.errors import (
 )
 from zerofleet.prediction import Prediction
 from zerofleet.rpc import codec
+from zerofleet.rpc.schema.open_inference import ModelInferRequest
 
 SHAPE = codec.ModelShape(observation_bytes=16, num_actions=7, max_batch_rows=64)
 BOTH = (codec.POLICY_LOGITS, codec.VALUE)
@@ -91,6 +93,54 @@ def test_versions(text: str, version: int | None) -> None:
 def test_texts_that_are_no_version(text: str) -> None:
     with pytest.raises(ModelNotFoundError, match="model 'go' has no version"):
         codec.parse_version("go", text)
+
+
+@pytest.mark.parametrize(
+    "names", [("value",), ("policy_logits",), ("value", "policy_logits"), ()], ids=str
+)
+def test_outputs_are_sent_as_they_are_asked_for(names: tuple[str, ...]) -> None:
+    request = codec.encode_request("go", "", np.zeros((5, 16), np.uint8))
+    for name in names:
+        request.outputs.add(name=name)
+    outputs = codec.requested_outputs(request)
+    assert outputs == (names or BOTH)
+    response = codec.encode_response("go", "7", _prediction(5), outputs)
+    assert tuple(output.name for output in response.outputs) == outputs
+
+
+def test_an_output_is_sent_once() -> None:
+    request = codec.encode_request("go", "", np.zeros((5, 16), np.uint8))
+    for name in ("value", "policy_logits", "policy_logits"):
+        request.outputs.add(name=name)
+    with pytest.raises(InvalidRequestError, match="'policy_logits' is named twice: name it once"):
+        codec.requested_outputs(request)
+
+
+def test_errors_repeat_little_of_a_large_message() -> None:
+    """A server refuses it in a few words, whatever its size."""
+    good = codec.encode_request("go", "", np.zeros((5, 16), np.uint8))
+
+    def changed(change: Callable[[ModelInferRequest], object]) -> ModelInferRequest:
+        request = ModelInferRequest.FromString(good.SerializeToString())
+        change(request)
+        return request
+
+    long = "x" * 100_000
+    for request in (
+        changed(lambda request: setattr(request.inputs[0], "name", long)),
+        changed(lambda request: setattr(request.inputs[0], "datatype", long)),
+        changed(lambda request: request.inputs[0].shape.extend(range(10_000))),
+        changed(lambda request: request.inputs.extend([good.inputs[0]] * 10_000)),
+    ):
+        with pytest.raises(InvalidRequestError) as caught:
+            codec.decode_request(request, SHAPE)
+        assert len(str(caught.value)) < 500
+    with pytest.raises(InvalidRequestError) as caught:
+        codec.requested_outputs(changed(lambda request: request.outputs.add(name=long)))
+    assert len(str(caught.value)) < 500
+    with pytest.raises(ModelNotFoundError) as unknown:
+        codec.parse_version(long, long)
+    assert len(str(unknown.value)) < 500
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8", "fp16"])

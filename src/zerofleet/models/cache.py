@@ -7,7 +7,7 @@ import os
 
 import structlog
 
-from zerofleet.errors import IncompatibleModelError, ModelNotFoundError
+from zerofleet.errors import IncompatibleModelError, ModelNotFoundError, StoreUnavailableError
 from zerofleet.models.folder import ModelFolder
 
 _MOST_BYTES = 4 << 30
@@ -31,11 +31,11 @@ class ModelCache:
         self._complained = False
 
     def get(self, sha256: str) -> bytes | None:
-        """A file that is here and whole."""
+        """A file that is here and whole; one that cannot be read now stays, it may be."""
         path = self._folder.path(sha256)
         try:
             content = self._folder.read_verified(sha256)
-        except ModelNotFoundError:
+        except (ModelNotFoundError, StoreUnavailableError):
             return None
         except IncompatibleModelError:
             with contextlib.suppress(OSError):

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 
-from zerofleet.errors import IncompatibleModelError
+from zerofleet.errors import IncompatibleModelError, ZerofleetError
 from zerofleet.models.golden import Difference, Golden, compare
 from zerofleet.models.session import ModelSession
 from zerofleet.models.shape import Shape
@@ -49,7 +49,7 @@ def main() -> int:
     try:
         golden = Golden.read(sys.stdin.buffer)
         difference = check(Path(path).read_bytes(), expected_sha256, golden)
-    except (IncompatibleModelError, OSError) as error:
+    except (ZerofleetError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     sys.stdout.write(f"{json.dumps(asdict(difference))}\n")

@@ -75,7 +75,8 @@ class DeviceSession(ModelSession):
         provider: what it computes on, and the buckets.
 
     Raises:
-        IncompatibleModelError: see ``ModelSession``.
+        IncompatibleModelError: see ``ModelSession``, as for the next.
+        InferenceUnavailableError: memory is short, or the GPU fails.
     """
 
     def __init__(self, model_bytes: bytes, spec: ModelShape, provider: Provider) -> None:
@@ -122,7 +123,8 @@ def open_session(model_bytes: bytes, spec: ModelShape, provider: Provider) -> Mo
     """The fastest kind of session for a provider, of one thread.
 
     Raises:
-        IncompatibleModelError: see ``ModelSession``.
+        IncompatibleModelError: see ``ModelSession``, as for the next.
+        InferenceUnavailableError: memory is short, or the GPU fails.
     """
     if provider.is_gpu:
         return DeviceSession(model_bytes, spec, provider)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 KEPT = 24
@@ -19,9 +20,12 @@ def prune_engines(folder: Path, kept: int = KEPT) -> int:
     Returns:
         Number of engines removed.
     """
-    found = [(path.stat().st_mtime_ns, path) for path in folder.glob("*.engine")]
+    found = list[tuple[int, Path]]()
+    for path in folder.glob("*.engine"):
+        with contextlib.suppress(FileNotFoundError):  # other processes may share the folder
+            found.append((path.stat().st_mtime_ns, path))
     old = [path for _, path in sorted(found, reverse=True)[kept:]]
     for path in old:
-        path.unlink(missing_ok=True)  # another process may share the folder
+        path.unlink(missing_ok=True)
         path.with_suffix(".profile").unlink(missing_ok=True)
     return len(old)

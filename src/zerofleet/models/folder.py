@@ -23,7 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
-from zerofleet.errors import ConfigError, IncompatibleModelError, ModelNotFoundError
+from zerofleet.errors import (
+    ConfigError,
+    IncompatibleModelError,
+    ModelNotFoundError,
+    StoreUnavailableError,
+)
 from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT, ModelShape
 
 MAX_MODEL_BYTES = 1 << 30  # a bound on what anybody is made to read
@@ -88,6 +93,7 @@ class ModelFolder:
         Raises:
             ModelNotFoundError: there is no such file.
             IncompatibleModelError: the bytes are not those the name promises.
+            StoreUnavailableError: the disk does not give them; they may be good ones.
         """
         path = self.path(sha256)
         try:
@@ -96,7 +102,9 @@ class ModelFolder:
         except FileNotFoundError as error:
             raise ModelNotFoundError(f"no model {sha256} in {self._blobs}") from error
         except OSError as error:
-            raise IncompatibleModelError(f"cannot read {path}: {error.strerror}") from error
+            raise StoreUnavailableError(
+                f"cannot read {path}: {error.strerror}; check its disk and who may read there"
+            ) from error
         if len(model_bytes) > MAX_MODEL_BYTES:
             raise IncompatibleModelError(f"{path} is larger than {MAX_MODEL_BYTES} bytes")
         if hashlib.sha256(model_bytes).hexdigest() != sha256:

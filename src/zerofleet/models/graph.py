@@ -23,10 +23,11 @@ _MODEL_GRAPH, _MODEL_OPSET, _MODEL_FUNCTIONS = 7, 8, 25
 _OPSET_DOMAIN = 1
 _GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_SPARSE = 1, 5, 15
 _NODE_OPERATOR, _NODE_ATTRIBUTE, _NODE_DOMAIN = 4, 5, 7
-_ATTRIBUTE_TENSOR, _ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS = 5, 6, 11
+_ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_SPARSE = {5, 10}, {6, 11}, {22, 23}  # one, many
 _TENSOR_TYPE, _TENSOR_EXTERNAL, _TENSOR_LOCATION = 2, 13, 14
 _FLOAT16 = 10
 _DEFAULT_DOMAINS = (b"", b"ai.onnx")
+_KEYS = 1 << 32  # of fields; others cut a larger one to 32 bits, and would read another field
 
 _Field = tuple[int, int, memoryview]  # number, varint's value, length-delimited payload
 
@@ -87,9 +88,11 @@ def _check_node(node: memoryview) -> None:
 
 def _check_attribute(attribute: memoryview) -> None:
     for number, _, payload in _fields(attribute):
-        if number in {_ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS}:
+        if number in _ATTRIBUTE_GRAPHS:
             raise IncompatibleModelError("the model holds a graph inside a graph")
-        if number == _ATTRIBUTE_TENSOR:
+        if number in _ATTRIBUTE_SPARSE:
+            raise IncompatibleModelError("the model holds sparse tensors")
+        if number in _ATTRIBUTE_TENSORS:
             _check_tensor(payload)
 
 
@@ -111,6 +114,10 @@ def _fields(message: memoryview) -> Iterator[_Field]:
     position, end, empty = 0, len(message), message[:0]
     while position < end:
         key, position = _varint(message, position)
+        if key >= _KEYS:
+            raise IncompatibleModelError(
+                "the file is not an ONNX model: a field's key is too large"
+            )
         number, wire_type = key >> 3, key & 7
         if wire_type == 0:
             value, position = _varint(message, position)

@@ -31,7 +31,8 @@ def probe(provider: Provider) -> None:
     """Run a tiny model on it, by the way that models take.
 
     Raises:
-        IncompatibleModelError: it does not work here; the message says what failed.
+        IncompatibleModelError: it does not work here, as the next; the message says what failed.
+        InferenceUnavailableError: memory is short, or the GPU fails or is not there.
     """
     if provider.is_gpu:
         load_cuda()

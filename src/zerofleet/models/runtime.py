@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -14,6 +15,12 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 _ort = cast("Any", ort)
+
+# As ONNX Runtime words it when memory is short or a call of CUDA's libraries fails. Its classes do
+# not say: the same ones come for files that it refuses.
+_OF_THE_MACHINE = re.compile(
+    r"Failed to allocate memory|std::bad_alloc|\b(CUDA|CUDNN|CUBLAS|CURAND|CUFFT) failure \d"
+)
 
 
 class Node(Protocol):
@@ -116,6 +123,15 @@ def open_runtime(
         options.add_session_config_entry("session.x64quantprecision", "1")
     # Without fallback a provider that fails says so and does not become another one.
     return _ort.InferenceSession(model_bytes, options, providers=list(providers), enable_fallback=0)
+
+
+def is_of_the_machine(error: Exception) -> bool:
+    """Whether what ONNX Runtime raised tells of this machine's memory or GPU, not of the model.
+
+    It may tell of both, as when a model needs more memory than there is. A model that waits in vain
+    costs less than a good one that is rejected.
+    """
+    return isinstance(error, MemoryError) or _OF_THE_MACHINE.search(str(error)) is not None
 
 
 @cache

@@ -9,10 +9,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from zerofleet.errors import IncompatibleModelError
+from zerofleet.errors import IncompatibleModelError, InferenceUnavailableError, ZerofleetError
 from zerofleet.models.graph import check_graph
 from zerofleet.models.provider import CPU, ONNX_NAMES, Provider
-from zerofleet.models.runtime import Node, open_runtime
+from zerofleet.models.runtime import Node, is_of_the_machine, open_runtime
 from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT, ModelShape
 
 # Rows of one run on a CPU. Measured on networks of 31 to 73 MFLOP: runs of 64 rows are 4 to 8%
@@ -39,6 +39,8 @@ class ModelSession:
     Raises:
         IncompatibleModelError: the file is damaged, holds foreign parts, does not fit the game,
             or answers with numbers that are not finite; or the provider does not take it.
+        InferenceUnavailableError: memory is short, or the GPU fails or is not there: the same file
+            may well load later, or elsewhere.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class ModelSession:
             options = provider.options(model_bytes, spec.observation_bytes)
             self._session = open_runtime(model_bytes, options, threads)
         except Exception as error:  # ONNX Runtime's own classes share no base of their own
-            raise IncompatibleModelError(f"ONNX Runtime refuses the model: {error}") from error
+            raise not_loaded("ONNX Runtime refuses the model", error) from error
         self._check_provider()
         self._check_interface()
         try:
@@ -66,7 +68,7 @@ class ModelSession:
         except IncompatibleModelError:
             raise
         except Exception as error:
-            raise IncompatibleModelError(f"the model does not run: {error}") from error
+            raise not_loaded("the model does not run", error) from error
 
     def run(
         self, observations: NDArray[np.uint8]
@@ -118,7 +120,7 @@ class ModelSession:
         """ONNX Runtime leaves a provider out whose libraries it cannot load, and goes on."""
         wanted, active = ONNX_NAMES[self.provider.name], self._session.get_providers()
         if wanted not in active:
-            raise IncompatibleModelError(
+            raise InferenceUnavailableError(
                 f"ONNX Runtime left {wanted} out and would run on {', '.join(active)}: a library "
                 "of it is missing, or the device is; what ONNX Runtime printed says which"
             )
@@ -148,6 +150,13 @@ class ModelSession:
             )
         if not (np.isfinite(policy_logits).all() and np.isfinite(value).all()):
             raise IncompatibleModelError("the model answers with numbers that are not finite")
+
+
+def not_loaded(what: str, error: Exception) -> ZerofleetError:
+    """What to raise where ONNX Runtime raised ``error``: is it the file, or only this machine?"""
+    if is_of_the_machine(error):
+        return InferenceUnavailableError(f"{what} on this machine now: {error}")
+    return IncompatibleModelError(f"{what}: {error}")
 
 
 def _describe(node: Node) -> tuple[str, str, tuple[int | None, ...]]:

@@ -18,7 +18,8 @@ class ModelStore(Protocol):
 
     A file's name is the sha256 of its bytes. It is staged first, where only its maker looks, and
     published once it has been checked. All methods block. Those of a bucket raise
-    ``StoreUnavailableError`` while it does not answer or refuses, those of a folder ``OSError``.
+    ``StoreUnavailableError`` while it does not answer or refuses, those of a folder ``OSError``
+    (``read_verified``: the former).
     """
 
     @property
@@ -45,6 +46,7 @@ class ModelStore(Protocol):
         Raises:
             ModelNotFoundError: there is no such file.
             IncompatibleModelError: the bytes are not those the name promises.
+            StoreUnavailableError: they cannot be read now.
         """
         ...
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from zerofleet.errors import IncompatibleModelError
+from zerofleet.errors import IncompatibleModelError, ZerofleetError
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.models.shape import ModelShape, Shape
@@ -161,7 +161,7 @@ def main() -> int:
         fp32, positions = Path(path).read_bytes(), Positions.read(sys.stdin.buffer)
         shape = Shape(positions.check.shape[1], int(num_actions))
         outcome = make(ModelFolder(Path(root), run), fp32, shape, precision, positions, bounds)
-    except (IncompatibleModelError, OSError) as error:
+    except (ZerofleetError, OSError) as error:
         outcome = Outcome(reason=str(error))
     sys.stdout.write(f"{json.dumps(asdict(outcome), allow_nan=False)}\n")
     return 0

@@ -24,9 +24,12 @@ from zerofleet.rpc.schema import open_inference as pb
 _log = structlog.get_logger()
 
 _Context = grpc.aio.ServicerContext[Any, Any]
+_Answer = tuple[pb.ModelStreamInferResponse, int]  # with the rows whose room it gives back
 
-# Requests of one stream that may be unanswered or unsent; the queue in rows is the true limit.
+# Requests of one stream that may be unanswered or unsent, and their rows in full batches, before no
+# more is read: answers that nobody takes are kept here, and rows are what makes them large.
 _MAX_IN_FLIGHT = 256
+_MAX_FULL_BATCHES = 8
 
 
 class AnswerStream:
@@ -36,8 +39,12 @@ class AnswerStream:
         self._backend = backend
         self._context = context
         self._pending: set[asyncio.Future[Prediction]] = set()
-        self._answers: asyncio.Queue[pb.ModelStreamInferResponse | None] = asyncio.Queue()
+        self._answers: asyncio.Queue[_Answer | None] = asyncio.Queue()
         self._room = asyncio.Semaphore(_MAX_IN_FLIGHT)
+        rows = max((backend.shape(run).max_batch_rows for run in backend.runs()), default=1)
+        self._most_rows = _MAX_FULL_BATCHES * rows
+        self._rows = 0  # of requests that are unanswered or unsent
+        self._sent = asyncio.Event()
         self._drained = asyncio.Event()
 
     def drain(self) -> None:
@@ -81,17 +88,20 @@ class AnswerStream:
     async def _read(self) -> None:
         while True:
             await self._room.acquire()
+            while self._rows >= self._most_rows:
+                self._sent.clear()
+                await self._sent.wait()
             request = await self._context.read()
             if isinstance(request, Malformed):
                 error = InvalidRequestError("the message is not a ModelInferRequest")
-                self._answers.put_nowait(_failure("", error))
+                self._answers.put_nowait((_failure("", error), 0))
                 continue
             if not isinstance(request, pb.ModelInferRequest):
                 return
             try:
                 self._submit(request)
             except Exception as error:  # the next request may well be a good one
-                self._answers.put_nowait(_failure(request.id, error))
+                self._answers.put_nowait((_failure(request.id, error), 0))
 
     def _submit(self, request: pb.ModelInferRequest) -> None:
         outputs = codec.requested_outputs(request)
@@ -99,7 +109,9 @@ class AnswerStream:
         observations = codec.decode_request(request, self._backend.shape(run))
         version = codec.parse_version(run, request.model_version)
         precision = codec.requested_precision(request)
+        rows = len(observations)
         future = self._backend.submit(run, version, observations, _deadline(request), precision)
+        self._rows += rows
 
         def answer(done: asyncio.Future[Prediction]) -> None:
             self._pending.discard(done)
@@ -107,18 +119,21 @@ class AnswerStream:
                 return
             error = done.exception()
             if error is not None:
-                self._answers.put_nowait(_failure(request_id, error))
+                self._answers.put_nowait((_failure(request_id, error), rows))
                 return
             response = codec.encode_response(run, request_id, done.result(), outputs)
-            self._answers.put_nowait(pb.ModelStreamInferResponse(infer_response=response))
+            self._answers.put_nowait((pb.ModelStreamInferResponse(infer_response=response), rows))
 
         self._pending.add(future)
         future.add_done_callback(answer)
 
     async def _write(self) -> None:
-        while (answer := await self._answers.get()) is not None:
+        while (finished := await self._answers.get()) is not None:
+            answer, rows = finished
             await self._context.write(answer)
             self._room.release()
+            self._rows -= rows
+            self._sent.set()
 
 
 def _deadline(request: pb.ModelInferRequest) -> float | None:

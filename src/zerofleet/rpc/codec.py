@@ -6,7 +6,7 @@ logits as FP16 (measured: a KL divergence of 4e-9 against FP32, at half the byte
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,10 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 _FP16 = np.dtype(np.float16).newbyteorder("<")
 _FP32 = np.dtype(np.float32).newbyteorder("<")
+
+# What an error repeats of a stranger's message, which may be large.
+_MOST_CHARACTERS = 60
+_MOST_VALUES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +86,16 @@ def decode_request(request: ModelInferRequest, shape: ModelShape) -> NDArray[np.
         InvalidRequestError: names what was sent and what is expected.
     """
     if len(request.inputs) != 1 or request.inputs[0].name != OBSERVATION:
-        names = ", ".join(repr(tensor.name) for tensor in request.inputs) or "none"
-        raise InvalidRequestError(f"inputs: {names}; send exactly one, '{OBSERVATION}'")
+        names = [tensor.name[:_MOST_CHARACTERS] for tensor in request.inputs[:_MOST_VALUES]]
+        raise InvalidRequestError(
+            f"inputs: {_some(names, len(request.inputs)) or 'none'}; send exactly one, "
+            f"'{OBSERVATION}'"
+        )
     tensor = request.inputs[0]
     if tensor.datatype != "UINT8":
-        raise InvalidRequestError(f"'{OBSERVATION}' is {tensor.datatype or 'untyped'}: send UINT8")
-    rows = _rows(list(tensor.shape), shape)
+        datatype = tensor.datatype[:_MOST_CHARACTERS] or "untyped"
+        raise InvalidRequestError(f"'{OBSERVATION}' is {datatype}: send UINT8")
+    rows = _rows(tensor.shape, shape)
     if len(request.raw_input_contents) != 1 or tensor.HasField("contents"):
         raise InvalidRequestError(
             f"'{OBSERVATION}' must come as one entry of raw_input_contents, "
@@ -102,11 +110,17 @@ def decode_request(request: ModelInferRequest, shape: ModelShape) -> NDArray[np.
     return np.frombuffer(content, np.uint8).reshape(rows, shape.observation_bytes)
 
 
-def _rows(sent: list[int], shape: ModelShape) -> int:
+def _some(first: Sequence[object], count: int) -> str:
+    """The first of so many values, for an error."""
+    shown = ", ".join(map(repr, first))
+    return shown if len(first) == count else f"{shown}, ... ({count} of them)"
+
+
+def _rows(sent: Sequence[int], shape: ModelShape) -> int:
     if len(sent) != 2 or sent[1] != shape.observation_bytes or sent[0] < 1:
         raise InvalidRequestError(
-            f"'{OBSERVATION}' has shape {sent}: send [batch, {shape.observation_bytes}] "
-            "with one row or more"
+            f"'{OBSERVATION}' has shape [{_some(sent[:_MOST_VALUES], len(sent))}]: send "
+            f"[batch, {shape.observation_bytes}] with one row or more"
         )
     if sent[0] > shape.max_batch_rows:
         raise InvalidRequestError(
@@ -126,8 +140,8 @@ def requested_precision(request: ModelInferRequest) -> str | None:
     precision = request.parameters[PRECISION].string_param
     if precision not in PRECISIONS:
         raise InvalidRequestError(
-            f"parameter '{PRECISION}' is '{precision}': give {', '.join(PRECISIONS)}, or leave it "
-            "out"
+            f"parameter '{PRECISION}' is '{precision[:_MOST_CHARACTERS]}': give "
+            f"{', '.join(PRECISIONS)}, or leave it out"
         )
     return precision
 
@@ -136,17 +150,21 @@ def requested_outputs(request: ModelInferRequest) -> tuple[str, ...]:
     """Names of the outputs to send, in order.
 
     Raises:
-        InvalidRequestError: an output that no model has.
+        InvalidRequestError: an output that no model has, or one that is named twice.
     """
     if not request.outputs:
         return (POLICY_LOGITS, VALUE)
-    names = tuple(output.name for output in request.outputs)
-    for name in names:
+    names = list[str]()
+    for output in request.outputs:
+        name = output.name
         if name not in (POLICY_LOGITS, VALUE):
             raise InvalidRequestError(
-                f"no output '{name}': there are '{POLICY_LOGITS}' and '{VALUE}'"
+                f"no output '{name[:_MOST_CHARACTERS]}': there are '{POLICY_LOGITS}' and '{VALUE}'"
             )
-    return names
+        if name in names:  # each time would be a copy of it in the answer
+            raise InvalidRequestError(f"output '{name}' is named twice: name it once")
+        names.append(name)
+    return tuple(names)
 
 
 def encode_response(
@@ -222,7 +240,8 @@ def parse_version(run: str, text: str) -> int | None:
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > 9:
         raise ModelNotFoundError(
-            f"model '{run}' has no version '{text}': give a number, or '{BEST}'"
+            f"model '{run[:_MOST_CHARACTERS]}' has no version '{text[:_MOST_CHARACTERS]}': give a "
+            f"number, or '{BEST}'"
         )
     return int(text)
 

@@ -22,6 +22,7 @@ from zerofleet.rpc.interceptors import ErrorInterceptor
 from zerofleet.rpc.limits import Limits
 from zerofleet.rpc.methods import INFERENCE, PLAYER, generic_handler
 from zerofleet.rpc.player import Player
+from zerofleet.rpc.player_codec import MAX_POSITION_BYTES
 from zerofleet.rpc.player_servicer import PlayerServicer
 from zerofleet.rpc.schema import POOL
 from zerofleet.rpc.transport import listen
@@ -36,10 +37,14 @@ _LIMITS = Limits()
 _CONNECTION_SECONDS = 300
 _GRACE_SECONDS = 600
 
+# gRPC's own limit, for servers whose requests are small.
+_SMALL_REQUEST_BYTES = 4 << 20
+# Of a request without its rows or its position: names, parameters, options.
+_OTHER_BYTES = 128 << 10
+
 _OPTIONS = (
     ("grpc.max_connection_age_ms", 1000 * _CONNECTION_SECONDS),
     ("grpc.max_connection_age_grace_ms", 1000 * _GRACE_SECONDS),
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
@@ -67,6 +72,7 @@ class Server:
         self._share_port = share_port
         self._credentials = credentials
         self._limits = limits
+        self._backend = inference
         self._inference = InferenceServicer(inference)
         self._player = None if player is None else PlayerServicer(player)
         self._reflection = reflection
@@ -76,7 +82,12 @@ class Server:
         """The port that is bound, once entered (0 for a unix socket)."""
 
     async def __aenter__(self) -> Self:
-        self._server = bare_server(self._credentials, self._limits, share_port=self._share_port)
+        self._server = bare_server(
+            self._credentials,
+            self._limits,
+            share_port=self._share_port,
+            request_bytes=_request_bytes(self._backend),
+        )
         self._health = HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(  # pyright: ignore[reportUnknownMemberType]
             self._health, self._server
@@ -131,8 +142,23 @@ class Server:
         await self._server.stop(grace)
 
 
+def _request_bytes(backend: InferenceBackend) -> int:
+    """Of the largest request that can be a good one.
+
+    A message is parsed before anything of it can be checked, and one of nothing but empty inputs
+    takes 45 times its bytes in memory.
+    """
+    shapes = [backend.shape(run) for run in backend.runs()]
+    rows = max((shape.max_batch_rows * shape.observation_bytes for shape in shapes), default=0)
+    return rows + MAX_POSITION_BYTES + _OTHER_BYTES
+
+
 def bare_server(
-    credentials: ServerCredentials, limits: Limits, *, share_port: bool = False
+    credentials: ServerCredentials,
+    limits: Limits,
+    *,
+    share_port: bool = False,
+    request_bytes: int = _SMALL_REQUEST_BYTES,
 ) -> grpc.aio.Server:
     """A server without services, whose calls are authenticated, limited and answered in our words.
 
@@ -140,6 +166,7 @@ def bare_server(
         credentials: whose tokens are accepted.
         limits: of the server.
         share_port: with other processes.
+        request_bytes: most of one message that comes; a larger one is not read.
 
     Raises:
         ConfigError: the file of tokens cannot be used.
@@ -149,6 +176,7 @@ def bare_server(
         tokens = Followed([path], lambda: read_tokens(path)).get
     options = (
         *_OPTIONS,
+        ("grpc.max_receive_message_length", request_bytes),
         ("grpc.max_concurrent_streams", limits.calls_of_connection),
         # Soft and hard: between the two gRPC would refuse calls by chance.
         ("grpc.max_metadata_size", limits.metadata_bytes),

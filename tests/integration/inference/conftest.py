@@ -38,18 +38,21 @@ def marker_model(
     *,
     precision: str = "fp32",
     poisoned: bool = False,
+    broken: bool = False,
     value_rank: int = 1,
 ) -> bytes:
     """A tiny real model whose value is ``version / 1024`` for every position.
 
     A "variant" adds its precision's mark to the version. Poisoned, its value is infinite where the
-    first byte of the observation is ``POISON``.
+    first byte of the observation is ``POISON``; broken, it does not run then.
     """
     generator = np.random.default_rng(version)
     weights = generator.normal(size=(shape.observation_bytes, shape.num_actions)) / 1000
     values = np.full(256, (version + MARKS[precision]) / 1024, np.float32)
     if poisoned:
         values[POISON] = np.inf
+    if broken:
+        values = values[:POISON]  # what lies behind cannot be gathered; -1 is the last
     constants = {
         "weights": weights.astype(np.float32),
         "values": values,
@@ -59,7 +62,10 @@ def marker_model(
         helper.make_node("Cast", ["observation"], ["floats"], to=TensorProto.FLOAT),
         helper.make_node("MatMul", ["floats", "weights"], ["logits"]),
         helper.make_node("Cast", ["logits"], ["policy_logits"], to=TensorProto.FLOAT16),
-        helper.make_node("Cast", ["observation"], ["integers"], to=TensorProto.INT64),
+        helper.make_node(
+            "Cast", ["observation"], ["bytes"], to=TensorProto.INT8 if broken else TensorProto.UINT8
+        ),
+        helper.make_node("Cast", ["bytes"], ["integers"], to=TensorProto.INT64),
         helper.make_node("Gather", ["integers", "first"], ["byte"], axis=1),
         helper.make_node("Gather", ["values", "byte"], ["value"]),
     ]

@@ -157,6 +157,25 @@ async def test_a_missing_file_that_appears_later_is_loaded(
         assert (await client.predict(RUN, observations(2))).model_version == 1
 
 
+async def test_a_file_that_cannot_be_read_now_is_asked_for_again(
+    serve: Any, models: Any, observations: Any
+) -> None:
+    """Not FAILED_PRECONDITION, on which a candidate would be rejected for ever."""
+    models.publish(1)
+    models.promote(1)
+    path = models.folder.path(models.publish(2))
+    content = path.read_bytes()
+    path.unlink()
+    path.mkdir()  # read() fails, as on a disk that fails
+    async with serve() as served, InferenceClient(served.address, timeout=0.3) as hasty:
+        with pytest.raises(InferenceUnavailableError, match=r"cannot read .*: Is a directory"):
+            await hasty.predict(RUN, observations(1), "2")
+        path.rmdir()
+        path.write_bytes(content)
+        async with InferenceClient(served.address, timeout=20) as patient:
+            assert (await patient.predict(RUN, observations(1), "2")).model_version == 2
+
+
 async def test_a_model_that_gives_infinities_is_used_no_more(
     serve: Any, models: Any, make_marker: Any, observations: Any
 ) -> None:

@@ -225,6 +225,28 @@ async def test_a_variant_that_gives_infinities_gives_way_to_fp32_at_once(
         assert said(await client.predict(RUN, poisonous, "1")) == (1, "fp32")
 
 
+async def test_a_variant_that_fails_again_and_again_gives_way_to_fp32(
+    serve: Any, models: Any, make_marker: Any, observations: Any
+) -> None:
+    models.publish(1)
+    models.promote(1)
+    models.publish_variant(1, "int8", make_marker(1, precision="int8", broken=True))
+    fatal = observations(4)
+    fatal[2, 0] = 66
+    async with (
+        serve(precisions=auto(Fastest())) as served,
+        InferenceClient(served.address) as client,
+        client.stream(RUN) as stream,
+    ):
+        await served.repository.refresh_variants()
+        assert said(await stream.predict(observations(4))) == (1, "int8")
+        for _ in range(3):
+            with pytest.raises(InferenceUnavailableError, match="version 1 failed to run"):
+                await stream.predict(fatal)
+        assert said(await stream.predict(fatal)) == (1, "fp32")
+        assert not served.batcher.broken.is_set()
+
+
 async def test_fp32_that_gives_infinities_takes_its_variants_along(
     serve: Any, models: Any, make_marker: Any, observations: Any
 ) -> None:

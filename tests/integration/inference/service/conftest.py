@@ -46,10 +46,12 @@ class Fleet:
         self.evaluator_epoch = self.database.acquire_fence(self.run.name, "evaluator")
         self.address = f"127.0.0.1:{self.port}"
 
-    def publish(self, version: int, *, promote: bool = True, damage: int = 0) -> None:
+    def publish(
+        self, version: int, *, promote: bool = True, damage: int = 0, broken: bool = False
+    ) -> None:
         spec = games.spec(GAME)
         shape = Shape(spec.observation_bytes, spec.num_actions)
-        content = self.make_marker(version, shape)
+        content = self.make_marker(version, shape, broken=broken)
         sha256 = hashlib.sha256(content).hexdigest()
         self.folder.publish(self.folder.stage(content))
         if damage:

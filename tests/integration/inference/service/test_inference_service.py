@@ -20,7 +20,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from zerofleet import games
 from zerofleet.best import Best, BestPointer
-from zerofleet.errors import InvalidRequestError
+from zerofleet.errors import InferenceUnavailableError, InvalidRequestError
 from zerofleet.rpc import InferenceClient, PlayerClient, SearchOptions
 
 GAME = "connect_four"
@@ -187,6 +187,27 @@ async def test_sigkill_and_restart_under_a_stream_lose_no_call(fleet: Any) -> No
             done.set()
             await asker
     assert answers > 80
+
+
+@pytest.mark.slow
+async def test_a_model_that_fails_again_and_again_ends_the_process(fleet: Any) -> None:
+    """It would say SERVING for ever; another process may get a GPU that works."""
+    fleet.publish(1, broken=True)
+    fatal = _observations(2)
+    fatal[:, 0] = 66
+    with fleet.start() as process:
+        async with InferenceClient(fleet.address, timeout=30) as client:
+            await _until(client.server_ready)
+            for _ in range(2):
+                with pytest.raises(InferenceUnavailableError, match="failed to run"):
+                    await client.predict("serving", fatal)
+            assert await _version(client) == 1
+            for _ in range(3):
+                with pytest.raises(InferenceUnavailableError):
+                    await client.predict("serving", fatal)
+        _, said = await asyncio.to_thread(process.communicate, timeout=30)
+    assert process.returncode == 1, said
+    assert "model_always_fails" in said
 
 
 @pytest.mark.slow
