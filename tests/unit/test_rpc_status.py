@@ -56,3 +56,9 @@ def test_an_unforeseen_error_tells_nothing_of_the_inside() -> None:
 def test_names_of_codes() -> None:
     assert status.code_from_name("NOT_FOUND") is StatusCode.NOT_FOUND
     assert status.code_from_name("") is StatusCode.INTERNAL
+
+
+def test_long_errors_are_cut() -> None:
+    """They are metadata, which a client's gRPC refuses when they are too large."""
+    assert status.message_of(errors.InvalidRequestError("x" * 5_000)) == "x" * 1_000 + "..."
+    assert status.message_of(errors.InvalidRequestError("x" * 1_000)) == "x" * 1_000

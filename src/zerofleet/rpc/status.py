@@ -31,6 +31,9 @@ _TABLE: tuple[tuple[type[ZerofleetError], StatusCode], ...] = (
     (ZerofleetError, StatusCode.INTERNAL),
 )
 
+# An error may repeat what a stranger sent; its words travel among the metadata, which have 8 KiB.
+_MOST_CHARACTERS = 1_000
+
 # gRPC itself gives this code for a message over the size limit, which no waiting will cure.
 _MESSAGE_TOO_LARGE = "larger than max"
 
@@ -45,7 +48,10 @@ def code_of(error: BaseException) -> StatusCode:
 
 def message_of(error: BaseException) -> str:
     """What a client is told; nothing of the inside for an error that was not foreseen."""
-    return str(error) if isinstance(error, ZerofleetError) else "internal error of the server"
+    if not isinstance(error, ZerofleetError):
+        return "internal error of the server"
+    message = str(error)
+    return message if len(message) <= _MOST_CHARACTERS else f"{message[:_MOST_CHARACTERS]}..."
 
 
 def error_of(code: StatusCode, details: str) -> ZerofleetError:
