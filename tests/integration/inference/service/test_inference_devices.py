@@ -19,6 +19,8 @@ from zerofleet import games
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.rpc import InferenceClient
 
+pytestmark = pytest.mark.fleet  # several processes each, and seconds of them
+
 GAME = "connect_four"
 MOST_CLIENTS = 200
 
