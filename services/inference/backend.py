@@ -15,7 +15,6 @@ from zerofleet import rpc
 from zerofleet.errors import (
     IncompatibleModelError,
     InferenceUnavailableError,
-    ModelNotFoundError,
     OverloadedError,
 )
 from zerofleet.prediction import Prediction
@@ -54,10 +53,7 @@ class Backend:
 
     def shape(self, run: str) -> rpc.ModelShape:
         """See ``rpc.InferenceBackend``."""
-        if run != self.repository.run:
-            raise ModelNotFoundError(
-                f"unknown model '{run[:60]}': this server has '{self.repository.run}'"
-            )
+        self.repository.require(run)
         return self._shape
 
     def submit(

@@ -21,7 +21,7 @@ from services.inference.position import Position, replay
 from services.inference.repository import Repository
 from zerofleet import games, rpc
 from zerofleet.config import SearchSection
-from zerofleet.errors import InvalidRequestError, ModelNotFoundError
+from zerofleet.errors import InvalidRequestError
 from zerofleet.rpc import Actions, SearchOptions
 from zerofleet.searches import served_search
 
@@ -192,10 +192,8 @@ class ModelPlayer:
         return replay(self._game, actions)
 
     async def _model(self, run: str, version: str) -> LoadedModel:
-        if run not in ("", self._repository.run):
-            raise ModelNotFoundError(
-                f"unknown model '{run[:60]}': this server has '{self._repository.run}'"
-            )
+        if run:
+            self._repository.require(run)
         return await self._repository.get(rpc.parse_version(self._repository.run, version))
 
     def _simulations(self, options: SearchOptions) -> int:

@@ -33,6 +33,7 @@ from zerofleet.errors import (
 
 _log = structlog.get_logger()
 
+_MOST_CHARACTERS = 60  # of a stranger's words in an error
 _EARLIER = 8  # promotions that are tried, newest first, when the best model does not load
 
 _T = TypeVar("_T")
@@ -81,6 +82,16 @@ class Repository:
         """Look up and load nothing more."""
         self._lookups.shutdown(wait=False, cancel_futures=True)
         self._shelf.close()
+
+    def require(self, run: str) -> None:
+        """Refuse models of other runs.
+
+        Raises:
+            ModelNotFoundError: it is another run.
+        """
+        if run != self.run:
+            shown = run[:_MOST_CHARACTERS]
+            raise ModelNotFoundError(f"unknown model '{shown}': this server has '{self.run}'")
 
     @property
     def failed_loads(self) -> int:

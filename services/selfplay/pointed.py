@@ -23,12 +23,6 @@ from zerofleet.prediction import Prediction
 _log = structlog.get_logger()
 
 _LOOK_SECONDS = 2.0
-_NOT_NOW = (
-    StoreUnavailableError,
-    InferenceUnavailableError,
-    ModelNotFoundError,
-    OverloadedError,
-)
 
 
 class Versions(Protocol):
@@ -119,8 +113,13 @@ class PointedPredictor:
         except AccessDeniedError as error:
             self._refusal = error
             return
-        except _NOT_NOW:
-            return
+        except (
+            InferenceUnavailableError,
+            ModelNotFoundError,
+            OverloadedError,
+            StoreUnavailableError,
+        ):
+            return  # not now
         self._refusal = None
         if not ready:
             return

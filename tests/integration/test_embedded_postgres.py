@@ -51,6 +51,12 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def runner(cluster: Path) -> Account | None:
+    """Whom to start a process as that may be the cluster's server; None: as us."""
+    owner = cluster.stat()
+    return Account(owner.st_uid, owner.st_gid) if os.geteuid() == 0 else None
+
+
 def others_python() -> str:
     """A Python that other users may run: ours, or the system's if it is of the same version."""
     ours = Path(sys.executable)
@@ -126,12 +132,11 @@ def test_a_server_that_others_started_is_named(folder: Path) -> None:
     with EmbeddedPostgres(folder, UNSYNCED):
         pass
     cluster = folder / "cluster"
-    owner = Account(cluster.stat().st_uid, cluster.stat().st_gid)
     programs = find_programs(int((cluster / "PG_VERSION").read_text()))
     stranger = start_child(
         [programs.folder / "postgres", "-D", cluster, "-p", str(free_port()), "-k", ""],
         log=folder / "stranger.log",
-        account=owner if os.geteuid() == 0 else None,
+        account=runner(cluster),
     )
     until(lambda: (cluster / "postmaster.pid").exists())
     try:
@@ -310,11 +315,10 @@ def test_a_number_that_another_process_has_got_is_no_server(folder: Path) -> Non
     with EmbeddedPostgres(folder, UNSYNCED) as server:
         status = (folder / "cluster" / "postmaster.pid").read_text().splitlines()
     cluster = folder / "cluster"
-    owner = Account(cluster.stat().st_uid, cluster.stat().st_gid)
     sleeper = start_child(
         ["sleep", "600"],
         log=folder / "sleeper.log",
-        account=owner if os.geteuid() == 0 else None,
+        account=runner(cluster),
     )
     try:
         left = cluster / "postmaster.pid"

@@ -17,6 +17,11 @@ def in_fleet(data: Path | None) -> bool:
     return data is None and "ZEROFLEET_DATABASE_URL" in os.environ
 
 
+def fleet_database(data: Path | None, given: str | None) -> str | None:
+    """The Postgres to ask: the one given, else that fleet's; None: a data folder's."""
+    return given or (os.environ["ZEROFLEET_DATABASE_URL"] if in_fleet(data) else None)
+
+
 def fleet_settings(run_file: Path | None) -> ProcessSettings:
     """Where that fleet's stores and run file are.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,7 @@ from uuid import UUID
 import typer
 
 from zerofleet.cli.chosen import chosen_folder
-from zerofleet.cli.fleet import in_fleet
+from zerofleet.cli.fleet import fleet_database
 from zerofleet.cli.secret_options import PasswordFile, logged_in
 from zerofleet.errors import ConfigError
 
@@ -51,8 +50,7 @@ def sgf(
         raise ConfigError("give a game's uid (of the table games) or --last N")
     run = load_run(run_file)
     require_sgf(run.game.name)
-    if in_fleet(data):
-        database_url = database_url or os.environ["ZEROFLEET_DATABASE_URL"]
+    database_url = fleet_database(data, database_url)
     url = None if database_url is None else logged_in(database_url, password_file)
     with _database(run_file, data, url) as database:
         games = _chosen(database, run.name, game_uid, last)

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from zerofleet.cli.chosen import chosen_folder
-from zerofleet.cli.fleet import in_fleet
+from zerofleet.cli.fleet import fleet_database
 from zerofleet.cli.secret_options import PasswordFile, logged_in
 from zerofleet.errors import ConfigError
 
@@ -41,8 +41,7 @@ def sql(
     from zerofleet.cli.signals import interrupts_ignored
     from zerofleet.local.running import joined
 
-    if in_fleet(data):
-        database_url = database_url or os.environ["ZEROFLEET_DATABASE_URL"]
+    database_url = fleet_database(data, database_url)
     if database_url is not None:
         _leave(_psql(logged_in(database_url, password_file), query or []))
     folder = chosen_folder(data)
