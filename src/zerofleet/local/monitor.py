@@ -12,10 +12,10 @@ from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.exam import has_exam
+from zerofleet.fleet import Advice, advise, observe
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.supervisor import Child
 from zerofleet.local.work import work_words
-from zerofleet.scaling import Advice, advise, observe
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     )
     from zerofleet.rpc.player_client import PlayerClient
     from zerofleet.rpc.prediction_stream import PredictionStream
-    from zerofleet.rpc.scaler import ScaledObject, Scaler, ScalingMetric
-    from zerofleet.rpc.scaler_server import ScalerServer
     from zerofleet.rpc.server import Server, check_free, serve
 
 __all__ = [
@@ -66,10 +64,6 @@ __all__ = [
     "PlayerDescription",
     "PositionPrediction",
     "PredictionStream",
-    "ScaledObject",
-    "Scaler",
-    "ScalerServer",
-    "ScalingMetric",
     "SearchChild",
     "SearchOptions",
     "SearchTable",
@@ -94,8 +88,6 @@ _MODULES = {
     ),
     "player_client": ("PlayerClient",),
     "prediction_stream": ("PredictionStream",),
-    "scaler": ("ScaledObject", "Scaler", "ScalingMetric"),
-    "scaler_server": ("ScalerServer",),
     "server": ("Server", "check_free", "serve"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.autoscaler.desired_replicas import Desired, ScalingReason, ScalingRule
 from zerofleet.config import ScalingSection
-from zerofleet.scaling import Answers, Fleet, Need, Reason, Rule, mean, need_of
+from zerofleet.fleet import FleetFigures, Need, mean, need_of
 
 EVERY = 10.0
 SECTION = ScalingSection(
@@ -28,10 +29,10 @@ def a_fleet(
     load: float = 0.3,
     wait: float = 0.2,
     replicas: float = 1,
-) -> Fleet:
+) -> FleetFigures:
     """A fleet in which each worker makes 10 positions a second of 1,000 rows."""
     rows = 1_000.0 * workers
-    return Fleet(
+    return FleetFigures(
         trainers=1,
         samples_per_second=reuse * 10 * workers,
         reuse_target=target,
@@ -50,18 +51,18 @@ def a_fleet(
 class Watched:
     """A rule with a clock of its own, past its first answer."""
 
-    def __init__(self, fleet: Fleet, section: ScalingSection = SECTION) -> None:
-        self.rule = Rule(section)
+    def __init__(self, fleet: FleetFigures, section: ScalingSection = SECTION) -> None:
+        self.rule = ScalingRule(section)
         self._times: Iterator[float] = (EVERY * number for number in count())
         found = None
         while found is None:
             found = self.look(fleet)
         self.first = found
 
-    def look(self, fleet: Fleet) -> Answers | None:
+    def look(self, fleet: FleetFigures) -> Desired | None:
         return self.rule.look(next(self._times), fleet)
 
-    def see(self, fleet: Fleet, looks: int = 1) -> Answers:
+    def see(self, fleet: FleetFigures, looks: int = 1) -> Desired:
         """So many looks at the same fleet; the last answer."""
         found = [self.look(fleet) for _ in range(looks)][-1]
         assert found is not None
@@ -69,26 +70,26 @@ class Watched:
 
 
 def test_the_first_answer_is_what_there_is_and_comes_after_a_window() -> None:
-    rule, fleet = Rule(SECTION), a_fleet(12, 4.0)
+    rule, fleet = ScalingRule(SECTION), a_fleet(12, 4.0)
     early = [rule.look(seconds, fleet) for seconds in (0.0, 5.0, 9.9)]
     assert early == [None] * 3
     found = rule.look(EVERY, fleet)
     assert found is not None
-    assert (found.selfplay.count, found.selfplay.reason) == (12, Reason.ENOUGH)
+    assert (found.selfplay.count, found.selfplay.reason) == (12, ScalingReason.ENOUGH)
     assert found.inference.count == 1
 
 
 def test_wants_workers_and_says_why_in_the_words_of_the_documentation() -> None:
     found = Watched(a_fleet(12, 4.0)).see(a_fleet(12, 6.0)).selfplay
     assert found.text == "12 -> 18: reuse 6.0 of 4.0, fill 0.31, wait/compute 0.2"
-    assert found.reason is Reason.GREW
+    assert found.reason is ScalingReason.GREW
 
 
 def test_at_most_twice_what_is_there() -> None:
     watched = Watched(a_fleet(5, 4.0))
     assert watched.see(a_fleet(5, 400.0)).selfplay.count == 10
     still = watched.see(a_fleet(5, 400.0))
-    assert (still.selfplay.count, still.selfplay.reason) == (10, Reason.STARTING)
+    assert (still.selfplay.count, still.selfplay.reason) == (10, ScalingReason.STARTING)
     assert watched.see(a_fleet(10, 400.0)).selfplay.count == 20
 
 
@@ -103,7 +104,7 @@ def test_pods_that_start_or_are_preempted_change_nothing() -> None:
 
 def test_less_than_a_tenth_is_no_reason() -> None:
     watched = Watched(a_fleet(20, 4.0))
-    assert watched.see(a_fleet(20, 4.3)).selfplay.reason is Reason.ENOUGH
+    assert watched.see(a_fleet(20, 4.3)).selfplay.reason is ScalingReason.ENOUGH
     assert watched.see(a_fleet(20, 3.4), LOOKS).selfplay.count == 20
 
 
@@ -111,9 +112,9 @@ def test_shrinks_slowly_to_what_was_of_use_at_the_busiest_time() -> None:
     watched = Watched(a_fleet(20, 4.0))
     looks = [watched.see(a_fleet(20, 2.0)) for _ in range(LOOKS - 12)]
     assert {each.selfplay.count for each in looks} == {20}
-    assert looks[-1].selfplay.reason is Reason.SURPLUS
+    assert looks[-1].selfplay.reason is ScalingReason.SURPLUS
     busier = [watched.see(a_fleet(20, 2.8)) for _ in range(20)]
-    shrunk = [each.selfplay for each in busier if each.selfplay.reason is Reason.SHRANK]
+    shrunk = [each.selfplay for each in busier if each.selfplay.reason is ScalingReason.SHRANK]
     assert len(shrunk) == 1
     assert shrunk[0].count == 14  # 20 * 2.8 / 4, not 20 * 2.0 / 4
 
@@ -135,7 +136,7 @@ def test_a_mean_takes_its_time_and_its_tail_is_no_use() -> None:
     watched.see(a_fleet(20, 4.0), 6)
     assert watched.see(a_fleet(20, 6.0)).selfplay.count == 20
     shrunk = [watched.see(a_fleet(20, 2.4)).selfplay for _ in range(LOOKS + 8)]
-    assert [each.count for each in shrunk if each.reason is Reason.SHRANK] == [12]
+    assert [each.count for each in shrunk if each.reason is ScalingReason.SHRANK] == [12]
 
 
 def test_a_busy_moment_begins_the_ten_minutes_anew() -> None:
@@ -143,7 +144,7 @@ def test_a_busy_moment_begins_the_ten_minutes_anew() -> None:
     watched.see(a_fleet(20, 2.0), LOOKS - 12)
     watched.see(a_fleet(20, 4.0))
     after = [watched.see(a_fleet(20, 2.0)).selfplay for _ in range(LOOKS)]
-    first = next(number for number, each in enumerate(after) if each.reason is Reason.SHRANK)
+    first = next(number for number, each in enumerate(after) if each.reason is ScalingReason.SHRANK)
     assert first * EVERY >= SECTION.shrink_after_seconds - EVERY
 
 
@@ -151,7 +152,7 @@ def test_where_requests_wait_for_longer_than_a_batch_inference_grows_instead() -
     watched = Watched(a_fleet(12, 4.0))
     found = watched.see(a_fleet(12, 6.1, load=0.9, wait=1.7))
     assert found.selfplay.count == 12
-    assert found.selfplay.reason is Reason.INFERENCE
+    assert found.selfplay.reason is ScalingReason.INFERENCE
     assert found.selfplay.words.startswith("inference should grow: wait/compute 1.7")
     assert found.inference.count == 2
 
@@ -163,7 +164,7 @@ def test_grows_no_further_than_inference_feeds() -> None:
     assert found.inference.count == 2
     watched = Watched(a_fleet(10, 4.0))
     found = watched.see(a_fleet(10, 8.0, load=0.93))
-    assert found.selfplay.reason is Reason.INFERENCE
+    assert found.selfplay.reason is ScalingReason.INFERENCE
     assert "load 0.93" in found.selfplay.words
 
 
@@ -173,14 +174,14 @@ def test_says_so_where_inference_may_not_grow() -> None:
     found = watched.see(a_fleet(12, 6.1, wait=1.7))
     assert "which is at its most (1)" in found.selfplay.words
     assert found.inference.count == 1
-    assert found.inference.reason is Reason.AT_MOST
+    assert found.inference.reason is ScalingReason.AT_MOST
 
 
 def test_inference_shrinks_after_ten_minutes_but_not_below_its_load() -> None:
     fleet = a_fleet(10, 4.0, load=0.3, replicas=4)
     watched = Watched(fleet)
     looks = [watched.see(fleet).inference for _ in range(2 * LOOKS)]
-    changes = [each.count for each in looks if each.reason is Reason.SHRANK]
+    changes = [each.count for each in looks if each.reason is ScalingReason.SHRANK]
     assert changes == [2]  # 0.3 * 4 / 0.8 replicas are needed
     busy = a_fleet(10, 4.0, load=0.6, replicas=2)
     assert Watched(busy).see(busy, 2 * LOOKS).inference.count == 2
@@ -191,7 +192,7 @@ def test_an_unknown_capacity_leaves_the_wait_to_decide() -> None:
     assert Watched(a_fleet(10, 4.0)).see(unknown).selfplay.count == 20
     waiting = replace(unknown, waited=1.2 * unknown.rows_per_second)
     found = Watched(a_fleet(10, 4.0)).see(waiting)
-    assert found.selfplay.reason is Reason.INFERENCE
+    assert found.selfplay.reason is ScalingReason.INFERENCE
     assert found.inference.count == 2
 
 
@@ -211,7 +212,7 @@ def test_missing_figures_change_nothing_and_are_named(
     watched = Watched(a_fleet(7, 4.0))
     grown = watched.see(a_fleet(7, 8.0)).selfplay.count
     found = watched.see(replace(a_fleet(7, 0.1), **missing), 2 * LOOKS)
-    assert (found.selfplay.count, found.selfplay.reason) == (grown, Reason.HELD)
+    assert (found.selfplay.count, found.selfplay.reason) == (grown, ScalingReason.HELD)
     assert found.selfplay.words == f"held: {words}"
     assert found.need is None
 
@@ -227,14 +228,14 @@ def test_redis_away_is_held_and_its_time_counts_for_nothing() -> None:
     assert watched.see(a_fleet(20, 1.0), 2).selfplay.count == 20
 
 
-def test_who_never_heard_of_a_worker_has_no_answer() -> None:
-    rule = Rule(SECTION)
-    assert [rule.look(10.0 * number, Fleet()) for number in range(100)] == [None] * 100
+def test_without_a_worker_there_is_no_answer() -> None:
+    rule = ScalingRule(SECTION)
+    assert [rule.look(10.0 * number, FleetFigures()) for number in range(100)] == [None] * 100
     assert rule.hold("Redis does not answer") is None
 
 
-def test_who_never_heard_of_inference_does_not_say_that_one_is_enough() -> None:
-    rule, silent = Rule(SECTION), replace(a_fleet(12, 4.0), replicas=0)
+def test_without_inference_there_is_no_answer_that_one_is_enough() -> None:
+    rule, silent = ScalingRule(SECTION), replace(a_fleet(12, 4.0), replicas=0)
     assert [rule.look(10.0 * number, silent) for number in range(9)] == [None] * 9
     found = rule.look(90.0, a_fleet(12, 4.0, replicas=5))
     assert found is not None
@@ -276,10 +277,10 @@ fleets = st.builds(
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.one_of(fleets, st.just(Fleet())), min_size=1, max_size=120))
-def test_whatever_is_seen_bounds_hold_and_steps_are_bounded(seen: list[Fleet]) -> None:
+@given(st.lists(st.one_of(fleets, st.just(FleetFigures())), min_size=1, max_size=120))
+def test_whatever_is_seen_bounds_hold_and_steps_are_bounded(seen: list[FleetFigures]) -> None:
     section = ScalingSection(min_workers=2, max_workers=150, max_inference=4)
-    rule, answers = Rule(section), list[tuple[Answers, Fleet]]()
+    rule, answers = ScalingRule(section), list[tuple[Desired, FleetFigures]]()
     for number, fleet in enumerate(seen):
         found = rule.look(number * 30.0, fleet)
         if found is not None:
@@ -303,7 +304,7 @@ def test_a_constant_demand_is_met_once_and_for_all(
 ) -> None:
     """The fleet follows each answer at once; after that nothing moves any more."""
 
-    def at(now: int) -> Fleet:
+    def at(now: int) -> FleetFigures:
         return a_fleet(now, target * useful / now, target=target, load=0.05)
 
     watched = Watched(at(workers))

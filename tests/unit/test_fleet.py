@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from zerofleet.config import ScalingSection, run_from_values
+from zerofleet.fleet import FleetFigures, advise, need_of, observe
 from zerofleet.heartbeat import Heartbeat
-from zerofleet.scaling import Fleet, advise, need_of, observe
 
 SECTION = ScalingSection()
 
@@ -35,7 +35,7 @@ def beats(
     ]
 
 
-def test_sums_over_everybody() -> None:
+def test_sums_over_all_processes() -> None:
     fleet = observe(beats(workers=3))
     assert (fleet.workers, fleet.playing, fleet.active) == (3, 3, 3)
     assert fleet.positions_per_second == 30
@@ -68,7 +68,7 @@ def test_a_replica_that_does_not_know_its_capacity_counts_like_the_others() -> N
     assert now.load == pytest.approx(before.load / 1.5)
 
 
-def test_who_only_starts_or_leads_several_does_not_count() -> None:
+def test_a_process_that_only_starts_or_leads_several_does_not_count() -> None:
     parent = Heartbeat("inference", "p", 0, "", {"devices": 2.0})
     starting = Heartbeat("selfplay", "s", 0, "", {"training_positions_per_second": 0.0})
     untrained = Heartbeat("trainer", "t", 0, "2,000 positions", {"reuse_target": 4.0})
@@ -121,7 +121,7 @@ def test_inference_may_be_what_lacks() -> None:
 
 
 def test_without_figures_there_is_no_advice() -> None:
-    advice = advise(Fleet(workers=1), SECTION)
+    advice = advise(FleetFigures(workers=1), SECTION)
     assert advice.useful is None
     assert advice.words == "self-play: 1 worker; no advice yet: no figures of inference"
 
