@@ -80,7 +80,7 @@ class StoredModels:
         return [row.version for row in self._database.models(self._run)]
 
     def _look_at_schema(self) -> None:
-        """Ask nothing of tables that an older database does not have yet: it may be migrated."""
+        """Ask nothing of a database that is not migrated yet."""
         if not self._has_variants:
             self._database.wait_ready(0.0)
             self._has_variants = True
