@@ -5,14 +5,14 @@ from __future__ import annotations
 from services.autoscaler.trigger import Role, trigger
 from services.autoscaler.watch import Watch
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.rpc import ScaledObject, ScalingMetric
+from zerofleet.rpc.scaler import ScaledObject, ScalingMetric
 from zerofleet.scaling import Answer, Answers
 
 _TARGET = 1.0  # for one replica: with metricType AverageValue the metric is the replicas
 
 
 class FleetScaler:
-    """Answers for one run; a ``rpc.Scaler``.
+    """Answers for one run; a ``Scaler``.
 
     Args:
         run: name of the run that is watched.

@@ -6,7 +6,7 @@ import difflib
 from enum import StrEnum
 
 from zerofleet.errors import InvalidRequestError
-from zerofleet.rpc import ScaledObject
+from zerofleet.rpc.scaler import ScaledObject
 
 
 class Role(StrEnum):

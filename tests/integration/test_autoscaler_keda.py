@@ -16,7 +16,8 @@ from services.autoscaler.scaler import FleetScaler
 from services.autoscaler.watch import Watch
 from zerofleet.config import ScalingSection
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.rpc import ScalerServer, ServerCredentials
+from zerofleet.rpc.credentials import ServerCredentials
+from zerofleet.rpc.scaler_server import ScalerServer
 from zerofleet.rpc.schema import service
 
 RUN = "scaled"

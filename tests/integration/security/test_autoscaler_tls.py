@@ -11,15 +11,11 @@ import grpc
 import grpc.aio
 import pytest
 
-from zerofleet.rpc import (
-    ClientCredentials,
-    ScaledObject,
-    ScalerServer,
-    ScalingMetric,
-    ServerCredentials,
-)
 from zerofleet.rpc.channel import open_channel
+from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
 from zerofleet.rpc.methods import SCALER, unary
+from zerofleet.rpc.scaler import ScaledObject, ScalingMetric
+from zerofleet.rpc.scaler_server import ScalerServer
 from zerofleet.rpc.schema import externalscaler as pb
 
 
