@@ -23,13 +23,13 @@ from services.inference.model import FP32, LoadedModel
 from services.inference.model_source import ModelSource, Promoted
 from services.inference.precision import Precisions
 from services.inference.shelf import Shelf
-from zerofleet import rpc
 from zerofleet.errors import (
     InferenceUnavailableError,
     ModelNotFoundError,
     StoreUnavailableError,
     ZerofleetError,
 )
+from zerofleet.rpc.backend import ModelState
 
 _log = structlog.get_logger()
 
@@ -157,18 +157,18 @@ class Repository:
         """Models in memory, by version."""
         return self._shelf.models()
 
-    async def index(self) -> list[rpc.ModelState]:
+    async def index(self) -> list[ModelState]:
         """Every version that is known, with what is wrong with it."""
         try:
             versions = set(await self._look_up(self._source.versions))
         except StoreUnavailableError:
             versions = set[int]()
         loaded = {model.version for model in self.loaded()}
-        states: list[rpc.ModelState] = []
+        states: list[ModelState] = []
         for version in sorted(versions | loaded):
             ready = version in loaded
             reason = "" if ready else await self._why_not(version)
-            states.append(rpc.ModelState(self.run, version, ready, reason))
+            states.append(ModelState(self.run, version, ready, reason))
         return states
 
     async def _why_not(self, version: int) -> str:

@@ -7,7 +7,7 @@ from services.inference.model_source import Promoted
 from zerofleet.best import BestPointer
 from zerofleet.database import Database
 from zerofleet.errors import ModelNotFoundError, StoreUnavailableError
-from zerofleet.rpc import PRECISIONS
+from zerofleet.rpc.codec import PRECISIONS
 
 
 class StoredModels:

@@ -15,7 +15,9 @@ from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.rpc import ClientCredentials, HealthServer, InferenceClient
+from zerofleet.rpc.client import InferenceClient
+from zerofleet.rpc.credentials import ClientCredentials
+from zerofleet.rpc.health import HealthServer
 from zerofleet.service import first_of, served_metrics
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from services.inference.repository import Promoted
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 
 RUN = "marker"
 

@@ -21,7 +21,9 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from zerofleet import games
 from zerofleet.best import Best, BestPointer
 from zerofleet.errors import InferenceUnavailableError, InvalidRequestError
-from zerofleet.rpc import InferenceClient, PlayerClient, SearchOptions
+from zerofleet.rpc.client import InferenceClient
+from zerofleet.rpc.player import SearchOptions
+from zerofleet.rpc.player_client import PlayerClient
 
 GAME = "connect_four"
 

@@ -21,7 +21,8 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.monitor import Monitor
 from zerofleet.models.shape import Shape
 from zerofleet.models.variant import Variant
-from zerofleet.rpc import InferenceClient, PlayerClient
+from zerofleet.rpc.client import InferenceClient
+from zerofleet.rpc.player_client import PlayerClient
 
 GAME = "connect_four"
 MARKS = {"fp32": 0.0, "int8": 0.25, "fp16": 0.5}
