@@ -1,5 +1,4 @@
--- New columns go to the end of a view: whoever reads those before them notices nothing.
-CREATE OR REPLACE VIEW training_curve AS
+CREATE VIEW training_curve AS
 SELECT
     run,
     step,
@@ -36,3 +35,21 @@ FULL JOIN (SELECT * FROM train_metrics WHERE split = 'held_out') AS h USING (run
 COMMENT ON VIEW training_curve IS
     'Is it learning, is it overfitting: training and held-out figures side by side, step by step. '
     'policy_gap and value_gap are the smoothed distances that the overfit watch looks at.';
+
+CREATE VIEW value_by_stage AS
+SELECT
+    m.run,
+    m.step,
+    m.split,
+    c.stage,
+    c.positions,
+    round(c.predicted, 4) AS predicted,
+    round(c.actual, 4) AS actual,
+    round(c.squared_error, 4) AS squared_error
+FROM train_metrics AS m
+CROSS JOIN LATERAL jsonb_to_recordset(m.calibration) AS c (
+    stage integer, positions integer, predicted numeric, actual numeric, squared_error numeric
+);
+COMMENT ON VIEW value_by_stage IS
+    'The network''s value against how the game ended, for the player to move, by quarter of the game: '
+    'an early quarter that is too sure of itself is where overfitting shows first.';

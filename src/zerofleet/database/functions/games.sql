@@ -1,33 +1,4 @@
-ALTER TABLE games
-    ADD COLUMN resign_threshold real,
-    ADD COLUMN plays_on boolean NOT NULL DEFAULT false,
-    ADD COLUMN began_at timestamptz;
-CREATE INDEX games_played_on_ingested ON games (run, ingested_at)
-    WHERE plays_on AND kind = 'selfplay';
-CREATE INDEX games_played_on_began ON games (run, began_at) WHERE plays_on AND kind = 'selfplay';
-COMMENT ON COLUMN games.reason IS 'rules, or resign: the player to move gave up and lost.';
-COMMENT ON COLUMN games.resign_threshold IS
-    'v_resign when the game began, for the player to move; null: there was none, nobody could resign.';
-COMMENT ON COLUMN games.plays_on IS
-    'Drawn when the game began: nobody resigns, so that v_resign can be computed from it.';
-COMMENT ON COLUMN games.began_at IS
-    'When the game began, by this server''s clock: when it was stored, less the time that it took by '
-    'the worker''s. Puts games in the order of their start. Null in rows older than the column.';
-
-ALTER TABLE positions
-    ADD COLUMN best_child_value real,
-    ADD COLUMN policy_weights integer[];
-COMMENT ON COLUMN positions.best_child_value IS
-    'Value of the most visited child, in [-1, 1], for the player to move here; null in rows older '
-    'than the column.';
-COMMENT ON COLUMN positions.actions IS
-    'Legal actions; visit_counts and priors belong to them in order. After a fast search '
-    '(full_search is false) only those that were visited.';
-COMMENT ON COLUMN positions.policy_weights IS
-    'Training target, up to scale, in the order of actions; null: the visit counts are the target.';
-
-
-CREATE OR REPLACE FUNCTION submit_games(in_run text, in_worker text, in_games json)
+CREATE FUNCTION submit_games(in_run text, in_worker text, in_games json)
 RETURNS TABLE (game_uid uuid, status text, reason text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
 AS $$
@@ -222,40 +193,8 @@ BEGIN
     SELECT j.game_uid, j.status, j.reason FROM judged AS j ORDER BY j.ordinality;
 END
 $$;
-
-
-CREATE OR REPLACE VIEW model_summary AS
-SELECT
-    run,
-    first_model AS model,
-    count(*) AS games,
-    round(100.0 * count(*) FILTER (WHERE result = 1) / count(*), 1) AS first_player_win_percent,
-    round(100.0 * count(*) FILTER (WHERE result = -1) / count(*), 1) AS second_player_win_percent,
-    round(100.0 * count(*) FILTER (WHERE result = 0) / count(*), 1) AS draw_percent,
-    percentile_disc(0.5) WITHIN GROUP (ORDER BY length) AS median_length,
-    round(100.0 * count(*) FILTER (WHERE reason = 'resign') / count(*), 1) AS resign_percent
-FROM games
-WHERE kind = 'selfplay'
-GROUP BY run, first_model;
-
-CREATE OR REPLACE VIEW game_moves AS
-SELECT
-    p.game_uid,
-    g.run,
-    p.ply,
-    CASE p.to_play WHEN 0 THEN 'first' ELSE 'second' END AS player,
-    (string_to_array(g.moves, ' '))[p.ply + 1] AS move,
-    p.action,
-    round(p.root_value::numeric, 3) AS value,
-    round(p.network_value::numeric, 3) AS network_value,
-    p.visit_counts[array_position(p.actions, p.action)] AS visits,
-    round(p.priors[array_position(p.actions, p.action)]::numeric, 3) AS prior,
-    p.simulations,
-    p.full_search,
-    p.model_version AS model,
-    p.actions,
-    p.visit_counts,
-    round(p.best_child_value::numeric, 3) AS best_child_value,
-    coalesce(p.policy_weights, p.visit_counts) AS policy_weights
-FROM positions AS p
-JOIN games AS g USING (game_uid);
+COMMENT ON FUNCTION submit_games IS
+    'Store finished games with their positions, each exactly once, however often it is delivered. '
+    'Answers in the order given: stored, duplicate (it was there already), conflict (its uid belongs '
+    'to another record, or another worker has adopted the game), rejected (it contradicts itself). '
+    'One game''s fate is no other''s.';

@@ -22,7 +22,7 @@ SELECT
     round(100.0 * count(*) FILTER (WHERE result = -1) / count(*), 1) AS second_player_win_percent,
     round(100.0 * count(*) FILTER (WHERE result = 0) / count(*), 1) AS draw_percent,
     percentile_disc(0.5) WITHIN GROUP (ORDER BY length) AS median_length,
-    round(100.0 * count(*) FILTER (WHERE reason = 'resignation') / count(*), 1) AS resign_percent
+    round(100.0 * count(*) FILTER (WHERE reason = 'resign') / count(*), 1) AS resign_percent
 FROM games
 WHERE kind = 'selfplay'
 GROUP BY run, first_model;
@@ -58,36 +58,6 @@ WHERE g.kind = 'selfplay'
 GROUP BY g.run, bin;
 COMMENT ON VIEW value_calibration IS
     'Value after search, in twenty bins, against how the game ended for the player to move.';
-
-CREATE VIEW resign_audit AS
-WITH audited AS (
-    SELECT game_uid, run, result FROM games WHERE kind = 'selfplay' AND reason <> 'resignation'
-), thresholds (threshold) AS (
-    VALUES (-0.95::real), (-0.9), (-0.85), (-0.8), (-0.7)
-), resignations AS (
-    -- Who would have resigned first, and how that player's game ended in truth.
-    SELECT DISTINCT ON (a.game_uid, t.threshold)
-        a.run, t.threshold, a.result * (1 - 2 * p.to_play) AS outcome
-    FROM audited AS a
-    JOIN positions AS p USING (game_uid)
-    JOIN thresholds AS t ON p.root_value <= t.threshold
-    ORDER BY a.game_uid, t.threshold, p.ply
-)
-SELECT
-    n.run,
-    t.threshold,
-    n.games,
-    count(r.outcome) AS would_resign,
-    count(r.outcome) FILTER (WHERE r.outcome >= 0) AS wrong,
-    round(100.0 * count(r.outcome) FILTER (WHERE r.outcome >= 0) / nullif(count(r.outcome), 0), 2)
-        AS wrong_percent
-FROM (SELECT run, count(*) AS games FROM audited GROUP BY run) AS n
-CROSS JOIN thresholds AS t
-LEFT JOIN resignations AS r ON r.run = n.run AND r.threshold = t.threshold
-GROUP BY n.run, n.games, t.threshold;
-COMMENT ON VIEW resign_audit IS
-    'Over self-play games that nobody resigned: how many would have ended at each threshold, and how '
-    'many of those that player did not lose. AlphaGo Zero kept the latter under 5 %.';
 
 CREATE VIEW game_length AS
 SELECT
@@ -130,42 +100,10 @@ SELECT
     p.full_search,
     p.model_version AS model,
     p.actions,
-    p.visit_counts
+    p.visit_counts,
+    round(p.best_child_value::numeric, 3) AS best_child_value,
+    coalesce(p.policy_weights, p.visit_counts) AS policy_weights
 FROM positions AS p
 JOIN games AS g USING (game_uid);
 COMMENT ON VIEW game_moves IS
     'Games move by move, values for the player to move: filter by game_uid, order by ply.';
-
-CREATE VIEW promotion_history AS
-SELECT
-    p.run,
-    p.seq,
-    p.version AS model,
-    m.step,
-    p.at,
-    p.actor,
-    p.match_id,
-    x.best AS against,
-    x.num_simulations,
-    s.games,
-    s.wins,
-    s.draws,
-    s.losses,
-    round(100.0 * s.score, 1) AS score_percent,
-    round(100.0 * x.threshold::numeric, 1) AS threshold_percent,
-    round(r.elo::numeric) AS elo,
-    m.sha256
-FROM promotions AS p
-JOIN models AS m USING (run, version)
-LEFT JOIN matches AS x ON x.match_id = p.match_id
-LEFT JOIN LATERAL (
-    SELECT
-        count(*) AS games,
-        count(*) FILTER (WHERE candidate_score = 1) AS wins,
-        count(*) FILTER (WHERE candidate_score = 0.5) AS draws,
-        count(*) FILTER (WHERE candidate_score = 0) AS losses,
-        avg(candidate_score)::numeric AS score
-    FROM match_games AS g WHERE g.match_id = p.match_id
-) AS s ON p.match_id IS NOT NULL
-LEFT JOIN ratings AS r ON r.run = p.run AND r.version = p.version;
-COMMENT ON VIEW promotion_history IS 'Each promotion with the match that earned it.';

@@ -1,3 +1,38 @@
+-- Roles belong to the whole cluster: another database, or an administrator, may have made them.
+-- They may log in, but have no password yet:  ALTER ROLE zerofleet_worker PASSWORD '...'
+DO $$
+DECLARE
+    role_name text;
+BEGIN
+    FOREACH role_name IN ARRAY
+        ARRAY['zerofleet_worker', 'zerofleet_trainer', 'zerofleet_evaluator', 'zerofleet_console']
+    LOOP
+        CONTINUE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = role_name);
+        BEGIN
+            EXECUTE format('CREATE ROLE %I LOGIN', role_name);
+        EXCEPTION
+            WHEN duplicate_object OR unique_violation THEN NULL;  -- a migration elsewhere was faster
+        END;
+    END LOOP;
+END
+$$;
+
+-- The console's limits. They guard against accidents; what it may do is decided by its grants.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'zerofleet_console' AND rolconfig IS NOT NULL) THEN
+        ALTER ROLE zerofleet_console SET default_transaction_read_only = on;
+        ALTER ROLE zerofleet_console SET statement_timeout = '30s';
+        ALTER ROLE zerofleet_console SET idle_in_transaction_session_timeout = '60s';
+        ALTER ROLE zerofleet_console SET jit = off;
+    END IF;
+EXCEPTION
+    WHEN insufficient_privilege THEN
+        RAISE NOTICE 'zerofleet_console was made by somebody else: its limits are theirs to set';
+    WHEN internal_error THEN NULL;  -- a migration elsewhere sets the same at this moment
+END
+$$;
+
 -- What a connection of ours sets for itself, for connections that cannot: a pooler such as pgbouncer
 -- passes no options on. The timeouts are wider than ours. Where an administrator has set something,
 -- all of it is theirs. The trainer and the evaluator of a run are few, people and dashboards too;
@@ -52,25 +87,10 @@ EXCEPTION
 END
 $$;
 
--- What was granted and no service of 0001 to 0003 ever read.
-REVOKE SELECT ON matches, match_games, fences FROM zerofleet_trainer;
-REVOKE SELECT ON positions, train_metrics, train_events FROM zerofleet_evaluator;
-
-
-CREATE OR REPLACE FUNCTION acquire_fence(in_run text, in_role text) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
-AS $$
-DECLARE
-    acquired bigint;
-BEGIN
-    IF session_user IN ('zerofleet_trainer', 'zerofleet_evaluator')
-        AND session_user <> 'zerofleet_' || in_role THEN
-        RAISE EXCEPTION '% cannot take over from the % of a run', session_user, in_role
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
-    INSERT INTO fences (run, role, epoch) VALUES (in_run, in_role, 1)
-    ON CONFLICT (run, role) DO UPDATE SET epoch = fences.epoch + 1, acquired_at = now()
-    RETURNING epoch INTO acquired;
-    RETURN acquired;
-END
-$$;
+REVOKE ALL ON SCHEMA public FROM PUBLIC;
+GRANT USAGE ON SCHEMA public
+    TO zerofleet_worker, zerofleet_trainer, zerofleet_evaluator, zerofleet_console;
+-- Of what the owner makes from now on: a function is called by those alone to whom it is granted,
+-- and the console reads every table and view.
+ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
+ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO zerofleet_console;
