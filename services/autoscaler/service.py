@@ -7,14 +7,14 @@ from asyncio import Event
 
 import structlog
 
-from services.autoscaler.scaler import FleetScaler
+from services.autoscaler.keda import KedaScaler
 from services.autoscaler.settings import AutoscalerSettings
 from services.autoscaler.watch import Watch
 from zerofleet.config import RunConfig
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.rpc.credentials import ServerCredentials
 from zerofleet.rpc.health import HealthServer
-from zerofleet.rpc.scaler_server import ScalerServer
+from zerofleet.rpc.scaler import ScalerServer
 from zerofleet.service import beat, first_of, served_metrics
 
 _log = structlog.get_logger()
@@ -36,7 +36,7 @@ async def serve(run: RunConfig, settings: AutoscalerSettings, stop: Event) -> No
         ):
             async with ScalerServer(
                 settings.scaler_address,
-                FleetScaler(run.name, watch),
+                KedaScaler(run.name, watch),
                 ServerCredentials.of(settings),
             ) as server:
                 _log.info("serving", address=settings.scaler_address, port=server.port)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
-from services.selfplay.pointed import PointedPredictor, PromotedVersion
+from services.selfplay.pointed import PointedPredictor
 from services.selfplay.settings import SelfplaySettings
 from services.selfplay.worker import Worker
 from zerofleet.best import BestPointer
@@ -49,8 +50,9 @@ async def _play(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event)
                 await _work(Worker(run, settings, database, heartbeats, stream), settings, stop)
                 return
             with contextlib.closing(BestPointer(settings.redis_url, run.name)) as pointer:
-                promoted = PromotedVersion(run.name, pointer, database)
-                pointed = PointedPredictor(run.name, stream, model, promoted)
+                pointed = PointedPredictor(
+                    run.name, stream, model, partial(pointer.newest, database)
+                )
                 worker = Worker(run, settings, database, heartbeats, pointed)
                 await _work(worker, settings, stop, pointed.follow())
 

@@ -14,9 +14,10 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.model import LoadedModel
 from services.inference.player import ModelPlayer
-from services.inference.repository import Promoted, Repository
+from services.inference.repository import Repository
 from zerofleet import games
 from zerofleet.config import SearchSection
+from zerofleet.database import Promotion
 from zerofleet.errors import ModelNotFoundError
 from zerofleet.rpc.codec import ModelShape
 from zerofleet.rpc.server import Server
@@ -45,11 +46,11 @@ class LinearSession:
 class TwoVersions:
     """A ``ModelSource`` of versions 1 and 2, the second promoted."""
 
-    def best(self) -> Promoted | None:
+    def best(self) -> Promotion | None:
         return self.promotions()[0]
 
-    def promotions(self) -> list[Promoted]:
-        return [Promoted(seq, seq, self.sha256(seq)) for seq in (2, 1)]
+    def promotions(self) -> list[Promotion]:
+        return [Promotion(seq, seq, self.sha256(seq)) for seq in (2, 1)]
 
     def sha256(self, version: int) -> str:
         if version not in (1, 2):

@@ -15,9 +15,10 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.model import LoadedModel, ModelLoader
 from services.inference.precision import Precisions
-from services.inference.repository import Promoted, Repository
+from services.inference.repository import Repository
 from zerofleet import games
 from zerofleet.client import AsyncModel
+from zerofleet.database import Promotion
 from zerofleet.models.device_session import open_session
 from zerofleet.models.half import to_fp16
 from zerofleet.models.provider import Provider
@@ -54,11 +55,11 @@ class Stored:
         self.files[name] = content
         return name
 
-    def best(self) -> Promoted:
+    def best(self) -> Promotion:
         return self.promotions()[0]
 
-    def promotions(self) -> list[Promoted]:
-        return [Promoted(seq, seq, self.sha256(seq)) for seq in range(self.promoted, 0, -1)]
+    def promotions(self) -> list[Promotion]:
+        return [Promotion(seq, seq, self.sha256(seq)) for seq in range(self.promoted, 0, -1)]
 
     def sha256(self, version: int) -> str:
         return self._names[version, "fp32"]

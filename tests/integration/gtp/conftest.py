@@ -16,8 +16,9 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.model import LoadedModel
 from services.inference.player import ModelPlayer
-from services.inference.repository import Promoted, Repository
+from services.inference.repository import Repository
 from zerofleet.config import SearchSection
+from zerofleet.database import Promotion
 from zerofleet.rpc.codec import ModelShape
 from zerofleet.rpc.server import Server
 
@@ -52,11 +53,11 @@ class LinearSession:
 class OneVersion:
     """A ``ModelSource`` of version 1."""
 
-    def best(self) -> Promoted | None:
+    def best(self) -> Promotion | None:
         return self.promotions()[0]
 
-    def promotions(self) -> list[Promoted]:
-        return [Promoted(1, 1, self.sha256(1))]
+    def promotions(self) -> list[Promotion]:
+        return [Promotion(1, 1, self.sha256(1))]
 
     def sha256(self, version: int) -> str:
         return hashlib.sha256(bytes([version])).hexdigest()
