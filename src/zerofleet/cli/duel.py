@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, Self, TypeVar
+from collections.abc import Callable
+from typing import Protocol, Self
 
 import typer
 from zerofleet_core import State
 
 from zerofleet.cli.hint import hint_table
+from zerofleet.client import Player, SearchTable
 from zerofleet.rpc.credentials import ClientCredentials
-from zerofleet.rpc.player import SearchOptions, SearchTable
-from zerofleet.rpc.player_client import PlayerClient
 
-_Answer = TypeVar("_Answer")
 _HELP = """Type an action as it stands on the board, or
   hint   what the model would do, and why
   undo   take your last action back
   board  show the board again
   quit   leave (also Ctrl-D)"""
 _GREETING_SECONDS = 5.0
-_LOCAL = ClientCredentials()
 _SIDES = ("first", "second")
 
 
@@ -55,46 +51,29 @@ class RemoteOpponent:
         game: str,
         version: str,
         simulations: int | None,
-        credentials: ClientCredentials = _LOCAL,
+        credentials: ClientCredentials,
     ) -> None:
         self.game = game
         self.version = 0
-        self._address = address
-        self._credentials = credentials
-        self._client = PlayerClient(address, credentials=credentials)
-        self._model = {"run": run, "version": version}
-        self._options = SearchOptions(num_simulations=simulations)
-        # The loop runs only while an answer is awaited, so that Ctrl-C works at the prompt.
-        self._runner = asyncio.Runner()
+        self._asked = version
+        self._simulations = simulations
+        self._player = Player(address, run=run, **credentials)
+        # With little patience: a person sits and waits.
+        self._greeter = Player(address, run=run, timeout=_GREETING_SECONDS, **credentials)
 
     def __enter__(self) -> Self:
-        try:
-            self.version = self._run(self._greet())
-            self._run(self._client.__aenter__())
-        except BaseException:
-            self._runner.close()
-            raise
+        with self._greeter as greeter:
+            self.version = greeter.predict(game=self.game, version=self._asked).version
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._run(self._client.__aexit__(None, None, None))
-        self._runner.close()
+        self._player.close()
 
     def search(self, actions: list[int]) -> SearchTable:
         """Its whole opinion of a position."""
-        return self._run(
-            self._client.search(self.game, actions, **self._model, options=self._options)
+        return self._player.search(
+            actions, game=self.game, version=self._asked, simulations=self._simulations
         )
-
-    async def _greet(self) -> int:
-        """The model's version, asked with little patience: somebody sits and waits."""
-        async with PlayerClient(
-            self._address, timeout=_GREETING_SECONDS, credentials=self._credentials
-        ) as client:
-            return (await client.predict(self.game, [], **self._model)).version
-
-    def _run(self, call: Coroutine[Any, Any, _Answer]) -> _Answer:
-        return self._runner.run(call)
 
 
 class Duel:

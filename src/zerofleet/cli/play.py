@@ -57,6 +57,6 @@ def play(
     folder = chosen_folder(data)
     with (
         serving(folder, "play") as found,
-        RemoteOpponent(found, folder.run, folder.game, model, simulations) as opponent,
+        RemoteOpponent(found, folder.run, folder.game, model, simulations, {}) as opponent,
     ):
         Duel(opponent, 0 if first else 1).play()

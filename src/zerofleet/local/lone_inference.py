@@ -7,13 +7,13 @@ import contextlib
 import time
 from collections.abc import Generator
 
+from zerofleet.client import AsyncModel
 from zerofleet.errors import ConfigError
 from zerofleet.local.folder import DataFolder
 from zerofleet.local.process import start_child, stop_child
 from zerofleet.local.programs import Surroundings, inference_address
 from zerofleet.local.running import Running
 from zerofleet.local.stores import StoreUrls
-from zerofleet.rpc.client import InferenceClient
 
 _READY_SECONDS = 60.0
 
@@ -31,7 +31,7 @@ def lone_inference(folder: DataFolder, running: Running) -> Generator[str]:
     process = start_child(program.arguments, program.environment, program.log)
     try:
         deadline = time.monotonic() + _READY_SECONDS
-        while not asyncio.run(_is_ready(address)):
+        while not asyncio.run(_is_ready(address, folder.run)):
             if process.poll() is not None or time.monotonic() > deadline:
                 reason = next(iter(program.last_log_lines(1)), "it says nothing")
                 raise ConfigError(f"the inference service does not start: {reason}")
@@ -41,6 +41,6 @@ def lone_inference(folder: DataFolder, running: Running) -> Generator[str]:
         stop_child(process)
 
 
-async def _is_ready(address: str) -> bool:
-    async with InferenceClient(address) as client:
-        return await client.server_ready()
+async def _is_ready(address: str, run: str) -> bool:
+    async with AsyncModel(address, run) as model:
+        return await model.server_ready()
