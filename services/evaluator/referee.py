@@ -18,7 +18,7 @@ from services.evaluator.table import Played, Table
 from zerofleet.database import Grounds, MatchGame, MatchRow, MatchTest
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import State
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 from zerofleet.searches import match_search
 from zerofleet.waiting import PatientPredictor
 

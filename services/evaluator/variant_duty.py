@@ -10,7 +10,7 @@ from services.evaluator.office import Office
 from services.evaluator.variant_match import VariantMatch
 from services.evaluator.variants import due_version
 from zerofleet.errors import IncompatibleModelError, RecordRejectedError
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 
 _log = structlog.get_logger()
 

@@ -18,7 +18,7 @@ from services.evaluator.roster import Roster
 from services.evaluator.table import Played, Table
 from services.evaluator.variants import VariantStanding, variant_standing
 from zerofleet.database import MatchGame
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 from zerofleet.searches import match_search
 from zerofleet.waiting import PatientPredictor
 

@@ -16,7 +16,7 @@ from zerofleet.errors import (
     ModelNotFoundError,
     StoreUnavailableError,
 )
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 
 
 async def test_the_fastest_accepted_variant_answers_and_is_measured_once(
