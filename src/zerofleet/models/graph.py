@@ -1,8 +1,13 @@
 """What a model file may contain, told from its bytes before any runtime parses them.
 
-A model comes from a folder that other people may be able to write to. ONNX Runtime would follow
-names of external files and run any operator it knows, so a file is first read as plain protobuf
-(no dependency, a few hundred fields) and refused unless every node is one that our exporter writes.
+A file's sha256 stands in Postgres and proves that the bytes are those that were published, not that
+they are harmless: who may publish (a trainer that was taken over, a person with its rights) would
+otherwise reach into each process that loads models, and those hold other secrets than a trainer.
+What a loader does with names of external files has been a way to read any file time and again
+(CVE-2022-25882, CVE-2024-27318), custom operators and subgraphs are more code to reach, and damaged
+files have crashed the runtime. Neither ONNX Runtime nor onnx offers an allow-list, and inference has
+no onnx; so a file is first read as plain protobuf and refused unless each node is one that our
+exporter writes.
 """
 
 from __future__ import annotations
