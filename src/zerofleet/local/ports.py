@@ -15,7 +15,7 @@ _untried = itertools.cycle(random.sample(_PORTS, len(_PORTS)))
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 on which nobody listens and that this process gave to nobody else.
+    """A free TCP port of 127.0.0.1 that this process has not handed out before.
 
     Raises:
         OSError: every port of the range is taken.
