@@ -6,7 +6,7 @@ from zerofleet.database.matches import MatchGame, MatchRow, MatchScore, MatchTes
 from zerofleet.database.metrics import ExamRow
 from zerofleet.database.migrate import migrate
 from zerofleet.database.models import ModelRow
-from zerofleet.database.promotions import Promotion
+from zerofleet.database.promotions import Promotion, PromotionRow
 from zerofleet.database.rating_games import (
     AnchorRatingRow,
     PlayerResult,
@@ -37,6 +37,7 @@ __all__ = [
     "Pair",
     "PlayerResult",
     "Promotion",
+    "PromotionRow",
     "RatingGame",
     "RatingPlace",
     "RatingRow",

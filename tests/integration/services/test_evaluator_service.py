@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import redis
 
-from zerofleet.best import Best, BestPointer
-from zerofleet.database import MatchRow, MatchTest
+from zerofleet.best import BestPointer
+from zerofleet.database import MatchRow, MatchTest, Promotion
 from zerofleet.heartbeat import Heartbeats
 
 RUN = """
@@ -57,7 +57,7 @@ def verdict(fleet: Any, candidate: int) -> str | None:
     return match.verdict if match else None
 
 
-def pointer(fleet: Any) -> Best | None:
+def pointer(fleet: Any) -> Promotion | None:
     best = BestPointer(fleet.environment["ZEROFLEET_REDIS_URL"], "judged")
     try:
         return best.get()
@@ -214,7 +214,7 @@ def test_a_best_model_that_cannot_play_is_replaced(make_fleet: Any) -> None:
     fleet.publish(3, seed=3)
     fleet.until(lambda: verdict(fleet, 3) == "skipped")
     assert versions(fleet) == [1, 3]
-    assert fleet.database.promotion_head("judged").match_id is None
+    assert fleet.database.promotion_history("judged")[0].match_id is None
     assert "best_unusable" in fleet.log("evaluator")
     fleet.publish(4, seed=4)
     fleet.until(lambda: verdict(fleet, 4) in ("promoted", "rejected"))
@@ -321,7 +321,7 @@ def test_of_two_evaluators_one_judges(make_fleet: Any) -> None:
     fleet.until(lambda: versions(fleet) == [1, 2])
     second.send_signal(signal.SIGTERM)
     assert second.wait(10) == 0
-    actors = [promotion.actor for promotion in fleet.database.promotions("judged")[::-1]]
+    actors = [row.actor for row in fleet.database.promotion_history("judged")[::-1]]
     assert actors == ["first", "second"]
     assert fleet.database.match_score(matches(fleet)[2].match_id).games == 40
 
