@@ -40,7 +40,6 @@ SHARED_CLASS_NAMES: dict[str, str] = {
     "Board": ELSEWHERE,
     "Due": ELSEWHERE,
     "Figures": ELSEWHERE,
-    "ModelShape": ELSEWHERE,
     "Pair": ELSEWHERE,
     "Player": ELSEWHERE,
     "Pulse": ELSEWHERE,
