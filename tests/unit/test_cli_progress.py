@@ -110,6 +110,9 @@ def test_status_as_text_and_json() -> None:
     few = replace(FULL, games=12, distinct_share=1.0)
     assert "100.0% of the last 12\n" in status_text(few, [], None)
     assert "stopped" in status_text(EMPTY, [], None)
+    held_up = replace(FULL, window_blocker="a transaction of ada (psql, pid 7)")
+    assert "games wait for    a transaction of ada (psql, pid 7)" in status_text(held_up, [], None)
+    assert "games wait for" not in text
     values = json.loads(json.dumps(status_values(FULL, SERVICES, "127.0.0.1:8001")))
     assert values["up"] is True
     assert values["held_out"] == {"policy": 1.5, "value": 0.625}

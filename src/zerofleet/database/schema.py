@@ -39,6 +39,7 @@ AFTER_TABLES = (
     "functions/triggers.sql",
     "functions/runs.sql",
     "functions/games.sql",
+    "functions/window.sql",
     "functions/unfinished_games.sql",
     "functions/resignation.sql",
     "views/games.sql",

@@ -32,6 +32,8 @@ GRANT EXECUTE ON FUNCTION submit_games TO zerofleet_evaluator;
 GRANT SELECT ON games TO zerofleet_trainer, zerofleet_evaluator;
 GRANT SELECT ON positions TO zerofleet_trainer;
 GRANT SELECT, INSERT ON rejected_games TO zerofleet_trainer;
+GRANT EXECUTE ON FUNCTION window_end TO zerofleet_trainer;
+GRANT EXECUTE ON FUNCTION window_blocker TO zerofleet_trainer, zerofleet_console;
 
 -- Training.
 GRANT INSERT ON models TO zerofleet_trainer;
