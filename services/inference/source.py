@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from services.inference.model import FP32
+from services.inference.loaded_model import FP32
 from zerofleet.best import BestPointer
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import ModelNotFoundError
