@@ -188,7 +188,7 @@ class Monitor:
         return [_state_of_child(child, beats) for child in children]
 
     def services_of_heartbeats(self) -> list[ServiceState]:
-        """What everybody does who was heard of at the last look."""
+        """What each service does that had a heartbeat at the last look."""
         return [_state(beat.service, beat, 0) for beat in self._beats]
 
     def advice(self, cores: int | None) -> Advice:
@@ -200,7 +200,7 @@ class Monitor:
         return advise(observe(self._beats), self._run.scaling, cores)
 
     def _rate(self, figure: str) -> float:
-        """Sum over the self-play workers that were heard of lately."""
+        """Sum over the self-play workers that have a heartbeat."""
         return sum(beat.figures.get(figure, 0.0) for beat in self._beats)
 
 
