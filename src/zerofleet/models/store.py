@@ -71,6 +71,15 @@ class ModelStore(Protocol):
         """Enter a published file into the repository that NVIDIA Triton reads."""
         ...
 
+    def remove(self, version: int, sha256s: Iterable[str]) -> None:
+        """Remove a model's files and its entry in Triton's repository; what is gone is no error.
+
+        Args:
+            version: of the model.
+            sha256s: of its file and its variants', but those that belong to another model too.
+        """
+        ...
+
     def sweep(self, is_recorded: Callable[[str], bool]) -> int:
         """Remove what publications of this run left behind when they were cut off.
 
