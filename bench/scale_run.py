@@ -15,6 +15,7 @@ from bench.scale_play import Fleet as Players
 from bench.scale_play import Play
 from bench.scale_trainer import Trainer, Training
 from bench.scale_ways import Way
+from zerofleet.figures import DemandFigures
 from zerofleet.scaling import Fleet
 
 TICK_SECONDS = 5.0
@@ -145,14 +146,14 @@ class World:
         """As the heartbeats say it."""
         players, servers = self.players, float(self._servers.up)
         workers = float(players.workers)
-        figures = {} if self.trainer.is_silent() else self.trainer.figures()
-        trains = "samples_per_second" in figures
+        figures = DemandFigures() if self.trainer.is_silent() else self.trainer.figures()
+        trains = figures.samples_per_second is not None
         rows = players.rows_per_second if workers and not players.paused else 0.0
         noise = self._random.normal(1.0, 0.02)
         return Fleet(
             trainers=float(trains),
-            samples_per_second=figures.get("samples_per_second", 0.0),
-            reuse_target=figures["reuse_target"] if trains else 0.0,
+            samples_per_second=figures.samples_per_second or 0.0,
+            reuse_target=figures.reuse_target if trains else 0.0,
             workers=workers,
             playing=workers,
             active=0.0 if players.paused else workers,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.trainer.bucket import TrainBucket
-from services.trainer.demand import Demand
+from services.trainer.train_bucket import Demand, TrainBucket
+from zerofleet.figures import DemandFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,6 @@ class Trainer:
         self._demand.turn(hungry=waits > 0)
         self._now = now
 
-    def figures(self) -> dict[str, float]:
+    def figures(self) -> DemandFigures:
         """As in its heartbeat."""
         return self._demand.figures()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from asyncio import Event
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -14,6 +15,9 @@ from zerofleet import rpc
 from zerofleet.config import RunConfig
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.service import beat, first_of, served_metrics
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 _log = structlog.get_logger()
 
@@ -28,9 +32,15 @@ async def serve(run: RunConfig, settings: AutoscalerSettings, stop: Event) -> No
     """
     with contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats:
         watch = Watch(heartbeats, run.scaling)
+
+        def collector() -> Collector:
+            from services.autoscaler.metrics import WatchCollector
+
+            return WatchCollector(watch)
+
         with (
             rpc.HealthServer(settings.health_address) as health,
-            _metrics(settings, watch),
+            served_metrics(settings.metrics_address, collector),
         ):
             async with rpc.ScalerServer(
                 settings.scaler_address,
@@ -41,17 +51,9 @@ async def serve(run: RunConfig, settings: AutoscalerSettings, stop: Event) -> No
                 await first_of(
                     stop.wait(),
                     watch.watch(),
-                    beat(heartbeats, "autoscaler", settings.worker_name, watch.pulse),
+                    beat(heartbeats, settings.worker_name, watch.pulse),
                     health.keep_ticking(),
                 )
                 _log.info("draining")
                 await server.drain(_DRAIN_SECONDS)
     _log.info("stopped")
-
-
-def _metrics(settings: AutoscalerSettings, watch: Watch) -> contextlib.AbstractContextManager[None]:
-    if settings.metrics_address is None:
-        return contextlib.nullcontext()
-    from services.autoscaler.metrics import WatchCollector  # only who wants it pays for it
-
-    return served_metrics(settings.metrics_address, WatchCollector(watch))

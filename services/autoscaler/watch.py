@@ -9,6 +9,7 @@ import structlog
 
 from zerofleet.config import ScalingSection
 from zerofleet.errors import StoreUnavailableError
+from zerofleet.figures import AutoscalerFigures
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.scaling import Answers, Fleet, Rule, observe
 from zerofleet.service import Pulse
@@ -66,12 +67,13 @@ class Watch:
         self._tell(now, answers, reason)
         self.answers = answers
 
-    def pulse(self) -> Pulse:
+    def pulse(self) -> Pulse[AutoscalerFigures]:
         """For the heartbeat; progress is the looks taken."""
-        figures: dict[str, float] = {}
-        if self.answers is not None:
-            figures["selfplay_replicas"] = self.answers.selfplay.count
-            figures["inference_replicas"] = self.answers.inference.count
+        answers = self.answers
+        figures = AutoscalerFigures(
+            selfplay_replicas=answers and answers.selfplay.count,
+            inference_replicas=answers and answers.inference.count,
+        )
         return Pulse(self.looks, self._waiting_for, figures)
 
     def _tell(self, now: float, answers: Answers | None, reason: str) -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
 import psycopg2
 import pytest
 
-from services.trainer import pulse
 from services.trainer.checkpoints import CheckpointFolder
-from services.trainer.trainer import Places, Trainer
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError, StaleEpochError
@@ -69,6 +66,7 @@ class Surroundings:
     trainer_url: str
     valkey_url: str
     folder: Path
+    train: Callable[..., AbstractContextManager[Future[None]]]
     run: RunConfig = field(default_factory=a_run)
     started: int = 0
 
@@ -78,26 +76,10 @@ class Surroundings:
         assert set(answers) == {"stored"}
         return records
 
-    @contextlib.contextmanager
-    def training(self) -> Iterator[Future[None]]:
-        """A trainer in a thread; asked to leave at the end."""
-        stop = Event()
+    def training(self) -> AbstractContextManager[Future[None]]:
+        """A trainer that is told to leave at the end."""
         self.started += 1
-        with Database(self.trainer_url) as database, ThreadPoolExecutor(1) as pool:
-            places = Places(
-                database=database,
-                heartbeats=Heartbeats(self.valkey_url, "loop"),
-                models=ModelFolder(self.folder / "models", "loop"),
-                checkpoints=CheckpointFolder(self.folder / "checkpoints" / "loop"),
-                worker=f"trainer-{self.started}",
-            )
-            trainer = Trainer(self.run, spec("tic_tac_toe"), places, stop)
-            running = pool.submit(trainer.run)
-            try:
-                yield running
-            finally:
-                stop.set()
-                running.exception(timeout=DEADLINE)
+        return self.train(self.run, f"trainer-{self.started}", self.valkey_url)
 
     def train_until(self, condition: Callable[[], object]) -> None:
         with self.training() as running:
@@ -140,12 +122,11 @@ def surroundings(
     database_url: str,
     valkey_url: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    train: Any,
 ) -> Iterator[Surroundings]:
-    monkeypatch.setattr(pulse, "BEAT_SECONDS", 0.1)
     with Database(database_url) as database:
         database.register_run(a_run())
-        yield Surroundings(database, role_url("trainer"), valkey_url, tmp_path)
+        yield Surroundings(database, role_url("trainer"), valkey_url, tmp_path, train)
 
 
 def test_first_model_at_once_and_then_it_says_what_it_waits_for(surroundings: Surroundings) -> None:

@@ -8,12 +8,13 @@ from dataclasses import asdict
 from typing import Any
 
 from zerofleet.cli.progress import best_text, distinct_text, elo_text, exam_text, loss_text
-from zerofleet.local.monitor import Figures, ServiceState
+from zerofleet.figures import InferenceFigures
+from zerofleet.local.monitor import RunFigures, ServiceState
 from zerofleet.scaling import Advice
 
 
 def status_values(
-    figures: Figures,
+    figures: RunFigures,
     services: Sequence[ServiceState],
     address: str | None,
     advice: Advice | None = None,
@@ -29,7 +30,7 @@ def status_values(
 
 
 def status_text(
-    figures: Figures,
+    figures: RunFigures,
     services: Sequence[ServiceState],
     address: str | None,
     advice: Advice | None = None,
@@ -73,13 +74,8 @@ def _doing_by_name(services: Sequence[ServiceState]) -> dict[str, str]:
 
 def doing_text(service: ServiceState) -> str:
     """What a service does; of inference also in which precision and on what."""
-    provider, precision = _named(service, "provider_"), _named(service, "precision_")
-    if provider is None or service.waiting_for:
+    figures = service.figures
+    if not isinstance(figures, InferenceFigures) or not figures.provider or service.waiting_for:
         return service.doing
-    return f"{service.doing} on {provider}" + (f" in {precision}" if precision else "")
-
-
-def _named(service: ServiceState, prefix: str) -> str | None:
-    """The word among its figures that begins so: figures are numbers, and such a one is 1."""
-    names = (name for name, value in service.figures.items() if value and name.startswith(prefix))
-    return next((name.removeprefix(prefix) for name in names), None)
+    precision = f" in {figures.precision}" if figures.precision else ""
+    return f"{service.doing} on {figures.provider}{precision}"

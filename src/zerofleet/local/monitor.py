@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
 
@@ -12,6 +12,7 @@ from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.exam import has_exam
+from zerofleet.figures import Figures, SelfplayFigures
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.supervisor import Child
 from zerofleet.local.work import work_words
@@ -38,7 +39,7 @@ class Exam:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class RunFigures:
     """A run in numbers."""
 
     run: str
@@ -92,7 +93,8 @@ class ServiceState:
     waiting_for: str = ""
     down: bool = False
     restarts: int = 0
-    figures: dict[str, float] = field(default_factory=dict[str, float])
+    figures: Figures | None = None
+    """Of its heartbeat."""
 
 
 class Monitor:
@@ -125,7 +127,7 @@ class Monitor:
         """
         self._heartbeats.read()
 
-    def figures(self) -> Figures:
+    def figures(self) -> RunFigures:
         """The run in numbers, now.
 
         Raises:
@@ -134,6 +136,8 @@ class Monitor:
         self._beats = []
         with contextlib.suppress(StoreUnavailableError):
             self._beats = self._heartbeats.read()
+        said = [beat.figures for beat in self._beats]
+        workers = [figures for figures in said if isinstance(figures, SelfplayFigures)]
         summary = self._database.summary(self._run.name)
         history = self._database.promotion_history(self._run.name)
         promoted = {row.promotion.version for row in history}
@@ -143,14 +147,14 @@ class Monitor:
             if row.version in promoted
         ]
         age = (datetime.now(UTC) - history[0].at).total_seconds() if history else None
-        return Figures(
+        return RunFigures(
             run=self._run.name,
             game=self._run.game.name,
             games=summary.games,
             positions=summary.positions,
             games_last_hour=summary.games_last_hour,
-            games_per_hour=self._rate("games_per_hour"),
-            positions_per_s=self._rate("positions_per_s"),
+            games_per_hour=sum(worker.games_per_hour for worker in workers),
+            positions_per_s=sum(worker.positions_per_s for worker in workers),
             models=summary.models,
             promotions=summary.promotions,
             has_exam=has_exam(self._run.game.name),
@@ -170,7 +174,7 @@ class Monitor:
         return [_state_of_child(child, beats) for child in children]
 
     def services_of_heartbeats(self) -> list[ServiceState]:
-        """What everybody does who was heard of at the last look."""
+        """What each service does that was heard of at the last look."""
         return [_state(beat.service, beat, 0) for beat in self._beats]
 
     def advice(self, cores: int | None) -> Advice:
@@ -180,10 +184,6 @@ class Monitor:
             cores: of the one machine that all run on; None: they run on several.
         """
         return advise(observe(self._beats), self._run.scaling, cores)
-
-    def _rate(self, figure: str) -> float:
-        """Sum over the self-play workers that were heard of lately."""
-        return sum(beat.figures.get(figure, 0.0) for beat in self._beats)
 
 
 def _state_of_child(child: Child, beats: dict[str, Heartbeat]) -> ServiceState:
@@ -198,10 +198,8 @@ def _state_of_child(child: Child, beats: dict[str, Heartbeat]) -> ServiceState:
 
 def _state(name: str, beat: Heartbeat, restarts: int) -> ServiceState:
     waits = f"waits for {beat.waiting_for}" if beat.waiting_for else ""
-    doing = waits or work_words(beat.service, beat.figures)
-    return ServiceState(
-        name, doing, beat.waiting_for, restarts=restarts, figures=dict(beat.figures)
-    )
+    doing = waits or work_words(beat.figures)
+    return ServiceState(name, doing, beat.waiting_for, restarts=restarts, figures=beat.figures)
 
 
 def _loss(policy: float | None, value: float | None) -> Loss | None:

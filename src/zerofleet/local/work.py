@@ -2,42 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-_WORK = {
-    "inference": "predicts",
-    "trainer": "trains",
-    "selfplay": "plays",
-    "autoscaler": "sizes the fleet",
-}
-
-
-def work_words(service: str, figures: Mapping[str, float]) -> str:
-    """What a service does that waits for nothing.
-
-    Args:
-        service: such as ``trainer``.
-        figures: of its heartbeat.
-    """
-    return _judging(figures) if service == "evaluator" else _WORK.get(service, "works")
+from zerofleet.figures import (
+    AutoscalerFigures,
+    EvaluatorFigures,
+    Figures,
+    InferenceFigures,
+    TrainerFigures,
+)
 
 
-def _judging(figures: Mapping[str, float]) -> str:
+def work_words(figures: Figures) -> str:
+    """What a service does that waits for nothing."""
+    match figures:
+        case EvaluatorFigures():
+            return _judging(figures)
+        case TrainerFigures():
+            return "trains"
+        case InferenceFigures():
+            return f"predicts on {figures.devices} GPUs" if figures.devices else "predicts"
+        case AutoscalerFigures():
+            return "sizes the fleet"
+        case _:
+            return "plays"
+
+
+def _judging(figures: EvaluatorFigures) -> str:
     """A match goes before the games that wait for it."""
-    if figures.get("match_in_play"):
-        return f"plays a match: {_games(figures, 'match')}"
-    if figures.get("variant_in_play"):
-        named = (name for name in ("int8", "fp16") if figures.get(f"variant_{name}"))
-        variant = f"{next(named, 'a variant')} of {figures.get('variant_version', 0):.0f}"
-        return f"plays {variant} against fp32: {_games(figures, 'variant')}"
-    if figures.get("rating_in_play"):
-        return f"rates {figures.get('rating_player', 0):.0f}: {_games(figures, 'rating_player')}"
+    if figures.match_in_play:
+        games = _games(figures.match_games, figures.match_most_games, figures.match_score)
+        return f"plays a match: {games}"
+    if figures.variant_in_play:
+        precision = "int8" if figures.variant_int8 else "fp16"
+        games = _games(figures.variant_games, figures.variant_most_games, figures.variant_score)
+        return f"plays {precision} of {figures.variant_version} against fp32: {games}"
+    if figures.rating_in_play:
+        games = _games(figures.rating_player_games, figures.rating_player_most_games, None)
+        return f"rates {figures.rating_player}: {games}"
     return "judges"
 
 
-def _games(figures: Mapping[str, float], kind: str) -> str:
+def _games(played: int, most: int, score: float | None) -> str:
     """Such as ``23 of 64 games, score 0.61``."""
-    played, most = (figures.get(f"{kind}_{name}", 0) for name in ("games", "most_games"))
-    score = figures.get(f"{kind}_score")
-    games = f"{played:.0f} of {most:.0f} games"
+    games = f"{played} of {most} games"
     return games if score is None else f"{games}, score {score:.2f}"
