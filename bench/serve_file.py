@@ -22,12 +22,15 @@ from bench.predictors import NoNetwork
 from bench.providers import MAX_BATCH_ROWS, provider_of
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
-from services.inference.model import LoadedModel, ModelLoader
+from services.inference.loaded_model import LoadedModel, ModelLoader
 from services.inference.repository import Promoted, Repository
-from zerofleet import games, rpc, telemetry
+from zerofleet import games
 from zerofleet.games import State
 from zerofleet.models.device_session import open_session
 from zerofleet.models.provider import Provider
+from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.server import Server
+from zerofleet.service import configure_logs
 
 RUN = "bench"
 NOTHING = "-"
@@ -94,11 +97,11 @@ async def serve(game: str, model_bytes: bytes, sessions: int, provider: Provider
         loader = loader_of_nothing(game, sessions)
     repository = Repository(RUN, OneFile(hashlib.sha256(model_bytes).hexdigest()), loader)
     limits = BatchLimits(MAX_BATCH_ROWS, 64 * MAX_BATCH_ROWS, threads=sessions)
-    shape = rpc.ModelShape(spec.observation_bytes, spec.num_actions, MAX_BATCH_ROWS)
+    shape = ModelShape(spec.observation_bytes, spec.num_actions, MAX_BATCH_ROWS)
     async with Batcher(limits, repository.mark_bad) as batcher:
         await repository.refresh()
         backend = Backend(repository, batcher, shape)
-        async with rpc.serve("127.0.0.1:0", inference=backend) as server:
+        async with Server("127.0.0.1:0", inference=backend) as server:
             await server.set_serving(True)
             print(json.dumps({"port": server.port}), flush=True)
             while await asyncio.to_thread(sys.stdin.readline):
@@ -107,7 +110,7 @@ async def serve(game: str, model_bytes: bytes, sessions: int, provider: Provider
 
 
 if __name__ == "__main__":
-    telemetry.configure("inference", level="warning")
+    configure_logs("inference", level="warning")
     game, file, sessions, name = sys.argv[1:]
     content = b"" if file == NOTHING else Path(file).read_bytes()
     asyncio.run(serve(game, content, int(sessions), provider_of(name)))

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from services.autoscaler.scaler import FleetScaler
+from services.autoscaler.keda import KedaScaler
 from services.autoscaler.settings import AutoscalerSettings
 from services.autoscaler.watch import Watch
-from zerofleet import rpc
 from zerofleet.config import RunConfig
 from zerofleet.heartbeat import Heartbeats
+from zerofleet.rpc.credentials import ServerCredentials
+from zerofleet.rpc.health import HealthServer
+from zerofleet.rpc.scaler import ScalerServer
 from zerofleet.service import beat, first_of, served_metrics
 
 if TYPE_CHECKING:
@@ -39,13 +41,13 @@ async def serve(run: RunConfig, settings: AutoscalerSettings, stop: Event) -> No
             return WatchCollector(watch)
 
         with (
-            rpc.HealthServer(settings.health_address) as health,
+            HealthServer(settings.health_address) as health,
             served_metrics(settings.metrics_address, collector),
         ):
-            async with rpc.ScalerServer(
+            async with ScalerServer(
                 settings.scaler_address,
-                FleetScaler(run.name, watch),
-                rpc.ServerCredentials.of(settings),
+                KedaScaler(run.name, watch),
+                ServerCredentials.of(settings),
             ) as server:
                 _log.info("serving", address=settings.scaler_address, port=server.port)
                 await first_of(

@@ -19,7 +19,7 @@ _LINEAR = ("cpu", "openvino")  # providers of which a row costs the same in ever
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _LoadLook:
     """The batcher's totals at one moment."""
 
     seconds: float
@@ -30,7 +30,7 @@ class _Look:
     compute_ns: int
 
     @classmethod
-    def of(cls, totals: Totals, seconds: float) -> _Look:
+    def of(cls, totals: Totals, seconds: float) -> _LoadLook:
         return cls(
             seconds=seconds,
             rows=totals.rows,
@@ -62,7 +62,7 @@ class Load:
         self._repository = repository
         self._provider = provider
         self._clock = clock
-        self._looks = deque([_Look.of(batcher.statistics.totals, clock())])
+        self._looks = deque([_LoadLook.of(batcher.statistics.totals, clock())])
         self._linear = provider in _LINEAR
         self._cost = BatchCost(linear=self._linear)
         self._costed: str = ""  # the precision whose batches are known
@@ -81,7 +81,7 @@ class Load:
     def figures(self) -> InferenceFigures:
         """Rows and batches since the last call, the rest over the last half minute."""
         before = self._looks[-1]
-        now = _Look.of(self._batcher.statistics.totals, self._clock())
+        now = _LoadLook.of(self._batcher.statistics.totals, self._clock())
         self._looks.append(now)
         while now.seconds - self._looks[0].seconds > _WINDOW_SECONDS:
             self._looks.popleft()
@@ -104,7 +104,7 @@ class Load:
             queue_wait_per_compute=wait,
         )
 
-    def _learn(self, before: _Look, now: _Look, precision: str) -> None:
+    def _learn(self, before: _LoadLook, now: _LoadLook, precision: str) -> None:
         if precision != self._costed:  # versions cost alike, precisions do not
             self._cost = BatchCost(linear=self._linear)
             self._costed = precision
@@ -114,7 +114,7 @@ class Load:
             (now.compute_ns - before.compute_ns) / 1e9,
         )
 
-    def _lately(self, first: _Look, now: _Look) -> tuple[float, float] | tuple[None, None]:
+    def _lately(self, first: _LoadLook, now: _LoadLook) -> tuple[float, float] | tuple[None, None]:
         """Fill of the batches, and wait of the requests / run of the batches."""
         rows, executions = now.rows - first.rows, now.executions - first.executions
         requests = now.requests - first.requests

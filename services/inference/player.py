@@ -5,24 +5,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from zerofleet_core import Search, SearchResult
 
-from services.inference.admission import Admission
 from services.inference.backend import PinnedPredictor
 from services.inference.batcher import Batcher
-from services.inference.due import Due, Every
-from services.inference.model import LoadedModel
-from services.inference.position import Position, replay
+from services.inference.loaded_model import LoadedModel
 from services.inference.repository import Repository
-from zerofleet import games, rpc
+from services.inference.requested_position import RequestedPosition, replay
+from zerofleet import games
 from zerofleet.config import SearchSection
-from zerofleet.errors import InvalidRequestError
-from zerofleet.rpc import Actions, SearchOptions
+from zerofleet.errors import InvalidRequestError, OverloadedError
+from zerofleet.rpc.codec import BEST, parse_version
+from zerofleet.rpc.player import (
+    Actions,
+    PlayedAction,
+    PlayerDescription,
+    PositionPrediction,
+    SearchChild,
+    SearchOptions,
+    SearchTable,
+    Sgf,
+)
 from zerofleet.searches import served_search
 
 # Simulations run on the event loop between two predictions; where all of them end in finished
@@ -33,8 +43,89 @@ _PARSING_THREADS = 2
 _DEFAULT = SearchOptions()
 
 
+_MOST_SEARCHES = 64
+# A tree has 20 bytes for each edge and an eighth of room at most, so these are 0.9 GB at worst.
+_MOST_EDGES = 40_000_000
+
+
+class Admission:
+    """Which searches may run together: as many as memory holds.
+
+    It counts the searches that run and the edges that their trees may grow to.
+
+    Args:
+        most_searches: that may run together.
+        most_edges: of all their trees together; one search alone may have more.
+    """
+
+    def __init__(self, most_searches: int = _MOST_SEARCHES, most_edges: int = _MOST_EDGES) -> None:
+        self._most_searches = most_searches
+        self._most_edges = most_edges
+        self._edges = 0
+        self.searches = 0
+
+    @contextlib.contextmanager
+    def admitted(self, simulations: int, num_actions: int) -> Generator[None]:
+        """A search of this size runs inside; each of its simulations adds at most one node.
+
+        Raises:
+            OverloadedError: those that run leave no room for it.
+        """
+        edges = simulations * num_actions
+        if self.searches >= self._most_searches:
+            raise OverloadedError(
+                f"{self.searches} searches are running, and at most {self._most_searches} may: "
+                "send again later"
+            )
+        if self.searches and self._edges + edges > self._most_edges:
+            raise OverloadedError(
+                f"{simulations} simulations of {num_actions} actions each are {edges:,} edges, and "
+                f"the searches that run have {self._edges:,} of at most {self._most_edges:,}: send "
+                "again later, or ask for fewer simulations"
+            )
+        self.searches += 1
+        self._edges += edges
+        try:
+            yield
+        finally:
+            self.searches -= 1
+            self._edges -= edges
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """When a running search shows its table; with neither, not before the end."""
+
+    simulations: int | None
+    seconds: float | None
+
+
+class Due:
+    """Counts from one table to the next."""
+
+    def __init__(self, every: Every) -> None:
+        self._every = every
+        self._simulations = every.simulations or 0
+        self._time = time.monotonic() + (every.seconds or 0.0)
+
+    def time_passed(self) -> bool:
+        """Whether it is worth looking at the simulations."""
+        every = self._every
+        if every.simulations is None and every.seconds is None:
+            return False
+        return every.seconds is None or time.monotonic() >= self._time
+
+    def now(self, simulations: int) -> bool:
+        """Whether a table is due; if so, the next one is counted from here."""
+        if simulations < self._simulations:
+            return False
+        self._simulations = simulations + (self._every.simulations or 0)
+        self._time = time.monotonic() + (self._every.seconds or 0.0)
+        return True
+
+
 class ModelPlayer:
-    """An ``rpc.Player`` of one run.
+    """A ``PlayerBackend`` of one run.
 
     Args:
         game: name of the run's game.
@@ -59,11 +150,11 @@ class ModelPlayer:
         """Searches that are running."""
         return self._admission.searches
 
-    async def describe(self) -> rpc.PlayerDescription:
-        """See ``rpc.Player``."""
+    async def describe(self) -> PlayerDescription:
+        """See ``PlayerBackend``."""
         spec = games.spec(self._game)
         best = self._repository.peek(None)
-        return rpc.PlayerDescription(
+        return PlayerDescription(
             game=self._game,
             num_actions=spec.num_actions,
             observation_shape=spec.observation_shape,
@@ -75,16 +166,16 @@ class ModelPlayer:
         )
 
     async def predict(
-        self, game: str, actions: Actions, *, run: str = "", version: str = rpc.BEST
-    ) -> rpc.PositionPrediction:
-        """See ``rpc.Player``."""
+        self, game: str, actions: Actions, *, run: str = "", version: str = BEST
+    ) -> PositionPrediction:
+        """See ``PlayerBackend``."""
         state = (await self._position(game, actions)).state
         model = await self._model(run, version)
         prediction = await PinnedPredictor(self._batcher, model).predict(
             state.observation()[np.newaxis]
         )
         legal = state.legal_actions()
-        return rpc.PositionPrediction(
+        return PositionPrediction(
             run=self._repository.run,
             version=model.version,
             to_play=state.to_play,
@@ -100,10 +191,10 @@ class ModelPlayer:
         actions: Actions,
         *,
         run: str = "",
-        version: str = rpc.BEST,
+        version: str = BEST,
         options: SearchOptions = _DEFAULT,
-    ) -> rpc.SearchTable:
-        """See ``rpc.Player``."""
+    ) -> SearchTable:
+        """See ``PlayerBackend``."""
         never = Every(None, None)
         tables = [t async for t in self._tables(game, actions, run, version, options, never)]
         return tables[-1]
@@ -114,12 +205,12 @@ class ModelPlayer:
         actions: Actions,
         *,
         run: str = "",
-        version: str = rpc.BEST,
+        version: str = BEST,
         options: SearchOptions = _DEFAULT,
         every_simulations: int = 0,
         every_seconds: float = 0.0,
-    ) -> AsyncGenerator[rpc.SearchTable]:
-        """See ``rpc.Player``."""
+    ) -> AsyncGenerator[SearchTable]:
+        """See ``PlayerBackend``."""
         if every_simulations < 0:
             raise InvalidRequestError(f"every_simulations is {every_simulations}: give 0 or more")
         if not 0 <= every_seconds < np.inf:
@@ -138,16 +229,16 @@ class ModelPlayer:
         actions: Actions,
         *,
         run: str = "",
-        version: str = rpc.BEST,
+        version: str = BEST,
         options: SearchOptions = _DEFAULT,
         temperature: float = 0.0,
-    ) -> rpc.PlayedAction:
-        """See ``rpc.Player``."""
+    ) -> PlayedAction:
+        """See ``PlayerBackend``."""
         if not 0 <= temperature < np.inf:
             raise InvalidRequestError(f"temperature is {temperature}: give 0 or more")
         table = await self.search(game, actions, run=run, version=version, options=options)
         action = _choose(table, temperature, options.seed)
-        return rpc.PlayedAction(
+        return PlayedAction(
             run=table.run,
             version=table.version,
             action=action.action,
@@ -164,7 +255,7 @@ class ModelPlayer:
         version: str,
         options: SearchOptions,
         every: Every,
-    ) -> AsyncGenerator[rpc.SearchTable]:
+    ) -> AsyncGenerator[SearchTable]:
         """The search's table each time that one is due, and at the end."""
         position = await self._position(game, actions)
         with self._admission.admitted(self._simulations(options), self._num_actions):
@@ -182,10 +273,10 @@ class ModelPlayer:
                         yield self._table(result, position.state, model.version, done=False)
             yield self._table(search.results()[0], position.state, model.version, done=True)
 
-    async def _position(self, game: str, actions: Actions) -> Position:
+    async def _position(self, game: str, actions: Actions) -> RequestedPosition:
         if game not in ("", self._game):
             raise InvalidRequestError(f"this server plays '{self._game}', not '{game}'")
-        if isinstance(actions, rpc.Sgf):
+        if isinstance(actions, Sgf):
             # Parsing a long one would keep everybody waiting, and many would on the loop's threads.
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._parsers, replay, self._game, actions)
@@ -194,7 +285,7 @@ class ModelPlayer:
     async def _model(self, run: str, version: str) -> LoadedModel:
         if run:
             self._repository.require(run)
-        return await self._repository.get(rpc.parse_version(self._repository.run, version))
+        return await self._repository.get(parse_version(self._repository.run, version))
 
     def _simulations(self, options: SearchOptions) -> int:
         simulations = options.num_simulations
@@ -206,7 +297,7 @@ class ModelPlayer:
             )
         return simulations
 
-    def _new_search(self, position: Position, options: SearchOptions) -> Search:
+    def _new_search(self, position: RequestedPosition, options: SearchOptions) -> Search:
         simulations = self._simulations(options)
         if not 1 <= options.leaves <= MAX_LEAVES:
             raise InvalidRequestError(f"leaves is {options.leaves}: give 1 to {MAX_LEAVES}")
@@ -224,9 +315,9 @@ class ModelPlayer:
 
     def _table(
         self, result: SearchResult, state: games.State, version: int, *, done: bool
-    ) -> rpc.SearchTable:
+    ) -> SearchTable:
         children = tuple(
-            rpc.SearchChild(
+            SearchChild(
                 action=int(result.actions[child]),
                 action_string=state.action_to_string(int(result.actions[child])),
                 visit_count=int(result.visit_counts[child]),
@@ -236,7 +327,7 @@ class ModelPlayer:
             )
             for child, q_value in enumerate(result.q_values)
         )
-        return rpc.SearchTable(
+        return SearchTable(
             run=self._repository.run,
             version=version,
             to_play=state.to_play,
@@ -250,7 +341,7 @@ class ModelPlayer:
         )
 
 
-def _choose(table: rpc.SearchTable, temperature: float, seed: int | None) -> rpc.SearchChild:
+def _choose(table: SearchTable, temperature: float, seed: int | None) -> SearchChild:
     """The best action, or a sample with probability ~ visits^(1 / temperature) (AlphaGo Zero)."""
     visits = np.array([child.visit_count for child in table.children], np.float64)
     if temperature == 0 or not visits.any():

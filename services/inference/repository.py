@@ -19,11 +19,10 @@ from typing import TypeVar, TypeVarTuple
 
 import structlog
 
-from services.inference.model import FP32, LoadedModel
+from services.inference.loaded_model import FP32, LoadedModel
 from services.inference.precision import Precisions
 from services.inference.shelf import Shelf
 from services.inference.source import ModelSource
-from zerofleet import rpc
 from zerofleet.database import Promotion
 from zerofleet.errors import (
     InferenceUnavailableError,
@@ -31,6 +30,7 @@ from zerofleet.errors import (
     StoreUnavailableError,
     ZerofleetError,
 )
+from zerofleet.rpc.backend import ModelState
 
 _log = structlog.get_logger()
 
@@ -158,18 +158,18 @@ class Repository:
         """Models in memory, by version."""
         return self._shelf.models()
 
-    async def index(self) -> list[rpc.ModelState]:
+    async def index(self) -> list[ModelState]:
         """Every version that is known, with what is wrong with it."""
         try:
             versions = set(await self._look_up(self._source.versions))
         except StoreUnavailableError:
             versions = set[int]()
         loaded = {model.version for model in self.loaded()}
-        states: list[rpc.ModelState] = []
+        states: list[ModelState] = []
         for version in sorted(versions | loaded):
             ready = version in loaded
             reason = "" if ready else await self._why_not(version)
-            states.append(rpc.ModelState(self.run, version, ready, reason))
+            states.append(ModelState(self.run, version, ready, reason))
         return states
 
     async def _why_not(self, version: int) -> str:

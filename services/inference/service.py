@@ -15,24 +15,28 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.device import active_provider, numbers
 from services.inference.figures import Load
-from services.inference.model import ModelLoader
+from services.inference.loaded_model import ModelLoader
 from services.inference.player import ModelPlayer
 from services.inference.precision import RUNS, Precisions, fastest_model
 from services.inference.repository import Repository
 from services.inference.settings import InferenceSettings
 from services.inference.several import serve_several
 from services.inference.source import StoredModels
-from zerofleet import games, rpc
+from zerofleet import games
 from zerofleet.best import BestPointer
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.figures import InferenceFigures
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.device_session import open_session
-from zerofleet.models.engines import prune_engines
-from zerofleet.models.provider import Provider
+from zerofleet.models.provider import Provider, prune_engines
 from zerofleet.models.session import ModelSession
 from zerofleet.models.store import open_store
+from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.credentials import ServerCredentials
+from zerofleet.rpc.health import HealthServer
+from zerofleet.rpc.limits import Limits
+from zerofleet.rpc.server import Server
 from zerofleet.service import Pulse, beat, first_of, served_metrics
 
 if TYPE_CHECKING:
@@ -147,22 +151,20 @@ async def _answer(
     stop: asyncio.Event,
 ) -> None:
     spec = games.spec(run.game.name)
-    shape = rpc.ModelShape(spec.observation_bytes, spec.num_actions, run.inference.max_batch_rows)
+    shape = ModelShape(spec.observation_bytes, spec.num_actions, run.inference.max_batch_rows)
     backend = Backend(repository, batcher, shape, provider.name)
     load = Load(batcher, repository, provider.name)
     player = ModelPlayer(run.game.name, run.search, repository, batcher)
-    server = rpc.serve(
+    server = Server(
         settings.listen_address,
         inference=backend,
         player=player,
         reflection=settings.reflection,
         share_port=settings.share_port,
-        credentials=rpc.ServerCredentials.of(settings),
-        limits=rpc.Limits(call_seconds=settings.call_seconds),
+        credentials=ServerCredentials.of(settings),
+        limits=Limits(call_seconds=settings.call_seconds),
     )
-    health = rpc.HealthServer(
-        settings.health_address, ready=lambda: server.serving, names=server.names
-    )
+    health = HealthServer(settings.health_address, ready=lambda: server.serving, names=server.names)
 
     def collector() -> Collector:
         from services.inference.metrics import InferenceCollector
@@ -188,7 +190,7 @@ async def _answer(
         raise SystemExit(1)  # so that whoever started it starts another one
 
 
-async def _keep_health(server: rpc.Server, backend: Backend) -> None:
+async def _keep_health(server: Server, backend: Backend) -> None:
     """SERVING as soon as the best model is loaded."""
     while True:
         await server.set_serving(backend.ready())

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from services.inference.model import FP32
+from services.inference.loaded_model import FP32
 from zerofleet.best import BestPointer
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import ModelNotFoundError
-from zerofleet.rpc import PRECISIONS
+from zerofleet.rpc.codec import PRECISIONS
 
 
 class ModelSource(Protocol):
@@ -126,7 +126,7 @@ class StoredModels:
         return [row.version for row in self._database.models(self._run)]
 
     def _look_at_schema(self) -> None:
-        """Ask nothing of tables that an older database does not have yet: it may be migrated."""
+        """Ask nothing of a database that is not migrated yet."""
         if not self._has_variants:
             self._database.wait_ready(0.0)
             self._has_variants = True

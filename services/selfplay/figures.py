@@ -69,7 +69,7 @@ class PlyCost:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _PlayLook:
     """What there was at one moment."""
 
     seconds: float
@@ -87,7 +87,7 @@ class Rates:
 
     def __init__(self, cost: PlyCost) -> None:
         self._cost = cost
-        self._looks: deque[_Look] = deque()
+        self._looks: deque[_PlayLook] = deque()
 
     def take(
         self, seconds: float, totals: PlayTotals, *, waiting: bool = False, paused: bool = False
@@ -102,7 +102,7 @@ class Rates:
         """
         if not totals.simulations:
             self._looks.clear()  # its start is no part of its speed
-        self._looks.append(_Look(seconds, totals, waiting, paused))
+        self._looks.append(_PlayLook(seconds, totals, waiting, paused))
         while seconds - self._looks[0].seconds > _WINDOW_SECONDS:
             self._looks.popleft()
         since, before = self._looks[0].seconds, self._looks[0].totals

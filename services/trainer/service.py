@@ -26,7 +26,7 @@ from zerofleet.errors import ZerofleetError
 from zerofleet.figures import TrainerFigures
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.store import ModelStore, open_store
-from zerofleet.rpc import HealthServer
+from zerofleet.rpc.health import HealthServer
 from zerofleet.service import Pulse, beat, first_of, served_metrics
 from zerofleet.waiting import StoppedError, Waits
 
@@ -87,29 +87,29 @@ async def lead(
     ):
         models = open_store(settings, run.name, run.inference.max_batch_rows)
         checkpoints = CheckpointFolder(settings.checkpoint_folder / run.name)
-        life = Life(run, database, models, checkpoints, team, health)
+        trainer = TrainerThread(run, database, models, checkpoints, team, health)
 
         def collector() -> Collector:
             from services.trainer.metrics import TrainerCollector
 
-            return TrainerCollector(life.pulse)
+            return TrainerCollector(trainer.pulse)
 
         with served_metrics(settings.metrics_address, collector):
-            training = asyncio.get_running_loop().run_in_executor(thread, life.train)
+            training = asyncio.get_running_loop().run_in_executor(thread, trainer.train)
             try:
                 await first_of(
                     stop.wait(),
                     asyncio.wait([training]),
-                    beat(heartbeats, settings.worker_name, life.beating_pulse),
+                    beat(heartbeats, settings.worker_name, trainer.beating_pulse),
                 )
             finally:
-                life.stop()
+                trainer.stop()
                 await asyncio.wait([training])
             training.result()
 
 
-class Life:
-    """One trainer from its fence on.
+class TrainerThread:
+    """The run's trainer, seen from outside its thread; it begins by waiting for its stores.
 
     Args:
         run: the run.
@@ -173,7 +173,7 @@ class Life:
         return Pulse(trainer.step, str(self._waits) or trainer.lacks, trainer.figures())
 
     def beating_pulse(self) -> Pulse[TrainerFigures] | None:
-        """The same; None while training is stuck, for a heartbeat shows progress and not life."""
+        """The same; None while training is stuck: a heartbeat shows progress and not life."""
         is_stuck = time.monotonic() - self._turned >= STUCK_SECONDS
         return None if is_stuck else self.pulse()
 

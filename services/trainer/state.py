@@ -155,7 +155,8 @@ def take_over(run: RunConfig, places: Places, team: Team) -> Resumed:
     database, ask = places.database, places.ask
     ask(lambda: database.wait_ready(0))
     ask(lambda: database.register_run(run))
-    epoch = ask(lambda: database.acquire_fence(run.name, "trainer"))
+    above = places.checkpoints.newest_epoch()
+    epoch = ask(lambda: database.acquire_fence(run.name, "trainer", above=above))
     published = ask(lambda: database.models(run.name))
     checkpoints = Checkpoints(run, places.checkpoints, training, epoch)
     published_step = max((row.step for row in published), default=None)

@@ -52,7 +52,7 @@ _CONTENT = TypeAdapter(_Content)
 _FIGURES = {service: TypeAdapter[Figures](kind) for service, kind in KINDS.items()}
 
 
-class _Commands(Protocol):
+class _HeartbeatCommands(Protocol):
     """What is used of Redis."""
 
     def set(self, name: str, value: str, *, px: int) -> object: ...
@@ -74,7 +74,7 @@ class Heartbeats:
 
     def __init__(self, redis_url: str, run: str) -> None:
         client, self._place = open_redis(redis_url)
-        self._redis = cast("_Commands", client)
+        self._redis = cast("_HeartbeatCommands", client)
         self._prefix = f"zerofleet:{run}:heartbeat:"
 
     def beat(self, beat: Heartbeat, ttl: float = 10.0) -> None:

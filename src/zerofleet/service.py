@@ -1,9 +1,10 @@
-"""What all services do alike: start, stop on a signal, beat, serve metrics, end together."""
+"""What all services do alike: start, log, stop on a signal, beat, serve metrics, end together."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 import sys
@@ -11,7 +12,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from zerofleet import games, telemetry
+import structlog
+
+from zerofleet import games
 from zerofleet.config import ProcessSettings, RunConfig, load_run, read_settings
 from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
 from zerofleet.figures import Figures
@@ -43,13 +46,55 @@ def run_service(
     """
     try:
         settings = read_settings(settings_type, sys.argv[1:])
-        telemetry.configure(name, level=settings.log_level)
+        configure_logs(name, level=settings.log_level)
         run = load_run(settings.run_file)
         games.spec(run.game.name)  # a game that is not there ends it here, with the way out
         asyncio.run(_serve(run, settings, serve))
     except ZerofleetError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)
+
+
+def configure_logs(service: str, *, level: str = "info", json: bool | None = None) -> None:
+    """Send structlog's and the standard library's records through one pipeline to stderr.
+
+    Args:
+        service: bound to every record.
+        level: the least severe level that is shown.
+        json: force JSON or console; by default JSON unless stderr is a terminal.
+    """
+    as_json = not sys.stderr.isatty() if json is None else json
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    # Tracebacks without the values of variables: some are secrets.
+    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if as_json else console
+    )
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[level.upper()]
+        ),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    finish: list[structlog.typing.Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    ]
+    if as_json:
+        finish.append(structlog.processors.format_exc_info)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared, processors=[*finish, renderer]
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    structlog.contextvars.bind_contextvars(service=service)
 
 
 async def _serve(

@@ -1,21 +1,14 @@
 """A match is its rows: stored once for each place, counted again by whoever asks."""
 
 import dataclasses
-from collections.abc import Iterator
-from pathlib import Path
 from uuid import UUID
 
 import numpy as np
-import psycopg2
 import pytest
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import exc
 
-import zerofleet.database
-from zerofleet.database import Database, Grounds, MatchGame, MatchRow, MatchTest, Pair, migrate
+from zerofleet.database import Database, Grounds, MatchGame, MatchRow, MatchTest, Pair
 from zerofleet.errors import RecordRejectedError, StaleEpochError
-from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.records import GameRecord
 from zerofleet.testing.records import random_record
 
@@ -189,51 +182,3 @@ def test_a_bad_game_stores_nothing(database: Database, epoch: int) -> None:
         play(database, match, (0, 0, FIRST_WINS), (0, 1, bad))
     assert database.match_places(match.match_id) == set()
     assert database.count_games("test", "match") == 0
-
-
-@pytest.fixture
-def first_schema(postgres: EmbeddedPostgres) -> Iterator[str]:
-    """The owner's URL of a database at revision 0001, with a match begun and one decided."""
-    admin = psycopg2.connect(postgres.url("superuser", "postgres"))
-    admin.autocommit = True
-    cursor = admin.cursor()
-    cursor.execute("CREATE DATABASE old_matches OWNER zerofleet")
-    url = postgres.url("owner", "old_matches")
-    with Database(url) as database, database._engine.connect() as connection:
-        connection = connection.execution_options(no_parameters=True)
-        configuration = Config()
-        scripts = Path(zerofleet.database.__file__).with_name("migrations")
-        configuration.set_main_option("script_location", str(scripts))
-        configuration.attributes["connection"] = connection
-        command.upgrade(configuration, "0001")
-        connection.exec_driver_sql(
-            "SELECT register_run('test', 'tic_tac_toe', '{}');"
-            "SELECT acquire_fence('test', 'trainer'), acquire_fence('test', 'evaluator');"
-            "INSERT INTO models SELECT 'test', v, encode(sha256(v::text::bytea), 'hex'), 0, '{}', "
-            "'m', 1 FROM generate_series(1, 3) AS v;"
-            "INSERT INTO matches (run, candidate, best, games, threshold, num_simulations, seed, "
-            "epoch, verdict, decided_at) VALUES "
-            "('test', 2, 1, 4, 0.49, 50, 7, 1, 'rejected', now()), "
-            "('test', 3, 1, 4, 0.49, 50, 7, 1, NULL, NULL)"
-        )
-        connection.commit()
-    yield url
-    cursor.execute("DROP DATABASE old_matches WITH (FORCE)")
-    admin.close()
-
-
-def test_matches_of_the_first_schema_go_on_by_their_rule(first_schema: str) -> None:
-    """No sequential test, and draws are the threshold's to judge."""
-    migrate(first_schema)
-    with Database(first_schema) as database:
-        decided, begun = database.matches("test")
-        for match in (decided, begun):
-            assert (match.test, match.draws_only, match.decided_by) == ("fixed", None, None)
-        assert (decided.verdict, decided.games_counted) == ("rejected", None)
-        epoch = database.evaluator_epoch("test")
-        same = database.create_match(
-            "test", 3, 1, games=8, threshold=0.5, num_simulations=1, seed=1, epoch=epoch
-        )
-        assert same == begun
-        database.decide_match(begun.match_id, "skipped", epoch=epoch, grounds=Grounds("other_best"))
-        assert database.matches("test")[1].decided_by == "other_best"

@@ -13,7 +13,7 @@ from zerofleet.testing.databases import DatabaseTemplate
 from zerofleet.testing.records import random_record
 
 ROLES = ("worker", "trainer", "evaluator", "console")
-EVERYBODY = {"runs", "models", "promotions", "alembic_version"} | {
+EVERYBODY = {"runs", "models", "promotions", "alembic_version", "definitions"} | {
     "model_variants",
     "variant_verdicts",
 }

@@ -13,10 +13,14 @@ from numpy.typing import NDArray
 from services.evaluator.office import Office
 from services.evaluator.pool import RatingPool
 from services.evaluator.referee import Referee
-from zerofleet import games, rpc
+from zerofleet import games
+from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database
 from zerofleet.prediction import Prediction
+from zerofleet.rpc.backend import ModelCounters, ModelState
+from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.server import Server
 from zerofleet.testing import HashPredictor
 from zerofleet.waiting import Waits
 
@@ -25,7 +29,7 @@ NEWEST = 4
 
 
 class Opinions:
-    """An ``rpc.InferenceBackend`` that answers nobody until all models have been asked.
+    """An ``InferenceBackend`` that answers nobody until all models have been asked.
 
     Args:
         everybody: the versions that have to be asked first.
@@ -37,7 +41,7 @@ class Opinions:
         self._missing = set(everybody)
         self._asked = asyncio.Event()
         spec = games.spec(GAME)
-        self._shape = rpc.ModelShape(spec.observation_bytes, spec.num_actions, 64)
+        self._shape = ModelShape(spec.observation_bytes, spec.num_actions, 64)
 
     def ready(self) -> bool:
         return True
@@ -45,7 +49,7 @@ class Opinions:
     def runs(self) -> Sequence[str]:
         return ("pooled",)
 
-    def shape(self, run: str) -> rpc.ModelShape:
+    def shape(self, run: str) -> ModelShape:
         return self._shape
 
     def submit(
@@ -78,10 +82,10 @@ class Opinions:
     def told(self, run: str, version: int | None) -> Mapping[str, str]:
         return {}
 
-    def counters(self, run: str) -> list[rpc.ModelCounters]:
+    def counters(self, run: str) -> list[ModelCounters]:
         return []
 
-    async def index(self) -> list[rpc.ModelState]:
+    async def index(self) -> list[ModelState]:
         return []
 
 
@@ -112,11 +116,11 @@ async def pool_of(
     backend = Opinions(everybody)
     epoch = database.evaluator_epoch(run.name)
     async with (
-        rpc.serve("127.0.0.1:0", inference=backend) as server,
-        rpc.InferenceClient(f"127.0.0.1:{server.port}") as client,
+        Server("127.0.0.1:0", inference=backend) as server,
+        AsyncModel(f"127.0.0.1:{server.port}", run.name) as model,
     ):
         office = Office(run, database, Waits(), "test", epoch)
-        yield RatingPool(office, Referee(office, client), go)
+        yield RatingPool(office, Referee(office, model), go)
 
 
 def played(database: Database) -> dict[tuple[str, str], int]:

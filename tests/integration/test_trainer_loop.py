@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -22,6 +23,7 @@ from zerofleet.errors import ConfigError, StaleEpochError
 from zerofleet.games import spec
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.local.postgres_programs import find_programs
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
@@ -267,6 +269,42 @@ def test_the_newer_trainer_wins(surroundings: Surroundings) -> None:
             until(lambda: second.done() or len(surroundings.steps()) > models)
         second.result()
     assert surroundings.steps() == sorted(set(surroundings.steps()))
+
+
+def test_beside_an_older_dump_of_postgres_nothing_new_is_deleted(
+    surroundings: Surroundings, postgres: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    """The fence of the dump is behind the checkpoints, whose names begin with its epoch."""
+    checkpoints = CheckpointFolder(tmp_path / "checkpoints" / "loop")
+    name = surroundings.trainer_url.split("?")[0].rpartition("/")[2]
+    programs, dump = find_programs().folder, tmp_path / "dump"
+    superuser = postgres.url("superuser", name)
+    surroundings.submit(range(60))
+    surroundings.train_until(lambda: len(surroundings.steps()) >= 2)
+    subprocess.run([programs / "pg_dump", "-Fc", "-f", dump, superuser], check=True)
+    for more in range(3):
+        surroundings.submit(range(60 + 40 * more, 100 + 40 * more))
+        models = len(surroundings.steps())
+        surroundings.train_until(lambda models=models: len(surroundings.steps()) > models)
+    assert checkpoints.newest_epoch() == 4
+    newest = checkpoints.newest()
+    assert newest is not None
+
+    restore = [programs / "pg_restore", "--clean", "--if-exists", "-d", superuser, dump]
+    subprocess.run(restore, check=True)
+    assert surroundings.query("SELECT epoch FROM fences") == [(1,)]
+    surroundings.submit(range(300, 400))
+    further = newest.state.step + 10
+    surroundings.train_until(lambda: max(surroundings.steps()) >= further)
+    assert surroundings.query("SELECT epoch FROM fences") == [(5,)]
+    after = checkpoints.newest()
+    assert after is not None
+    assert after.path.name.startswith("checkpoint-000005-")
+    assert after.state.step >= further
+    metrics = {"policy_loss": 1.0, "value_loss": 1.0}
+    for epoch in range(1, 5):  # the trainers from before, should one be there still
+        with pytest.raises(StaleEpochError):
+            surroundings.database.insert_train_metrics("loop", 1, "train", metrics, epoch)
 
 
 def test_valkey_away_changes_nothing(surroundings: Surroundings) -> None:

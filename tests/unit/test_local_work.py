@@ -6,8 +6,7 @@ import pytest
 
 from zerofleet.cli.progress import one_line
 from zerofleet.figures import KINDS, EvaluatorFigures, InferenceFigures
-from zerofleet.local.monitor import RunFigures, ServiceState
-from zerofleet.local.work import work_words
+from zerofleet.local.monitor import RunFigures, ServiceState, work_words
 
 MATCH = EvaluatorFigures(
     match_in_play=True, match_games=23, match_most_games=64, match_score=0.6087

@@ -4,15 +4,15 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
-
 from services.trainer.random_play import random_positions
+
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
 from zerofleet.models.graph import ALLOWED_OPERATORS, has_half_weights
 from zerofleet.models.half import to_fp16
+from zerofleet.models.make_variant import measure
 from zerofleet.models.session import ModelSession
-from zerofleet.models.variants import measure
 from zerofleet.network import PolicyValueNet, export_onnx
 
 KINDS = [

@@ -9,15 +9,14 @@ from typing import Annotated
 
 import typer
 
-from zerofleet.cli.address import with_port
-from zerofleet.cli.chosen import chosen_folder
 from zerofleet.cli.secret_options import (
     AllowPlaintext,
     TlsFolder,
     TokenFile,
     client_credentials,
 )
-from zerofleet.cli.serving import serving
+from zerofleet.cli.serving import serving, with_port
+from zerofleet.cli.which_run import chosen_folder
 
 
 def gtp(
@@ -46,7 +45,7 @@ def gtp(
     """
     from zerofleet.gtp.engine import EngineOptions
     from zerofleet.gtp.serve import serve_gtp
-    from zerofleet.rpc import SearchOptions
+    from zerofleet.rpc.player import SearchOptions
 
     search = SearchOptions(num_simulations=simulations, leaves=leaves)
     options = EngineOptions(version=model, search=search)

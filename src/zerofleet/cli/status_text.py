@@ -9,8 +9,8 @@ from typing import Any
 
 from zerofleet.cli.progress import best_text, distinct_text, elo_text, exam_text, loss_text
 from zerofleet.figures import InferenceFigures
+from zerofleet.fleet import Advice
 from zerofleet.local.monitor import RunFigures, ServiceState
-from zerofleet.scaling import Advice
 
 
 def status_values(

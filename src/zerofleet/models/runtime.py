@@ -1,8 +1,12 @@
-"""ONNX Runtime as far as it is used, with the types that it does not ship."""
+"""ONNX Runtime as far as it is used, with the types that it does not ship.
+
+Only this module imports it (linted), because its wheels have telemetry, which is switched off here.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,8 +15,13 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
+
+# Since 1.31 the import alone writes an id of the machine under ~/.cache/Microsoft/DeveloperTools
+# and queues events for the maker's server, unless this is in the environment before.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
+import onnxruntime as ort
 
 _ort = cast("Any", ort)
 
@@ -71,7 +80,7 @@ class RunOptions(Protocol):
         ...
 
 
-class Session(Protocol):
+class OrtSession(Protocol):
     """A loaded model."""
 
     def get_inputs(self) -> Sequence[Node]:
@@ -101,7 +110,7 @@ class Session(Protocol):
 
 def open_runtime(
     model_bytes: bytes, providers: Sequence[tuple[str, Mapping[str, str]]], threads: int
-) -> Session:
+) -> OrtSession:
     """A session of ONNX Runtime.
 
     Args:
@@ -125,7 +134,7 @@ def open_runtime(
     return _ort.InferenceSession(model_bytes, options, providers=list(providers), enable_fallback=0)
 
 
-def is_of_the_machine(error: Exception) -> bool:
+def is_machine_failure(error: Exception) -> bool:
     """Whether what ONNX Runtime raised tells of this machine's memory or GPU, not of the model.
 
     It may tell of both, as when a model needs more memory than there is. A model that waits in vain

@@ -14,12 +14,13 @@ from zerofleet_core import game_spec
 
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
-from services.inference.model import LoadedModel
+from services.inference.loaded_model import LoadedModel
 from services.inference.player import ModelPlayer
 from services.inference.repository import Repository
-from zerofleet import rpc
 from zerofleet.config import SearchSection
 from zerofleet.database import Promotion
+from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.server import Server
 
 RUN = "gtp"
 
@@ -89,11 +90,11 @@ def player_server() -> Open:
         spec = game_spec(game)
         async with Batcher(BatchLimits(64, 1024), repository.mark_bad) as batcher:
             await repository.refresh()
-            shape = rpc.ModelShape(spec.observation_bytes, spec.num_actions, 64)
+            shape = ModelShape(spec.observation_bytes, spec.num_actions, 64)
             section = search or SearchSection(num_simulations=12)
             player = ModelPlayer(game, section, repository, batcher)
             backend = Backend(repository, batcher, shape)
-            async with rpc.serve("127.0.0.1:0", inference=backend, player=player) as server:
+            async with Server("127.0.0.1:0", inference=backend, player=player) as server:
                 yield PlayerServer(f"127.0.0.1:{server.port}", player)
 
     return opened

@@ -15,15 +15,16 @@ from onnx import TensorProto, helper, numpy_helper
 
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
-from services.inference.model import ModelLoader
+from services.inference.loaded_model import ModelLoader
 from services.inference.precision import Precisions
 from services.inference.repository import Repository
-from zerofleet import rpc
 from zerofleet.database import Promotion
 from zerofleet.errors import ModelNotFoundError, StoreUnavailableError
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.models.shape import Shape
+from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.server import Server
 
 RUN = "marker"
 POISON = 66
@@ -168,7 +169,7 @@ class Served:
     """A running server and its parts."""
 
     address: str
-    server: rpc.Server
+    server: Server
     repository: Repository
     batcher: Batcher
 
@@ -210,10 +211,10 @@ def serve(models: Models) -> Serve:
         repository = Repository(RUN, models.source, loader, keep, precisions)
         limits = BatchLimits(max_batch_rows, max_queue_rows, threads)
         async with Batcher(limits, repository.mark_bad) as batcher:
-            shape = rpc.ModelShape(SHAPE.observation_bytes, SHAPE.num_actions, max_batch_rows)
+            shape = ModelShape(SHAPE.observation_bytes, SHAPE.num_actions, max_batch_rows)
             backend = Backend(repository, batcher, shape)
             await repository.refresh()
-            async with rpc.serve(
+            async with Server(
                 address, inference=backend, reflection=True, share_port=share_port
             ) as server:
                 await server.set_serving(backend.ready())

@@ -11,28 +11,23 @@ import grpc
 import grpc.aio
 import pytest
 
-from zerofleet.rpc import (
-    ClientCredentials,
-    ScaledObject,
-    ScalerServer,
-    ScalingMetric,
-    ServerCredentials,
-)
-from zerofleet.rpc.channel import open_channel
+from zerofleet.rpc.channel import Channel
+from zerofleet.rpc.credentials import ServerCredentials
 from zerofleet.rpc.methods import SCALER, unary
+from zerofleet.rpc.scaler import ScaledObject, ScalerServer
 from zerofleet.rpc.schema import externalscaler as pb
 
 
 class Three:
-    """Three replicas, whoever asks."""
+    """Three replicas at every call."""
 
-    def metric(self, scaled: ScaledObject) -> ScalingMetric:
+    def metric(self, scaled: ScaledObject) -> str:
         del scaled
-        return ScalingMetric("replicas", 1.0)
+        return "replicas"
 
-    def value(self, scaled: ScaledObject) -> float:
+    def replicas(self, scaled: ScaledObject) -> int:
         del scaled
-        return 3.0
+        return 3
 
 
 @contextlib.asynccontextmanager
@@ -43,7 +38,7 @@ async def serving(credentials: ServerCredentials) -> AsyncGenerator[str]:
 
 async def replicas(address: str, folder: Path | None) -> float:
     """What KEDA hears that has the certificate in a folder."""
-    channel = open_channel(address, ClientCredentials(folder))
+    channel = Channel(address, tls_folder=folder)
     try:
         ask = unary(channel, SCALER, "GetMetrics", pb.GetMetricsRequest, pb.GetMetricsResponse)
         metadata: Mapping[str, str] = {"role": "selfplay"}

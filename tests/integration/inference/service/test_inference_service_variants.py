@@ -14,6 +14,7 @@ import pytest
 
 from zerofleet import games
 from zerofleet.cli.status_text import doing_text
+from zerofleet.client import AsyncModel, AsyncPlayer
 from zerofleet.database import Database
 from zerofleet.database.matches import MatchScore
 from zerofleet.errors import StoreUnavailableError
@@ -22,7 +23,6 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.monitor import Monitor
 from zerofleet.models.shape import Shape
 from zerofleet.models.variant import Variant
-from zerofleet.rpc import InferenceClient, PlayerClient
 
 GAME = "connect_four"
 MARKS = {"fp32": 0.0, "int8": 0.25, "fp16": 0.5}
@@ -73,9 +73,9 @@ def page(fleet: Any) -> str:
         return found.read().decode()
 
 
-async def answer(client: InferenceClient, **asked: str) -> str:
+async def answer(client: AsyncModel, **asked: str) -> str:
     rows = np.repeat(games.State(GAME).observation()[np.newaxis], 3, axis=0)
-    prediction = await client.predict("serving", rows, **asked)
+    prediction = await client.predict(rows, **asked)
     mark = prediction.model_version + MARKS[prediction.precision]
     np.testing.assert_allclose(prediction.value * 1024, mark)
     return f"{prediction.model_version} {prediction.precision}"
@@ -106,7 +106,7 @@ async def test_a_service_takes_up_variants_and_verdicts(
     with fleet.start(
         ZEROFLEET_INFERENCE__PRECISION="int8", ZEROFLEET_DATABASE_URL=role_url("worker")
     ):
-        async with InferenceClient(fleet.address, timeout=30) as client:
+        async with AsyncModel(fleet.address, fleet.run.name, timeout=30) as client:
             await until(lambda: figures(fleet).precision == "int8")
             assert figures(fleet).provider == "cpu"
             assert await answer(client) == "1 int8"
@@ -116,8 +116,8 @@ async def test_a_service_takes_up_variants_and_verdicts(
             await until(lambda: figures(fleet).precision == "int8")
             assert await answer(client) == "2 int8"
             assert await answer(client, precision="fp16") == "2 fp16"
-            async with PlayerClient(fleet.address, timeout=30) as player:
-                table = await player.search(GAME, [3])
+            async with AsyncPlayer(fleet.address, timeout=30) as player:
+                table = await player.search([3], game=GAME)
                 # Every leaf's value is the model's, so the root's is too, but for finished games.
                 assert (table.version, round(table.network_value * 4096)) == (2, 9)
             judge(fleet, 2, accepted=False)
@@ -160,15 +160,14 @@ def test_what_the_record_says_of_variants(fleet: Any, role_url: Callable[[str], 
 def test_a_database_that_is_not_migrated_yet_has_no_variants(fleet: Any) -> None:
     from services.inference.source import StoredModels
     from zerofleet.best import BestPointer
-    from zerofleet.database.schema import REVISION
 
     publish(fleet, 1, ("int8",))
-    fleet.database._run("UPDATE alembic_version SET version_num = '0002'")
+    fleet.database._run("UPDATE definitions SET digest = 'other' || digest")
     with contextlib.closing(BestPointer(fleet.redis_url, "serving")) as pointer:
         source = StoredModels("serving", fleet.database, pointer)
         assert source.sha256(1)  # what every version has is served
         for ask in (lambda: source.variants(1), source.refused):
             with pytest.raises(StoreUnavailableError, match="zerofleet migrate"):
                 ask()
-        fleet.database._run(f"UPDATE alembic_version SET version_num = '{REVISION}'")
+        fleet.database._run("UPDATE definitions SET digest = substr(digest, 6)")
         assert list(source.variants(1)) == ["int8"]
