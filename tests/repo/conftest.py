@@ -26,7 +26,7 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Fleet]:
     kubectl = render_deploy.find_kubectl()
     if kubectl is None:
         if os.environ.get("NEEDS_KUBECTL"):
-            pytest.fail("no kubectl with kustomize 5: `python scripts/deploy_tools.py` fetches it")
-        pytest.skip("no kubectl with kustomize 5 here; `make check-deploy` fetches it")
+            pytest.fail(render_deploy.NO_KUBECTL)
+        pytest.skip(render_deploy.NO_KUBECTL)
     files = render_deploy.render(kubectl, tmp_path_factory.mktemp("deploy"))
     return {name: Fleet.read(path) for name, path in files.items()}
