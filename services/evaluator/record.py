@@ -6,14 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 from zerofleet_core import EngineGame
 
 from zerofleet.games import State
-from zerofleet.records import GameRecord
+from zerofleet.records import GameRecord, new_game_uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def played_record(
     tables, movers = _replayed(name, plies)
     visit_counts = _joined((table.visit_counts for table in tables), np.int32)
     return GameRecord(
-        game_uid=uuid4(),
+        game_uid=new_game_uid(times[0]),
         game=name,
         actions=np.asarray([ply.action for ply in plies], np.int16),
         model_versions=np.asarray(versions, np.int32)[movers],

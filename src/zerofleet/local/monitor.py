@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Self
 
 from zerofleet.config import RunConfig
-from zerofleet.database import Database
+from zerofleet.database import Database, Kept
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.exam import has_exam
 from zerofleet.fleet import Advice, advise, observe
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.supervisor import Child
-from zerofleet.local.work import work_words
+
+_WORK = {
+    "inference": "predicts",
+    "trainer": "trains",
+    "selfplay": "plays",
+    "autoscaler": "sizes the fleet",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +170,14 @@ class Monitor:
             distinct_share=summary.distinct_share,
         )
 
+    def kept(self) -> Kept:
+        """What of the run is kept on disk.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        return self._database.kept(self._run.name)
+
     def services(self, children: Sequence[Child]) -> list[ServiceState]:
         """What each child does, as its heartbeat of the last look says."""
         beats = {beat.worker.rpartition("-")[2]: beat for beat in self._beats}
@@ -206,3 +220,34 @@ def _state(name: str, beat: Heartbeat, restarts: int) -> ServiceState:
 
 def _loss(policy: float | None, value: float | None) -> Loss | None:
     return None if policy is None or value is None else Loss(policy, value)
+
+
+def work_words(service: str, figures: Mapping[str, float]) -> str:
+    """What a service does that waits for nothing.
+
+    Args:
+        service: such as ``trainer``.
+        figures: of its heartbeat.
+    """
+    return _judging(figures) if service == "evaluator" else _WORK.get(service, "works")
+
+
+def _judging(figures: Mapping[str, float]) -> str:
+    """A match goes before the games that wait for it."""
+    if figures.get("match_in_play"):
+        return f"plays a match: {_games(figures, 'match')}"
+    if figures.get("variant_in_play"):
+        named = (name for name in ("int8", "fp16") if figures.get(f"variant_{name}"))
+        variant = f"{next(named, 'a variant')} of {figures.get('variant_version', 0):.0f}"
+        return f"plays {variant} against fp32: {_games(figures, 'variant')}"
+    if figures.get("rating_in_play"):
+        return f"rates {figures.get('rating_player', 0):.0f}: {_games(figures, 'rating_player')}"
+    return "judges"
+
+
+def _games(figures: Mapping[str, float], kind: str) -> str:
+    """Such as ``23 of 64 games, score 0.61``."""
+    played, most = (figures.get(f"{kind}_{name}", 0) for name in ("games", "most_games"))
+    score = figures.get(f"{kind}_score")
+    games = f"{played:.0f} of {most:.0f} games"
+    return games if score is None else f"{games}, score {score:.2f}"

@@ -175,6 +175,12 @@ class ModelFolder:
         fsync_folder(self._blobs)
         return note.unlink
 
+    def remove(self, version: int, sha256s: Iterable[str]) -> None:
+        """See ``ModelStore``."""
+        for sha256 in sha256s:
+            self.path(sha256).unlink(missing_ok=True)
+        shutil.rmtree(self.root / self.run / str(version), ignore_errors=True)
+
     def sweep(self, is_recorded: Callable[[str], bool]) -> int:
         """Remove what publications of this run left behind when they were cut off.
 

@@ -135,7 +135,7 @@ def make_in_child(
     """Let another process make a variant and judge it; its staged file comes if it is accepted."""
     bounds = wanted.bounds
     command = [
-        "zerofleet.models.variants",
+        "zerofleet.models.make_variant",
         str(store.staging),
         store.run,
         str(fp32.path),
@@ -151,7 +151,7 @@ def make_in_child(
             _VARIANT_SECONDS,
             lambda: wanted.waiting(precision),
         )
-        outcome = json.loads(answer.splitlines()[-1])  # zerofleet.models.variants.Outcome
+        outcome = json.loads(answer.splitlines()[-1])  # zerofleet.models.make_variant.Outcome
     except _ChildError as error:
         return Variant(precision, reason=str(error)), None
     except (ValueError, IndexError):

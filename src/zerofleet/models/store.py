@@ -71,6 +71,15 @@ class ModelStore(Protocol):
         """Enter a published file into the repository that NVIDIA Triton reads."""
         ...
 
+    def remove(self, version: int, sha256s: Iterable[str]) -> None:
+        """Remove a model's files and its entry in Triton's repository; what is gone is no error.
+
+        Args:
+            version: of the model.
+            sha256s: of its file and its variants', but those that belong to another model too.
+        """
+        ...
+
     def sweep(self, is_recorded: Callable[[str], bool]) -> int:
         """Remove what publications of this run left behind when they were cut off.
 
@@ -97,8 +106,8 @@ def open_store(settings: ProcessSettings, run: str, max_batch_rows: int = 1024) 
     if settings.model_store is None:
         return ModelFolder(settings.model_folder, run, max_batch_rows)
     # Only who has a bucket pays for this, and needs the package behind it.
-    from zerofleet.models.bucket import ModelBucket
     from zerofleet.models.bucket_address import bucket_address
+    from zerofleet.models.object_store import ModelBucket
     from zerofleet.models.objects import Objects
 
     address = bucket_address(
