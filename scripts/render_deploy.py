@@ -86,7 +86,7 @@ def _as_it_is(text: str) -> str:
 
 
 def _with_gpu(text: str) -> str:
-    return re.sub(r"# (- \S+/components/gpu)", r"\1", text)
+    return re.sub(r"# (- \S+/components/gpu-)", r"\1", text)
 
 
 def _with_tls(text: str) -> str:

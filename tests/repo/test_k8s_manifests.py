@@ -32,7 +32,7 @@ RULES: tuple[Rule, ...] = (
     network.selectors_select,
     network.services_reach_ports_that_exist,
     network.addresses_are_services,
-    network.everybody_is_denied_by_default,
+    network.all_is_denied_by_default,
     network.both_ends_of_each_flow_agree,
     network.pods_reach_what_they_need_and_no_more,
     network.grpc_is_safe,

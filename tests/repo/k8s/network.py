@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.repo.k8s.fleet import Fleet, Workload
 
-Flow = tuple[str, str, int]  # from, to, port; "" is somebody outside the namespace
+Flow = tuple[str, str, int]  # from, to, port; "" is outside the namespace
 
 # What a variable of the environment makes its process dial: the port, and who listens there.
 _NEEDS = {
@@ -29,10 +29,10 @@ def selectors_select(fleet: Fleet) -> Iterator[str]:
     for kind in ("PodDisruptionBudget", "PodMonitor"):
         for document in fleet.of_kind(kind):
             if not fleet.selected(document["spec"]["selector"]):
-                yield f"the {kind} {document['metadata']['name']} selects nobody"
+                yield f"the {kind} {document['metadata']['name']} selects nothing"
     for policy in fleet.of_kind("NetworkPolicy"):
         if not fleet.selected(policy["spec"]["podSelector"]):
-            yield f"the NetworkPolicy {policy['metadata']['name']} selects nobody"
+            yield f"the NetworkPolicy {policy['metadata']['name']} selects nothing"
     for workload in fleet.workloads:
         for spread in workload.pod.get("topologySpreadConstraints", []):
             if workload not in fleet.selected(spread["labelSelector"]):
@@ -53,7 +53,7 @@ def services_reach_ports_that_exist(fleet: Fleet) -> Iterator[str]:
         for endpoint in monitor["spec"]["podMetricsEndpoints"]:
             watched = fleet.selected(monitor["spec"]["selector"])
             if not any(endpoint["port"] in workload.ports for workload in watched):
-                yield f"nobody has the port {endpoint['port']} of a PodMonitor"
+                yield f"no pod has the port {endpoint['port']} of a PodMonitor"
 
 
 def addresses_are_services(fleet: Fleet) -> Iterator[str]:
@@ -70,7 +70,7 @@ def addresses_are_services(fleet: Fleet) -> Iterator[str]:
             yield f"{workload.name} dials {address}: round robin needs a headless Service by DNS"
 
 
-def everybody_is_denied_by_default(fleet: Fleet) -> Iterator[str]:
+def all_is_denied_by_default(fleet: Fleet) -> Iterator[str]:
     for direction in ("Ingress", "Egress"):
         denied = {
             workload.name
@@ -108,7 +108,7 @@ def pods_reach_what_they_need_and_no_more(fleet: Fleet) -> Iterator[str]:
         # A managed store is outside.
         met = {(port, to) for port, to in needed if (port, to) in allowed or (port, "") in allowed}
         for port, to in sorted(needed - met):
-            yield f"{workload.name} needs {to or 'somebody outside'}:{port} and may not send there"
+            yield f"{workload.name} needs {to or 'the outside'}:{port} and may not send there"
         for port, to in sorted(allowed - needed):
             if not any(port == wanted and not to for wanted, _ in needed):
                 yield f"{workload.name} may send to {to or 'outside'}:{port} and has no need to"

@@ -110,7 +110,7 @@ def the_autoscaler_is_where_keda_looks(fleet: Fleet) -> Iterator[str]:
             if namespace != document["metadata"]["namespace"]:
                 yield f"KEDA looks for {host}, but the fleet is in another namespace"
             if service is None or int(port) not in {p["port"] for p in service["spec"]["ports"]}:
-                yield f"KEDA looks for {host}:{port}, where there is nobody"
+                yield f"KEDA looks for {host}:{port}, where nothing listens"
             reference = trigger.get("authenticationRef", {}).get("name")
             if reference and fleet.get("TriggerAuthentication", reference) is None:
                 yield f"there is no TriggerAuthentication {reference}"
