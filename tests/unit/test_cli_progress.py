@@ -118,6 +118,11 @@ def test_status_as_text_and_json() -> None:
     ) in text
     assert "0.0 MB of searches, files of 0 of 0 models" in status_text(EMPTY, NOTHING, [], None)
     assert "stopped" in status_text(EMPTY, NOTHING, [], None)
+    held_up = replace(FULL, window_blocker="a transaction of ada (psql, pid 7)")
+    assert "games wait for    a transaction of ada (psql, pid 7)" in status_text(
+        held_up, KEPT, [], None
+    )
+    assert "games wait for" not in text
     values = json.loads(json.dumps(status_values(FULL, KEPT, SERVICES, "127.0.0.1:8001")))
     assert values["up"] is True
     assert values["held_out"] == {"policy": 1.5, "value": 0.625}

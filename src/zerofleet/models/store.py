@@ -58,8 +58,8 @@ class ModelStore(Protocol):
         """Note files that will be published before anything else tells of them.
 
         Returns:
-            What takes the note back, for whoever has recorded the files. What is noted and not
-            recorded is swept.
+            A function that removes the note, to be called once the files are recorded. What is
+            noted and not recorded is swept.
         """
         ...
 
