@@ -29,6 +29,9 @@ WITH page AS MATERIALIZED (
     WHERE NOT EXISTS (
         SELECT FROM rejected_games AS r WHERE r.run = :run AND r.game_uid = page.game_uid
     )
+    -- Else its searches are forgotten: see position_partitions. OFFSET 0 keeps this a look into
+    -- the index for each game.
+    AND EXISTS (SELECT FROM positions AS p WHERE p.game_uid = page.game_uid AND p.ply = 0 OFFSET 0)
 ), plies AS (
     SELECT
         k.tx, k.game_uid, p.ply, p.action, p.full_search, p.actions, p.visit_counts,

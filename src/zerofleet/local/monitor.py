@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from zerofleet.config import RunConfig
-from zerofleet.database import Database
+from zerofleet.database import Database, Kept
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.exam import has_exam
 from zerofleet.fleet import Advice, advise, observe
@@ -174,13 +174,21 @@ class Monitor:
             window_blocker=None if blocker is None else str(blocker),
         )
 
+    def kept(self) -> Kept:
+        """What of the run is kept on disk.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        return self._database.kept(self._run.name)
+
     def services(self, children: Sequence[Child]) -> list[ServiceState]:
         """What each child does, as its heartbeat of the last look says."""
         beats = {beat.worker.rpartition("-")[2]: beat for beat in self._beats}
         return [_state_of_child(child, beats) for child in children]
 
     def services_of_heartbeats(self) -> list[ServiceState]:
-        """What everybody does who was heard of at the last look."""
+        """What each service does that had a heartbeat at the last look."""
         return [_state(beat.service, beat, 0) for beat in self._beats]
 
     def advice(self, cores: int | None) -> Advice:
@@ -192,7 +200,7 @@ class Monitor:
         return advise(observe(self._beats), self._run.scaling, cores)
 
     def _rate(self, figure: str) -> float:
-        """Sum over the self-play workers that were heard of lately."""
+        """Sum over the self-play workers that have a heartbeat."""
         return sum(beat.figures.get(figure, 0.0) for beat in self._beats)
 
 

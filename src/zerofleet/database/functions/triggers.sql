@@ -15,7 +15,7 @@ END
 $$;
 COMMENT ON FUNCTION check_fence IS 'Refuse a row that carries an epoch that is not the newest.';
 
-CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON models
+CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE ON models
     FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON model_variants
     FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
@@ -29,6 +29,8 @@ CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON variant_verdicts
     FOR EACH ROW EXECUTE FUNCTION check_fence('evaluator');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON promotions
     FOR EACH ROW EXECUTE FUNCTION check_fence('evaluator');
+CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE ON position_needs
+    FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE ON train_metrics
     FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON train_events
