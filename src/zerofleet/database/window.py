@@ -123,7 +123,7 @@ class WindowBlocker:
         )
 
 
-class Window(ConnectionPool):
+class Windows(ConnectionPool):
     """Reading stored games without ever skipping one that commits late."""
 
     def read_games(self, run: str, after_tx: int, limit: int) -> GameWindow:

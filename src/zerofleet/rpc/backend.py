@@ -125,7 +125,7 @@ class InferenceBackend(Protocol):
         """Versions in memory, ascending."""
         ...
 
-    def told(self, run: str, version: int | None) -> Mapping[str, str]:
+    def parameters(self, run: str, version: int | None) -> Mapping[str, str]:
         """What clients are told of how a version is run: its provider, its precision."""
         ...
 
