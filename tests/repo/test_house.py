@@ -30,7 +30,6 @@ SMALL_AND_ALONE = {
 
 SHARED_CLASS_NAMES: dict[str, str] = {
     "Due": ELSEWHERE,
-    "ModelShape": ELSEWHERE,
     "Pair": ELSEWHERE,
     "Player": ELSEWHERE,
     "Variants": ELSEWHERE,
