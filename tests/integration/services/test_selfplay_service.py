@@ -1,7 +1,6 @@
 """The self-play service as a process: preempted, killed, and told to do the impossible."""
 
 import signal
-import time
 from typing import Any
 
 import pytest

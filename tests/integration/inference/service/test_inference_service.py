@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import signal
 import socket
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
