@@ -14,6 +14,7 @@ import sys
 import time
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from zerofleet_core import EngineGame, ReplayBuffer, SearchConfig, SelfPlay
 
@@ -111,4 +112,5 @@ async def main(models: int = 10, run: RunConfig = RUN, each: int = GAMES_PER_MOD
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # more gain nothing in a network this small
     asyncio.run(main(*map(int, sys.argv[1:2])))
