@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
-from services.inference.model import FP32
+from services.inference.loaded_models import FP32
 from zerofleet.best import BestPointer
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import ModelNotFoundError

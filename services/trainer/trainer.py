@@ -196,6 +196,8 @@ class Trainer:
         missing = self._missing_positions()
         if missing <= 0:
             return None
+        if self._window.blocker is not None:
+            return "positions", f"{missing:,} positions, and {self._window.blocker}"
         slowed = f" (slowed down: {watch.explain()})" if watch.pace < 1 else ""
         return "positions", f"{missing:,} positions{slowed}"
 

@@ -78,7 +78,10 @@ FUNCTIONS = {
     "model_is_held('r', 1)": set[str](),
     "first_game_uid(now())": {"trainer", "console"},
     "game_began(gen_random_uuid())": {"trainer", "console"},
+    "window_end()": {"trainer"},
+    "window_blocker('r')": {"trainer", "console"},
     "check_fence()": set[str](),
+    "never_by_console()": set[str](),
     "forbid_change()": set[str](),
     "forbid_rewriting()": set[str](),
 }

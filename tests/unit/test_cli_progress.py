@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from zerofleet.cli.farewell import farewell
+from zerofleet.cli.final_report import final_report
 from zerofleet.cli.progress import LiveTable, PlainLines, duration, one_line
 from zerofleet.cli.status_text import status_text, status_values
 from zerofleet.database import Kept
-from zerofleet.local.folder import DataFolder
+from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Exam, Figures, Loss, ServiceState
 from zerofleet.local.usage import Usage
 
@@ -118,6 +118,11 @@ def test_status_as_text_and_json() -> None:
     ) in text
     assert "0.0 MB of searches, files of 0 of 0 models" in status_text(EMPTY, NOTHING, [], None)
     assert "stopped" in status_text(EMPTY, NOTHING, [], None)
+    held_up = replace(FULL, window_blocker="a transaction of ada (psql, pid 7)")
+    assert "games wait for    a transaction of ada (psql, pid 7)" in status_text(
+        held_up, KEPT, [], None
+    )
+    assert "games wait for" not in text
     values = json.loads(json.dumps(status_values(FULL, KEPT, SERVICES, "127.0.0.1:8001")))
     assert values["up"] is True
     assert values["held_out"] == {"policy": 1.5, "value": 0.625}
@@ -146,7 +151,7 @@ def test_durations(seconds: float, text: str) -> None:
 
 @pytest.mark.parametrize("has_exam", [True, False])
 def test_an_exam_is_suggested_where_there_is_one(tmp_path: Path, has_exam: bool) -> None:
-    words = farewell(
+    words = final_report(
         replace(FULL, has_exam=has_exam), Usage(1.0, 1.0), DataFolder(tmp_path, "r", "g")
     )
     assert ("\nexam " in words) == has_exam

@@ -56,6 +56,8 @@ def status_text(
     }
     if figures.has_exam:
         rows["exam errors"] = exam_text(figures)
+    if figures.window_blocker is not None:
+        rows["games wait for"] = figures.window_blocker
     rows |= _doing_by_name(services)
     if advice is not None:
         rows["advice"] = advice.words

@@ -21,7 +21,7 @@ from zerofleet.database.summary import Summary
 from zerofleet.database.variant_matches import VariantVerdict
 from zerofleet.database.variants import NewVariant, VariantRow
 from zerofleet.database.verdicts import Grounds, Verdict
-from zerofleet.database.window import GameWindow, StoredGame
+from zerofleet.database.window import GameWindow, StoredGame, WindowBlocker
 
 __all__ = [
     "AnchorRatingRow",
@@ -53,6 +53,7 @@ __all__ = [
     "VariantRow",
     "VariantVerdict",
     "Verdict",
+    "WindowBlocker",
     "libpq_url",
     "migrate",
     "without_password",

@@ -41,6 +41,7 @@ AFTER_TABLES = (
     "functions/runs.sql",
     "functions/retention.sql",
     "functions/games.sql",
+    "functions/window.sql",
     "functions/unfinished_games.sql",
     "functions/resignation.sql",
     "views/games.sql",

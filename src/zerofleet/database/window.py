@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,22 @@ from sqlalchemy import Row
 from zerofleet.database.connection import ConnectionPool
 
 # Whole transactions (WITH TIES), and only those that no transaction still open can precede.
+_PAGE = """
+SELECT
+    max(tx::text::bigint) AS next_tx,
+    min(game_uid::text) AS first_uid,
+    max(game_uid::text) AS last_uid
+FROM (
+    SELECT game_uid, tx FROM games
+    WHERE run = :run AND kind = 'selfplay'
+        AND tx > CAST(CAST(:after_tx AS text) AS xid8)
+        AND tx < (SELECT window_end())
+    ORDER BY games.tx FETCH FIRST :limit ROWS WITH TIES
+) AS page
+"""
+
+# The uids between which the page's games are tell the planner which partitions to leave out; to
+# leave them out game by game would cost a third more.
 # The arrays leave as one string of bytes for each column, because reading numbers from text one
 # by one would cost more than all the rest. Rows of the subquery come in order, so the aggregates
 # above it need no sorting of their own.
@@ -21,8 +38,7 @@ WITH page AS MATERIALIZED (
     SELECT game_uid, tx, result, reason, length FROM games AS g
     WHERE run = :run AND kind = 'selfplay'
         AND tx > CAST(CAST(:after_tx AS text) AS xid8)
-        AND tx < pg_snapshot_xmin(pg_current_snapshot())
-    ORDER BY tx FETCH FIRST :limit ROWS WITH TIES
+        AND tx <= CAST(CAST(:next_tx AS text) AS xid8)
 ), kept AS MATERIALIZED (
     SELECT * FROM page
     WHERE NOT EXISTS (
@@ -30,18 +46,25 @@ WITH page AS MATERIALIZED (
     )
     -- Else its searches are forgotten: see position_partitions. OFFSET 0 keeps this a look into
     -- the index for each game.
-    AND EXISTS (SELECT FROM positions AS p WHERE p.game_uid = page.game_uid AND p.ply = 0 OFFSET 0)
+    AND EXISTS (
+        SELECT FROM positions AS p
+        WHERE p.game_uid = page.game_uid AND p.ply = 0
+            AND p.game_uid BETWEEN CAST(:first_uid AS uuid) AND CAST(:last_uid AS uuid)
+        OFFSET 0
+    )
 ), plies AS (
     SELECT
         k.tx, k.game_uid, p.ply, p.action, p.full_search, p.actions, p.visit_counts,
         p.policy_weights
     FROM kept AS k CROSS JOIN LATERAL (
-        SELECT * FROM positions AS p WHERE p.game_uid = k.game_uid OFFSET 0
+        SELECT * FROM positions AS p
+        WHERE p.game_uid = k.game_uid
+            AND p.game_uid BETWEEN CAST(:first_uid AS uuid) AND CAST(:last_uid AS uuid)
+        OFFSET 0
     ) AS p
     ORDER BY k.tx, k.game_uid, p.ply
 )
 SELECT
-    (SELECT max(tx)::text FROM page) AS next_tx,
     (SELECT string_agg(uuid_send(game_uid), '' ORDER BY tx, game_uid) FROM kept) AS game_uids,
     (SELECT array_agg(tx::text::bigint ORDER BY tx, game_uid) FROM kept) AS txs,
     (SELECT array_agg(result ORDER BY tx, game_uid) FROM kept) AS results,
@@ -59,9 +82,11 @@ FROM plies
 
 _WINDOW_START = """
 SELECT tx::text AS first_tx FROM games
-WHERE run = :run AND kind = 'selfplay' AND tx < pg_snapshot_xmin(pg_current_snapshot())
+WHERE run = :run AND kind = 'selfplay' AND tx < (SELECT window_end())
 ORDER BY games.tx DESC OFFSET :newest_games - 1 LIMIT 1
 """
+
+_BLOCKER_SECONDS = 5.0  # a transaction that stores games is over sooner
 
 _HEADER_BYTES = 20  # of array_send: dimensions, flags, element type, length, lower bound
 _LENGTH_BYTES = 4  # before each element
@@ -96,6 +121,30 @@ class GameWindow:
     next_tx: int
 
 
+@dataclass(frozen=True, slots=True)
+class WindowBlocker:
+    """An open transaction that keeps stored games from the trainer."""
+
+    pid: int | None  # of its server process; None: it is prepared, in no session
+    role: str
+    application: str
+    since: datetime | None  # it is open; None where the database's owner may not see it
+    waits_for: str | None
+    games: int  # that are stored and cannot be read
+    waiting_seconds: float  # the longest of them
+
+    def __str__(self) -> str:
+        where = self.application or "no application name"
+        if self.pid is not None:
+            where = f"{where}, pid {self.pid}"
+        since = "" if self.since is None else f", open since {self.since:%Y-%m-%d %H:%M:%S} UTC"
+        waits = "" if self.waits_for is None else f", waits for {self.waits_for}"
+        return (
+            f"a transaction of {self.role} ({where}{since}{waits}) that keeps {self.games:,} games "
+            f"from the trainer, for {self.waiting_seconds:,.0f} s"
+        )
+
+
 class Window(ConnectionPool):
     """Reading stored games without ever skipping one that commits late."""
 
@@ -111,10 +160,18 @@ class Window(ConnectionPool):
             after_tx: ``next_tx`` of the page before; 0 begins with the first game.
             limit: about how many games; more when a transaction holds more.
         """
-        [row] = self._rows(_READ, run=run, after_tx=after_tx, limit=limit)
-        if row.next_tx is None:
+        [page] = self._rows(_PAGE, run=run, after_tx=after_tx, limit=limit)
+        if page.next_tx is None:
             return GameWindow([], after_tx)
-        return GameWindow(_games(row) if row.game_uids is not None else [], int(row.next_tx))
+        [row] = self._rows(
+            _READ,
+            run=run,
+            after_tx=after_tx,
+            next_tx=page.next_tx,
+            first_uid=page.first_uid,
+            last_uid=page.last_uid,
+        )
+        return GameWindow(_games(row) if row.game_uids is not None else [], page.next_tx)
 
     def window_start(self, run: str, newest_games: int) -> int:
         """The ``after_tx`` from which ``read_games`` gives the newest games, and few more.
@@ -123,6 +180,17 @@ class Window(ConnectionPool):
         """
         rows = self._rows(_WINDOW_START, run=run, newest_games=newest_games)
         return int(rows[0].first_tx) - 1 if rows else 0
+
+    def window_blocker(self, run: str) -> WindowBlocker | None:
+        """What keeps games from ``read_games`` for longer than storing them takes; None: nothing.
+
+        Only a transaction that may store games itself can: not the console's, and none of another
+        database.
+        """
+        rows = self._rows("SELECT * FROM window_blocker(:run)", run=run)
+        if not rows or rows[0].waiting_seconds < _BLOCKER_SECONDS:
+            return None
+        return WindowBlocker(*rows[0])
 
     def count_games(self, run: str, kind: str = "selfplay") -> int:
         """How many games are stored."""

@@ -58,8 +58,8 @@ class ModelStore(Protocol):
         """Note files that will be published before anything else tells of them.
 
         Returns:
-            What takes the note back, for whoever has recorded the files. What is noted and not
-            recorded is swept.
+            A function that removes the note, to be called once the files are recorded. What is
+            noted and not recorded is swept.
         """
         ...
 
@@ -106,8 +106,8 @@ def open_store(settings: ProcessSettings, run: str, max_batch_rows: int = 1024) 
     if settings.model_store is None:
         return ModelFolder(settings.model_folder, run, max_batch_rows)
     # Only who has a bucket pays for this, and needs the package behind it.
-    from zerofleet.models.bucket import ModelBucket
     from zerofleet.models.bucket_address import bucket_address
+    from zerofleet.models.object_store import ModelBucket
     from zerofleet.models.objects import Objects
 
     address = bucket_address(

@@ -43,8 +43,8 @@ COMMENT ON COLUMN games.began_at IS
     'When the game began, by this server''s clock: when it was stored, less the time that it took by '
     'the worker''s. Puts games in the order of their start.';
 COMMENT ON COLUMN games.tx IS
-    'Transaction that stored it. A reader takes tx < pg_snapshot_xmin(pg_current_snapshot()) only: '
-    'everything below is decided, so going on from the last tx read skips no late commit.';
+    'Transaction that stored it. A reader takes tx < window_end() only: everything below is decided, '
+    'so going on from the last tx read skips no late commit.';
 
 CREATE TABLE positions (
     game_uid uuid NOT NULL,
