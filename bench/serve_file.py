@@ -23,8 +23,9 @@ from bench.providers import MAX_BATCH_ROWS, provider_of
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.loaded_models import LoadedModel, ModelLoader
-from services.inference.repository import Promoted, Repository
+from services.inference.repository import Repository
 from zerofleet import games
+from zerofleet.database import Promotion
 from zerofleet.games import State
 from zerofleet.models.device_session import open_session
 from zerofleet.models.provider import Provider
@@ -42,11 +43,11 @@ class OneFile:
     def __init__(self, sha256: str) -> None:
         self._sha256 = sha256
 
-    def best(self) -> Promoted:
+    def best(self) -> Promotion:
         """The only version."""
-        return Promoted(1, PLAY_VERSION, self._sha256)
+        return Promotion(1, PLAY_VERSION, self._sha256)
 
-    def promotions(self) -> Sequence[Promoted]:
+    def promotions(self) -> Sequence[Promotion]:
         """The only promotion."""
         return [self.best()]
 

@@ -114,7 +114,7 @@ class Backend:
         """Versions in memory, ascending."""
         return sorted({model.version for model in self.repository.loaded()})
 
-    def properties(self, run: str, version: int | None) -> Mapping[str, str]:
+    def parameters(self, run: str, version: int | None) -> Mapping[str, str]:
         """See ``InferenceBackend``."""
         model = self.repository.peek(version)
         found = {"provider": self.provider}

@@ -79,7 +79,7 @@ class Opinions:
     def loaded_versions(self, run: str) -> list[int]:
         return []
 
-    def properties(self, run: str, version: int | None) -> Mapping[str, str]:
+    def parameters(self, run: str, version: int | None) -> Mapping[str, str]:
         return {}
 
     def counters(self, run: str) -> list[ModelCounters]:
@@ -140,7 +140,7 @@ async def test_a_model_meets_all_its_opponents_at_the_same_time(
     go.set()
     async with pool_of(run, database, go, {1, 2, 3, NEWEST}) as pool:
         assert not pool.at_play
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             assert await pool.play_some()
         assert not pool.at_play
     opponents = ("1", "2", "3", "random", "search")
@@ -160,6 +160,6 @@ async def test_nobody_is_asked_while_a_candidate_is_judged(
         assert pool.at_play
         assert played(database) == {}
         go.set()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             assert await playing
     assert sum(played(database).values()) == 20

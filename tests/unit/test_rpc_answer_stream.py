@@ -100,7 +100,7 @@ async def test_requests_that_fail_give_their_room_back(fails: str) -> None:
     stream = _stream(server, client)
     for _ in range(300):
         client.reads.release()
-    await asyncio.wait_for(stream.run(draining=False), 60)
+    await asyncio.wait_for(stream.run(draining=False), 120)
     assert server.rows == 1_200
     assert [answer.error_message for answer in client.answers] == ["send again later"] * 300
 

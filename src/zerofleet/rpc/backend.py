@@ -125,8 +125,8 @@ class InferenceBackend(Protocol):
         """Versions in memory, ascending."""
         ...
 
-    def properties(self, run: str, version: int | None) -> Mapping[str, str]:
-        """How a version is run, by name, for clients: its provider, its precision."""
+    def parameters(self, run: str, version: int | None) -> Mapping[str, str]:
+        """What clients are told of how a version is run: its provider, its precision."""
         ...
 
     def counters(self, run: str) -> list[ModelCounters]:

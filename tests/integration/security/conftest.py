@@ -79,7 +79,7 @@ class Zeros:
     def loaded_versions(self, run: str) -> list[int]:
         return [1]
 
-    def properties(self, run: str, version: int | None) -> Mapping[str, str]:
+    def parameters(self, run: str, version: int | None) -> Mapping[str, str]:
         return {}
 
     def counters(self, run: str) -> list[ModelCounters]:
