@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMAND = "a command of the command line is a file of its name"
 PROGRAM = "what a program does, apart from the __main__ that starts it"
 SCHEMA = "the messages of a .proto file are a module of its name"
+PUBLIC = "programs of others import it through its package"
 ELSEWHERE = "another part of the code is being made simpler at this time"
 
 SMALL_AND_ALONE = {
@@ -32,9 +33,6 @@ SHARED_CLASS_NAMES: dict[str, str] = {
     "Due": ELSEWHERE,
     "Player": ELSEWHERE,
     "Variants": ELSEWHERE,
-    "Window": ELSEWHERE,
-    "_Commands": ELSEWHERE,
-    "_Look": ELSEWHERE,
 }
 """Names of classes that more than one module defines, and why."""
 
