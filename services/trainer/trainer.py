@@ -11,6 +11,7 @@ from services.trainer.learner import Learner
 from services.trainer.places import Places
 from services.trainer.publisher import Publisher
 from services.trainer.recorder import Recorder, TensorBoard
+from services.trainer.retention import Retention
 from services.trainer.state import Resumed
 from services.trainer.train_bucket import Demand
 from services.trainer.variants import Variants
@@ -68,6 +69,7 @@ class Trainer:
             run.trainer.publish_every_steps,
             resumed.published,
         )
+        self._retention = Retention(run, places.database, places.models, resumed.epoch)
         self._publish_backoff = Backoff(1.0, 60.0)
         self._publish_after = 0.0  # of the monotonic clock
         self._unpublished = ""  # why a model that is due is not published yet
@@ -117,6 +119,8 @@ class Trainer:
         self._publish_if_due()
         if self._calibrator.due():
             self._places.ask(self._calibrator.calibrate)
+        if self._retention.due():
+            self._places.ask(self._retention.carry_out)
         arrived = time.monotonic() >= self._next_poll and self._read()
         missing = self._missing()
         self._demand.turn(hungry=bool(missing) and not arrived)
@@ -138,6 +142,8 @@ class Trainer:
         missing = self._missing_positions()
         if missing <= 0:
             return ""
+        if self._window.blocker is not None:
+            return f"{missing:,} positions, and {self._window.blocker}"
         slowed = f" (slowed down: {watch.explain()})" if watch.pace < 1 else ""
         return f"{missing:,} positions{slowed}"
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from zerofleet.config import RunConfig
-from zerofleet.database import Database
+from zerofleet.database import Database, Kept
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.exam import has_exam
 from zerofleet.figures import (
@@ -71,6 +71,8 @@ class RunFigures:
     elo_error: float | None = None
     distinct_share: float | None = None
     """Different ones among the last 1,000 games of self-play."""
+    window_blocker: str | None = None
+    """The open transaction that keeps stored games from the trainer."""
 
     def exam_at(self, goal: float | None, *, after: int = 0) -> Exam | None:
         """The newest exam at or under an error rate; the best model's goes before.
@@ -152,6 +154,7 @@ class Monitor:
             for row in self._database.exams(self._run.name)
             if row.version in promoted
         ]
+        blocker = self._database.window_blocker(self._run.name)
         age = (datetime.now(UTC) - history[0].at).total_seconds() if history else None
         return RunFigures(
             run=self._run.name,
@@ -172,7 +175,16 @@ class Monitor:
             elo=summary.elo,
             elo_error=summary.elo_error,
             distinct_share=summary.distinct_share,
+            window_blocker=None if blocker is None else str(blocker),
         )
+
+    def kept(self) -> Kept:
+        """What of the run is kept on disk.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        return self._database.kept(self._run.name)
 
     def services(self, children: Sequence[Child]) -> list[ServiceState]:
         """What each child does, as its heartbeat of the last look says."""
@@ -180,7 +192,7 @@ class Monitor:
         return [_state_of_child(child, beats) for child in children]
 
     def services_of_heartbeats(self) -> list[ServiceState]:
-        """What each service does that was heard of at the last look."""
+        """What each service does that had a heartbeat at the last look."""
         return [_state(beat.service, beat, 0) for beat in self._beats]
 
     def advice(self, cores: int | None) -> Advice:
