@@ -21,7 +21,6 @@ SMALL_AND_ALONE = {
     "zerofleet.cli.token": COMMAND,
     "zerofleet.config.precision": ELSEWHERE,
     "zerofleet.config.serve": ELSEWHERE,
-    "zerofleet.database.role_passwords": ELSEWHERE,
     "zerofleet.database.runs": ELSEWHERE,
     "zerofleet.rpc.access": ELSEWHERE,
     "zerofleet.rpc.interceptors": ELSEWHERE,
