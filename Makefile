@@ -60,8 +60,7 @@ check: setup ## formatting, lint, types, layers
 	$(BIN)/bandit -q -c pyproject.toml -r src services scripts
 	$(BIN)/python proto/generate.py --check
 
-check-deploy: setup ## render, validate and scan how it is deployed; no cluster needed
-	$(BIN)/python scripts/deploy_tools.py
+check-deploy: setup ## render, validate and scan how it is deployed; needs kubectl, no cluster
 	NEEDS_KUBECTL=1 $(BIN)/python -m pytest -q tests/repo -k k8s
 	$(BIN)/python scripts/deploy_check.py
 
