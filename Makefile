@@ -54,11 +54,12 @@ compose-test: setup ## build the images, bring the fleet up by Compose, ask it, 
 check: setup ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python proto/generate.py --check
+	$(BIN)/python proto/generate.py --types
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'core/*.h' 'core/*.cpp')
 	$(BIN)/bandit -q -c pyproject.toml -r src services scripts
-	$(BIN)/python proto/generate.py --check
 
 check-deploy: setup ## render, validate and scan how it is deployed; needs kubectl, no cluster
 	NEEDS_KUBECTL=1 $(BIN)/python -m pytest -q tests/repo -k k8s

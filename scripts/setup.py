@@ -61,6 +61,8 @@ def main() -> int:
         pip("--no-build-isolation", "--no-deps", "--force-reinstall", str(ROOT / "core"))
         step("install zerofleet itself")
         pip("--no-build-isolation", "--no-deps", "-e", str(ROOT))
+        # What a type checker, in an editor too, reads of the messages.
+        subprocess.run([PYTHON, ROOT / "proto" / "generate.py", "--types"], check=True)
     except subprocess.CalledProcessError as error:
         print(f"set-up stopped: {' '.join(map(str, error.cmd))} failed", file=sys.stderr)
         return 1

@@ -15,7 +15,7 @@ from zerofleet.rpc import codec
 from zerofleet.rpc.answer_stream import AnswerStream
 from zerofleet.rpc.schema import open_inference as pb
 
-SHAPE = codec.ModelShape(observation_bytes=1, num_actions=1, max_batch_rows=4)
+SHAPE = codec.RequestShape(observation_bytes=1, num_actions=1, max_batch_rows=4)
 BOUND = 8 * SHAPE.max_batch_rows
 
 
@@ -48,7 +48,7 @@ class Server:
     def runs(self) -> list[str]:
         return ["run"]
 
-    def shape(self, run: str) -> codec.ModelShape:
+    def shape(self, run: str) -> codec.RequestShape:
         del run
         return SHAPE
 
