@@ -7,16 +7,16 @@ import contextlib
 
 import structlog
 
-from services.evaluator.anchors import check_anchors
+from services.evaluator.context import EvaluatorContext
 from services.evaluator.evaluator import Evaluator
-from services.evaluator.office import Office
 from services.evaluator.openings import draw_openings
+from services.evaluator.players import Players
 from services.evaluator.pool import RatingPool
 from services.evaluator.promotion import Promoter, reconcile
 from services.evaluator.referee import Referee
 from services.evaluator.settings import EvaluatorSettings
 from services.evaluator.spare import SpareTime
-from services.evaluator.variant_duty import VariantDuty
+from services.evaluator.trials import Trials
 from zerofleet.best import BestPointer
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
@@ -38,7 +38,6 @@ async def serve(run: RunConfig, settings: EvaluatorSettings, stop: asyncio.Event
         AccessDeniedError: the inference service refuses this evaluator.
     """
     draw_openings(run.game.name, run.evaluator.opening_plies, 1, 0)  # fails early if it must
-    check_anchors(run)
     waits = Waits()
     with (
         HealthServer(settings.health_address) as health,
@@ -112,13 +111,14 @@ class Life:
         epoch = await waits.ask_store(database.acquire_fence, run.name, "evaluator")
         _log.info("judging", run=run.name, worker=self._worker, epoch=epoch)
         promoter = Promoter(database, self._pointer, run.name, self._worker, epoch, waits)
-        office = Office(run, database, waits, self._worker, epoch)
-        referee = Referee(office, self._client)
+        context = EvaluatorContext(run, database, waits, self._worker, epoch)
+        players = Players(context, self._client)
+        referee = Referee(context, players)
         go = asyncio.Event()
         go.set()
-        pool = RatingPool(office, referee, go)
-        spare = SpareTime([VariantDuty(office, self._client, go), pool], go)
-        self._evaluator = Evaluator(office, referee, promoter, pool, spare)
+        pool = RatingPool(context, players, go)
+        spare = SpareTime([Trials(context, players, go), pool], go)
+        self._evaluator = Evaluator(context, players, referee, promoter, pool, spare)
         await self._evaluator.run()
 
     def pulse(self) -> Pulse:

@@ -5,11 +5,10 @@ from zerofleet.database.matches import Matches
 from zerofleet.database.metrics import Metrics
 from zerofleet.database.models import Models
 from zerofleet.database.promotions import Promotions
-from zerofleet.database.rating_games import RatingGames
+from zerofleet.database.ratings import Ratings
 from zerofleet.database.resignation import Resignations
 from zerofleet.database.runs import Runs
 from zerofleet.database.summary import Summaries
-from zerofleet.database.variant_matches import VariantMatches
 from zerofleet.database.variants import Variants
 from zerofleet.database.window import Window
 
@@ -22,9 +21,8 @@ class Database(
     Models,
     Variants,
     Matches,
-    VariantMatches,
     Promotions,
-    RatingGames,
+    Ratings,
     Metrics,
     Summaries,
 ):
