@@ -21,6 +21,7 @@ ENV PATH=/opt/zerofleet/bin:$PATH \
     PYTHONSAFEPATH=1 \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
+    ORT_DISABLE_TELEMETRY=1 \
     ZEROFLEET_RUN_FILE=/etc/zerofleet/run.toml \
     ZEROFLEET_MODEL_FOLDER=/var/lib/zerofleet/models \
     ZEROFLEET_CHECKPOINT_FOLDER=/var/lib/zerofleet/checkpoints \

@@ -38,7 +38,7 @@ from bench.report import Row, parser, positive, show, told
 from bench.serve_file import RUN
 from bench.workloads import Workload
 from zerofleet.models.device_session import open_session
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 
 COLUMNS = {
     "path": ("path", ""),

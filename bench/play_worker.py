@@ -16,7 +16,7 @@ from zerofleet_core import SearchConfig
 from bench.play import Play
 from bench.serve_file import RUN
 from bench.workloads import workload
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 
 
 async def play(games: Play, address: str) -> None:

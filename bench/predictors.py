@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from zerofleet.models.session import ModelSession
 from zerofleet.prediction import Prediction
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 
 
 class SessionPredictor:

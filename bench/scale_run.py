@@ -15,7 +15,7 @@ from bench.scale_play import Fleet as Players
 from bench.scale_play import Play
 from bench.scale_trainer import Trainer, Training
 from bench.scale_ways import Way
-from zerofleet.scaling import Fleet
+from zerofleet.fleet import FleetFigures
 
 TICK_SECONDS = 5.0
 LOOK_SECONDS = 10.0
@@ -141,7 +141,7 @@ class World:
             trainer.receive(positions)
         trainer.tick(now, TICK_SECONDS)
 
-    def _fleet(self) -> Fleet:
+    def _fleet(self) -> FleetFigures:
         """As the heartbeats say it."""
         players, servers = self.players, float(self._servers.up)
         workers = float(players.workers)
@@ -149,7 +149,7 @@ class World:
         trains = "samples_per_second" in figures
         rows = players.rows_per_second if workers and not players.paused else 0.0
         noise = self._random.normal(1.0, 0.02)
-        return Fleet(
+        return FleetFigures(
             trainers=float(trains),
             samples_per_second=figures.get("samples_per_second", 0.0),
             reuse_target=figures["reuse_target"] if trains else 0.0,

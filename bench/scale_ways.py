@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from services.autoscaler.desired_replicas import Desired, ScalingRule
 from zerofleet.config import ScalingSection
-from zerofleet.scaling import Answers, Fleet, Rule, need_of
+from zerofleet.fleet import FleetFigures, need_of
 
 _WHOLE_LOAD = 0.95
 _SCRAPE_SECONDS = 30.0
@@ -18,7 +19,7 @@ class Way(Protocol):
     settle_seconds: float
     """How long the HPA holds on to what was asked for before it takes pods away."""
 
-    def look(self, seconds: float, fleet: Fleet | None) -> None:
+    def look(self, seconds: float, fleet: FleetFigures | None) -> None:
         """See the fleet; None: there are no figures."""
         ...
 
@@ -34,10 +35,10 @@ class ExternalScaler:
     settle_seconds = 300.0
 
     def __init__(self, section: ScalingSection) -> None:
-        self._rule = Rule(section)
-        self.answers: Answers | None = None
+        self._rule = ScalingRule(section)
+        self.answers: Desired | None = None
 
-    def look(self, seconds: float, fleet: Fleet | None) -> None:
+    def look(self, seconds: float, fleet: FleetFigures | None) -> None:
         """Have the rule judge."""
         if fleet is None:
             self.answers = self._rule.hold("Redis does not answer")
@@ -61,7 +62,7 @@ class ScrapedAnswer(ExternalScaler):
         self._scraped: tuple[float | None, float | None] = (None, None)
         self._next_scrape = 0.0
 
-    def look(self, seconds: float, fleet: Fleet | None) -> None:
+    def look(self, seconds: float, fleet: FleetFigures | None) -> None:
         """Have the rule judge; every half minute somebody reads it."""
         if seconds >= self._next_scrape:
             self._scraped = super().metrics()
@@ -86,7 +87,7 @@ class PrometheusFormula:
         self._section = section
         self._found: tuple[float | None, float | None] = (None, None)
 
-    def look(self, seconds: float, fleet: Fleet | None) -> None:
+    def look(self, seconds: float, fleet: FleetFigures | None) -> None:
         """Evaluate."""
         del seconds
         if fleet is None or fleet.missing:
@@ -121,7 +122,7 @@ class ConstantHpa:
         self._positions, self._rows = positions_of_worker, rows_of_replica
         self._found: tuple[float | None, float | None] = (None, None)
 
-    def look(self, seconds: float, fleet: Fleet | None) -> None:
+    def look(self, seconds: float, fleet: FleetFigures | None) -> None:
         """Divide."""
         del seconds
         if fleet is None or not fleet.trainers:

@@ -35,7 +35,7 @@ from bench.report import Row, game_option, parser, positive, show, told
 from bench.serve_file import RUN
 from bench.workloads import Workload
 from zerofleet.prediction import Predictor
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 
 SMALL_NETWORK_MICROSECONDS = 339.0
 COLUMNS = {

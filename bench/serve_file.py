@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +24,12 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.model import LoadedModel, ModelLoader
 from services.inference.repository import Promoted, Repository
-from zerofleet import games, rpc, telemetry
+from zerofleet import games, telemetry
 from zerofleet.games import State
 from zerofleet.models.device_session import open_session
 from zerofleet.models.provider import Provider
+from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.server import Server
 
 RUN = "bench"
 NOTHING = "-"
@@ -61,10 +63,6 @@ class OneFile:
         del version
         return {}
 
-    def refused(self) -> Collection[str]:
-        """None."""
-        return ()
-
 
 def loader_of(
     game: str, model_bytes: bytes, sessions: int, provider: Provider
@@ -94,11 +92,11 @@ async def serve(game: str, model_bytes: bytes, sessions: int, provider: Provider
         loader = loader_of_nothing(game, sessions)
     repository = Repository(RUN, OneFile(hashlib.sha256(model_bytes).hexdigest()), loader)
     limits = BatchLimits(MAX_BATCH_ROWS, 64 * MAX_BATCH_ROWS, threads=sessions)
-    shape = rpc.ModelShape(spec.observation_bytes, spec.num_actions, MAX_BATCH_ROWS)
+    shape = ModelShape(spec.observation_bytes, spec.num_actions, MAX_BATCH_ROWS)
     async with Batcher(limits, repository.mark_bad) as batcher:
         await repository.refresh()
         backend = Backend(repository, batcher, shape)
-        async with rpc.serve("127.0.0.1:0", inference=backend) as server:
+        async with Server("127.0.0.1:0", inference=backend) as server:
             await server.set_serving(True)
             print(json.dumps({"port": server.port}), flush=True)
             while await asyncio.to_thread(sys.stdin.readline):

@@ -1,6 +1,7 @@
 """Real stores for tests: one server of each kind for the session, fresh contents for each test."""
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,6 +16,9 @@ from zerofleet.database import Database
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.testing.databases import DatabaseTemplate
+
+# Some tests import onnxruntime themselves, perhaps before zerofleet.models.runtime does.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 # Nothing here has to survive a crash of the machine; a killed server recovers all the same.
 FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}

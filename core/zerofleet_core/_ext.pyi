@@ -217,8 +217,8 @@ class EngineGame:
     """
     One game as columns, a row for each ply, as in `zerofleet.records.GameRecord`.
 
-    Plies that were given and not searched (a match's opening) have model version 0,
-    0 simulations and no children.
+    Plies that were given and not searched (a match's opening, or by a player without
+    a predictor) have model version 0, 0 simulations and one child, unvisited.
     """
 
     def __init__(self, *, actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], model_versions: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], root_values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], network_values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], best_child_values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], simulations: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], full_search: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], child_visit_counts: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_priors: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_policy_weights: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], result: int | None = None, reason: str = 'rules', resign_threshold: float | None = None, plays_on: bool = False, to_play: Annotated[NDArray[numpy.int8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, next_full_search: bool | None = None, game_id: int = 0) -> None:
@@ -439,7 +439,8 @@ class Match:
 
     Opening k gives game 2k, where side 0 moves first, and game 2k + 1, where
     side 1 does. There is no noise; moves follow the configured temperatures
-    (0: the most visited).
+    (0: the most visited). For a side without a predictor call `games_to_move` and
+    `play` in place of `select` and `backup`.
 
     Args:
         config: of the search of side 0, and of side 1 unless `other` is given.
@@ -472,6 +473,26 @@ class Match:
 
         Raises:
             ValueError: wrong shape or dtype, or numbers that are not finite; nothing changed.
+        """
+
+    def games_to_move(self, side: int) -> list[tuple[int, list[int]]]:
+        """The games in which this side moves: game_id and all actions so far."""
+
+    def play(self, game_id: int, action: int) -> None:
+        """
+        Play an action that was not searched here, for the side that moves.
+
+        Raises:
+            ValueError: the action is illegal, the game is over or there is none, or it waits
+                for a prediction; nothing changed.
+        """
+
+    def resign(self, game_id: int) -> None:
+        """
+        Give a game up for the side that moves: it has lost, by reason 'resign'.
+
+        Raises:
+            ValueError: the game is over or there is none, or it waits for a prediction.
         """
 
     def take_finished(self) -> list[EngineGame]:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from services.autoscaler.desired_replicas import Desired, ScalingReason
 from services.autoscaler.watch import Watch
-from zerofleet.scaling import Answers, Need, Reason
+from zerofleet.fleet import Need
 
 _PREFIX = "zerofleet_autoscaler"
 
@@ -38,7 +39,7 @@ class WatchCollector(Collector):
                 yield from _inputs(answers.need)
 
 
-def _answers(answers: Answers) -> Iterator[Metric]:
+def _answers(answers: Desired) -> Iterator[Metric]:
     desired = GaugeMetricFamily(
         f"{_PREFIX}_desired_replicas", "Replicas that are asked for.", labels=["role"]
     )
@@ -47,7 +48,7 @@ def _answers(answers: Answers) -> Iterator[Metric]:
     )
     for role, answer in (("selfplay", answers.selfplay), ("inference", answers.inference)):
         desired.add_metric([role], answer.count)
-        for reason in Reason:
+        for reason in ScalingReason:
             reasons.add_metric([role, reason.value], float(reason is answer.reason))
     yield desired
     yield reasons
@@ -55,7 +56,7 @@ def _answers(answers: Answers) -> Iterator[Metric]:
 
 def _inputs(need: Need) -> Iterator[Metric]:
     for name, text, value in (
-        ("reuse", "Samples drawn of each new position if nobody waited.", need.reuse),
+        ("reuse", "Samples drawn of each new position if nothing waited.", need.reuse),
         ("reuse_target", "Samples that a new position pays for.", need.target),
         ("useful_workers", "Self-play workers that would bring reuse to its target.", need.workers),
         ("fed_workers", "Self-play workers that inference can feed.", need.fed),

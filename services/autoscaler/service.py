@@ -7,12 +7,14 @@ from asyncio import Event
 
 import structlog
 
-from services.autoscaler.scaler import FleetScaler
+from services.autoscaler.keda import KedaScaler
 from services.autoscaler.settings import AutoscalerSettings
 from services.autoscaler.watch import Watch
-from zerofleet import rpc
 from zerofleet.config import RunConfig
 from zerofleet.heartbeat import Heartbeats
+from zerofleet.rpc.credentials import ServerCredentials
+from zerofleet.rpc.health import HealthServer
+from zerofleet.rpc.scaler import ScalerServer
 from zerofleet.service import beat, first_of, served_metrics
 
 _log = structlog.get_logger()
@@ -29,13 +31,13 @@ async def serve(run: RunConfig, settings: AutoscalerSettings, stop: Event) -> No
     with contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats:
         watch = Watch(heartbeats, run.scaling)
         with (
-            rpc.HealthServer(settings.health_address) as health,
+            HealthServer(settings.health_address) as health,
             _metrics(settings, watch),
         ):
-            async with rpc.ScalerServer(
+            async with ScalerServer(
                 settings.scaler_address,
-                FleetScaler(run.name, watch),
-                rpc.ServerCredentials.of(settings),
+                KedaScaler(run.name, watch),
+                ServerCredentials.of(settings),
             ) as server:
                 _log.info("serving", address=settings.scaler_address, port=server.port)
                 await first_of(

@@ -7,10 +7,11 @@ import time
 
 import structlog
 
+from services.autoscaler.desired_replicas import Desired, ScalingRule
 from zerofleet.config import ScalingSection
 from zerofleet.errors import StoreUnavailableError
+from zerofleet.fleet import FleetFigures, observe
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.scaling import Answers, Fleet, Rule, observe
 from zerofleet.service import Pulse
 
 _LOG_SECONDS = 60.0  # between two lines in which nothing changed
@@ -19,7 +20,7 @@ _log = structlog.get_logger()
 
 
 class Watch:
-    """The newest answers, for whoever asks.
+    """The newest answers.
 
     Args:
         heartbeats: of the run; Redis may be away, and then nothing changes.
@@ -29,12 +30,12 @@ class Watch:
     def __init__(self, heartbeats: Heartbeats, section: ScalingSection) -> None:
         self._heartbeats = heartbeats
         self._section = section
-        self._rule = Rule(section)
+        self._rule = ScalingRule(section)
         self._next_log = 0.0
         self._waiting_for = "the fleet's first figures"
-        self.answers: Answers | None = None
+        self.answers: Desired | None = None
         """None until the fleet was watched for long enough to say anything."""
-        self.fleet = Fleet()
+        self.fleet = FleetFigures()
         """As it was at the last look."""
         self.looks = 0
         """That found Redis."""
@@ -74,7 +75,7 @@ class Watch:
             figures["inference_replicas"] = self.answers.inference.count
         return Pulse(self.looks, self._waiting_for, figures)
 
-    def _tell(self, now: float, answers: Answers | None, reason: str) -> None:
+    def _tell(self, now: float, answers: Desired | None, reason: str) -> None:
         """Each change at once, and else a line a minute."""
         if answers is None:
             if now >= self._next_log:

@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from zerofleet_core import SearchConfig
 
-from services.evaluator.match import ActionPlayer, GaveUp, MatchPlayer, Place, SearchPlayer, together
+from services.evaluator.match import (
+    ActionPlayer,
+    GaveUp,
+    MatchPlayer,
+    Place,
+    SearchPlayer,
+    together,
+)
 from zerofleet import games
 from zerofleet.errors import ConfigError
 from zerofleet.games import State

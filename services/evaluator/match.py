@@ -191,7 +191,9 @@ class _Play:
                 asked = await self._ask_for_actions(side, player)
             await self._hand_in()
             if self._groups:
-                self._turns[1 - side].set()  # the actions that were played are the other's to answer
+                self._turns[
+                    1 - side
+                ].set()  # the actions that were played are the other's to answer
             if not asked:
                 await turn.wait()
 

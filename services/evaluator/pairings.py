@@ -53,9 +53,7 @@ class MissingGames:
 
     def first_part(self) -> MissingGames:
         """The games that are played before it is asked again who lacks some."""
-        return MissingGames(
-            self.pairing, self.seed, self.openings, self.places[:_PLACES_AT_ONCE]
-        )
+        return MissingGames(self.pairing, self.seed, self.openings, self.places[:_PLACES_AT_ONCE])
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from zerofleet.database import ModelName
 from zerofleet.errors import IncompatibleModelError, ModelNotFoundError
 from zerofleet.games import State
 from zerofleet.prediction import Prediction, Predictor
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 from zerofleet.waiting import PatientPredictor
 
 _log = structlog.get_logger()

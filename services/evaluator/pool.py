@@ -98,9 +98,7 @@ class RatingPool:
                 return
             # In a thread: of a thousand players this takes seconds.
             ratings = await asyncio.to_thread(rate, results)
-            await ask(
-                database.upsert_ratings, name, [(r.player, r.elo, r.error) for r in ratings]
-            )
+            await ask(database.upsert_ratings, name, [(r.player, r.elo, r.error) for r in ratings])
             self._rated = results
 
     def _present(self, anchors: Sequence[str]) -> list[str]:
@@ -140,9 +138,7 @@ class RatingPool:
 
                 queue = PairQueue(missing.places, run.inference.max_batch_rows // 2)
                 players = (player, opponent)
-                await play_match(
-                    run.game.name, missing.openings, players, queue, keep, self._go
-                )
+                await play_match(run.game.name, missing.openings, players, queue, keep, self._go)
             except CANNOT_PLAY as error:
                 self._queue.leave_out(pairing)
                 _log.error(

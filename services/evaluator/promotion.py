@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from zerofleet.best import Best, BestPointer
+from zerofleet.best import BestPointer
 from zerofleet.database import Database, Grounds, Promotion
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
 from zerofleet.waiting import Waits
@@ -89,19 +89,19 @@ class Promoter:
                 grounds=grounds,
             )
         except StaleEpochError:
-            now = self._database.promotion_head(self._run)
             mine = (expected + 1, version, match_id, self._actor)
-            if now is not None and (now.seq, now.version, now.match_id, now.actor) == mine:
-                return now  # it was this very promotion, whose answer was lost
+            for row in self._database.promotion_history(self._run)[:1]:
+                now = row.promotion
+                if (now.seq, now.version, row.match_id, row.actor) == mine:
+                    return now  # it was this very promotion, whose answer was lost
             if self._database.evaluator_epoch(self._run) == self._epoch:
                 return None
             raise
 
     async def point(self, promotion: Promotion) -> None:
         """Move the pointer; should Redis be away, the reconciler will."""
-        best = Best(promotion.seq, promotion.version, promotion.sha256)
         try:
-            await asyncio.to_thread(self._pointer.set_if_newer, best)
+            await asyncio.to_thread(self._pointer.set_if_newer, promotion)
         except StoreUnavailableError:
             _log.warning("pointer_not_moved", version=promotion.version, reason="Redis is away")
 

@@ -22,7 +22,9 @@ from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StaleEpochError
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.rpc import ClientCredentials, HealthServer, InferenceClient
+from zerofleet.rpc.client import InferenceClient
+from zerofleet.rpc.credentials import ClientCredentials
+from zerofleet.rpc.health import HealthServer
 from zerofleet.service import Pulse, beat, first_of, served_metrics
 from zerofleet.waiting import Waits
 

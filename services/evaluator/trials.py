@@ -79,9 +79,7 @@ class Trials:
             "trial_most_games": float(games),
         }
         missing = {(i, color) for i in range(len(openings)) for color in (0, 1)} - stored
-        _log.info(
-            "trial", player=trial.player, opponent=trial.opponent, games_to_play=len(missing)
-        )
+        _log.info("trial", player=trial.player, opponent=trial.opponent, games_to_play=len(missing))
 
         async def keep(games: Sequence[MatchGame]) -> None:
             await context.record(trial.match_id, games)
@@ -100,6 +98,4 @@ class Trials:
     def _leave_out(self, trial: MatchRow, reason: str) -> None:
         """A trial that cannot be played holds nothing up; another evaluator may try it again."""
         self._left_out.add(trial.match_id)
-        _log.error(
-            "trial_left_out", player=trial.player, opponent=trial.opponent, reason=reason
-        )
+        _log.error("trial_left_out", player=trial.player, opponent=trial.opponent, reason=reason)

@@ -11,17 +11,18 @@ from numpy.typing import NDArray
 from services.inference.batcher import Batcher
 from services.inference.model import LoadedModel
 from services.inference.repository import Repository
-from zerofleet import rpc
 from zerofleet.errors import (
     IncompatibleModelError,
     InferenceUnavailableError,
     OverloadedError,
 )
 from zerofleet.prediction import Prediction
+from zerofleet.rpc.backend import ModelCounters, ModelState
+from zerofleet.rpc.codec import ModelShape
 
 
 class Backend:
-    """An ``rpc.InferenceBackend`` of one run.
+    """An ``InferenceBackend`` of one run.
 
     Args:
         repository: the run's models.
@@ -34,7 +35,7 @@ class Backend:
         self,
         repository: Repository,
         batcher: Batcher,
-        shape: rpc.ModelShape,
+        shape: ModelShape,
         provider: str = "cpu",
     ) -> None:
         self.repository = repository
@@ -51,8 +52,8 @@ class Backend:
         """This process serves one run."""
         return (self.repository.run,)
 
-    def shape(self, run: str) -> rpc.ModelShape:
-        """See ``rpc.InferenceBackend``."""
+    def shape(self, run: str) -> ModelShape:
+        """See ``InferenceBackend``."""
         self.repository.require(run)
         return self._shape
 
@@ -64,7 +65,7 @@ class Backend:
         deadline: float | None,
         precision: str | None = None,
     ) -> asyncio.Future[Prediction]:
-        """See ``rpc.InferenceBackend``."""
+        """See ``InferenceBackend``."""
         model = self.repository.peek(version, precision)
         if model is not None:
             return self.batcher.submit(model, observations, deadline)
@@ -98,7 +99,7 @@ class Backend:
         return answer
 
     async def model_ready(self, run: str, version: int | None) -> bool:
-        """See ``rpc.InferenceBackend``."""
+        """See ``InferenceBackend``."""
         try:
             await self.repository.get(version)
         except (IncompatibleModelError, InferenceUnavailableError):
@@ -106,7 +107,7 @@ class Backend:
         return True
 
     async def check(self, run: str, version: int | None) -> None:
-        """See ``rpc.InferenceBackend``."""
+        """See ``InferenceBackend``."""
         await self.repository.check(version)
 
     def loaded_versions(self, run: str) -> list[int]:
@@ -114,12 +115,12 @@ class Backend:
         return sorted({model.version for model in self.repository.loaded()})
 
     def told(self, run: str, version: int | None) -> Mapping[str, str]:
-        """See ``rpc.InferenceBackend``."""
+        """See ``InferenceBackend``."""
         model = self.repository.peek(version)
         told = {"provider": self.provider}
         return told if model is None else told | {"precision": model.precision}
 
-    def counters(self, run: str) -> list[rpc.ModelCounters]:
+    def counters(self, run: str) -> list[ModelCounters]:
         """Counters of the versions in memory, each over all of its precisions."""
         models = self.repository.loaded()
         return [
@@ -127,7 +128,7 @@ class Backend:
             for version in self.loaded_versions(run)
         ]
 
-    async def index(self) -> list[rpc.ModelState]:
+    async def index(self) -> list[ModelState]:
         """Every known version."""
         return await self.repository.index()
 

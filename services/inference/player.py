@@ -19,10 +19,20 @@ from services.inference.due import Due, Every
 from services.inference.model import LoadedModel
 from services.inference.position import Position, replay
 from services.inference.repository import Repository
-from zerofleet import games, rpc
+from zerofleet import games
 from zerofleet.config import SearchSection
 from zerofleet.errors import InvalidRequestError
-from zerofleet.rpc import Actions, SearchOptions
+from zerofleet.rpc.codec import BEST, parse_version
+from zerofleet.rpc.player import (
+    Actions,
+    PlayedAction,
+    PlayerDescription,
+    PositionPrediction,
+    SearchChild,
+    SearchOptions,
+    SearchTable,
+    Sgf,
+)
 from zerofleet.searches import served_search
 
 # Simulations run on the event loop between two predictions; where all of them end in finished
@@ -34,7 +44,7 @@ _DEFAULT = SearchOptions()
 
 
 class ModelPlayer:
-    """An ``rpc.Player`` of one run.
+    """A ``PlayerBackend`` of one run.
 
     Args:
         game: name of the run's game.
@@ -59,11 +69,11 @@ class ModelPlayer:
         """Searches that are running."""
         return self._admission.searches
 
-    async def describe(self) -> rpc.PlayerDescription:
-        """See ``rpc.Player``."""
+    async def describe(self) -> PlayerDescription:
+        """See ``PlayerBackend``."""
         spec = games.spec(self._game)
         best = self._repository.peek(None)
-        return rpc.PlayerDescription(
+        return PlayerDescription(
             game=self._game,
             num_actions=spec.num_actions,
             observation_shape=spec.observation_shape,
@@ -75,16 +85,16 @@ class ModelPlayer:
         )
 
     async def predict(
-        self, game: str, actions: Actions, *, run: str = "", version: str = rpc.BEST
-    ) -> rpc.PositionPrediction:
-        """See ``rpc.Player``."""
+        self, game: str, actions: Actions, *, run: str = "", version: str = BEST
+    ) -> PositionPrediction:
+        """See ``PlayerBackend``."""
         state = (await self._position(game, actions)).state
         model = await self._model(run, version)
         prediction = await PinnedPredictor(self._batcher, model).predict(
             state.observation()[np.newaxis]
         )
         legal = state.legal_actions()
-        return rpc.PositionPrediction(
+        return PositionPrediction(
             run=self._repository.run,
             version=model.version,
             to_play=state.to_play,
@@ -100,10 +110,10 @@ class ModelPlayer:
         actions: Actions,
         *,
         run: str = "",
-        version: str = rpc.BEST,
+        version: str = BEST,
         options: SearchOptions = _DEFAULT,
-    ) -> rpc.SearchTable:
-        """See ``rpc.Player``."""
+    ) -> SearchTable:
+        """See ``PlayerBackend``."""
         never = Every(None, None)
         tables = [t async for t in self._tables(game, actions, run, version, options, never)]
         return tables[-1]
@@ -114,12 +124,12 @@ class ModelPlayer:
         actions: Actions,
         *,
         run: str = "",
-        version: str = rpc.BEST,
+        version: str = BEST,
         options: SearchOptions = _DEFAULT,
         every_simulations: int = 0,
         every_seconds: float = 0.0,
-    ) -> AsyncGenerator[rpc.SearchTable]:
-        """See ``rpc.Player``."""
+    ) -> AsyncGenerator[SearchTable]:
+        """See ``PlayerBackend``."""
         if every_simulations < 0:
             raise InvalidRequestError(f"every_simulations is {every_simulations}: give 0 or more")
         if not 0 <= every_seconds < np.inf:
@@ -138,16 +148,16 @@ class ModelPlayer:
         actions: Actions,
         *,
         run: str = "",
-        version: str = rpc.BEST,
+        version: str = BEST,
         options: SearchOptions = _DEFAULT,
         temperature: float = 0.0,
-    ) -> rpc.PlayedAction:
-        """See ``rpc.Player``."""
+    ) -> PlayedAction:
+        """See ``PlayerBackend``."""
         if not 0 <= temperature < np.inf:
             raise InvalidRequestError(f"temperature is {temperature}: give 0 or more")
         table = await self.search(game, actions, run=run, version=version, options=options)
         action = _choose(table, temperature, options.seed)
-        return rpc.PlayedAction(
+        return PlayedAction(
             run=table.run,
             version=table.version,
             action=action.action,
@@ -164,7 +174,7 @@ class ModelPlayer:
         version: str,
         options: SearchOptions,
         every: Every,
-    ) -> AsyncGenerator[rpc.SearchTable]:
+    ) -> AsyncGenerator[SearchTable]:
         """The search's table each time that one is due, and at the end."""
         position = await self._position(game, actions)
         with self._admission.admitted(self._simulations(options), self._num_actions):
@@ -185,7 +195,7 @@ class ModelPlayer:
     async def _position(self, game: str, actions: Actions) -> Position:
         if game not in ("", self._game):
             raise InvalidRequestError(f"this server plays '{self._game}', not '{game}'")
-        if isinstance(actions, rpc.Sgf):
+        if isinstance(actions, Sgf):
             # Parsing a long one would keep everybody waiting, and many would on the loop's threads.
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._parsers, replay, self._game, actions)
@@ -194,7 +204,7 @@ class ModelPlayer:
     async def _model(self, run: str, version: str) -> LoadedModel:
         if run:
             self._repository.require(run)
-        return await self._repository.get(rpc.parse_version(self._repository.run, version))
+        return await self._repository.get(parse_version(self._repository.run, version))
 
     def _simulations(self, options: SearchOptions) -> int:
         simulations = options.num_simulations
@@ -224,9 +234,9 @@ class ModelPlayer:
 
     def _table(
         self, result: SearchResult, state: games.State, version: int, *, done: bool
-    ) -> rpc.SearchTable:
+    ) -> SearchTable:
         children = tuple(
-            rpc.SearchChild(
+            SearchChild(
                 action=int(result.actions[child]),
                 action_string=state.action_to_string(int(result.actions[child])),
                 visit_count=int(result.visit_counts[child]),
@@ -236,7 +246,7 @@ class ModelPlayer:
             )
             for child, q_value in enumerate(result.q_values)
         )
-        return rpc.SearchTable(
+        return SearchTable(
             run=self._repository.run,
             version=version,
             to_play=state.to_play,
@@ -250,7 +260,7 @@ class ModelPlayer:
         )
 
 
-def _choose(table: rpc.SearchTable, temperature: float, seed: int | None) -> rpc.SearchChild:
+def _choose(table: SearchTable, temperature: float, seed: int | None) -> SearchChild:
     """The best action, or a sample with probability ~ visits^(1 / temperature) (AlphaGo Zero)."""
     visits = np.array([child.visit_count for child in table.children], np.float64)
     if temperature == 0 or not visits.any():

@@ -20,16 +20,17 @@ from typing import TypeVar, TypeVarTuple
 import structlog
 
 from services.inference.model import FP32, LoadedModel
-from services.inference.model_source import ModelSource, Promoted
 from services.inference.precision import Precisions
 from services.inference.shelf import Shelf
-from zerofleet import rpc
+from services.inference.source import ModelSource
+from zerofleet.database import Promotion
 from zerofleet.errors import (
     InferenceUnavailableError,
     ModelNotFoundError,
     StoreUnavailableError,
     ZerofleetError,
 )
+from zerofleet.rpc.backend import ModelState
 
 _log = structlog.get_logger()
 
@@ -41,10 +42,10 @@ _Arguments = TypeVarTuple("_Arguments")
 
 
 @dataclass(slots=True)
-class _Best:
+class _Answering:
     """A promotion and the model that answers for it."""
 
-    promoted: Promoted
+    promoted: Promotion
     model: LoadedModel
 
 
@@ -73,7 +74,7 @@ class Repository:
         self._source = source
         self._shelf = Shelf(load, keep)
         self._precisions = precisions or Precisions()
-        self._best: list[_Best] = []  # newest first, two at most
+        self._best: list[_Answering] = []  # newest first, two at most
         self._answering: dict[int, str] = {}  # by version: the precision, where it is not fp32
         self._lookups = ThreadPoolExecutor(2, thread_name_prefix="lookup")
         self._swapped = asyncio.Event()
@@ -157,18 +158,18 @@ class Repository:
         """Models in memory, by version."""
         return self._shelf.models()
 
-    async def index(self) -> list[rpc.ModelState]:
+    async def index(self) -> list[ModelState]:
         """Every version that is known, with what is wrong with it."""
         try:
             versions = set(await self._look_up(self._source.versions))
         except StoreUnavailableError:
             versions = set[int]()
         loaded = {model.version for model in self.loaded()}
-        states: list[rpc.ModelState] = []
+        states: list[ModelState] = []
         for version in sorted(versions | loaded):
             ready = version in loaded
             reason = "" if ready else await self._why_not(version)
-            states.append(rpc.ModelState(self.run, version, ready, reason))
+            states.append(ModelState(self.run, version, ready, reason))
         return states
 
     async def _why_not(self, version: int) -> str:
@@ -183,7 +184,7 @@ class Repository:
             await asyncio.sleep(every_seconds)
 
     async def follow_variants(self, every_seconds: float) -> None:
-        """Keep up with variants and verdicts, for ever; at once after each promotion."""
+        """Keep up with the best version's variants, for ever; at once after each promotion."""
         while True:
             self._swapped.clear()
             await self.refresh_variants()
@@ -205,17 +206,16 @@ class Repository:
                 self.waiting_for = f"a store that names the best model: {error}"
 
     async def refresh_variants(self) -> None:
-        """Look once; let the best version's fastest variant answer, and no refused one."""
+        """Look once; let the best version's fastest variant answer."""
         if self._precisions.only_fp32:
             return
         try:
-            self._refuse(frozenset(await asyncio.to_thread(self._source.refused)))
             if self._best:
                 await self._improve(self._best[0])
         except ZerofleetError:
             return  # whatever answers goes on
 
-    async def _follow(self, pointed: Promoted) -> None:
+    async def _follow(self, pointed: Promotion) -> None:
         """Move to the end of the chain; without Postgres, to what the pointer names if newer.
 
         A best model that is no part of the chain (the pointer was left by an older run of this
@@ -241,7 +241,7 @@ class Repository:
                 self._forget_others(chain)
                 return
 
-    def _forget_others(self, chain: Sequence[Promoted]) -> None:
+    def _forget_others(self, chain: Sequence[Promotion]) -> None:
         """Drop best models that are no part of the chain: it has other models of their versions."""
         others = [best.model for best in self._best if best.promoted not in chain]
         self._best = [best for best in self._best if best.promoted in chain]
@@ -249,14 +249,14 @@ class Repository:
             if model is not self._best[0].model:
                 self._shelf.remove(model)
 
-    async def _try(self, promoted: Promoted) -> bool:
+    async def _try(self, promoted: Promotion) -> bool:
         try:
             model = await self._shelf.load(promoted.version, FP32, promoted.sha256)
         except ZerofleetError as error:
             if not self._best:
                 self.waiting_for = f"a best model that loads: {error}"
             return False
-        self._best.insert(0, _Best(promoted, model))
+        self._best.insert(0, _Answering(promoted, model))
         del self._best[2:]
         self._answering.pop(promoted.version, None)
         self._pin()
@@ -265,19 +265,7 @@ class Repository:
         _log.info("best_model_changed", version=model.version, seq=promoted.seq)
         return True
 
-    def _refuse(self, refused: frozenset[str]) -> None:
-        """Take over what the newest verdicts say."""
-        if refused == self._precisions.refused:
-            return
-        _log.info("precisions_refused", precisions=sorted(refused))
-        self._precisions.refused = refused
-        self._answering.clear()  # chosen again when they are next asked for
-        for best in self._best:
-            if best.model.precision in refused:
-                best.model = self._shelf.get(best.promoted.version, FP32) or best.model
-        self._pin()
-
-    async def _improve(self, best: _Best) -> None:
+    async def _improve(self, best: _Answering) -> None:
         """Let the variant answer that should, for the best version."""
         version = best.promoted.version
         if await self._sha256(version) != best.promoted.sha256:
@@ -308,7 +296,7 @@ class Repository:
         except ZerofleetError:
             return None
 
-    def _answer_with(self, best: _Best, model: LoadedModel) -> None:
+    def _answer_with(self, best: _Answering, model: LoadedModel) -> None:
         self._answering[model.version] = model.precision
         if best.model is not model:
             best.model = model

@@ -22,7 +22,7 @@ from services.inference.repository import Repository
 from services.inference.settings import InferenceSettings
 from services.inference.several import serve_several
 from services.inference.source import StoredModels
-from zerofleet import games, rpc
+from zerofleet import games
 from zerofleet.best import BestPointer
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
@@ -32,12 +32,17 @@ from zerofleet.models.engines import prune_engines
 from zerofleet.models.provider import Provider
 from zerofleet.models.session import ModelSession
 from zerofleet.models.store import open_store
+from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.credentials import ServerCredentials
+from zerofleet.rpc.health import HealthServer
+from zerofleet.rpc.limits import Limits
+from zerofleet.rpc.server import Server
 from zerofleet.service import Pulse, beat, first_of
 
 _log = structlog.get_logger()
 
 _POLL_SECONDS = 0.2  # a promotion is seen this much later at most
-_VARIANTS_SECONDS = 5.0  # and a verdict on a variant this much
+_VARIANTS_SECONDS = 5.0  # and a variant that could not be looked up or loaded this much
 _CPU_ROWS = 64
 
 
@@ -143,22 +148,20 @@ async def _answer(
     stop: asyncio.Event,
 ) -> None:
     spec = games.spec(run.game.name)
-    shape = rpc.ModelShape(spec.observation_bytes, spec.num_actions, run.inference.max_batch_rows)
+    shape = ModelShape(spec.observation_bytes, spec.num_actions, run.inference.max_batch_rows)
     backend = Backend(repository, batcher, shape, provider.name)
     figures = Figures(batcher, repository, provider.name)
     player = ModelPlayer(run.game.name, run.search, repository, batcher)
-    server = rpc.serve(
+    server = Server(
         settings.listen_address,
         inference=backend,
         player=player,
         reflection=settings.reflection,
         share_port=settings.share_port,
-        credentials=rpc.ServerCredentials.of(settings),
-        limits=rpc.Limits(call_seconds=settings.call_seconds),
+        credentials=ServerCredentials.of(settings),
+        limits=Limits(call_seconds=settings.call_seconds),
     )
-    health = rpc.HealthServer(
-        settings.health_address, ready=lambda: server.serving, names=server.names
-    )
+    health = HealthServer(settings.health_address, ready=lambda: server.serving, names=server.names)
     collector = InferenceCollector(batcher, repository, provider.name, figures)
     with _metrics(settings, collector), health:
         async with server:
@@ -179,7 +182,7 @@ async def _answer(
         raise SystemExit(1)  # so that whoever started it starts another one
 
 
-async def _keep_health(server: rpc.Server, backend: Backend) -> None:
+async def _keep_health(server: Server, backend: Backend) -> None:
     """SERVING as soon as the best model is loaded."""
     while True:
         await server.set_serving(backend.ready())

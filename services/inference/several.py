@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import structlog
 
 from services.inference.settings import InferenceSettings
-from zerofleet import rpc
 from zerofleet.errors import ConfigError
+from zerofleet.rpc.server import check_free
 
 _log = structlog.get_logger()
 
@@ -61,7 +61,7 @@ def _check(settings: InferenceSettings) -> None:
             f"ZEROFLEET_DEVICES = '{settings.devices}' needs a host and a port to share: "
             f"ZEROFLEET_LISTEN_ADDRESS = '{address}' is none"
         )
-    rpc.check_free(address)  # a server of somebody else's may share its port, too
+    check_free(address)  # a server of somebody else's may share its port, too
 
 
 async def _start(settings: InferenceSettings, number: int, device: int) -> Process:

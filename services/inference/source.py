@@ -1,22 +1,68 @@
-"""The stores' knowledge of a run's models: Redis for the best, Postgres for everything."""
+"""What the stores know of a run's models: Redis of the best, Postgres of everything."""
 
 from __future__ import annotations
 
-from services.inference.model import FP32
-from services.inference.model_source import Promoted
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
 from zerofleet.best import BestPointer
-from zerofleet.database import Database
-from zerofleet.errors import ModelNotFoundError, StoreUnavailableError
-from zerofleet.rpc import PRECISIONS
+from zerofleet.database import Database, Promotion
+from zerofleet.errors import ModelNotFoundError
+
+
+class ModelSource(Protocol):
+    """What the stores know about one run's models; all methods block."""
+
+    def best(self) -> Promotion | None:
+        """The newest promotion as far as is cheap to know; None before the first.
+
+        It is checked against ``promotions`` before it is followed.
+
+        Raises:
+            StoreUnavailableError: neither store answers.
+        """
+        ...
+
+    def promotions(self) -> Sequence[Promotion]:
+        """All promotions, newest first.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        ...
+
+    def sha256(self, version: int) -> str:
+        """The name of a version's file.
+
+        Raises:
+            ModelNotFoundError: there is no such version.
+            StoreUnavailableError: Postgres does not answer.
+        """
+        ...
+
+    def variants(self, version: int) -> Mapping[str, str]:
+        """The names of a version's accepted files in other precisions, by precision.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        ...
+
+    def versions(self) -> Sequence[int]:
+        """All versions.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        ...
 
 
 class StoredModels:
     """A ``ModelSource`` over both stores.
 
-    The pointer in Redis is asked first because it is cheap; where Redis is away or empty, the
-    ledger of promotions in Postgres says the same. The pointer may be that of another chain until
-    the evaluator repairs it, so the repository believes ``promotions`` before it. A version never
-    changes, nor do its variants, which are recorded with it: they are looked up once.
+    The pointer in Redis may be that of another chain until the evaluator repairs it, so the
+    repository believes ``promotions`` before it. A version never changes, nor do its variants,
+    which are recorded with it: they are looked up once.
     """
 
     def __init__(self, run: str, database: Database, pointer: BestPointer) -> None:
@@ -27,23 +73,13 @@ class StoredModels:
         self._variants: dict[int, dict[str, str]] = {}
         self._has_variants = False
 
-    def best(self) -> Promoted | None:
+    def best(self) -> Promotion | None:
         """See ``ModelSource``."""
-        try:
-            best = self._pointer.get()
-        except StoreUnavailableError:
-            best = None
-        if best is not None:
-            return Promoted(best.seq, best.version, best.sha256)
-        head = self._database.promotion_head(self._run)
-        return None if head is None else Promoted(head.seq, head.version, head.sha256)
+        return self._pointer.newest(self._database)
 
-    def promotions(self) -> list[Promoted]:
+    def promotions(self) -> list[Promotion]:
         """See ``ModelSource``."""
-        return [
-            Promoted(promotion.seq, promotion.version, promotion.sha256)
-            for promotion in self._database.promotions(self._run)
-        ]
+        return self._database.promotions(self._run)
 
     def sha256(self, version: int) -> str:
         """See ``ModelSource``."""
@@ -65,22 +101,12 @@ class StoredModels:
             self._variants[version] = known
         return known
 
-    def refused(self) -> set[str]:
-        """See ``ModelSource``."""
-        self._look_at_schema()
-        verdicts = {
-            precision: self._database.variant_verdict(self._run, precision)
-            for precision in PRECISIONS
-            if precision != FP32
-        }
-        return {name for name, verdict in verdicts.items() if verdict and not verdict.accepted}
-
     def versions(self) -> list[int]:
         """See ``ModelSource``."""
         return [row.version for row in self._database.models(self._run)]
 
     def _look_at_schema(self) -> None:
-        """Ask nothing of tables that an older database does not have yet: it may be migrated."""
+        """Ask nothing of a database that is not migrated yet."""
         if not self._has_variants:
             self._database.wait_ready(0.0)
             self._has_variants = True

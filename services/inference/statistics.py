@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from services.inference.batch import Batch
 from services.inference.model import LoadedModel
-from zerofleet import rpc
+from zerofleet.rpc.backend import BatchStatistics, Duration, ModelCounters
 
 QUEUE_WAIT_BOUNDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # seconds
 
@@ -42,8 +42,8 @@ class _Sum:
     def merge(self, other: _Sum) -> None:
         self.add(other.count, other.ns)
 
-    def frozen(self) -> rpc.Duration:
-        return rpc.Duration(self.count, self.ns)
+    def frozen(self) -> Duration:
+        return Duration(self.count, self.ns)
 
 
 @dataclass(slots=True)
@@ -194,13 +194,13 @@ class Statistics:
         with self._lock:
             self.totals.expired += requests
 
-    def counters(self, models: Sequence[LoadedModel]) -> rpc.ModelCounters:
+    def counters(self, models: Sequence[LoadedModel]) -> ModelCounters:
         """The counters of one version's models together, all of one moment."""
         with self._lock:
             found = _OfModel()
             for model in models:
                 found.merge(self._of(model))
-            return rpc.ModelCounters(
+            return ModelCounters(
                 version=models[0].version,
                 rows=found.rows,
                 executions=found.executions,
@@ -212,7 +212,7 @@ class Statistics:
                 compute_infer=found.stages.infer.frozen(),
                 compute_output=found.stages.output.frozen(),
                 batches=tuple(
-                    rpc.BatchTimes(
+                    BatchStatistics(
                         rows,
                         stages.input.frozen(),
                         stages.infer.frozen(),

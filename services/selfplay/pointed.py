@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from zerofleet.best import BestPointer
-from zerofleet.database import Database
+from zerofleet.database import Promotion
 from zerofleet.errors import (
     AccessDeniedError,
     InferenceUnavailableError,
@@ -43,33 +43,6 @@ class Stream(Protocol):
         ...
 
 
-class PromotedVersion:
-    """The number of the best model: Redis' pointer, or Postgres' record where there is none.
-
-    Args:
-        run: name of the run.
-        pointer: of that run.
-        database: with the run's promotions.
-    """
-
-    def __init__(self, run: str, pointer: BestPointer, database: Database) -> None:
-        self._run = run
-        self._pointer = pointer
-        self._database = database
-
-    def __call__(self) -> int | None:
-        """The version; None before the first promotion. Blocking.
-
-        Raises:
-            StoreUnavailableError: neither store answers.
-        """
-        try:
-            best = self._pointer.get() or self._database.promotion_head(self._run)
-        except StoreUnavailableError:
-            best = self._database.promotion_head(self._run)
-        return None if best is None else best.version
-
-
 class PointedPredictor:
     """A ``Predictor`` that names the promoted version in every request.
 
@@ -80,16 +53,21 @@ class PointedPredictor:
         run: name of the run, and so of the model.
         stream: to the server.
         versions: the same server.
-        promoted: the best version's number; blocking.
+        newest: the newest promotion, None before the first; blocking, and ``StoreUnavailableError``
+            while no store answers.
     """
 
     def __init__(
-        self, run: str, stream: Stream, versions: Versions, promoted: PromotedVersion
+        self,
+        run: str,
+        stream: Stream,
+        versions: Versions,
+        newest: Callable[[], Promotion | None],
     ) -> None:
         self._run = run
         self._stream = stream
         self._versions = versions
-        self._promoted = promoted
+        self._newest = newest
         self._version: int | None = None
         self._refusal: AccessDeniedError | None = None
 
@@ -106,10 +84,10 @@ class PointedPredictor:
         a token, and a worker that they end keeps its games.
         """
         try:
-            promoted = await asyncio.to_thread(self._promoted)
-            if promoted is None or promoted == self._version:
+            newest = await asyncio.to_thread(self._newest)
+            if newest is None or newest.version == self._version:
                 return
-            ready = await self._versions.model_ready(self._run, str(promoted))
+            ready = await self._versions.model_ready(self._run, str(newest.version))
         except AccessDeniedError as error:
             self._refusal = error
             return
@@ -123,9 +101,9 @@ class PointedPredictor:
         self._refusal = None
         if not ready:
             return
-        self._version = promoted
-        self._stream.version = str(promoted)
-        _log.info("best_model_changed", version=promoted)
+        self._version = newest.version
+        self._stream.version = str(newest.version)
+        _log.info("best_model_changed", version=newest.version)
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
         """Predict by the promoted version; see ``Predictor``.

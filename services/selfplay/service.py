@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
-from services.selfplay.pointed import PointedPredictor, PromotedVersion
+from services.selfplay.pointed import PointedPredictor
 from services.selfplay.settings import SelfplaySettings
 from services.selfplay.worker import Worker
 from zerofleet.best import BestPointer
@@ -15,7 +16,9 @@ from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.rpc import ClientCredentials, HealthServer, InferenceClient
+from zerofleet.rpc.client import InferenceClient
+from zerofleet.rpc.credentials import ClientCredentials
+from zerofleet.rpc.health import HealthServer
 from zerofleet.service import first_of, served_metrics
 
 
@@ -46,8 +49,9 @@ async def _play(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event)
                 await _work(Worker(run, settings, database, heartbeats, stream), settings, stop)
                 return
             with contextlib.closing(BestPointer(settings.redis_url, run.name)) as pointer:
-                promoted = PromotedVersion(run.name, pointer, database)
-                pointed = PointedPredictor(run.name, stream, client, promoted)
+                pointed = PointedPredictor(
+                    run.name, stream, client, partial(pointer.newest, database)
+                )
                 worker = Worker(run, settings, database, heartbeats, pointed)
                 await _work(worker, settings, stop, pointed.follow())
 

@@ -19,7 +19,7 @@ from zerofleet.database import Database
 from zerofleet.errors import ZerofleetError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.store import open_store
-from zerofleet.rpc import HealthServer
+from zerofleet.rpc.health import HealthServer
 from zerofleet.service import served_metrics
 
 # A step of a large network on a slow machine, or making a model's variants, is no standstill.

@@ -10,7 +10,7 @@ The layers, top to bottom; a module imports only from layers below its own:
 - ``zerofleet.rpc``: the wire: Open Inference Protocol and ``zerofleet.v1.Player``.
 - ``zerofleet.network`` (torch) and ``zerofleet.models``: weights, exported models, sessions.
 - ``zerofleet.service``: what every asynchronous service does the same way.
-- ``zerofleet.scaling``: how many workers are useful, and why.
+- ``zerofleet.fleet``: what a fleet does and needs; advice for a person.
 - ``zerofleet.best`` and ``zerofleet.heartbeat``: what lives in Redis.
 - ``zerofleet.database``: what lives in Postgres; ``zerofleet.redis_connection``: reaching Redis.
 - ``zerofleet.config``: the run file and the settings of a process.

@@ -7,12 +7,12 @@ run of the same name, say) is replaced.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, cast
 
 import structlog
 
-from zerofleet.database import Database
+from zerofleet.database import Database, Promotion
+from zerofleet.errors import StoreUnavailableError
 from zerofleet.redis_connection import open_redis, our_errors
 
 _log = structlog.get_logger()
@@ -40,15 +40,6 @@ return 1
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The best model by its place in the chain of promotions."""
-
-    seq: int
-    version: int
-    sha256: str
-
-
 class _Commands(Protocol):
     """What is used of Redis."""
 
@@ -74,7 +65,7 @@ class BestPointer:
         self._key = f"zerofleet:{run}:best"
         self._run = run
 
-    def get(self) -> Best | None:
+    def get(self) -> Promotion | None:
         """Where the pointer points; None before the first promotion, or when Redis was wiped.
 
         Raises:
@@ -82,7 +73,24 @@ class BestPointer:
         """
         return _parsed(self._fields())
 
-    def set_if_newer(self, best: Best) -> bool:
+    def newest(self, database: Database) -> Promotion | None:
+        """The newest promotion: by Redis, or by Postgres where Redis is away or empty.
+
+        The pointer may be that of another chain until ``reconcile`` replaces it.
+
+        Returns:
+            None before the first promotion.
+
+        Raises:
+            StoreUnavailableError: neither store answers.
+        """
+        try:
+            pointed = self.get()
+        except StoreUnavailableError:
+            pointed = None
+        return pointed or database.promotion_head(self._run)
+
+    def set_if_newer(self, best: Promotion) -> bool:
         """Move the pointer forward; False when it was there already, or further.
 
         Raises:
@@ -94,7 +102,7 @@ class BestPointer:
             )
         return moved == 1
 
-    def reconcile(self, database: Database) -> Best | None:
+    def reconcile(self, database: Database) -> Promotion | None:
         """Bring the pointer up to the record; one that contradicts the record is replaced.
 
         Returns:
@@ -106,8 +114,7 @@ class BestPointer:
         # In this order: a promotion is in Postgres before the pointer names it, so a pointer that
         # was read first and is ahead of the head, or beside it, names no promotion of this chain.
         fields = self._fields()
-        head = database.promotion_head(self._run)
-        best = None if head is None else Best(head.seq, head.version, head.sha256)
+        best = database.promotion_head(self._run)
         pointed = _parsed(fields)
         if fields and (
             best is None or pointed is None or (pointed.seq >= best.seq and pointed != best)
@@ -122,7 +129,7 @@ class BestPointer:
         with our_errors(self._place):
             return self._redis.hgetall(self._key)
 
-    def _replace(self, seen: dict[bytes, bytes], best: Best | None) -> bool:
+    def _replace(self, seen: dict[bytes, bytes], best: Promotion | None) -> bool:
         """Write another pointer, or none, unless it is no more what was seen."""
         old = [seen.get(name, b"") for name in (b"seq", b"version", b"sha256")]
         new = [] if best is None else [str(best.seq), str(best.version), best.sha256]
@@ -134,8 +141,10 @@ class BestPointer:
         self._redis.close()
 
 
-def _parsed(fields: dict[bytes, bytes]) -> Best | None:
+def _parsed(fields: dict[bytes, bytes]) -> Promotion | None:
     try:
-        return Best(int(fields[b"seq"]), int(fields[b"version"]), fields[b"sha256"].decode("ascii"))
+        return Promotion(
+            int(fields[b"seq"]), int(fields[b"version"]), fields[b"sha256"].decode("ascii")
+        )
     except (KeyError, ValueError):
         return None

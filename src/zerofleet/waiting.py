@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from threading import Event
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -30,10 +31,14 @@ _TOKEN_SECONDS = 120.0  # a rotated token reaches the servers' files within this
 _SLOW_SECONDS = 3.0  # an answer out for longer than this is waited for, and said to be
 
 
+class StoppedError(Exception):
+    """The process was told to leave while a thread of it waited."""
+
+
 class Backoff:
     """Delays that double from ``first`` to ``most`` seconds; each is drawn from its upper half.
 
-    The draw keeps a fleet from coming back in step.
+    The draw keeps a thousand workers from coming back to a restarted server in one instant.
     """
 
     def __init__(self, first: float = 0.1, most: float = 5.0) -> None:
@@ -41,11 +46,15 @@ class Backoff:
         self._most = most
         self._next = first
 
-    async def sleep(self) -> None:
-        """Wait for this failure's share."""
-        delay = random.uniform(self._next / 2, self._next)
+    def delay(self) -> float:
+        """Seconds to wait after this failure; the next failure waits longer."""
+        delay = random.uniform(self._next / 2, self._next)  # nosec B311
         self._next = min(2 * self._next, self._most)
-        await asyncio.sleep(delay)
+        return delay
+
+    async def sleep(self) -> None:
+        """Wait for ``delay()``."""
+        await asyncio.sleep(self.delay())
 
     def reset(self) -> None:
         """After a success the next failure waits ``first`` again."""
@@ -53,13 +62,22 @@ class Backoff:
 
 
 class Waits:
-    """The things waited for, by who waits; heartbeats read it, and each change is logged once."""
+    """The things waited for, by who waits; heartbeats read it, and each change is logged once.
 
-    def __init__(self) -> None:
+    One thread may write while another reads.
+
+    Args:
+        turned: called whenever something is waited for: whoever says so is not stuck.
+    """
+
+    def __init__(self, turned: Callable[[], None] | None = None) -> None:
         self._things: dict[str, str] = {}
+        self._turned = turned
 
     def begin(self, who: str, thing: str, **why: str) -> None:
         """``who`` (a part of this process) waits for ``thing``; ``why`` goes to the log."""
+        if self._turned is not None:
+            self._turned()
         if self._things.get(who) != thing:
             self._things[who] = thing
             _log.info("waiting", part=who, waiting_for=thing, **why)
@@ -86,9 +104,39 @@ class Waits:
                 self.end("store")
                 return answer
 
+    def insist(
+        self,
+        stop: Event,
+        call: Callable[[], _T],
+        thing: str = "Postgres",
+        away: type[Exception] = StoreUnavailableError,
+    ) -> _T:
+        """What ``ask_store`` is for a coroutine, for a thread: make a call until it succeeds.
+
+        Args:
+            stop: ends the wait.
+            call: blocks; it must bear being done twice.
+            thing: what is waited for.
+            away: the error after which the call is made again.
+
+        Raises:
+            StoppedError: ``stop`` was set while the call failed.
+        """
+        backoff = Backoff()
+        while True:
+            try:
+                answer = call()
+            except away as error:
+                self.begin("store", thing, reason=str(error))
+            else:
+                self.end("store")
+                return answer
+            if stop.wait(backoff.delay()):
+                raise StoppedError
+
     def __str__(self) -> str:
         """Everything waited for, each thing once; empty while nothing is."""
-        return ", ".join(dict.fromkeys(self._things.values()))
+        return ", ".join(dict.fromkeys(list(self._things.values())))
 
     def __bool__(self) -> bool:
         return bool(self._things)

@@ -14,10 +14,13 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.model import LoadedModel
 from services.inference.player import ModelPlayer
-from services.inference.repository import Promoted, Repository
-from zerofleet import games, rpc
+from services.inference.repository import Repository
+from zerofleet import games
 from zerofleet.config import SearchSection
+from zerofleet.database import Promotion
 from zerofleet.errors import ModelNotFoundError
+from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.server import Server
 
 RUN = "contract"
 GAME = "tic_tac_toe"
@@ -43,11 +46,11 @@ class LinearSession:
 class TwoVersions:
     """A ``ModelSource`` of versions 1 and 2, the second promoted."""
 
-    def best(self) -> Promoted | None:
+    def best(self) -> Promotion | None:
         return self.promotions()[0]
 
-    def promotions(self) -> list[Promoted]:
-        return [Promoted(seq, seq, self.sha256(seq)) for seq in (2, 1)]
+    def promotions(self) -> list[Promotion]:
+        return [Promotion(seq, seq, self.sha256(seq)) for seq in (2, 1)]
 
     def sha256(self, version: int) -> str:
         if version not in (1, 2):
@@ -64,7 +67,7 @@ class InProcess:
 
     repository: Repository
     batcher: Batcher
-    shape: rpc.ModelShape
+    shape: ModelShape
     player: ModelPlayer
 
 
@@ -82,7 +85,7 @@ def in_process() -> Open:
         async with Batcher(BatchLimits(64, 1024), repository.mark_bad) as batcher:
             await repository.refresh()
             spec = games.spec(GAME)
-            shape = rpc.ModelShape(spec.observation_bytes, spec.num_actions, 64)
+            shape = ModelShape(spec.observation_bytes, spec.num_actions, 64)
             player = ModelPlayer(GAME, SearchSection(num_simulations=40), repository, batcher)
             yield InProcess(repository, batcher, shape, player)
 
@@ -95,7 +98,7 @@ def over_wire(in_process: Open) -> Callable[[], contextlib.AbstractAsyncContextM
     async def opened() -> AsyncIterator[str]:
         async with in_process() as parts:
             backend = Backend(parts.repository, parts.batcher, parts.shape)
-            async with rpc.serve("127.0.0.1:0", inference=backend, player=parts.player) as server:
+            async with Server("127.0.0.1:0", inference=backend, player=parts.player) as server:
                 yield f"127.0.0.1:{server.port}"
 
     return opened

@@ -12,7 +12,8 @@ import pytest
 
 from zerofleet import games
 from zerofleet.errors import InvalidRequestError, ModelNotFoundError
-from zerofleet.rpc import Player, PlayerClient, SearchOptions, Sgf
+from zerofleet.rpc.player import PlayerBackend, SearchOptions, Sgf
+from zerofleet.rpc.player_client import PlayerClient
 from zerofleet.rpc.player_codec import decode_actions
 from zerofleet.rpc.schema import player as pb
 
@@ -26,7 +27,7 @@ def player(request: Any, in_process: Any, over_wire: Any) -> Any:
     """``async with player() as it``."""
 
     @contextlib.asynccontextmanager
-    async def opened() -> AsyncIterator[Player]:
+    async def opened() -> AsyncIterator[PlayerBackend]:
         if request.param == "in process":
             async with in_process() as parts:
                 yield parts.player

@@ -13,7 +13,7 @@ import pytest
 from services.inference.backend import PinnedPredictor
 from zerofleet import games
 from zerofleet.prediction import Predictor
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 from zerofleet.testing.predictors import HashPredictor, MarkerPredictor, UniformPredictor
 
 GAME = "tic_tac_toe"

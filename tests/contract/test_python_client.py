@@ -19,7 +19,7 @@ import pytest
 
 from services.inference.backend import Backend
 from services.inference.player import ModelPlayer
-from zerofleet import games, rpc
+from zerofleet import games
 from zerofleet.client import AsyncModel, AsyncPlayer, Model, Player, Sgf
 from zerofleet.client.position import to_actions
 from zerofleet.errors import (
@@ -28,6 +28,7 @@ from zerofleet.errors import (
     InvalidRequestError,
     ModelNotFoundError,
 )
+from zerofleet.rpc.server import Server
 
 GAME, RUN = "tic_tac_toe", "contract"
 
@@ -150,7 +151,7 @@ def over_player(in_process: Any) -> Any:
     async def opened() -> AsyncIterator[tuple[str, ModelPlayer]]:
         async with in_process() as parts:
             backend = Backend(parts.repository, parts.batcher, parts.shape)
-            async with rpc.serve("127.0.0.1:0", inference=backend, player=parts.player) as server:
+            async with Server("127.0.0.1:0", inference=backend, player=parts.player) as server:
                 yield f"127.0.0.1:{server.port}", parts.player
 
     return opened

@@ -24,9 +24,9 @@ from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
 from services.selfplay.service import serve
 from services.selfplay.settings import SelfplaySettings
-from zerofleet.best import Best, BestPointer
+from zerofleet.best import BestPointer
 from zerofleet.config import NetworkSection, RunConfig, load_run
-from zerofleet.database import Database
+from zerofleet.database import Database, Promotion
 from zerofleet.games import spec
 from zerofleet.models.folder import ModelFolder
 from zerofleet.network import PolicyValueNet, export_onnx
@@ -151,7 +151,7 @@ class Records:
         self._trainer = database.acquire_fence(run.name, "trainer")
         self._evaluator = database.acquire_fence(run.name, "evaluator")
 
-    def promote(self, version: int) -> Best:
+    def promote(self, version: int) -> Promotion:
         """Publish a network and make it the best."""
         game = spec(self._run.game.name)
         network = PolicyValueNet(game, NetworkSection(blocks=1, channels=8), seed=version)
@@ -164,7 +164,7 @@ class Records:
         head = self._database.promotion_head(name)
         seq = head.seq if head else 0
         self._database.promote(name, version, None, "test", seq, epoch=self._evaluator)
-        return Best(seq + 1, version, staged.sha256)
+        return Promotion(seq + 1, version, staged.sha256)
 
     def plies(self) -> dict[int, int]:
         """Plies of stored games by the version that played them."""

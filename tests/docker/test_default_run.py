@@ -20,7 +20,9 @@ from tritonclient.utils import InferenceServerException
 
 from zerofleet import games
 from zerofleet.errors import AccessDeniedError, ZerofleetError
-from zerofleet.rpc import ClientCredentials, PlayerClient, SearchOptions
+from zerofleet.rpc.credentials import ClientCredentials
+from zerofleet.rpc.player import SearchOptions
+from zerofleet.rpc.player_client import PlayerClient
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(7200)]
 

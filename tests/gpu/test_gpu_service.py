@@ -15,13 +15,17 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.model import LoadedModel, ModelLoader
 from services.inference.precision import Precisions
-from services.inference.repository import Promoted, Repository
-from zerofleet import games, rpc
+from services.inference.repository import Repository
+from zerofleet import games
+from zerofleet.database import Promotion
 from zerofleet.models.device_session import open_session
 from zerofleet.models.half import to_fp16
 from zerofleet.models.provider import Provider
 from zerofleet.models.session import ModelSession
 from zerofleet.prediction import Prediction
+from zerofleet.rpc.client import InferenceClient
+from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.server import Server
 
 pytestmark = pytest.mark.gpu
 
@@ -51,20 +55,17 @@ class Stored:
         self.files[name] = content
         return name
 
-    def best(self) -> Promoted:
+    def best(self) -> Promotion:
         return self.promotions()[0]
 
-    def promotions(self) -> list[Promoted]:
-        return [Promoted(seq, seq, self.sha256(seq)) for seq in range(self.promoted, 0, -1)]
+    def promotions(self) -> list[Promotion]:
+        return [Promotion(seq, seq, self.sha256(seq)) for seq in range(self.promoted, 0, -1)]
 
     def sha256(self, version: int) -> str:
         return self._names[version, "fp32"]
 
     def variants(self, version: int) -> dict[str, str]:
         return {"fp16": self._names[version, "fp16"]}
-
-    def refused(self) -> tuple[str, ...]:
-        return ()
 
     def versions(self) -> list[int]:
         return list(VERSIONS)
@@ -100,11 +101,11 @@ async def test_no_answer_names_another_model_under_swaps(
     heard: Counter[tuple[int, str]] = Counter()
     async with Batcher(BatchLimits(MOST, 4096, sessions), repository.mark_bad) as batcher:
         await repository.refresh()
-        shape = rpc.ModelShape(SPEC.observation_bytes, SPEC.num_actions, MOST)
+        shape = ModelShape(SPEC.observation_bytes, SPEC.num_actions, MOST)
         backend = Backend(repository, batcher, shape, provider.name)
         async with (
-            rpc.serve("127.0.0.1:0", inference=backend) as server,
-            rpc.InferenceClient(f"127.0.0.1:{server.port}") as client,
+            Server("127.0.0.1:0", inference=backend) as server,
+            InferenceClient(f"127.0.0.1:{server.port}") as client,
         ):
             stop = asyncio.Event()
 

@@ -12,11 +12,12 @@ import grpc.aio
 import pytest
 from google.protobuf import message_factory
 
-from services.autoscaler.scaler import FleetScaler
+from services.autoscaler.keda import KedaScaler
 from services.autoscaler.watch import Watch
 from zerofleet.config import ScalingSection
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.rpc import ScalerServer, ServerCredentials
+from zerofleet.rpc.credentials import ServerCredentials
+from zerofleet.rpc.scaler import ScalerServer
 from zerofleet.rpc.schema import service
 
 RUN = "scaled"
@@ -107,7 +108,7 @@ class Scaled:
 async def scaled(valkey_url: str) -> AsyncGenerator[Scaled]:
     with contextlib.closing(Heartbeats(valkey_url, RUN)) as heartbeats:
         watch = Watch(heartbeats, SECTION)
-        scaler = FleetScaler(RUN, watch)
+        scaler = KedaScaler(RUN, watch)
         async with ScalerServer("127.0.0.1:0", scaler, ServerCredentials()) as server:
             found = Scaled(heartbeats, watch, server)
             yield found

@@ -1,19 +1,20 @@
 """The pointer in Redis: never back, rebuilt from the record, and no secret in its errors."""
 
+import contextlib
 import threading
 
 import pytest
 import redis
 
-from zerofleet.best import Best, BestPointer
-from zerofleet.database import Database
+from zerofleet.best import BestPointer
+from zerofleet.database import Database, Promotion
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.ports import free_port
 
 
-def best(seq: int) -> Best:
-    return Best(seq, 10 * seq, f"{seq:064x}")
+def best(seq: int) -> Promotion:
+    return Promotion(seq, 10 * seq, f"{seq:064x}")
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_runs_do_not_share_it(pointer: BestPointer, valkey_url: str) -> None:
 def test_it_is_rebuilt_after_a_wipe(
     pointer: BestPointer, promoted: Database, valkey_url: str
 ) -> None:
-    expected = Best(2, 2, f"{2:064x}")
+    expected = Promotion(2, 2, f"{2:064x}")
     assert pointer.reconcile(promoted) == expected
     assert pointer.get() == expected
     with redis.Redis.from_url(valkey_url) as client:
@@ -88,7 +89,7 @@ def test_reconciling_never_moves_it_back(
     if before is not None:
         pointer.set_if_newer(best(before))
     head = promoted.promotion_head("test")
-    now = Best(3, 3, f"{3:064x}")
+    now = Promotion(3, 3, f"{3:064x}")
 
     def overtaken(_: str) -> object:
         pointer._redis.delete(pointer._key)
@@ -100,13 +101,13 @@ def test_reconciling_never_moves_it_back(
     assert pointer.get() == now
 
 
-@pytest.mark.parametrize("foreign", [best(40), best(2), Best(2, 2, "f" * 64)])
+@pytest.mark.parametrize("foreign", [best(40), best(2), Promotion(2, 2, "f" * 64)])
 def test_what_is_no_part_of_the_chain_is_replaced(
-    pointer: BestPointer, promoted: Database, foreign: Best
+    pointer: BestPointer, promoted: Database, foreign: Promotion
 ) -> None:
     """As after a restore of Postgres alone, or a new run under the name of an old one."""
     assert pointer.set_if_newer(foreign)
-    expected = Best(2, 2, f"{2:064x}")
+    expected = Promotion(2, 2, f"{2:064x}")
     assert pointer.reconcile(promoted) == expected
     assert pointer.get() == expected
 
@@ -117,13 +118,24 @@ def test_a_broken_pointer_is_replaced(
     with redis.Redis.from_url(valkey_url) as client:
         client.hset("zerofleet:test:best", mapping={"seq": "99"})
     expected = pointer.reconcile(promoted)
-    assert pointer.get() == expected == Best(2, 2, f"{2:064x}")
+    assert pointer.get() == expected == Promotion(2, 2, f"{2:064x}")
 
 
 def test_a_pointer_without_any_promotion_goes(pointer: BestPointer, database: Database) -> None:
     pointer.set_if_newer(best(40))
     assert pointer.reconcile(database) is None
     assert pointer.get() is None
+
+
+def test_postgres_says_it_where_redis_is_away_or_empty(
+    pointer: BestPointer, promoted: Database
+) -> None:
+    head = promoted.promotion_head("test")
+    assert pointer.newest(promoted) == head == Promotion(2, 2, f"{2:064x}")
+    with contextlib.closing(BestPointer("redis://127.0.0.1:1/0", "test")) as away:
+        assert away.newest(promoted) == head
+    pointer.set_if_newer(best(40))
+    assert pointer.newest(promoted) == best(40)
 
 
 def test_before_the_first_promotion_there_is_none(pointer: BestPointer, database: Database) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from zerofleet.best import Best, BestPointer
+from zerofleet.best import BestPointer
 from zerofleet.cli import app
-from zerofleet.database import Database
+from zerofleet.database import Database, Promotion
 from zerofleet.errors import ConfigError
 
 
@@ -62,7 +62,7 @@ def test_the_pointer_follows(
     assert roll_back(run_file, database_url, valkey_url).exit_code == 0
     assert versions(database) == [1, 2, 1]
     pointer = BestPointer(valkey_url, "test")
-    assert pointer.get() == Best(3, 1, f"{1:064x}")
+    assert pointer.get() == Promotion(3, 1, f"{1:064x}")
     pointer.close()
 
 
@@ -80,4 +80,4 @@ def test_in_a_container_of_the_fleet_nothing_need_be_named(
     assert "model 1 is the best of the run 'test' again" in result.stdout
     assert versions(database) == [1, 2, 1]
     with contextlib.closing(BestPointer(valkey_url, "test")) as pointer:
-        assert pointer.get() == Best(3, 1, f"{1:064x}")
+        assert pointer.get() == Promotion(3, 1, f"{1:064x}")

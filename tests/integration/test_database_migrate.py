@@ -1,7 +1,6 @@
 """Migrations: safe to repeat, safe beside each other, and honest about what they cannot do."""
 
-import contextlib
-import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,22 +8,17 @@ from pathlib import Path
 
 import psycopg2
 import pytest
-from alembic import command
-from alembic.config import Config
 from alembic.script import ScriptDirectory
-from psycopg2 import sql
+from psycopg2 import errors, sql
 
-import zerofleet.database
-from zerofleet.database import Database, Submission, migrate
-from zerofleet.database.schema import REVISION, check_revision
-from zerofleet.database.submission import encode_submissions
+from zerofleet.config import run_from_values
+from zerofleet.database import Database, Submission, migrate, schema
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.local.postgres import EmbeddedPostgres
-from zerofleet.models.variant import Variant
 from zerofleet.secrets.urls import with_password_file
 from zerofleet.testing.records import random_record
 
-SCRIPTS = Path(zerofleet.database.__file__).with_name("migrations")
+SCRIPTS = Path(schema.__file__).with_name("migrations")
 ROLES = {f"zerofleet_{name}" for name in ("worker", "trainer", "evaluator", "console")}
 
 
@@ -41,7 +35,7 @@ def run(url: str, *statements: str) -> list[tuple]:
 
 def test_the_code_knows_the_newest_migration() -> None:
     directory = ScriptDirectory(str(SCRIPTS))
-    assert directory.get_heads() == [REVISION]
+    assert directory.get_heads() == [schema.REVISION]
 
 
 def test_a_second_migration_changes_nothing(database_url: str) -> None:
@@ -75,91 +69,143 @@ def test_a_database_without_our_tables_says_so(database_url: str) -> None:
         database.summary("test")
 
 
-@contextlib.contextmanager
-def database_at(postgres: EmbeddedPostgres, revision: str) -> Iterator[str]:
-    """The owner's URL of a database at an earlier revision."""
-    admin, name = postgres.url("superuser", "postgres"), f"at_{revision}"
+@pytest.fixture
+def empty_database(postgres: EmbeddedPostgres) -> Iterator[str]:
+    """The owner's URL of a database without anything."""
+    admin, name = postgres.url("superuser", "postgres"), "without_anything"
     run(admin, f"CREATE DATABASE {name} OWNER zerofleet")
-    url = postgres.url("owner", name)
-    with Database(url) as database, database._engine.connect() as connection:
-        configuration = Config()
-        configuration.set_main_option("script_location", str(SCRIPTS))
-        configuration.attributes["connection"] = connection.execution_options(no_parameters=True)
-        command.upgrade(configuration, revision)
-        connection.commit()
-    yield url
+    yield postgres.url("owner", name)
     run(admin, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-@pytest.fixture
-def first_version(postgres: EmbeddedPostgres) -> Iterator[str]:
-    with database_at(postgres, "0001") as url:
-        yield url
-
-
-@pytest.fixture
-def second_version(postgres: EmbeddedPostgres) -> Iterator[str]:
-    with database_at(postgres, "0002") as url:
-        yield url
-
-
-def test_games_of_the_first_version_live_on(first_version: str) -> None:
-    [game] = json.loads(encode_submissions([Submission(random_record(1))]))
-    begun = random_record(3, plies=3)
-    saved = {"game_uid": str(begun.game_uid), "epoch": 0, "ply": 3, "record": begun.to_json()}
-    for name in ("best_child_values", "child_policy_weights", "resign_threshold", "plays_on"):
-        del game[name], saved["record"][name]
-    run(
-        first_version,
-        "SELECT register_run('test', 'tic_tac_toe', '{}')",
-        f"SELECT submit_games('test', 'w', '{json.dumps([game])}')",
-        f"SELECT save_unfinished('test', 'w', '{json.dumps([saved])}', 0)",
-    )
-    migrate(first_version)
-    with Database(first_version) as database:
+def test_an_empty_database_becomes_one_that_games_are_stored_in(empty_database: str) -> None:
+    with Database(empty_database) as database:
+        with pytest.raises(StoreUnavailableError, match="its tables are not made yet"):
+            database.wait_ready(0)
+        migrate(empty_database)
         database.wait_ready(1)
-        [stored] = database.read_games("test", 0, 10).games
-        assert stored.child_policy_weights.tolist() == stored.child_visit_counts.tolist()
-        assert not stored.resigned
-        [(adopted, _)] = database.adopt_unfinished("test", "v", 1, 60)
-        assert adopted.best_child_values.tolist() == begun.root_values.tolist()
-        assert adopted.child_policy_weights.tolist() == begun.child_visit_counts.tolist()
-        assert (adopted.resign_threshold, adopted.plays_on) == (None, False)
+        run(empty_database, "SELECT register_run('test', 'tic_tac_toe', '{}')")
+        assert database.submit_games("test", "w", [Submission(random_record(1))]) == ["stored"]
+
+
+@pytest.mark.parametrize("revision", ["0001", "0002", "0003", "0004", "0005"])
+def test_a_database_of_0_1_is_refused_with_the_way_to_start_anew(
+    empty_database: str, revision: str
+) -> None:
+    run(
+        empty_database,
+        "CREATE TABLE alembic_version (version_num text)",
+        f"INSERT INTO alembic_version VALUES ('{revision}')",
+        "CREATE TABLE games (game_uid uuid PRIMARY KEY)",
+    )
+    for action in (migrate, lambda url: Database(url).wait_ready(1)):
+        with pytest.raises(ConfigError) as caught:
+            action(empty_database)
+        message = str(caught.value)
+        assert "\n" not in message
+        assert f"was made by zerofleet 0.1 (revision {revision})" in message
+        assert "--data DIR" in message
+        assert "CREATE DATABASE" in message
+    assert run(empty_database, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [
+        (2,)
+    ]
+
+
+def sources(kind: str) -> list[str]:
+    """Each name that our files define, once for each definition."""
+    pattern = rf"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?{kind}\s+(\w+)"
+    return [
+        name
+        for path in sorted(SCRIPTS.parent.rglob("*.sql"))
+        for name in re.findall(pattern, path.read_text(), re.MULTILINE | re.IGNORECASE)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "catalog"),
+    [
+        ("TABLE", "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition"
+         " AND relname <> 'alembic_version' AND relnamespace = 'public'::regnamespace"),
+        ("VIEW", "SELECT viewname FROM pg_views WHERE schemaname = 'public'"),
+        ("FUNCTION", "SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace"),
+    ],
+)  # fmt: skip
+def test_everything_in_the_database_is_defined_once_in_our_files(
+    database_url: str, kind: str, catalog: str
+) -> None:
+    names = sources(kind)
+    assert sorted(names) == sorted(set(names))
+    assert sorted(names) == sorted(name for (name,) in run(database_url, catalog))
+
+
+def test_every_file_of_ours_is_applied() -> None:
+    applied = {*schema.TABLES, *schema.BEFORE_TABLES, *schema.AFTER_TABLES}
+    folder = SCRIPTS.parent
+    assert applied == {str(path.relative_to(folder)) for path in folder.rglob("*.sql")}
+
+
+def definition(url: str, view: str) -> str:
+    [(text,)] = run(url, f"SELECT pg_get_viewdef('{view}')")
+    return text
+
+
+def test_functions_views_and_rights_of_another_version_are_made_again(database_url: str) -> None:
+    """Those of a version before: other columns, other arguments, other rights, other names."""
+    before = definition(database_url, "openings")
+    run(
+        database_url,
+        "DROP VIEW openings",
+        "CREATE VIEW openings AS SELECT 1 AS other",
+        "CREATE VIEW given_up AS SELECT other FROM openings",
+        "DROP FUNCTION resign_threshold",
+        "CREATE FUNCTION resign_threshold(a int, b int) RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "CREATE OR REPLACE FUNCTION forbid_change() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN RETURN NULL; END'",
+        "GRANT SELECT ON games TO zerofleet_worker",
+        "UPDATE definitions SET digest = 'other', views = views || '{given_up}'::text[]",
+    )
+    with Database(database_url) as database:
+        with pytest.raises(StoreUnavailableError, match="another version of zerofleet: run `zero"):
+            database.wait_ready(0)
+        migrate(database_url)
+        database.wait_ready(0)
         assert database.resign_threshold("test") is None
-    [(games,)] = run(first_version, "SELECT DISTINCT all_games FROM resign_audit")
-    assert games == 1
+        database.register_run(run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}}))
+        epoch = database.acquire_fence("test", "trainer")
+        database.insert_model("test", 1, f"{1:064x}", 10, {}, "m", epoch)
+        epoch = database.acquire_fence("test", "evaluator")
+        database.promote("test", 1, None, "e", 0, epoch=epoch)
+    assert definition(database_url, "openings") == before
+    assert run(
+        database_url,
+        "SELECT to_regclass('given_up'), "
+        "has_table_privilege('zerofleet_worker', 'games', 'SELECT')",
+    ) == [(None, False)]
+    with pytest.raises(errors.InsufficientPrivilege, match="promotions only grows"):
+        run(database_url, "DELETE FROM promotions")
 
 
-@pytest.fixture
-def third_version(postgres: EmbeddedPostgres) -> Iterator[str]:
-    with database_at(postgres, "0003") as url:
-        yield url
-
-
-def test_the_fences_of_the_third_version_live_on(third_version: str) -> None:
-    """Whoever holds one goes on writing, and the next epoch is the next."""
+def test_a_persons_view_on_one_of_ours_is_named_and_kept(database_url: str) -> None:
     run(
-        third_version,
-        "SELECT register_run('test', 'tic_tac_toe', '{}')",
-        "SELECT acquire_fence('test', 'trainer')",
+        database_url,
+        "CREATE VIEW my_openings AS SELECT * FROM openings",
+        "CREATE VIEW my_own AS SELECT game_uid FROM games",
+        "UPDATE definitions SET digest = 'other'",
     )
-    migrate(third_version)
-    with Database(third_version) as database:
-        database.wait_ready(1)
-        database.insert_model("test", 1, f"{1:064x}", 10, {}, "m", 1)
-        assert database.acquire_fence("test", "trainer") == 2
-
-
-def test_the_tables_of_each_version_are_known(postgres: EmbeddedPostgres) -> None:
-    """A service that waits for a migration must not take them for a newer version's."""
-    for revision in ("0001", "0002", "0003", "0004"):
-        check_revision(revision, "here")
-    with database_at(postgres, "0004") as url:
-        migrate(url)
-        with Database(url) as database:
-            database.wait_ready(1)
-    with pytest.raises(ConfigError, match="migrated by a newer zerofleet"):
-        check_revision("0006", "here")
+    with pytest.raises(ConfigError) as caught:
+        migrate(database_url)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "view my_openings depends on view openings" in message
+    assert "keep its definition (`pg_get_viewdef`), drop it, run `zerofleet migrate`" in message
+    assert run(
+        database_url, "SELECT digest, to_regclass('my_openings') IS NOT NULL FROM definitions"
+    ) == [("other", True)]
+    run(database_url, "DROP VIEW my_openings")
+    migrate(database_url)
+    with Database(database_url) as database:
+        database.wait_ready(0)
+    assert run(database_url, "SELECT count(*) FROM my_own") == [(0,)]
 
 
 def test_roles_get_the_passwords_of_files(bare_server: EmbeddedPostgres, tmp_path: Path) -> None:
@@ -192,30 +238,6 @@ def test_roles_get_the_passwords_of_files(bare_server: EmbeddedPostgres, tmp_pat
     with pytest.raises(psycopg2.OperationalError, match=r"no password|password authentication"):
         psycopg2.connect(f"postgresql://zerofleet_trainer@{place}")
     assert "canary" not in (bare_server.folder / "server.log").read_text()
-
-
-def test_models_of_the_second_version_live_on(second_version: str) -> None:
-    """They have no variants; the one published next may have some."""
-    run(
-        second_version,
-        "SELECT register_run('test', 'tic_tac_toe', '{}')",
-        "SELECT acquire_fence('test', 'trainer')",
-        "INSERT INTO models (run, version, sha256, step, metrics, location, epoch) "
-        f"VALUES ('test', 1, '{1:064x}', 10, '{{}}', 'm', 1)",
-    )
-    with Database(second_version) as database:
-        with pytest.raises(StoreUnavailableError, match="run `zerofleet migrate`"):
-            database.wait_ready(0)
-        migrate(second_version)
-        database.wait_ready(1)
-        # The trainer of the version before, which is still running, has heard of none of this.
-        database.insert_model("test", 2, f"{2:064x}", 20, {}, "m", 1)
-        assert [database.variants("test", version) for version in (1, 2)] == [[], []]
-        refused = Variant("int8", reason="a test")
-        database.insert_model("test", 3, f"{3:064x}", 30, {}, "m", 1, [refused])
-        assert [row.reason for row in database.variants("test", 3)] == ["a test"]
-        assert database.variant_verdict("test", "int8") is None
-    assert run(second_version, "SELECT model FROM variant_history") == [(3,)]
 
 
 @pytest.fixture

@@ -22,10 +22,13 @@ def epoch(database: Database) -> int:
 def test_a_chain_of_two(database: Database, epoch: int) -> None:
     assert database.promotion_head("test") is None
     first = database.promote("test", 1, None, "an evaluator", 0, epoch=epoch)
-    assert (first.seq, first.version, first.sha256, first.step) == (1, 1, f"{1:064x}", 10)
+    assert first == Promotion(1, 1, f"{1:064x}")
     second = database.promote("test", 2, None, "an evaluator", 1, epoch=epoch)
     assert database.promotion_head("test") == second
     assert database.promotions("test") == [second, first]
+    history = database.promotion_history("test")
+    assert [row.promotion for row in history] == [second, first]
+    assert {(row.match_id, row.actor) for row in history} == {(None, "an evaluator")}
 
 
 def test_going_back_is_another_promotion(database: Database, epoch: int) -> None:

@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.evaluator.office import Office
+from services.evaluator.context import EvaluatorContext
+from services.evaluator.players import Players
 from services.evaluator.pool import RatingPool
-from services.evaluator.referee import Referee
-from zerofleet import games, rpc
+from zerofleet import games
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database
 from zerofleet.prediction import Prediction
+from zerofleet.rpc.backend import ModelCounters, ModelState
+from zerofleet.rpc.client import InferenceClient
+from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.server import Server
 from zerofleet.testing import HashPredictor
 from zerofleet.waiting import Waits
 
@@ -25,7 +29,7 @@ NEWEST = 4
 
 
 class Opinions:
-    """An ``rpc.InferenceBackend`` that answers nobody until all models have been asked.
+    """An ``InferenceBackend`` that answers nobody until all models have been asked.
 
     Args:
         everybody: the versions that have to be asked first.
@@ -37,7 +41,7 @@ class Opinions:
         self._missing = set(everybody)
         self._asked = asyncio.Event()
         spec = games.spec(GAME)
-        self._shape = rpc.ModelShape(spec.observation_bytes, spec.num_actions, 64)
+        self._shape = ModelShape(spec.observation_bytes, spec.num_actions, 64)
 
     def ready(self) -> bool:
         return True
@@ -45,7 +49,7 @@ class Opinions:
     def runs(self) -> Sequence[str]:
         return ("pooled",)
 
-    def shape(self, run: str) -> rpc.ModelShape:
+    def shape(self, run: str) -> ModelShape:
         return self._shape
 
     def submit(
@@ -78,10 +82,10 @@ class Opinions:
     def told(self, run: str, version: int | None) -> Mapping[str, str]:
         return {}
 
-    def counters(self, run: str) -> list[rpc.ModelCounters]:
+    def counters(self, run: str) -> list[ModelCounters]:
         return []
 
-    async def index(self) -> list[rpc.ModelState]:
+    async def index(self) -> list[ModelState]:
         return []
 
 
@@ -112,19 +116,18 @@ async def pool_of(
     backend = Opinions(everybody)
     epoch = database.evaluator_epoch(run.name)
     async with (
-        rpc.serve("127.0.0.1:0", inference=backend) as server,
-        rpc.InferenceClient(f"127.0.0.1:{server.port}") as client,
+        Server("127.0.0.1:0", inference=backend) as server,
+        InferenceClient(f"127.0.0.1:{server.port}") as client,
     ):
-        office = Office(run, database, Waits(), "test", epoch)
-        yield RatingPool(office, Referee(office, client), go)
+        context = EvaluatorContext(run, database, Waits(), "test", epoch)
+        yield RatingPool(context, Players(context, client), go)
 
 
 def played(database: Database) -> dict[tuple[str, str], int]:
     """Games by pairing, both colours together."""
     counts: dict[tuple[str, str], int] = {}
-    for first, second, _ in database.rating_places("pooled"):
-        low, high = sorted((first, second))
-        counts[low, high] = counts.get((low, high), 0) + 1
+    for player, opponent, _, _ in database.rating_places("pooled"):
+        counts[player, opponent] = counts.get((player, opponent), 0) + 1
     return counts
 
 
@@ -135,15 +138,15 @@ async def test_a_model_meets_all_its_opponents_at_the_same_time(
     go = asyncio.Event()
     go.set()
     async with pool_of(run, database, go, {1, 2, 3, NEWEST}) as pool:
-        assert not pool.at_play
+        assert not pool.in_play
         async with asyncio.timeout(60):
             assert await pool.play_some()
-        assert not pool.at_play
+        assert not pool.in_play
     opponents = ("1", "2", "3", "random", "search")
-    assert played(database) == {("4", name) if name > "4" else (name, "4"): 4 for name in opponents}
+    assert played(database) == {("4", name): 4 for name in opponents}
     assert pool.figures["rating_player_games"] == pool.figures["rating_player_most_games"] == 20
     assert pool.games_played == 20
-    assert len(database.ratings("pooled")) == 4
+    assert len(database.ratings("pooled")) == 6
 
 
 async def test_nobody_is_asked_while_a_candidate_is_judged(
@@ -153,7 +156,7 @@ async def test_nobody_is_asked_while_a_candidate_is_judged(
     async with pool_of(run, database, go, {NEWEST}) as pool:
         playing = asyncio.create_task(pool.play_some())
         await asyncio.wait({playing}, timeout=0.5)
-        assert pool.at_play
+        assert pool.in_play
         assert played(database) == {}
         go.set()
         async with asyncio.timeout(60):

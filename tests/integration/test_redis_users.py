@@ -13,9 +13,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from zerofleet.best import Best, BestPointer
+from zerofleet.best import BestPointer
 from zerofleet.cli import app
-from zerofleet.database import Database
+from zerofleet.database import Database, Promotion
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.ports import free_port
@@ -117,7 +117,7 @@ def test_each_call_of_ours_by_each_user(server: Server, user: str) -> None:
         assert is_refused(beats.read) == (user not in READ_BEATS)
         assert is_refused(beats.read_trainer) == (user not in HEAR_TRAINER)
         assert is_refused(pointer.get) == (user not in READ_BEST)
-        moved = is_refused(lambda: pointer.set_if_newer(Best(1, 1, "a")))
+        moved = is_refused(lambda: pointer.set_if_newer(Promotion(1, 1, "a")))
         assert moved == (user not in MOVE_BEST)
     if user in BEAT_AS.values() and user in READ_BEATS:
         with contextlib.closing(Heartbeats(server.url(user), "test")) as again:
@@ -147,12 +147,12 @@ def test_the_evaluator_can_repair_the_pointer(server: Server, database: Database
     epochs = [database.acquire_fence("test", role) for role in ("trainer", "evaluator")]
     database.insert_model("test", 1, f"{1:064x}", 0, {}, "m", epochs[0])
     with contextlib.closing(BestPointer(server.url("evaluator"), "test")) as pointer:
-        pointer.set_if_newer(Best(9, 9, "of another run"))
+        pointer.set_if_newer(Promotion(9, 9, "of another run"))
         assert pointer.reconcile(database) is None
         assert pointer.get() is None
         database.promote("test", 1, None, "e", 0, epoch=epochs[1])
-        pointer.set_if_newer(Best(9, 9, "of another run"))
-        assert pointer.reconcile(database) == pointer.get() == Best(1, 1, f"{1:064x}")
+        pointer.set_if_newer(Promotion(9, 9, "of another run"))
+        assert pointer.reconcile(database) == pointer.get() == Promotion(1, 1, f"{1:064x}")
 
 
 @pytest.mark.parametrize("user", RULES)

@@ -14,7 +14,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def chain(*versions: int) -> list[Promotion]:
     """Promotions in this order, newest first."""
     return [
-        Promotion("r", seq, version, f"{version:064x}", version, "m", None, "e", NOW)
+        Promotion(seq, version, f"{version:064x}")
         for seq, version in reversed(list(enumerate(versions, 1)))
     ]
 

@@ -63,11 +63,35 @@ def test_match_swaps_colours() -> None:
         for ply, version in enumerate(game.model_versions.tolist()):
             side = (ply + game.game_id) % 2
             assert version == (0 if ply < len(opening) else 20 + side)
-            assert (game.offsets[ply + 1] > game.offsets[ply]) == (ply >= len(opening))
+            given = slice(game.offsets[ply], game.offsets[ply + 1])
+            if ply < len(opening):  # its own action alone
+                assert game.child_actions[given].tolist() == [opening[ply]]
+                assert game.child_visit_counts[given].tolist() == [0]
     with pytest.raises(ValueError, match="sides 0 and 1"):
         match.select(2)
     with pytest.raises(ValueError, match="ply 0"):
         Match("connect_four", [[7]], SearchConfig(), 1)
+
+
+def test_a_side_of_a_match_may_be_played_from_outside() -> None:
+    match = Match("connect_four", [[3]], SearchConfig(num_simulations=12, temperature=0), 1)
+    predict = predictor("connect_four", 1)
+    while not match.done:
+        observations = match.select(0)
+        if len(observations) > 0:
+            match.backup(0, *predict(observations), 20)
+        for game_id, actions in match.games_to_move(1):
+            assert isinstance(actions, list)
+            if len(actions) > 2:
+                match.resign(game_id)
+            else:
+                match.play(game_id, State("connect_four", actions).legal_actions()[0])
+    games = sorted(match.take_finished(), key=lambda game: game.game_id)
+    assert [(game.reason, game.result) for game in games] == [("resign", 1), ("resign", -1)]
+    with pytest.raises(ValueError, match="no game 0 is in play"):
+        match.play(0, 0)
+    with pytest.raises(ValueError, match="sides 0 and 1"):
+        match.games_to_move(2)
 
 
 def test_match_of_one_model_is_one_game_twice() -> None:

@@ -12,13 +12,11 @@ MATCH = {
     "match_most_games": 64.0,
     "match_score": 0.6087,
 }
-VARIANT = {
-    "variant_in_play": 1.0,
-    "variant_version": 12.0,
-    "variant_int8": 1.0,
-    "variant_games": 18.0,
-    "variant_most_games": 40.0,
-    "variant_score": 0.5,
+TRIAL = {
+    "trial_in_play": 1.0,
+    "trial_games": 18.0,
+    "trial_most_games": 40.0,
+    "trial_score": 0.5,
 }
 RATING = {
     "rating_in_play": 1.0,
@@ -27,20 +25,20 @@ RATING = {
     "rating_player_most_games": 40.0,
     "rating_games": 500.0,
 }
-OVER = {"match_in_play": 0.0, "variant_in_play": 0.0, "rating_in_play": 0.0}
+OVER = {"match_in_play": 0.0, "trial_in_play": 0.0, "rating_in_play": 0.0}
 
 
 @pytest.mark.parametrize(
     ("figures", "words"),
     [
-        ({**RATING, **VARIANT, **MATCH}, "plays a match: 23 of 64 games, score 0.61"),
+        ({**RATING, **TRIAL, **MATCH}, "plays a match: 23 of 64 games, score 0.61"),
         ({"match_in_play": 1.0, "match_most_games": 8.0}, "plays a match: 0 of 8 games"),
         (
-            {**MATCH, **RATING, **VARIANT, "match_in_play": 0.0},
-            "plays int8 of 12 against fp32: 18 of 40 games, score 0.50",
+            {**MATCH, **RATING, **TRIAL, "match_in_play": 0.0},
+            "plays a trial: 18 of 40 games, score 0.50",
         ),
-        ({**MATCH, **VARIANT, **RATING, **OVER, "rating_in_play": 1.0}, "rates 12: 18 of 40 games"),
-        ({**MATCH, **VARIANT, **RATING, **OVER}, "judges"),
+        ({**MATCH, **TRIAL, **RATING, **OVER, "rating_in_play": 1.0}, "rates 12: 18 of 40 games"),
+        ({**MATCH, **TRIAL, **RATING, **OVER}, "judges"),
         ({"best_version": 3.0}, "judges"),
     ],
 )

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from services.selfplay.pointed import PointedPredictor, PromotedVersion
-from zerofleet.best import Best, BestPointer
-from zerofleet.database import Database
+from services.selfplay.pointed import PointedPredictor
+from zerofleet.database import Promotion
 from zerofleet.errors import (
     InferenceUnavailableError,
     ModelNotFoundError,
@@ -26,16 +24,14 @@ ROWS = np.zeros((1, 4), np.uint8)
 
 @dataclass
 class Server:
-    """A server that has some versions, and the stores that name the best one."""
+    """A server that has some versions, and the store that names the best one."""
 
     version: str = "best"
     has: set[str] = field(default_factory=set)
     away: bool = False
     error: ZerofleetError | None = None
-    redis: Best | None = None
-    redis_away: bool = False
-    postgres: Best | None = None
-    postgres_away: bool = False
+    newest: Promotion | None = None
+    store_away: bool = False
 
     async def model_ready(self, model: str, version: str = "") -> bool:
         if self.away:
@@ -48,25 +44,18 @@ class Server:
         value = np.zeros(len(observations), np.float32)
         return Prediction(value[:, np.newaxis], value, int(self.version))
 
-    def get(self) -> Best | None:
-        if self.redis_away:
-            raise StoreUnavailableError("no Redis")
-        return self.redis
-
-    def promotion_head(self, run: str) -> Best | None:
-        if self.postgres_away:
-            raise StoreUnavailableError("no Postgres")
-        return self.postgres
+    def promotion(self) -> Promotion | None:
+        if self.store_away:
+            raise StoreUnavailableError("no store")
+        return self.newest
 
 
 def pointed(server: Server) -> PointedPredictor:
-    stores: Any = server
-    promoted = PromotedVersion("r", cast("BestPointer", stores), cast("Database", stores))
-    return PointedPredictor("r", server, server, promoted)
+    return PointedPredictor("r", server, server, server.promotion)
 
 
 async def test_it_goes_over_once_the_server_has_the_version() -> None:
-    server = Server(redis=Best(1, 1, ""))
+    server = Server(newest=Promotion(1, 1, ""))
     predictor = pointed(server)
     await predictor.look()
     with pytest.raises(ModelNotFoundError, match="no promoted version here yet"):
@@ -74,7 +63,7 @@ async def test_it_goes_over_once_the_server_has_the_version() -> None:
     server.has.add("1")
     await predictor.look()
     assert (await predictor.predict(ROWS)).model_version == 1
-    server.redis = Best(2, 7, "")
+    server.newest = Promotion(2, 7, "")
     await predictor.look()
     assert (await predictor.predict(ROWS)).model_version == 1  # the server reads its folder later
     server.has.add("7")
@@ -82,36 +71,23 @@ async def test_it_goes_over_once_the_server_has_the_version() -> None:
     assert (await predictor.predict(ROWS)).model_version == 7
 
 
-async def test_postgres_says_it_where_redis_is_away_or_empty() -> None:
-    server = Server(postgres=Best(1, 1, ""), has={"1", "2", "3"})
-    predictor = pointed(server)
-    await predictor.look()
-    assert server.version == "1"
-    server.redis_away, server.postgres = True, Best(2, 2, "")
-    await predictor.look()
-    assert server.version == "2"
-    server.redis_away, server.redis = False, Best(3, 3, "")
-    await predictor.look()
-    assert server.version == "3"
-
-
 async def test_what_is_away_changes_nothing() -> None:
-    server = Server(redis=Best(1, 1, ""), has={"1", "2"})
+    server = Server(newest=Promotion(1, 1, ""), has={"1", "2"})
     predictor = pointed(server)
     await predictor.look()
-    server.redis, server.away = Best(2, 2, ""), True
+    server.newest, server.away = Promotion(2, 2, ""), True
     await predictor.look()
-    server.away, server.redis_away, server.postgres_away = False, True, True
+    server.away, server.store_away = False, True
     await predictor.look()
     assert (await predictor.predict(ROWS)).model_version == 1
-    server.redis_away = False
+    server.store_away = False
     await predictor.look()
     assert (await predictor.predict(ROWS)).model_version == 2
 
 
 async def test_a_refusal_is_heard_by_who_predicts() -> None:
     """It must not end the worker beside its back: its games would not be kept."""
-    server = Server(redis=Best(1, 1, ""), has={"1", "2"}, error=UnauthenticatedError("who?"))
+    server = Server(newest=Promotion(1, 1, ""), has={"1", "2"}, error=UnauthenticatedError("who?"))
     predictor = pointed(server)
     await predictor.look()
     with pytest.raises(UnauthenticatedError, match="who"):
@@ -120,13 +96,13 @@ async def test_a_refusal_is_heard_by_who_predicts() -> None:
     await predictor.look()
     assert (await predictor.predict(ROWS)).model_version == 1
     for error in (UnauthenticatedError("who?"), OverloadedError("full")):
-        server.redis, server.error = Best(2, 2, ""), error
+        server.newest, server.error = Promotion(2, 2, ""), error
         await predictor.look()
         assert (await predictor.predict(ROWS)).model_version == 1  # the one before goes on
 
 
 async def test_a_server_without_room_is_asked_again() -> None:
-    server = Server(redis=Best(1, 1, ""), has={"1"}, error=OverloadedError("full"))
+    server = Server(newest=Promotion(1, 1, ""), has={"1"}, error=OverloadedError("full"))
     predictor = pointed(server)
     await predictor.look()
     with pytest.raises(ModelNotFoundError):

@@ -10,8 +10,9 @@ import typer
 from zerofleet_core import State
 
 from zerofleet.cli.hint import hint_table
-from zerofleet.rpc import ClientCredentials, PlayerClient
+from zerofleet.rpc.credentials import ClientCredentials
 from zerofleet.rpc.player import SearchOptions, SearchTable
+from zerofleet.rpc.player_client import PlayerClient
 
 _Answer = TypeVar("_Answer")
 _HELP = """Type an action as it stands on the board, or

@@ -46,7 +46,7 @@ def gtp(
     """
     from zerofleet.gtp.engine import EngineOptions
     from zerofleet.gtp.serve import serve_gtp
-    from zerofleet.rpc import SearchOptions
+    from zerofleet.rpc.player import SearchOptions
 
     search = SearchOptions(num_simulations=simulations, leaves=leaves)
     options = EngineOptions(version=model, search=search)

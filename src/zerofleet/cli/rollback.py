@@ -16,7 +16,7 @@ from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from zerofleet.best import BestPointer
-    from zerofleet.database import Database, Promotion
+    from zerofleet.database import Database, Promotion, PromotionRow
 
 
 def rollback(
@@ -79,10 +79,11 @@ def _roll_back(
             pointer = stack.enter_context(contextlib.closing(BestPointer(redis_url, run)))
         database = stack.enter_context(Database(database_url, pool_size=1))
         database.wait_ready(5.0)
-        chain = database.promotions(run)
+        history = database.promotion_history(run)
+        chain = [row.promotion for row in history]
         target = chosen_version(run, chain, to)
-        _confirm(chain[0], target, yes)
-        promotion = _promote(database, chain[0], target)
+        _confirm(history[0], target, yes)
+        promotion = _promote(database, run, chain[0], target)
         if pointer is not None:
             _point(pointer, promotion)
     typer.echo(
@@ -122,15 +123,15 @@ def chosen_version(run: str, chain: Sequence[Promotion], to: int | None) -> int:
     return to
 
 
-def _confirm(head: Promotion, target: int, yes: bool) -> None:
-    typer.echo(f"best now: model {head.version}, promoted {head.at:%Y-%m-%d %H:%M} by {head.actor}")
+def _confirm(head: PromotionRow, target: int, yes: bool) -> None:
+    version = head.promotion.version
+    typer.echo(f"best now: model {version}, promoted {head.at:%Y-%m-%d %H:%M} by {head.actor}")
     if not yes:
         typer.confirm(f"make model {target} the best again?", abort=True)
 
 
-def _promote(database: Database, head: Promotion, target: int) -> Promotion:
+def _promote(database: Database, run: str, head: Promotion, target: int) -> Promotion:
     """Add to the chain with the running evaluator's epoch, so that it stays in office."""
-    run = head.run
     epoch = database.evaluator_epoch(run) or database.acquire_fence(run, "evaluator")
     try:
         return database.promote(run, target, None, _actor(), head.seq, epoch=epoch)
@@ -143,10 +144,8 @@ def _promote(database: Database, head: Promotion, target: int) -> Promotion:
 
 def _point(pointer: BestPointer, promotion: Promotion) -> None:
     """Move the pointer now; should Redis be away, the evaluator will."""
-    from zerofleet.best import Best
-
     try:
-        pointer.set_if_newer(Best(promotion.seq, promotion.version, promotion.sha256))
+        pointer.set_if_newer(promotion)
     except StoreUnavailableError as error:
         typer.echo(f"{error}: the evaluator moves the pointer when it is back", err=True)
 

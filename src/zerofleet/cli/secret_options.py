@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from zerofleet.rpc import ClientCredentials
+    from zerofleet.rpc.credentials import ClientCredentials
 
 PasswordFile = Annotated[
     Path | None,
@@ -64,6 +64,6 @@ def client_credentials(
     tls: Path | None, token_file: Path | None, allow_plaintext: bool
 ) -> ClientCredentials:
     """What a command shows to an inference service elsewhere."""
-    from zerofleet.rpc import ClientCredentials
+    from zerofleet.rpc.credentials import ClientCredentials
 
     return ClientCredentials(tls, token_file, allow_plaintext)

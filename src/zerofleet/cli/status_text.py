@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from zerofleet.cli.progress import best_text, distinct_text, elo_text, exam_text, loss_text
+from zerofleet.fleet import Advice
 from zerofleet.local.monitor import Figures, ServiceState
-from zerofleet.scaling import Advice
 
 
 def status_values(

@@ -14,7 +14,7 @@ from zerofleet.database.matches import (
 from zerofleet.database.metrics import ExamRow
 from zerofleet.database.migrate import migrate
 from zerofleet.database.models import ModelRow
-from zerofleet.database.promotions import Promotion
+from zerofleet.database.promotions import Promotion, PromotionRow
 from zerofleet.database.ratings import PlayerResult, RatingPlace, RatingRow
 from zerofleet.database.resignation import ResignRow
 from zerofleet.database.submission import Submission, SubmitStatus
@@ -39,6 +39,7 @@ __all__ = [
     "Pair",
     "PlayerResult",
     "Promotion",
+    "PromotionRow",
     "RatingPlace",
     "RatingRow",
     "ResignRow",

@@ -14,7 +14,7 @@ from psycopg2 import errorcodes
 from sqlalchemy import Connection, Row, exc, text
 
 from zerofleet.database.address import connection_parameters, place
-from zerofleet.database.schema import REVISION, check_revision
+from zerofleet.database.schema import expected, read_schema_version
 from zerofleet.database.watchdog import Watchdog
 from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError, ZerofleetError
 
@@ -90,11 +90,11 @@ class ConnectionPool:
             ) from error
 
     def wait_ready(self, timeout: float) -> None:
-        """Wait until Postgres answers and its tables are those of this version.
+        """Wait until Postgres answers and has the tables, functions and views of this version.
 
         Raises:
             StoreUnavailableError: not in ``timeout`` seconds; the message says what is missing.
-            ConfigError: the database was made by a newer version.
+            ConfigError: the database was made by a newer version, or by 0.1.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -109,17 +109,16 @@ class ConnectionPool:
 
     def _check_schema(self) -> None:
         with self._transaction() as connection:
-            known = connection.scalar(text("SELECT to_regclass('alembic_version') IS NOT NULL"))
-            revision = (
-                connection.scalar(text("SELECT version_num FROM alembic_version"))
-                if known
-                else None
-            )
-        check_revision(revision, self._place)
-        if revision != REVISION:
+            version = read_schema_version(connection, self._place)
+        if version.revision != expected().revision:
             raise StoreUnavailableError(
                 f"Postgres at {self._place} answers, but its tables are not made yet: "
                 "run `zerofleet migrate`"
+            )
+        if version.digest != expected().digest:
+            raise StoreUnavailableError(
+                f"Postgres at {self._place} answers, but its functions and views are those of "
+                "another version of zerofleet: run `zerofleet migrate`"
             )
 
     @contextlib.contextmanager

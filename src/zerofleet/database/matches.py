@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.database.submission import Submission, encode_submissions
@@ -330,13 +330,17 @@ class Matches(ConnectionPool):
             raise StaleEpochError(f"match {match_id} was decided otherwise: {decided}")
 
 
-def _match(row: Any) -> MatchRow:
+def _match(row: Row[Any]) -> MatchRow:
     """The row of a match."""
-    threshold, elo0, elo1, error, draws_only = row[9:14]
+    values = dict(row._mapping)  # pyright: ignore[reportPrivateUsage] - SQLAlchemy's public name
+    threshold, elo0, elo1, error, draws_only = (
+        values.pop(name)
+        for name in ("threshold", "sprt_elo0", "sprt_elo1", "sprt_error", "draws_only")
+    )
     rule = None
     if threshold is not None:
         rule = GateRule(threshold, None if elo0 is None else (elo0, elo1), error, draws_only)
-    return MatchRow(*row[:9], rule, *row[14:])
+    return MatchRow(**values, rule=rule)
 
 
 def _store_records(

@@ -1,4 +1,8 @@
-"""Make or update the tables of a database."""
+"""Make or update a database: tables by revisions, then functions, views and rights as files say.
+
+All of it is one transaction, in the order of ``schema``: what a migration leaves is either the
+database as it was or the whole new one.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,20 @@ import threading
 from pathlib import Path
 
 import sqlalchemy
-from sqlalchemy import text
+from psycopg2 import errors
+from sqlalchemy import exc, text
 
 from zerofleet.database.address import connection_parameters, place
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.database.role_passwords import set_role_passwords
-from zerofleet.database.schema import REVISION, check_revision
+from zerofleet.database.schema import (
+    AFTER_TABLES,
+    BEFORE_TABLES,
+    defined,
+    expected,
+    read_schema_version,
+    script,
+)
 from zerofleet.errors import ConfigError
 
 _SCRIPTS = Path(__file__).with_name("migrations")
@@ -30,8 +42,8 @@ def migrate(url: str, role_passwords: Path | None = None) -> None:
             one. Afterwards, because the roles must be there.
 
     Raises:
-        ConfigError: a newer version has migrated it, the owner lacks a right, or a file cannot be
-            read.
+        ConfigError: a newer version has migrated it, or 0.1 made it; a person's own view depends
+            on one of ours; the owner lacks a right, or a file cannot be read.
         StoreUnavailableError: Postgres does not answer.
     """
     with _ALEMBIC, _Migration(url) as migration:
@@ -46,20 +58,13 @@ class _Migration(ConnectionPool):
             connection.execute(text(f"SELECT pg_advisory_lock({_LOCK})"))
             connection.commit()
             _check_server(connection, where)
-            revision = self._revision(connection)
-            check_revision(revision, where)
-            if revision != REVISION:
-                _upgrade(connection)
+            version = read_schema_version(connection, where)
+            connection.commit()
+            if version != expected():
+                _upgrade(connection, where)
+                connection.commit()
             if role_passwords is not None:
                 set_role_passwords(connection, role_passwords)
-
-    def _revision(self, connection: sqlalchemy.Connection) -> str | None:
-        known = connection.scalar(text("SELECT to_regclass('alembic_version') IS NOT NULL"))
-        revision = (
-            connection.scalar(text("SELECT version_num FROM alembic_version")) if known else None
-        )
-        connection.commit()
-        return revision
 
 
 def _check_server(connection: sqlalchemy.Connection, where: str) -> None:
@@ -71,7 +76,44 @@ def _check_server(connection: sqlalchemy.Connection, where: str) -> None:
         )
 
 
-def _upgrade(connection: sqlalchemy.Connection) -> None:
+def _upgrade(connection: sqlalchemy.Connection, where: str) -> None:
+    _drop_definitions(connection, where)
+    for name in BEFORE_TABLES:
+        connection.exec_driver_sql(script(name))
+    _upgrade_tables(connection)
+    for name in AFTER_TABLES:
+        connection.exec_driver_sql(script(name))
+    connection.exec_driver_sql("DELETE FROM definitions")
+    names = (", ".join(f"'{name}'" for name in defined(kind)) for kind in ("VIEW", "FUNCTION"))
+    connection.exec_driver_sql(
+        "INSERT INTO definitions (digest, views, functions) VALUES "
+        f"('{expected().digest}', " + ", ".join(f"ARRAY[{listed}]" for listed in names) + ")"
+    )
+
+
+def _drop_definitions(connection: sqlalchemy.Connection, where: str) -> None:
+    """Drop the views and functions of the last migration: their columns may be others now."""
+    if not connection.scalar(text("SELECT to_regclass('definitions') IS NOT NULL")):
+        return
+    for views, functions in connection.execute(text("SELECT views, functions FROM definitions")):
+        for kind, names in (("VIEW", views), ("FUNCTION", functions)):
+            try:
+                connection.exec_driver_sql(f"DROP {kind} IF EXISTS {', '.join(names)}")
+            except exc.DBAPIError as error:
+                if not isinstance(error.orig, errors.DependentObjectsStillExist):
+                    raise
+                raise ConfigError(
+                    f"the database at {where} holds what is not ours and would be lost "
+                    f"({_dependents(error.orig)}): keep its definition (`pg_get_viewdef`), drop "
+                    "it, run `zerofleet migrate`, and make it again"
+                ) from error
+
+
+def _dependents(error: errors.DependentObjectsStillExist) -> str:
+    return "; ".join((error.diag.message_detail or "").splitlines())
+
+
+def _upgrade_tables(connection: sqlalchemy.Connection) -> None:
     # Half a second to import, and of no use to a service.
     from alembic import command
     from alembic.config import Config
@@ -80,4 +122,3 @@ def _upgrade(connection: sqlalchemy.Connection) -> None:
     configuration.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
     configuration.attributes["connection"] = connection
     command.upgrade(configuration, "head")
-    connection.commit()

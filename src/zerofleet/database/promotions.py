@@ -12,24 +12,30 @@ from zerofleet.database.connection import ConnectionPool, explain
 from zerofleet.database.verdicts import Grounds, write_verdict
 from zerofleet.errors import ModelNotFoundError, StaleEpochError
 
-_SELECT = (
-    "SELECT run, seq, version, sha256, step, location, match_id, actor, at "
-    "FROM promotions JOIN models USING (run, version) WHERE run = :run ORDER BY seq DESC"
-)
+_FROM = "FROM promotions JOIN models USING (run, version) WHERE run = :run ORDER BY seq DESC"
+_SELECT = f"SELECT seq, version, sha256 {_FROM}"
+_HISTORY = f"SELECT seq, version, sha256, match_id, actor, at {_FROM}"
 
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """One link of the chain, with the model it made the best."""
+    """One link of the chain of promotions, by its place and the model that it made the best.
 
-    run: str
+    Postgres' record and Redis' pointer speak of the same promotion when they are equal.
+    """
+
     seq: int
     version: int
     sha256: str
-    step: int
-    location: str
-    match_id: int | None
-    actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionRow:
+    """A promotion and how it came about."""
+
+    promotion: Promotion
+    match_id: int | None  # the match that it won; None where none was played
+    actor: str  # who promoted
     at: datetime
 
 
@@ -44,6 +50,12 @@ class Promotions(ConnectionPool):
     def promotions(self, run: str) -> list[Promotion]:
         """The whole chain, newest first."""
         return [Promotion(*row) for row in self._rows(_SELECT, run=run)]
+
+    def promotion_history(self, run: str) -> list[PromotionRow]:
+        """The whole chain, newest first, with who promoted, why and when."""
+        return [
+            PromotionRow(Promotion(*row[:3]), *row[3:]) for row in self._rows(_HISTORY, run=run)
+        ]
 
     def promote(
         self,

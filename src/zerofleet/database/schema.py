@@ -1,10 +1,118 @@
-"""Which version of the tables this code is written for."""
+"""What a database must have for this code: tables of a revision, and our functions and views.
+
+Tables change by Alembic's revisions (``migrations/versions``). Functions, views and rights are
+defined once each, in files that a migration applies again from the first line to the last whenever
+one of them has changed; a digest of these files is kept in the database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from sqlalchemy import Connection, text
 
 from zerofleet.errors import ConfigError
 
-REVISION = "0005"
-"""The newest migration."""
-_KNOWN = frozenset(f"{number:04}" for number in range(1, int(REVISION) + 1))
+REVISION = "1000"
+"""The newest revision of the tables."""
+_FIRST_REVISION = "1000"
+
+# The order is that of what one needs of another: a foreign key its table, a function its tables.
+TABLES = (
+    "tables/definitions.sql",
+    "tables/runs.sql",
+    "tables/models.sql",
+    "tables/games.sql",
+    "tables/matches.sql",
+    "tables/promotions.sql",
+    "tables/ratings.sql",
+    "tables/training.sql",
+    "tables/resignation.sql",
+)
+"""What the first revision executes."""
+BEFORE_TABLES = ("rights/roles.sql",)
+AFTER_TABLES = (
+    "functions/triggers.sql",
+    "functions/runs.sql",
+    "functions/games.sql",
+    "functions/unfinished_games.sql",
+    "functions/resignation.sql",
+    "views/games.sql",
+    "views/matches.sql",
+    "views/promotions.sql",
+    "views/ratings.sql",
+    "views/models.sql",
+    "views/training.sql",
+    "views/resignation.sql",
+    "rights/grants.sql",
+)
+"""What each migration executes after the tables' revisions, in this order."""
+
+_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """What a database has: None where it has none."""
+
+    revision: str | None
+    digest: str | None
+
+
+def script(name: str) -> str:
+    """The SQL of one of our files, which are named from this folder."""
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def defined(kind: str) -> list[str]:
+    """The names that our files make and a migration drops first: ``kind`` is VIEW or FUNCTION.
+
+    Functions of triggers are not among them: they are replaced, because triggers hang on them.
+    """
+    return [
+        name
+        for part in AFTER_TABLES
+        for name in re.findall(rf"^CREATE {kind} (\w+)", script(part), re.MULTILINE)
+    ]
+
+
+@cache
+def expected() -> SchemaVersion:
+    """What this code is written for."""
+    digest = hashlib.sha256()
+    for name in (*BEFORE_TABLES, *AFTER_TABLES):
+        digest.update(f"{name}\n{script(name)}\n".encode())
+    return SchemaVersion(REVISION, digest.hexdigest())
+
+
+def read_schema_version(connection: Connection, where: str) -> SchemaVersion:
+    """What the database has.
+
+    Args:
+        connection: to the database.
+        where: the database, for messages.
+
+    Raises:
+        ConfigError: a newer version has migrated it, or zerofleet 0.1 made it.
+    """
+    has_revision, has_digest = connection.execute(
+        text(
+            "SELECT to_regclass('alembic_version') IS NOT NULL, "
+            "to_regclass('definitions') IS NOT NULL"
+        )
+    ).one()
+    version = SchemaVersion(
+        connection.scalar(text("SELECT version_num FROM alembic_version"))
+        if has_revision
+        else None,
+        connection.scalar(text("SELECT digest FROM definitions")) if has_digest else None,
+    )
+    check_revision(version.revision, where)
+    return version
 
 
 def check_revision(revision: str | None, where: str) -> None:
@@ -15,9 +123,18 @@ def check_revision(revision: str | None, where: str) -> None:
         where: the database, for the message.
 
     Raises:
-        ConfigError: a newer version has migrated it.
+        ConfigError: a newer version has migrated it, or zerofleet 0.1 made it.
     """
-    if revision is not None and revision not in _KNOWN:
+    if revision is None:
+        return
+    if revision < _FIRST_REVISION:
+        raise ConfigError(
+            f"the database at {where} was made by zerofleet 0.1 (revision {revision}), whose runs "
+            "cannot go on: start anew in an empty database, which `zerofleet up` makes in a new "
+            "folder (`--data DIR`, or remove the folder of the old run) and `CREATE DATABASE` on "
+            "a server"
+        )
+    if revision > REVISION:
         raise ConfigError(
             f"the database at {where} was migrated by a newer zerofleet (revision {revision}, "
             f"this one knows {REVISION}): update zerofleet"

@@ -1,4 +1,4 @@
-"""A GTP engine whose moves are a ``Player``'s."""
+"""A GTP engine whose moves are a ``PlayerBackend``'s."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from zerofleet.gtp.protocol import (
     parse_player,
     success,
 )
-from zerofleet.rpc import BEST, Player, PlayerDescription, SearchOptions, SearchTable
+from zerofleet.rpc.codec import BEST
+from zerofleet.rpc.player import PlayerBackend, PlayerDescription, SearchOptions, SearchTable
 
 _GENMOVE = ("genmove", "reg_genmove")
 _ANALYZE = {"lz-analyze": LZ, "kata-analyze": KATA}
@@ -66,7 +67,7 @@ class Engine:
 
     def __init__(
         self,
-        player: Player,
+        player: PlayerBackend,
         description: PlayerDescription,
         options: EngineOptions,
         say: Callable[[str], None],

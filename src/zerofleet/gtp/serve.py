@@ -10,7 +10,8 @@ import threading
 from zerofleet.errors import ConfigError
 from zerofleet.games.go_rules import is_go
 from zerofleet.gtp.engine import Engine, EngineOptions
-from zerofleet.rpc import ClientCredentials, PlayerClient
+from zerofleet.rpc.credentials import ClientCredentials
+from zerofleet.rpc.player_client import PlayerClient
 
 _TIMEOUT_SECONDS = 60.0
 _LOCAL = ClientCredentials()

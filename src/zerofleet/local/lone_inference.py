@@ -13,7 +13,7 @@ from zerofleet.local.process import start_child, stop_child
 from zerofleet.local.programs import Surroundings, inference_address
 from zerofleet.local.running import Running
 from zerofleet.local.stores import StoreUrls
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 
 _READY_SECONDS = 60.0
 

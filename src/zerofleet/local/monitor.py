@@ -12,10 +12,10 @@ from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.exam import has_exam
+from zerofleet.fleet import Advice, advise, observe
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.supervisor import Child
 from zerofleet.local.work import work_words
-from zerofleet.scaling import Advice, advise, observe
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +135,14 @@ class Monitor:
         with contextlib.suppress(StoreUnavailableError):
             self._beats = self._heartbeats.read()
         summary = self._database.summary(self._run.name)
-        chain = self._database.promotions(self._run.name)
-        promoted = {promotion.version for promotion in chain}
+        history = self._database.promotion_history(self._run.name)
+        promoted = {row.promotion.version for row in history}
         exams = [
             Exam(row.version, row.num_simulations, row.positions, row.errors, row.error_rate)
             for row in self._database.exams(self._run.name)
             if row.version in promoted
         ]
-        age = (datetime.now(UTC) - chain[0].at).total_seconds() if chain else None
+        age = (datetime.now(UTC) - history[0].at).total_seconds() if history else None
         return Figures(
             run=self._run.name,
             game=self._run.game.name,

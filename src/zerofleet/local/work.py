@@ -26,10 +26,8 @@ def _judging(figures: Mapping[str, float]) -> str:
     """A match goes before the games that wait for it."""
     if figures.get("match_in_play"):
         return f"plays a match: {_games(figures, 'match')}"
-    if figures.get("variant_in_play"):
-        named = (name for name in ("int8", "fp16") if figures.get(f"variant_{name}"))
-        variant = f"{next(named, 'a variant')} of {figures.get('variant_version', 0):.0f}"
-        return f"plays {variant} against fp32: {_games(figures, 'variant')}"
+    if figures.get("trial_in_play"):
+        return f"plays a trial: {_games(figures, 'trial')}"
     if figures.get("rating_in_play"):
         return f"rates {figures.get('rating_player', 0):.0f}: {_games(figures, 'rating_player')}"
     return "judges"

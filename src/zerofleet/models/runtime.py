@@ -1,8 +1,12 @@
-"""ONNX Runtime as far as it is used, with the types that it does not ship."""
+"""ONNX Runtime as far as it is used, with the types that it does not ship.
+
+Only this module imports it (linted), because its wheels have telemetry, which is switched off here.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,8 +15,13 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
+
+# Since 1.31 the import alone writes an id of the machine under ~/.cache/Microsoft/DeveloperTools
+# and queues events for the maker's server, unless this is in the environment before.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
+import onnxruntime as ort
 
 _ort = cast("Any", ort)
 

@@ -23,7 +23,7 @@ class Duration:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchTimes:
+class BatchStatistics:
     """Batches of one size."""
 
     rows: int
@@ -50,7 +50,7 @@ class ModelCounters:
     compute_input: Duration = Duration()
     compute_infer: Duration = Duration()
     compute_output: Duration = Duration()
-    batches: Sequence[BatchTimes] = field(default=())
+    batches: Sequence[BatchStatistics] = field(default=())
 
 
 @dataclass(frozen=True, slots=True)

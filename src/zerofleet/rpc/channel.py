@@ -1,10 +1,9 @@
-"""How clients connect: credentials, limits, keepalive; and the pause between two tries."""
+"""How clients connect: credentials, limits, keepalive."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,11 +169,3 @@ async def _outlive_calls(old: grpc.aio.Channel) -> None:
         await asyncio.sleep(_OLD_CHANNEL_SECONDS)
     finally:
         await old.close()
-
-
-def back_off(failures: int) -> float:
-    """Seconds to wait after so many failures in a row: 0.05 doubling to 2, jittered by half.
-
-    Jitter keeps a thousand workers from coming back to a restarted server in one instant.
-    """
-    return min(2.0, 0.05 * 2.0 ** min(failures, 10)) * random.uniform(0.5, 1.0)  # nosec B311

@@ -1,6 +1,6 @@
 """A player as programs meet it: positions in, opinions and actions out.
 
-``Player`` is implemented twice: by the inference service over its own models, and by
+``PlayerBackend`` is implemented twice: by the inference service over its own models, and by
 ``PlayerClient`` over the wire.
 """
 
@@ -101,7 +101,7 @@ class PlayedAction:
     simulations: int
 
 
-class Player(Protocol):
+class PlayerBackend(Protocol):
     """Whoever can be asked about positions.
 
     All methods raise ``InvalidRequestError`` for an unknown game, an illegal action (named, with

@@ -30,16 +30,16 @@ _DEFAULT = SearchOptions()
 
 
 class PlayerClient:
-    """A ``Player`` over the wire, for ``async with``.
+    """A ``PlayerBackend`` over the wire, for ``async with``.
 
     Args:
         address: of an inference service.
         timeout: seconds for an answer; in ``analyze`` for each of its tables.
         credentials: what to show, and whom to believe.
 
-    Besides ``Player``'s errors, methods raise ``InferenceUnavailableError`` when nobody answered
-    within the timeout, ``OverloadedError`` when the server has no room and ``AccessDeniedError``
-    when it refuses this token.
+    Besides ``PlayerBackend``'s errors, methods raise ``InferenceUnavailableError`` when no answer
+    came within the timeout, ``OverloadedError`` when the server has no room and
+    ``AccessDeniedError`` when it refuses this token.
 
     Raises:
         ConfigError: on entering, when the credentials cannot be used, or it would be plaintext to
@@ -73,7 +73,7 @@ class PlayerClient:
         await self._channel.close()
 
     async def describe(self) -> PlayerDescription:
-        """See ``Player.describe``."""
+        """See ``PlayerBackend.describe``."""
         request = pb.DescribeRequest()
         return codec.decode_description(
             await retrying(
@@ -84,7 +84,7 @@ class PlayerClient:
     async def predict(
         self, game: str, actions: Actions, *, run: str = "", version: str = BEST
     ) -> PositionPrediction:
-        """See ``Player.predict``."""
+        """See ``PlayerBackend.predict``."""
         request = pb.PredictRequest(
             position=codec.encode_position(game, actions), model=pb.Model(run=run, version=version)
         )
@@ -103,7 +103,7 @@ class PlayerClient:
         version: str = BEST,
         options: SearchOptions = _DEFAULT,
     ) -> SearchTable:
-        """See ``Player.search``."""
+        """See ``PlayerBackend.search``."""
         request = _search_request(game, actions, run, version, options)
         return codec.decode_table(
             await retrying(
@@ -122,7 +122,7 @@ class PlayerClient:
         every_simulations: int = 0,
         every_seconds: float = 0.0,
     ) -> AsyncGenerator[SearchTable]:
-        """See ``Player.analyze``; a broken stream is an error, not another try."""
+        """See ``PlayerBackend.analyze``; a broken stream is an error, not another try."""
         request = pb.AnalyzeRequest(
             search=_search_request(game, actions, run, version, options),
             every_simulations=every_simulations,
@@ -160,7 +160,7 @@ class PlayerClient:
         options: SearchOptions = _DEFAULT,
         temperature: float = 0.0,
     ) -> PlayedAction:
-        """See ``Player.play``."""
+        """See ``PlayerBackend.play``."""
         request = pb.PlayRequest(
             position=codec.encode_position(game, actions),
             model=pb.Model(run=run, version=version),

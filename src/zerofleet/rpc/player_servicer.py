@@ -1,4 +1,4 @@
-"""The service ``zerofleet.v1.Player`` over a ``Player``."""
+"""The service ``zerofleet.v1.Player`` over a ``PlayerBackend``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import grpc.aio
 from zerofleet.errors import OverloadedError
 from zerofleet.rpc import player_codec as codec
 from zerofleet.rpc.codec import BEST
-from zerofleet.rpc.player import Player
+from zerofleet.rpc.player import PlayerBackend
 from zerofleet.rpc.schema import player as pb
 
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -23,7 +23,7 @@ _UNREAD_SECONDS = 30.0
 class PlayerServicer:
     """Methods are named as the schema names them; errors are the interceptor's work."""
 
-    def __init__(self, player: Player) -> None:
+    def __init__(self, player: PlayerBackend) -> None:
         self._player = player
 
     async def Describe(self, request: pb.DescribeRequest, context: _Context) -> pb.DescribeResponse:  # noqa: N802

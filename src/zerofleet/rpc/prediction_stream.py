@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from zerofleet.errors import AccessDeniedError, InferenceUnavailableError, ZerofleetError
 from zerofleet.prediction import Prediction
 from zerofleet.rpc import codec, status
-from zerofleet.rpc.channel import Channel, back_off
+from zerofleet.rpc.channel import Channel
 from zerofleet.rpc.methods import INFERENCE, both_streams
-from zerofleet.rpc.retry import rpc_error
+from zerofleet.rpc.retry import call_backoff, rpc_error
 from zerofleet.rpc.schema import open_inference as pb
+from zerofleet.waiting import Backoff
 
 _Call = grpc.aio.StreamStreamCall[pb.ModelInferRequest, pb.ModelStreamInferResponse]
 
@@ -43,7 +44,7 @@ class _Question:
     rows: int
     deadline: float
     answer: asyncio.Future[Prediction]
-    refusals: int = 0
+    backoff: Backoff = field(default_factory=call_backoff)  # while the server refuses it
     last_error: str = field(default="")
 
 
@@ -140,16 +141,16 @@ class PredictionStream:
             self._call.cancel()
 
     async def _run(self) -> None:
-        failures = 0
+        backoff = call_backoff()
         try:
             while True:
                 while not self._questions:
                     self._wake.clear()
                     await self._wake.wait()
-                answered = await self._converse()
-                failures = 0 if answered else failures + 1
-                if failures:
-                    await asyncio.sleep(back_off(failures - 1))
+                if await self._converse():
+                    backoff.reset()
+                else:
+                    await backoff.sleep()
         finally:
             self._give_up(InferenceUnavailableError("the stream was closed"))
 
@@ -235,8 +236,7 @@ class PredictionStream:
             return
         # Nobody can answer this yet (no model is promoted, say): ask again until the timeout.
         question.last_error = message
-        pause = back_off(question.refusals)
-        question.refusals += 1
+        pause = question.backoff.delay()
         asyncio.get_running_loop().call_later(pause, self._send, response.id)
 
 

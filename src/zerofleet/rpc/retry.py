@@ -12,9 +12,14 @@ import grpc.aio
 
 from zerofleet.errors import AccessDeniedError, InferenceUnavailableError, ZerofleetError
 from zerofleet.rpc import status
-from zerofleet.rpc.channel import back_off
+from zerofleet.waiting import Backoff
 
 _Response = TypeVar("_Response")
+
+
+def call_backoff() -> Backoff:
+    """Between two tries of a call: a server that restarts is back within seconds."""
+    return Backoff(0.05, 2.0)
 
 
 async def retrying(
@@ -31,7 +36,7 @@ async def retrying(
         ZerofleetError: as the table of status codes says.
     """
     deadline = time.monotonic() + seconds
-    failures = 0
+    backoff = call_backoff()
     failure: ZerofleetError | None = None
     while True:
         try:
@@ -40,11 +45,10 @@ async def retrying(
             # That the time is over says less than why the try before failed.
             if failure is None or error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                 failure = rpc_error(address, error)
-            pause = back_off(failures)
+            pause = backoff.delay()
             again = error.code() is grpc.StatusCode.UNAVAILABLE
             if not again or time.monotonic() + pause >= deadline:
                 raise failure from error
-        failures += 1
         await asyncio.sleep(pause)
 
 

@@ -21,7 +21,7 @@ from zerofleet.rpc.inference_servicer import InferenceServicer
 from zerofleet.rpc.interceptors import ErrorInterceptor
 from zerofleet.rpc.limits import Limits
 from zerofleet.rpc.methods import INFERENCE, PLAYER, generic_handler
-from zerofleet.rpc.player import Player
+from zerofleet.rpc.player import PlayerBackend
 from zerofleet.rpc.player_codec import MAX_POSITION_BYTES
 from zerofleet.rpc.player_servicer import PlayerServicer
 from zerofleet.rpc.schema import POOL
@@ -55,14 +55,29 @@ _OPTIONS = (
 
 
 class Server:
-    """Serves from ``async with`` on; health is NOT_SERVING until ``set_serving(True)``."""
+    """Serves from ``async with`` on; health is NOT_SERVING until ``set_serving(True)``.
+
+    Args:
+        address: ``host:port`` (port 0: any free one) or ``unix:path``.
+        inference: runs the models.
+        player: answers the player level; unset: only tensors are served.
+        reflection: tell the schema to every client that asks.
+        share_port: let other processes that say so listen there too; the kernel gives each
+            connection to one of them.
+        credentials: what to show, and whom to let in.
+        limits: how much to bear.
+
+    Raises:
+        ConfigError: on entering, when the address cannot be bound or would be plaintext for others,
+            or a file of the credentials cannot be used.
+    """
 
     def __init__(
         self,
         address: str,
         *,
         inference: InferenceBackend,
-        player: Player | None = None,
+        player: PlayerBackend | None = None,
         reflection: bool = False,
         share_port: bool = False,
         credentials: ServerCredentials = _LOCAL,
@@ -254,40 +269,3 @@ def _cannot_listen(
     address: str, reason: str, setting: str = "ZEROFLEET_LISTEN_ADDRESS"
 ) -> ConfigError:
     return ConfigError(f"cannot listen on {address}: {reason}; choose another {setting}")
-
-
-def serve(
-    address: str,
-    *,
-    inference: InferenceBackend,
-    player: Player | None = None,
-    reflection: bool = False,
-    share_port: bool = False,
-    credentials: ServerCredentials = _LOCAL,
-    limits: Limits = _LIMITS,
-) -> Server:
-    """A server for ``async with``.
-
-    Args:
-        address: ``host:port`` (port 0: any free one) or ``unix:path``.
-        inference: runs the models.
-        player: answers the player level; unset: only tensors are served.
-        reflection: tell the schema to whoever asks.
-        share_port: let other processes that say so listen there too; the kernel gives each
-            connection to one of them.
-        credentials: what to show, and whom to let in.
-        limits: how much to bear.
-
-    Raises:
-        ConfigError: on entering, when the address cannot be bound or would be plaintext for others,
-            or a file of the credentials cannot be used.
-    """
-    return Server(
-        address,
-        inference=inference,
-        player=player,
-        reflection=reflection,
-        share_port=share_port,
-        credentials=credentials,
-        limits=limits,
-    )

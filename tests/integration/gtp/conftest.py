@@ -16,9 +16,11 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.model import LoadedModel
 from services.inference.player import ModelPlayer
-from services.inference.repository import Promoted, Repository
-from zerofleet import rpc
+from services.inference.repository import Repository
 from zerofleet.config import SearchSection
+from zerofleet.database import Promotion
+from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.server import Server
 
 RUN = "gtp"
 
@@ -51,11 +53,11 @@ class LinearSession:
 class OneVersion:
     """A ``ModelSource`` of version 1."""
 
-    def best(self) -> Promoted | None:
+    def best(self) -> Promotion | None:
         return self.promotions()[0]
 
-    def promotions(self) -> list[Promoted]:
-        return [Promoted(1, 1, self.sha256(1))]
+    def promotions(self) -> list[Promotion]:
+        return [Promotion(1, 1, self.sha256(1))]
 
     def sha256(self, version: int) -> str:
         return hashlib.sha256(bytes([version])).hexdigest()
@@ -88,11 +90,11 @@ def player_server() -> Open:
         spec = game_spec(game)
         async with Batcher(BatchLimits(64, 1024), repository.mark_bad) as batcher:
             await repository.refresh()
-            shape = rpc.ModelShape(spec.observation_bytes, spec.num_actions, 64)
+            shape = ModelShape(spec.observation_bytes, spec.num_actions, 64)
             section = search or SearchSection(num_simulations=12)
             player = ModelPlayer(game, section, repository, batcher)
             backend = Backend(repository, batcher, shape)
-            async with rpc.serve("127.0.0.1:0", inference=backend, player=player) as server:
+            async with Server("127.0.0.1:0", inference=backend, player=player) as server:
                 yield PlayerServer(f"127.0.0.1:{server.port}", player)
 
     return opened

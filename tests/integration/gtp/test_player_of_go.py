@@ -12,7 +12,8 @@ import pytest
 from zerofleet.config import SearchSection
 from zerofleet.errors import InferenceUnavailableError, InvalidRequestError
 from zerofleet.games import sgf
-from zerofleet.rpc import PlayerClient, SearchOptions, Sgf
+from zerofleet.rpc.player import SearchOptions, Sgf
+from zerofleet.rpc.player_client import PlayerClient
 
 GAME = "go(size=5,komi=7.5,suicide=false)"
 SEEDED = SearchOptions(num_simulations=30, seed=1)

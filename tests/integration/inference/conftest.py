@@ -17,12 +17,14 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.model import ModelLoader
 from services.inference.precision import Precisions
-from services.inference.repository import Promoted, Repository
-from zerofleet import rpc
+from services.inference.repository import Repository
+from zerofleet.database import Promotion
 from zerofleet.errors import ModelNotFoundError, StoreUnavailableError
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.models.shape import Shape
+from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.server import Server
 
 RUN = "marker"
 POISON = 66
@@ -92,20 +94,19 @@ def _tensor(name: str, kind: int, shape: list[str | int]) -> onnx.ValueInfoProto
 class ListedModels:
     """A ``ModelSource`` of plain lists; ``away`` makes both stores silent."""
 
-    chain: list[Promoted] = field(default_factory=list)
+    chain: list[Promotion] = field(default_factory=list)
     known: dict[int, str] = field(default_factory=dict)
     accepted: dict[int, dict[str, str]] = field(default_factory=dict)  # sha256 by precision
-    refusals: set[str] = field(default_factory=set)
     away: bool = False
-    foreign: Promoted | None = None  # what the pointer names instead of the end of the chain
+    foreign: Promotion | None = None  # what the pointer names instead of the end of the chain
 
-    def best(self) -> Promoted | None:
+    def best(self) -> Promotion | None:
         if self.foreign is not None:
             return self.foreign
         self._look()
         return self.chain[-1] if self.chain else None
 
-    def promotions(self) -> list[Promoted]:
+    def promotions(self) -> list[Promotion]:
         self._look()
         return self.chain[::-1]
 
@@ -122,10 +123,6 @@ class ListedModels:
     def variants(self, version: int) -> dict[str, str]:
         self._look()
         return self.accepted.get(version, {})
-
-    def refused(self) -> set[str]:
-        self._look()
-        return self.refusals
 
     def _look(self) -> None:
         if self.away:
@@ -159,7 +156,7 @@ class Models:
 
     def promote(self, version: int) -> None:
         seq = len(self.source.chain) + 1
-        self.source.chain.append(Promoted(seq, version, self.source.known[version]))
+        self.source.chain.append(Promotion(seq, version, self.source.known[version]))
 
 
 @dataclass
@@ -167,7 +164,7 @@ class Served:
     """A running server and its parts."""
 
     address: str
-    server: rpc.Server
+    server: Server
     repository: Repository
     batcher: Batcher
 
@@ -209,10 +206,10 @@ def serve(models: Models) -> Serve:
         repository = Repository(RUN, models.source, loader, keep, precisions)
         limits = BatchLimits(max_batch_rows, max_queue_rows, threads)
         async with Batcher(limits, repository.mark_bad) as batcher:
-            shape = rpc.ModelShape(SHAPE.observation_bytes, SHAPE.num_actions, max_batch_rows)
+            shape = ModelShape(SHAPE.observation_bytes, SHAPE.num_actions, max_batch_rows)
             backend = Backend(repository, batcher, shape)
             await repository.refresh()
-            async with rpc.serve(
+            async with Server(
                 address, inference=backend, reflection=True, share_port=share_port
             ) as server:
                 await server.set_serving(backend.ready())

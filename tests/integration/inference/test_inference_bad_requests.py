@@ -19,7 +19,7 @@ from zerofleet.errors import (
     ModelNotFoundError,
     OverloadedError,
 )
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 from zerofleet.rpc.codec import encode_request
 from zerofleet.rpc.methods import INFERENCE, unary
 from zerofleet.rpc.schema import open_inference as pb

@@ -11,7 +11,7 @@ from zerofleet.errors import (
     IncompatibleModelError,
     InferenceUnavailableError,
 )
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 
 
 async def test_a_variant_that_does_not_load_costs_itself(

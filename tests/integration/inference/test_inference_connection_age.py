@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from zerofleet.rpc import InferenceClient, server
+from zerofleet.rpc import server
+from zerofleet.rpc.client import InferenceClient
 from zerofleet.rpc.prediction_stream import PredictionStream
 
 RUN = "marker"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.inference.repository import Promoted
-from zerofleet.rpc import InferenceClient
+from zerofleet.database import Promotion
+from zerofleet.rpc.client import InferenceClient
 
 RUN = "marker"
 
@@ -20,7 +20,7 @@ async def test_promotions_are_followed_though_the_pointer_is_foreign(
     for version in (1, 2):
         models.publish(version)
     models.promote(1)
-    models.source.foreign = Promoted(40, 40, "0" * 64)  # its file is gone
+    models.source.foreign = Promotion(40, 40, "0" * 64)  # its file is gone
     async with serve() as served, InferenceClient(served.address) as client:
         assert await _best(client, observations) == 1
         models.promote(2)
@@ -33,7 +33,7 @@ async def test_a_foreign_best_model_gives_way_to_a_lower_seq(
     serve: Any, models: Any, make_marker: Any, observations: Any
 ) -> None:
     """Its file was still there, and Postgres was away when the service started."""
-    models.source.foreign = Promoted(40, 2, models.publish(2, make_marker(7)))
+    models.source.foreign = Promotion(40, 2, models.publish(2, make_marker(7)))
     models.source.away = True
     async with serve() as served, InferenceClient(served.address) as client:
         assert await _best(client, observations) == 2
@@ -54,7 +54,7 @@ async def test_a_foreign_best_model_gives_way_to_a_lower_seq(
 async def test_the_same_model_in_another_chain_stays_in_memory(
     serve: Any, models: Any, observations: Any
 ) -> None:
-    models.source.foreign = Promoted(40, 1, models.publish(1))
+    models.source.foreign = Promotion(40, 1, models.publish(1))
     models.source.away = True
     async with serve() as served, InferenceClient(served.address) as client:
         models.promote(1)
@@ -80,7 +80,7 @@ async def test_a_stale_pointer_does_not_move_the_best_model_back(
 
 
 async def test_without_any_promotion_a_foreign_model_is_not_served(serve: Any, models: Any) -> None:
-    models.source.foreign = Promoted(40, 1, models.publish(1))
+    models.source.foreign = Promotion(40, 1, models.publish(1))
     async with serve() as served:
         assert served.repository.peek(None) is None
         assert served.repository.waiting_for == "the first promoted model"

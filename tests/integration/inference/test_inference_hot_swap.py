@@ -15,7 +15,7 @@ from zerofleet.errors import (
     ModelNotFoundError,
 )
 from zerofleet.prediction import Prediction
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 
 RUN = "marker"
 

@@ -12,7 +12,7 @@ import pytest
 
 from zerofleet.errors import InferenceUnavailableError
 from zerofleet.local.ports import free_port
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 from zerofleet.rpc.codec import encode_request
 from zerofleet.rpc.prediction_stream import PredictionStream, stream_infer
 

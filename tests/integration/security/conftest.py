@@ -10,16 +10,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zerofleet import rpc
 from zerofleet.errors import ModelNotFoundError
 from zerofleet.prediction import Prediction
-from zerofleet.rpc import ClientCredentials, Limits, ServerCredentials
 from zerofleet.rpc.backend import ModelCounters, ModelState
-from zerofleet.rpc.player import PlayedAction, PlayerDescription, PositionPrediction, SearchTable
+from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
+from zerofleet.rpc.limits import Limits
+from zerofleet.rpc.player import (
+    PlayedAction,
+    PlayerBackend,
+    PlayerDescription,
+    PositionPrediction,
+    SearchTable,
+)
+from zerofleet.rpc.server import Server
 from zerofleet.secrets.fleet import FleetSecrets
 
 RUN = "secured"
-SHAPE = rpc.ModelShape(observation_bytes=4, num_actions=3, max_batch_rows=64)
+SHAPE = ModelShape(observation_bytes=4, num_actions=3, max_batch_rows=64)
 
 
 class Zeros:
@@ -38,7 +46,7 @@ class Zeros:
     def runs(self) -> Sequence[str]:
         return [RUN]
 
-    def shape(self, run: str) -> rpc.ModelShape:
+    def shape(self, run: str) -> ModelShape:
         if run != RUN:
             raise ModelNotFoundError(f"no model '{run}'")
         return SHAPE
@@ -104,7 +112,7 @@ class ShyPlayer:
 class Served:
     """Where a server listens, and what is behind it."""
 
-    def __init__(self, server: rpc.Server, backend: Zeros) -> None:
+    def __init__(self, server: Server, backend: Zeros) -> None:
         self.server = server
         self.backend = backend
         self.address = f"localhost:{server.port}"
@@ -122,10 +130,10 @@ def serve() -> Serve:
         credentials: ServerCredentials | None = None,
         limits: Limits | None = None,
         address: str = "127.0.0.1:0",
-        player: rpc.Player | None = None,
+        player: PlayerBackend | None = None,
     ) -> AsyncIterator[Served]:
         backend = Zeros()
-        async with rpc.serve(
+        async with Server(
             address,
             inference=backend,
             player=player or ShyPlayer(),

@@ -11,28 +11,23 @@ import grpc
 import grpc.aio
 import pytest
 
-from zerofleet.rpc import (
-    ClientCredentials,
-    ScaledObject,
-    ScalerServer,
-    ScalingMetric,
-    ServerCredentials,
-)
 from zerofleet.rpc.channel import open_channel
+from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
 from zerofleet.rpc.methods import SCALER, unary
+from zerofleet.rpc.scaler import ScaledObject, ScalerServer
 from zerofleet.rpc.schema import externalscaler as pb
 
 
 class Three:
-    """Three replicas, whoever asks."""
+    """Three replicas at every call."""
 
-    def metric(self, scaled: ScaledObject) -> ScalingMetric:
+    def metric(self, scaled: ScaledObject) -> str:
         del scaled
-        return ScalingMetric("replicas", 1.0)
+        return "replicas"
 
-    def value(self, scaled: ScaledObject) -> float:
+    def replicas(self, scaled: ScaledObject) -> int:
         del scaled
-        return 3.0
+        return 3
 
 
 @contextlib.asynccontextmanager

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from zerofleet.errors import ConfigError
-from zerofleet.rpc import HealthServer
+from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.probe import probe
 
 

@@ -14,18 +14,13 @@ import numpy as np
 import pytest
 
 from zerofleet.errors import OverloadedError
-from zerofleet.rpc import (
-    ClientCredentials,
-    InferenceClient,
-    Limits,
-    SearchChild,
-    SearchTable,
-    ServerCredentials,
-    player_servicer,
-    server,
-)
+from zerofleet.rpc import player_servicer, server
+from zerofleet.rpc.client import InferenceClient
 from zerofleet.rpc.codec import encode_request
+from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
+from zerofleet.rpc.limits import Limits
 from zerofleet.rpc.methods import INFERENCE, PLAYER, unary
+from zerofleet.rpc.player import SearchChild, SearchTable
 from zerofleet.rpc.prediction_stream import stream_infer
 from zerofleet.rpc.schema import open_inference as pb
 from zerofleet.secrets.tokens import add_token

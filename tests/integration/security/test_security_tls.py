@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from zerofleet.errors import ConfigError, InferenceUnavailableError
-from zerofleet.rpc import ClientCredentials, InferenceClient, ServerCredentials
 from zerofleet.rpc.certificates import followed_certificates
+from zerofleet.rpc.client import InferenceClient
+from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
 from zerofleet.secrets.authority import make_authority, make_certificate
 from zerofleet.secrets.files import read_bytes
 

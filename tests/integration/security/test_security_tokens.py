@@ -20,8 +20,10 @@ from zerofleet.errors import (
     UnauthenticatedError,
 )
 from zerofleet.prediction import Prediction
-from zerofleet.rpc import ClientCredentials, InferenceClient, PlayerClient, ServerCredentials
+from zerofleet.rpc.client import InferenceClient
+from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
 from zerofleet.rpc.methods import INFERENCE, PLAYER
+from zerofleet.rpc.player_client import PlayerClient
 from zerofleet.rpc.schema import service
 from zerofleet.secrets.tokens import add_token
 from zerofleet.waiting import PatientPredictor, Waits

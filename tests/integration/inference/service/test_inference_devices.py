@@ -17,7 +17,7 @@ import pytest
 
 from zerofleet import games
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.rpc import InferenceClient
+from zerofleet.rpc.client import InferenceClient
 
 pytestmark = pytest.mark.fleet  # several processes each, and seconds of them
 

@@ -19,9 +19,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from zerofleet import games
-from zerofleet.best import Best, BestPointer
+from zerofleet.best import BestPointer
+from zerofleet.database import Promotion
 from zerofleet.errors import InferenceUnavailableError, InvalidRequestError
-from zerofleet.rpc import InferenceClient, PlayerClient, SearchOptions
+from zerofleet.rpc.client import InferenceClient
+from zerofleet.rpc.player import SearchOptions
+from zerofleet.rpc.player_client import PlayerClient
 
 GAME = "connect_four"
 
@@ -225,7 +228,6 @@ def test_bad_input_is_one_line_and_exit_2(fleet: Any, tmp_path: Path) -> None:
 
 def test_the_pointer_is_not_followed_backwards(fleet: Any) -> None:
     """Redis is a cache: whatever it says, an older promotion changes nothing."""
-    from services.inference.repository import Promoted
     from services.inference.source import StoredModels
 
     for version in (1, 2):
@@ -235,7 +237,7 @@ def test_the_pointer_is_not_followed_backwards(fleet: Any) -> None:
         head = source.best()
         assert head is not None
         assert (head.seq, head.version) == (2, 2)  # Redis is empty: from Postgres
-        pointer.set_if_newer(Best(1, 1, "0" * 64))
-        assert source.best() == Promoted(1, 1, "0" * 64)  # as Redis says; the repository ignores it
+        pointer.set_if_newer(Promotion(1, 1, "0" * 64))
+        assert source.best() == Promotion(1, 1, "0" * 64)  # the repository ignores it
         assert [promoted.version for promoted in source.promotions()] == [2, 1]
         assert source.versions() == [1, 2]

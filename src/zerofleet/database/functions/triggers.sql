@@ -1,0 +1,57 @@
+-- Replaced rather than dropped and made again: triggers hang on these functions, and stay.
+CREATE OR REPLACE FUNCTION check_fence() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
+AS $$
+BEGIN
+    -- The lock makes a newer holder wait until this transaction is over.
+    PERFORM FROM fences
+    WHERE run = NEW.run AND role = TG_ARGV[0] AND epoch = NEW.epoch FOR SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'another % of the run % has taken over since epoch %',
+            TG_ARGV[0], NEW.run, NEW.epoch USING ERRCODE = 'ZF001';
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION check_fence IS 'Refuse a row that carries an epoch that is not the newest.';
+
+CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON models
+    FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
+CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON model_variants
+    FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
+CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE ON matches
+    FOR EACH ROW EXECUTE FUNCTION check_fence('evaluator');
+CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON promotions
+    FOR EACH ROW EXECUTE FUNCTION check_fence('evaluator');
+CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE ON train_metrics
+    FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
+CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON train_events
+    FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
+
+
+CREATE OR REPLACE FUNCTION forbid_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '% only grows: to go back to an earlier model, promote it again', TG_TABLE_NAME
+        USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+COMMENT ON FUNCTION forbid_change IS 'Keep a table append-only, for its owner too.';
+
+CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON promotions
+    FOR EACH STATEMENT EXECUTE FUNCTION forbid_change();
+
+
+CREATE OR REPLACE FUNCTION forbid_rewriting() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '% only grows: what is written stays', TG_TABLE_NAME
+        USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+COMMENT ON FUNCTION forbid_rewriting IS 'Keep a log append-only, for its owner too.';
+
+CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON model_variants
+    FOR EACH STATEMENT EXECUTE FUNCTION forbid_rewriting();
+CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON train_events
+    FOR EACH STATEMENT EXECUTE FUNCTION forbid_rewriting();
+CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON resign_thresholds
+    FOR EACH STATEMENT EXECUTE FUNCTION forbid_rewriting();

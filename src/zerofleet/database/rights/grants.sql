@@ -1,0 +1,61 @@
+-- All that the four roles may do. Other roles keep what a person has given them.
+DO $$
+DECLARE
+    ours regclass;
+BEGIN
+    FOR ours IN
+        SELECT oid FROM pg_class
+        WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v')
+            AND NOT relispartition AND pg_has_role(relowner, 'USAGE')
+    LOOP
+        EXECUTE format(
+            'REVOKE ALL ON %s FROM zerofleet_worker, zerofleet_trainer, zerofleet_evaluator, '
+            'zerofleet_console', ours
+        );
+        EXECUTE format('GRANT SELECT ON %s TO zerofleet_console', ours);
+    END LOOP;
+END
+$$;
+
+-- What each service needs in order to start: the version of the schema, the run, its models.
+GRANT SELECT ON alembic_version, definitions, runs, models, promotions
+    TO zerofleet_worker, zerofleet_trainer, zerofleet_evaluator;
+GRANT EXECUTE ON FUNCTION register_run
+    TO zerofleet_worker, zerofleet_trainer, zerofleet_evaluator;
+GRANT EXECUTE ON FUNCTION acquire_fence TO zerofleet_trainer, zerofleet_evaluator;
+
+-- Games. Workers hold no right on a table.
+GRANT EXECUTE ON FUNCTION
+    submit_games, save_unfinished, adopt_unfinished, extend_leases, release_unfinished
+    TO zerofleet_worker;
+GRANT EXECUTE ON FUNCTION submit_games TO zerofleet_evaluator;
+GRANT SELECT ON games TO zerofleet_trainer, zerofleet_evaluator;
+GRANT SELECT ON positions TO zerofleet_trainer;
+GRANT SELECT, INSERT ON rejected_games TO zerofleet_trainer;
+
+-- Training.
+GRANT INSERT ON models TO zerofleet_trainer;
+GRANT SELECT, INSERT, UPDATE ON train_metrics TO zerofleet_trainer;
+GRANT SELECT, INSERT ON train_events TO zerofleet_trainer;
+
+-- Resignation.
+GRANT SELECT, INSERT ON resign_thresholds TO zerofleet_trainer;
+GRANT EXECUTE ON FUNCTION resign_games, resign_curve TO zerofleet_trainer, zerofleet_console;
+GRANT EXECUTE ON FUNCTION resign_threshold
+    TO zerofleet_worker, zerofleet_trainer, zerofleet_console;
+
+-- Matches, promotions, ratings.
+GRANT SELECT ON fences TO zerofleet_evaluator;
+GRANT SELECT, INSERT ON matches, match_games TO zerofleet_evaluator;
+GRANT UPDATE (
+    games, epoch, verdict, decided_by, decided_at, score, llr, games_counted, duplicates,
+    pentanomial
+) ON matches TO zerofleet_evaluator;
+GRANT INSERT ON promotions TO zerofleet_evaluator;
+GRANT SELECT, INSERT ON exams, ratings TO zerofleet_evaluator;
+GRANT UPDATE (elo, elo_error, games, at) ON ratings TO zerofleet_evaluator;
+GRANT SELECT ON rated_games TO zerofleet_evaluator;
+
+-- Variants.
+GRANT SELECT ON model_variants TO zerofleet_worker, zerofleet_trainer, zerofleet_evaluator;
+GRANT INSERT ON model_variants TO zerofleet_trainer;

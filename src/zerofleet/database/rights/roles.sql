@@ -1,0 +1,96 @@
+-- Roles belong to the whole cluster: another database, or an administrator, may have made them.
+-- They may log in, but have no password yet:  ALTER ROLE zerofleet_worker PASSWORD '...'
+DO $$
+DECLARE
+    role_name text;
+BEGIN
+    FOREACH role_name IN ARRAY
+        ARRAY['zerofleet_worker', 'zerofleet_trainer', 'zerofleet_evaluator', 'zerofleet_console']
+    LOOP
+        CONTINUE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = role_name);
+        BEGIN
+            EXECUTE format('CREATE ROLE %I LOGIN', role_name);
+        EXCEPTION
+            WHEN duplicate_object OR unique_violation THEN NULL;  -- a migration elsewhere was faster
+        END;
+    END LOOP;
+END
+$$;
+
+-- The console's limits. They guard against accidents; what it may do is decided by its grants.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'zerofleet_console' AND rolconfig IS NOT NULL) THEN
+        ALTER ROLE zerofleet_console SET default_transaction_read_only = on;
+        ALTER ROLE zerofleet_console SET statement_timeout = '30s';
+        ALTER ROLE zerofleet_console SET idle_in_transaction_session_timeout = '60s';
+        ALTER ROLE zerofleet_console SET jit = off;
+    END IF;
+EXCEPTION
+    WHEN insufficient_privilege THEN
+        RAISE NOTICE 'zerofleet_console was made by somebody else: its limits are theirs to set';
+    WHEN internal_error THEN NULL;  -- a migration elsewhere sets the same at this moment
+END
+$$;
+
+-- What a connection of ours sets for itself, for connections that cannot: a pooler such as pgbouncer
+-- passes no options on. The timeouts are wider than ours. Where an administrator has set something,
+-- all of it is theirs. The trainer and the evaluator of a run are few, people and dashboards too;
+-- of workers there may be any number, so their bound is the pooler's.
+DO $$
+DECLARE
+    limits record;
+BEGIN
+    FOR limits IN SELECT * FROM (VALUES
+        ('zerofleet_worker', NULL),
+        ('zerofleet_trainer', 20),
+        ('zerofleet_evaluator', 50),
+        ('zerofleet_console', 20)
+    ) AS t (role_name, connections)
+    LOOP
+        BEGIN
+            IF EXISTS (
+                SELECT FROM pg_roles WHERE rolname = limits.role_name AND rolconfig IS NULL
+            ) THEN
+                EXECUTE format('ALTER ROLE %I SET statement_timeout = ''60s''', limits.role_name);
+                EXECUTE format('ALTER ROLE %I SET idle_in_transaction_session_timeout = ''60s''',
+                    limits.role_name);
+                EXECUTE format('ALTER ROLE %I SET jit = off', limits.role_name);
+                EXECUTE format('ALTER ROLE %I SET timezone = ''UTC''', limits.role_name);
+                -- The window counts on rows staying in order.
+                EXECUTE format('ALTER ROLE %I SET max_parallel_workers_per_gather = 0',
+                    limits.role_name);
+            END IF;
+            IF limits.connections IS NOT NULL AND EXISTS (
+                SELECT FROM pg_roles WHERE rolname = limits.role_name AND rolconnlimit = -1
+            ) THEN
+                EXECUTE format('ALTER ROLE %I CONNECTION LIMIT %s',
+                    limits.role_name, limits.connections);
+            END IF;
+        EXCEPTION
+            WHEN insufficient_privilege THEN
+                RAISE NOTICE '% was made by somebody else: its limits are theirs to set',
+                    limits.role_name;
+            WHEN internal_error THEN NULL;  -- a migration elsewhere sets the same at this moment
+        END;
+    END LOOP;
+END
+$$;
+
+-- Nobody's work needs a temporary table, and one can fill the disk.
+DO $$
+BEGIN
+    EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
+EXCEPTION
+    WHEN insufficient_privilege THEN
+        RAISE NOTICE 'this database is somebody else''s: temporary tables are theirs to forbid';
+END
+$$;
+
+REVOKE ALL ON SCHEMA public FROM PUBLIC;
+GRANT USAGE ON SCHEMA public
+    TO zerofleet_worker, zerofleet_trainer, zerofleet_evaluator, zerofleet_console;
+-- Of what the owner makes from now on: a function is called by those alone to whom it is granted,
+-- and the console reads every table and view.
+ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
+ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO zerofleet_console;

@@ -1,0 +1,32 @@
+CREATE TABLE ratings (
+    run text NOT NULL REFERENCES runs,
+    player text NOT NULL,
+    version integer GENERATED ALWAYS AS (substring(player FROM '^[0-9]+$')::integer) STORED,
+    elo real NOT NULL,
+    elo_error real NOT NULL,
+    games integer NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (run, player),
+    FOREIGN KEY (run, version) REFERENCES models (run, version)
+);
+COMMENT ON TABLE ratings IS
+    'Strength of each model and anchor, from all games of matches between two of them; replaced as '
+    'games come in. The oldest model that played is held at 0 Elo.';
+COMMENT ON COLUMN ratings.player IS 'As in matches; no precision is a player of its own.';
+COMMENT ON COLUMN ratings.version IS 'Of a player that is a model.';
+COMMENT ON COLUMN ratings.elo_error IS 'Standard error; 1.96 times it is half of the 95 % interval.';
+
+CREATE TABLE exams (
+    exam_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run text NOT NULL,
+    version integer NOT NULL,
+    num_simulations integer NOT NULL,
+    positions integer NOT NULL CHECK (positions > 0),
+    errors integer NOT NULL CHECK (errors BETWEEN 0 AND positions),
+    error_rate double precision NOT NULL GENERATED ALWAYS AS (errors::float8 / positions) STORED,
+    at timestamptz NOT NULL DEFAULT now(),
+    FOREIGN KEY (run, version) REFERENCES models (run, version)
+);
+CREATE INDEX exams_model ON exams (run, version);
+COMMENT ON TABLE exams IS 'How often a model erred where perfect play is known.';
+COMMENT ON COLUMN exams.errors IS 'Positions in which its action gave away a better outcome.';

@@ -1,0 +1,109 @@
+CREATE VIEW games_per_hour AS
+SELECT
+    run,
+    date_trunc('hour', ingested_at) AS hour,
+    count(*) AS games,
+    sum(length) AS plies,
+    round((sum(length) / nullif(extract(epoch FROM max(ingested_at) - min(ingested_at)), 0)), 1)
+        AS plies_per_second,
+    count(DISTINCT worker) AS workers
+FROM games
+WHERE kind = 'selfplay'
+GROUP BY run, hour;
+COMMENT ON VIEW games_per_hour IS
+    'Self-play games stored in each hour. plies_per_second: between the hour''s first game and last.';
+
+CREATE VIEW model_summary AS
+SELECT
+    run,
+    first_model AS model,
+    count(*) AS games,
+    round(100.0 * count(*) FILTER (WHERE result = 1) / count(*), 1) AS first_player_win_percent,
+    round(100.0 * count(*) FILTER (WHERE result = -1) / count(*), 1) AS second_player_win_percent,
+    round(100.0 * count(*) FILTER (WHERE result = 0) / count(*), 1) AS draw_percent,
+    percentile_disc(0.5) WITHIN GROUP (ORDER BY length) AS median_length,
+    round(100.0 * count(*) FILTER (WHERE reason = 'resign') / count(*), 1) AS resign_percent
+FROM games
+WHERE kind = 'selfplay'
+GROUP BY run, first_model;
+COMMENT ON VIEW model_summary IS 'How the self-play games of each model end.';
+
+CREATE VIEW openings AS
+SELECT
+    run,
+    first_model AS model,
+    array_to_string((string_to_array(moves, ' '))[1:3], ' ') AS opening,
+    count(*) AS games,
+    round(100.0 * count(*) / sum(count(*)) OVER (PARTITION BY run, first_model), 1) AS percent,
+    round(avg((result + 1) / 2.0), 3) AS first_player_score
+FROM games
+WHERE kind = 'selfplay'
+GROUP BY run, first_model, opening;
+COMMENT ON VIEW openings IS
+    'The first three moves of self-play games by model; first_player_score counts draws half.';
+
+CREATE VIEW value_calibration AS
+SELECT
+    g.run,
+    bin,
+    round(bin / 10.0 - 1.1, 1) AS from_value,
+    round(bin / 10.0 - 1.0, 1) AS to_value,
+    count(*) AS positions,
+    round(avg(p.root_value)::numeric, 3) AS predicted,
+    round(avg(g.result * (1 - 2 * p.to_play)), 3) AS actual
+FROM games AS g
+JOIN positions AS p USING (game_uid)
+CROSS JOIN LATERAL greatest(1, least(20, width_bucket(p.root_value, -1, 1, 20))) AS bin
+WHERE g.kind = 'selfplay'
+GROUP BY g.run, bin;
+COMMENT ON VIEW value_calibration IS
+    'Value after search, in twenty bins, against how the game ended for the player to move.';
+
+CREATE VIEW game_length AS
+SELECT
+    run,
+    first_model AS model,
+    length,
+    count(*) AS games,
+    round(100.0 * count(*) / sum(count(*)) OVER (PARTITION BY run, first_model), 1) AS percent
+FROM games
+WHERE kind = 'selfplay'
+GROUP BY run, first_model, length;
+COMMENT ON VIEW game_length IS 'Lengths of self-play games in plies, by model.';
+
+CREATE VIEW duplicates AS
+SELECT
+    run,
+    first_model AS model,
+    count(*) AS games,
+    count(DISTINCT moves) AS distinct_games,
+    round(100.0 * count(DISTINCT moves) / count(*), 1) AS distinct_percent
+FROM games
+WHERE kind = 'selfplay'
+GROUP BY run, first_model;
+COMMENT ON VIEW duplicates IS
+    'Self-play games with the same moves, by model: few distinct games mean little exploration.';
+
+CREATE VIEW game_moves AS
+SELECT
+    p.game_uid,
+    g.run,
+    p.ply,
+    CASE p.to_play WHEN 0 THEN 'first' ELSE 'second' END AS player,
+    (string_to_array(g.moves, ' '))[p.ply + 1] AS move,
+    p.action,
+    round(p.root_value::numeric, 3) AS value,
+    round(p.network_value::numeric, 3) AS network_value,
+    p.visit_counts[array_position(p.actions, p.action)] AS visits,
+    round(p.priors[array_position(p.actions, p.action)]::numeric, 3) AS prior,
+    p.simulations,
+    p.full_search,
+    p.model_version AS model,
+    p.actions,
+    p.visit_counts,
+    round(p.best_child_value::numeric, 3) AS best_child_value,
+    coalesce(p.policy_weights, p.visit_counts) AS policy_weights
+FROM positions AS p
+JOIN games AS g USING (game_uid);
+COMMENT ON VIEW game_moves IS
+    'Games move by move, values for the player to move: filter by game_uid, order by ply.';

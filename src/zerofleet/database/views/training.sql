@@ -1,0 +1,55 @@
+CREATE VIEW training_curve AS
+SELECT
+    run,
+    step,
+    coalesce(t.at, h.at) AS at,
+    coalesce(t.samples, h.samples) AS samples,
+    coalesce(t.learning_rate, h.learning_rate) AS learning_rate,
+    t.policy_loss AS train_policy_loss,
+    h.policy_loss AS held_out_policy_loss,
+    t.value_loss AS train_value_loss,
+    h.value_loss AS held_out_value_loss,
+    t.search_kl AS train_search_kl,
+    h.search_kl AS held_out_search_kl,
+    t.explained_variance AS train_explained_variance,
+    h.explained_variance AS held_out_explained_variance,
+    coalesce(h.policy_gap, t.policy_gap) AS policy_gap,
+    coalesce(h.value_gap, t.value_gap) AS value_gap,
+    coalesce(h.overfit, t.overfit) AS overfit,
+    t.gradient_norm,
+    t.distinct_share,
+    t.age_games,
+    t.window_positions,
+    t.window_limit,
+    t.samples_per_position,
+    t.policy_entropy AS train_policy_entropy,
+    h.policy_entropy AS held_out_policy_entropy,
+    t.target_entropy AS train_target_entropy,
+    h.target_entropy AS held_out_target_entropy,
+    t.policy_agreement AS train_policy_agreement,
+    h.policy_agreement AS held_out_policy_agreement,
+    t.value_bias AS train_value_bias,
+    h.value_bias AS held_out_value_bias
+FROM (SELECT * FROM train_metrics WHERE split = 'train') AS t
+FULL JOIN (SELECT * FROM train_metrics WHERE split = 'held_out') AS h USING (run, step);
+COMMENT ON VIEW training_curve IS
+    'Is it learning, is it overfitting: training and held-out figures side by side, step by step. '
+    'policy_gap and value_gap are the smoothed distances that the overfit watch looks at.';
+
+CREATE VIEW value_by_stage AS
+SELECT
+    m.run,
+    m.step,
+    m.split,
+    c.stage,
+    c.positions,
+    round(c.predicted, 4) AS predicted,
+    round(c.actual, 4) AS actual,
+    round(c.squared_error, 4) AS squared_error
+FROM train_metrics AS m
+CROSS JOIN LATERAL jsonb_to_recordset(m.calibration) AS c (
+    stage integer, positions integer, predicted numeric, actual numeric, squared_error numeric
+);
+COMMENT ON VIEW value_by_stage IS
+    'The network''s value against how the game ended, for the player to move, by quarter of the game: '
+    'an early quarter that is too sure of itself is where overfitting shows first.';
