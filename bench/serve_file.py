@@ -22,9 +22,10 @@ from bench.predictors import NoNetwork
 from bench.providers import MAX_BATCH_ROWS, provider_of
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
-from services.inference.model import LoadedModel, ModelLoader
-from services.inference.repository import Promoted, Repository
+from services.inference.loaded_model import LoadedModel, ModelLoader
+from services.inference.repository import Repository
 from zerofleet import games, telemetry
+from zerofleet.database import Promotion
 from zerofleet.games import State
 from zerofleet.models.device_session import open_session
 from zerofleet.models.provider import Provider
@@ -41,11 +42,11 @@ class OneFile:
     def __init__(self, sha256: str) -> None:
         self._sha256 = sha256
 
-    def best(self) -> Promoted:
+    def best(self) -> Promotion:
         """The only version."""
-        return Promoted(1, PLAY_VERSION, self._sha256)
+        return Promotion(1, PLAY_VERSION, self._sha256)
 
-    def promotions(self) -> Sequence[Promoted]:
+    def promotions(self) -> Sequence[Promotion]:
         """The only promotion."""
         return [self.best()]
 

@@ -8,14 +8,13 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeAlias, TypeVar
-from uuid import uuid4
 
 import numpy as np
 from zerofleet_core import EngineGame, Match, SearchConfig
 
 from zerofleet.database import MatchGame
 from zerofleet.prediction import Predictor
-from zerofleet.records import GameRecord
+from zerofleet.records import GameRecord, new_game_uid
 from zerofleet.service import first_of
 
 # A game's place in its match, which its row is keyed by: the opening, and the first-named player's
@@ -139,6 +138,7 @@ class _Group:
 
     openings: Sequence[int]
     engine: Match
+    began_at: datetime
 
     def place(self, game_id: int) -> Place:
         """Where a game of the engine belongs."""
@@ -174,7 +174,6 @@ class _Play:
         self._groups: list[_Group] = []
         self._remarks: dict[Place, str | None] = {}  # of games that were given up
         self._turns = (asyncio.Event(), asyncio.Event())  # by side: there may be something to ask
-        self._started_at = datetime.now(UTC)
 
     async def run(self) -> None:
         self._begin_pairs()
@@ -237,31 +236,29 @@ class _Play:
     async def _hand_in(self) -> None:
         """Store what is finished, then let others begin."""
         finished = [
-            (group.place(game.game_id), game)
-            for group in self._groups
-            for game in group.engine.take_finished()
+            (group, game) for group in self._groups for game in group.engine.take_finished()
         ]
         if not finished:
             return
         self._groups = [group for group in self._groups if not group.engine.done]
         # Half of a pair may be stored already: the other half cannot be played without it.
         wanted = [
-            self._match_game(place, game)
-            for place, game in finished
-            if place in self._queue.missing
+            self._match_game(group, game)
+            for group, game in finished
+            if group.place(game.game_id) in self._queue.missing
         ]
         async with self._keeping:
             if wanted and not self._queue.over.is_set():
                 await self._keep(wanted)
-        self._queue.hand_in([place for place, _ in finished])
+        self._queue.hand_in([group.place(game.game_id) for group, game in finished])
         self._begin_pairs()
         if not self._queue.in_play:
             self._wake()
 
-    def _match_game(self, place: Place, game: EngineGame) -> MatchGame:
-        opening, color = place
-        first, second = self._versions[color], self._versions[1 - color]
-        record = match_record(self._game, game, (first, second), self._started_at)
+    def _match_game(self, group: _Group, game: EngineGame) -> MatchGame:
+        opening, color = place = group.place(game.game_id)
+        versions = self._versions[color], self._versions[1 - color]
+        record = match_record(self._game, game, versions, group.began_at)
         return MatchGame(opening, color, record, self._remarks.get(place))
 
     def _begin_pairs(self) -> None:
@@ -270,7 +267,7 @@ class _Play:
             starts = [self._openings[opening] for opening in openings]
             first, second = self._searches
             engine = Match(self._game, starts, first, 0, other=second)
-            self._groups.append(_Group(openings, engine))
+            self._groups.append(_Group(openings, engine, datetime.now(UTC)))
             self._wake()
 
     def _wake(self) -> None:
@@ -290,12 +287,12 @@ def match_record(
         name: of the game.
         game: finished now.
         versions: models of the first and the second player; 0: it has none.
-        started_at: of the match's play.
+        started_at: when it began.
     """
     assert game.result is not None, "an unfinished game was taken as finished"
     took_turns = np.array_equal(game.to_play, np.arange(len(game.actions)) % 2)
     return GameRecord(
-        game_uid=uuid4(),
+        game_uid=new_game_uid(started_at),
         game=name,
         actions=game.actions,
         model_versions=np.asarray(versions, np.int32)[game.to_play],

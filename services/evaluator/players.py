@@ -14,11 +14,11 @@ from zerofleet_core import SearchConfig
 from services.evaluator.anchors import anchor_player
 from services.evaluator.context import EvaluatorContext
 from services.evaluator.match import MatchPlayer, SearchPlayer
+from zerofleet.client import AsyncModel
 from zerofleet.database import ModelName
 from zerofleet.errors import IncompatibleModelError, ModelNotFoundError
 from zerofleet.games import State
 from zerofleet.prediction import Prediction, Predictor
-from zerofleet.rpc.client import InferenceClient
 from zerofleet.waiting import PatientPredictor
 
 _log = structlog.get_logger()
@@ -29,26 +29,22 @@ class Players:
 
     Args:
         context: of this evaluator.
-        client: of the inference service.
+        model: the run's, at the inference service.
     """
 
-    def __init__(self, context: EvaluatorContext, client: InferenceClient) -> None:
+    def __init__(self, context: EvaluatorContext, model: AsyncModel) -> None:
         self._context = context
-        self._client = client
+        self._model = model
         self._thinking = asyncio.Semaphore(os.cpu_count() or 1)
 
     async def predictor(self, streams: AsyncExitStack, name: ModelName) -> Predictor:
         """One exact model, over a stream that ends with ``streams``."""
-        run, waits = self._context.run.name, self._context.waits
-        who = f"version {name.version}"
-        if name.precision is None:
-            stream = self._client.stream(run, str(name.version))
-            predictor: Predictor = await streams.enter_async_context(stream)
-        else:
+        waits, who = self._context.waits, f"version {name.version}"
+        stream = self._model.stream(version=name.version, precision=name.precision)
+        predictor: Predictor = await streams.enter_async_context(stream)
+        if name.precision is not None:
             who += f" in {name.precision}"
-            stream = self._client.stream(run, str(name.version), name.precision)
-            stream = await streams.enter_async_context(stream)
-            predictor = ExactPredictor(stream, name.precision)
+            predictor = ExactPredictor(predictor, name.precision)
         streams.callback(waits.end, who)
         return PatientPredictor(predictor, waits, who, f"inference to load {who}")
 

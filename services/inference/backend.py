@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.inference.batcher import Batcher
-from services.inference.model import LoadedModel
+from services.inference.loaded_model import LoadedModel
 from services.inference.repository import Repository
 from zerofleet.errors import (
     IncompatibleModelError,

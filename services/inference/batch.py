@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.inference.model import LoadedModel
+from services.inference.loaded_model import LoadedModel
 from zerofleet.prediction import Prediction
 
 

@@ -22,7 +22,7 @@ import structlog
 from numpy.typing import NDArray
 
 from services.inference.batch import Batch, ModelQueue, Request
-from services.inference.model import FP32, LoadedModel
+from services.inference.loaded_model import FP32, LoadedModel
 from services.inference.statistics import BatchTimes, Statistics
 from zerofleet.errors import InferenceUnavailableError, OverloadedError, ZerofleetError
 from zerofleet.prediction import Prediction

@@ -19,7 +19,7 @@ from typing import TypeVar, TypeVarTuple
 
 import structlog
 
-from services.inference.model import FP32, LoadedModel
+from services.inference.loaded_model import FP32, LoadedModel
 from services.inference.precision import Precisions
 from services.inference.shelf import Shelf
 from services.inference.source import ModelSource

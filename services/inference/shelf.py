@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from services.inference.model import FP32, LoadedModel
+from services.inference.loaded_model import FP32, LoadedModel
 from zerofleet.errors import IncompatibleModelError, ZerofleetError
 
 _log = structlog.get_logger()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 from zerofleet_core import EngineGame
 
-from zerofleet.records import GameRecord
+from zerofleet.records import GameRecord, new_game_uid
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class Ledger:
         return (_record(self._game, game, identity, now), identity.epoch) if identity.ours else None
 
     def _open(self, now: datetime) -> None:
-        self._identities[self._next_id] = _Identity(uuid4(), now)
+        self._identities[self._next_id] = _Identity(new_game_uid(now), now)
         self._next_id += 1
         self._free_slots -= 1
 

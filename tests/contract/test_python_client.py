@@ -21,7 +21,7 @@ from services.inference.backend import Backend
 from services.inference.player import ModelPlayer
 from zerofleet import games
 from zerofleet.client import AsyncModel, AsyncPlayer, Model, Player, Sgf
-from zerofleet.client.position import to_actions
+from zerofleet.client.async_player import to_actions
 from zerofleet.errors import (
     ConfigError,
     InferenceUnavailableError,

@@ -40,7 +40,12 @@ def test_stores_every_column_of_every_ply(database: Database) -> None:
     assert len(moves.split()) == record.length
     assert bytes(digest) == record.digest()
 
-    positions = rows(database, "SELECT * FROM positions ORDER BY ply")
+    positions = rows(
+        database,
+        "SELECT game_uid, ply, action, to_play, model_version, root_value, network_value, "
+        "simulations, full_search, actions, visit_counts, priors, best_child_value, "
+        "policy_weights FROM positions ORDER BY ply",
+    )
     assert len(positions) == record.length
     for ply, position in enumerate(positions):
         children = slice(record.offsets[ply], record.offsets[ply + 1])

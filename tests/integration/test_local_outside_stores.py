@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from zerofleet.best import BestPointer
+from zerofleet.cli.local_run import make_best
 from zerofleet.database import Database
-from zerofleet.local.promotion import make_best
 from zerofleet.local.stores import ROLES, StoreUrls
 
 pytestmark = pytest.mark.fleet

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from zerofleet.cli.farewell import farewell
+from zerofleet.cli.final_report import final_report
 from zerofleet.cli.progress import LiveTable, PlainLines, duration, one_line
 from zerofleet.cli.status_text import status_text, status_values
-from zerofleet.local.folder import DataFolder
+from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Exam, Figures, Loss, ServiceState
 from zerofleet.local.usage import Usage
 
@@ -134,7 +134,7 @@ def test_durations(seconds: float, text: str) -> None:
 
 @pytest.mark.parametrize("has_exam", [True, False])
 def test_an_exam_is_suggested_where_there_is_one(tmp_path: Path, has_exam: bool) -> None:
-    words = farewell(
+    words = final_report(
         replace(FULL, has_exam=has_exam), Usage(1.0, 1.0), DataFolder(tmp_path, "r", "g")
     )
     assert ("\nexam " in words) == has_exam

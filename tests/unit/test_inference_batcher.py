@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from services.inference.batcher import Batcher, BatchLimits, NonFiniteOutputError
-from services.inference.model import LoadedModel
+from services.inference.loaded_model import LoadedModel
 from zerofleet.errors import InferenceUnavailableError, OverloadedError, ZerofleetError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.inference.model import FP32, LoadedModel
+from services.inference.loaded_model import FP32, LoadedModel
 from services.inference.shelf import Shelf
 from zerofleet.errors import (
     IncompatibleModelError,

@@ -1,11 +1,13 @@
 """Variants are judged on positions, made in a process of their own, and cost only themselves."""
 
 import io
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -23,10 +25,10 @@ from zerofleet.games import spec
 from zerofleet.models import publish as publishing
 from zerofleet.models.folder import ModelFolder, StagedModel
 from zerofleet.models.golden import Golden
+from zerofleet.models.make_variant import make, measure
 from zerofleet.models.publish import make_in_child, publish
 from zerofleet.models.session import ModelSession
 from zerofleet.models.variant import Bounds, Positions, Variant, VariantRequest
-from zerofleet.models.variants import make, measure
 from zerofleet.network import PolicyValueNet, export_onnx
 
 SPEC = spec("tic_tac_toe")
@@ -182,11 +184,11 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("kill -SEGV $$", f"zerofleet.models.variants ended with status {-signal.SIGSEGV}"),
+        ("kill -SEGV $$", f"zerofleet.models.make_variant ended with status {-signal.SIGSEGV}"),
         ("echo 'a tool: out of luck' >&2; exit 1", "a tool: out of luck"),
-        ("exit 3", "zerofleet.models.variants ended with status 3"),
-        ("echo nonsense", "zerofleet.models.variants gave no answer"),
-        ("true", "zerofleet.models.variants gave no answer"),
+        ("exit 3", "zerofleet.models.make_variant ended with status 3"),
+        ("echo nonsense", "zerofleet.models.make_variant gave no answer"),
+        ("true", "zerofleet.models.make_variant gave no answer"),
     ],
 )
 def test_a_tool_that_dies_costs_the_variant_alone(
@@ -209,8 +211,81 @@ def test_a_tool_that_hangs_is_ended(
     monkeypatch.setattr(publishing, "_POLL_SECONDS", 0.01)
     before = children()
     variant, _ = make_in_child(folder, staged, SPEC, "int8", request("int8"))
-    assert variant.reason == "zerofleet.models.variants took over 0 s"
+    assert variant.reason == "zerofleet.models.make_variant took over 0 s"
     assert children() == before
+
+
+def told(
+    folder: ModelFolder,
+    staged: StagedModel,
+    content: Positions,
+    on_third_wait: Callable[[], object],
+) -> str:
+    """What a child gave as the reason that there is no variant."""
+    waits = itertools.count(1)
+
+    def waiting(_: str) -> None:
+        if next(waits) == 3:
+            on_third_wait()
+
+    wanted = VariantRequest(("int8",), content, LOOSE, waiting)
+    return make_in_child(folder, staged, SPEC, "int8", wanted)[0].reason
+
+
+def of_size(count: int) -> Positions:
+    """Of one row, so that nearly all of what is sent is the row."""
+    return Positions(np.zeros((1, count), np.uint8), np.zeros((1, 1), np.uint8))
+
+
+@pytest.mark.parametrize("count", [100, 200_000, 5_000_000])
+def test_a_child_slow_to_read_gets_all_of_it(
+    folder: ModelFolder,
+    staged: StagedModel,
+    program: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+) -> None:
+    """It begins to read when the trainer has waited for it three times."""
+    monkeypatch.setattr(publishing, "_VARIANT_SECONDS", DEADLINE)
+    monkeypatch.setattr(publishing, "_POLL_SECONDS", 0.01)
+    start = tmp_path / "start"
+    os.mkfifo(start)
+    program.write_text(f"#!/bin/sh\nread -r _ < {start}\necho $(wc -c) bytes >&2\nexit 1\n")
+    content = of_size(count)
+    reason = told(folder, staged, content, lambda: start.write_text("now\n"))
+    assert reason == f"{len(content.to_bytes())} bytes"
+
+
+@pytest.mark.parametrize("count", [100, 5_000_000])
+@pytest.mark.parametrize("script", ["exit 3", "head -c 10 > /dev/null; exit 3"])
+def test_a_child_that_dies_without_reading_is_named(
+    folder: ModelFolder, staged: StagedModel, program: Path, count: int, script: str
+) -> None:
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    reason = told(folder, staged, of_size(count), lambda: None)
+    assert reason == "zerofleet.models.make_variant ended with status 3"
+
+
+def test_a_child_that_never_reads_is_ended_in_time(
+    folder: ModelFolder, staged: StagedModel, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    monkeypatch.setattr(publishing, "_VARIANT_SECONDS", 0.05)
+    monkeypatch.setattr(publishing, "_POLL_SECONDS", 0.01)
+    before = children()
+    reason = told(folder, staged, of_size(5_000_000), lambda: None)
+    assert reason == "zerofleet.models.make_variant took over 0 s"
+    assert children() == before
+
+
+def test_a_child_that_complains_at_length_before_it_reads_is_heard(
+    folder: ModelFolder, staged: StagedModel, program: Path
+) -> None:
+    """More than a pipe holds, both ways at once."""
+    complain = "head -c 1000000 /dev/zero | tr '\\0' x >&2"
+    program.write_text(f"#!/bin/sh\n{complain}\ncat > /dev/null\necho >&2\necho why >&2\nexit 1\n")
+    assert told(folder, staged, of_size(5_000_000), lambda: None) == "why"
 
 
 class _LeavingError(Exception):
@@ -269,7 +344,7 @@ def test_a_model_is_published_with_what_was_accepted(folder: ModelFolder) -> Non
 
 def test_the_child_needs_no_torch_and_the_trainer_no_runtime() -> None:
     for module, names in (
-        ("zerofleet.models.variants", ("torch", "pydantic", "sqlalchemy")),
+        ("zerofleet.models.make_variant", ("torch", "pydantic", "sqlalchemy")),
         ("zerofleet.models.publish", ("torch", "onnxruntime", "onnx")),
     ):
         program = f"import sys, {module}; sys.exit(any(name in sys.modules for name in {names}))"

@@ -12,9 +12,8 @@ from typing import Annotated
 
 import typer
 
-from zerofleet.cli.chosen import chosen_folder
-from zerofleet.cli.fleet import fleet_database
 from zerofleet.cli.secret_options import PasswordFile, logged_in
+from zerofleet.cli.which_run import chosen_folder, fleet_database
 from zerofleet.errors import ConfigError
 
 _WELCOME = "Read-only. \\dv lists the views, \\d games describes a table, \\q leaves."

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerofleet.cli.chosen import chosen_folder
-from zerofleet.cli.fleet import fleet_settings, in_fleet
+from zerofleet.cli.which_run import chosen_folder, fleet_settings, in_fleet
 
 if TYPE_CHECKING:
     from zerofleet.local.monitor import Monitor

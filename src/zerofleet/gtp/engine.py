@@ -1,4 +1,4 @@
-"""A GTP engine whose moves are a ``PlayerBackend``'s."""
+"""A GTP engine whose moves are a player's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 
 from zerofleet import __version__
+from zerofleet.client import AsyncPlayer
 from zerofleet.errors import ZerofleetError
 from zerofleet.gtp.analysis import (
     KATA,
@@ -28,7 +29,7 @@ from zerofleet.gtp.protocol import (
     success,
 )
 from zerofleet.rpc.codec import BEST
-from zerofleet.rpc.player import PlayerBackend, PlayerDescription, SearchOptions, SearchTable
+from zerofleet.rpc.player import PlayerDescription, SearchOptions, SearchTable
 
 _GENMOVE = ("genmove", "reg_genmove")
 _ANALYZE = {"lz-analyze": LZ, "kata-analyze": KATA}
@@ -67,7 +68,7 @@ class Engine:
 
     def __init__(
         self,
-        player: PlayerBackend,
+        player: AsyncPlayer,
         description: PlayerDescription,
         options: EngineOptions,
         say: Callable[[str], None],
@@ -224,10 +225,12 @@ class Engine:
         self, player: int | None, options: SearchOptions, seconds: float
     ) -> AsyncGenerator[SearchTable]:
         return self._player.analyze(
-            self._description.game,
             self._board.position.asked_as(player),
+            game=self._description.game,
             version=self._options.version,
-            options=options,
+            simulations=options.num_simulations,
+            leaves=options.leaves,
+            seed=options.seed,
             every_seconds=seconds,
         )
 

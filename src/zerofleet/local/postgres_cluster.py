@@ -2,12 +2,13 @@
 
 Postgres refuses to run as root, so under root it runs as ``nobody``, or as the owner of the cluster
 that is there. Where that user may not enter the data folder, because a folder above is private, the
-folders above stay as they are: the cluster goes to a shelf that everybody may read, and the data
+folders above stay as they are: the cluster goes to a folder that every user may read, and the data
 folder gets a link to it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Sequence
@@ -15,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zerofleet.errors import ConfigError
-from zerofleet.local.postgres_log import PostgresLog
 from zerofleet.local.postgres_programs import (
     PostgresPrograms,
     find_programs,
@@ -25,6 +25,9 @@ from zerofleet.local.postgres_programs import (
 from zerofleet.local.process import Account, start_child
 
 SUPERUSER = "postgres"
+
+
+_SEVERE = ("FATAL:", "PANIC:", "ERROR:", "initdb: error:", "cannot ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +167,21 @@ def _nobody() -> Account:
         raise ConfigError(
             "Postgres does not run as root, and there is no user 'nobody' here"
         ) from error
+
+
+class PostgresLog:
+    """The server's log of one start; that of the start before is kept beside it as ``NAME.1``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def begin(self) -> None:
+        """A new start, a new log."""
+        with contextlib.suppress(FileNotFoundError):
+            self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+
+    def complaint(self) -> str:
+        """The last line that says what went wrong."""
+        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        severe = [line for line in lines if any(word in line for word in _SEVERE)]
+        return (severe or lines or ["it says nothing"])[-1].strip() + f" (see {self.path})"

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from zerofleet.errors import ConfigError
-from zerofleet.local.folder import DataFolder
+from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.ports import LOOPBACK, free_port, try_port
 from zerofleet.local.stores import StoreUrls
 from zerofleet.local.supervisor import Program

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Self
 
 from zerofleet.errors import ConfigError
-from zerofleet.local.folder import DataFolder, read_json, write_json
+from zerofleet.local.data_folder import DataFolder, read_json, write_json
 from zerofleet.local.stores import Stores
 
 _START_SECONDS = 30.0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from zerofleet.errors import ConfigError
-from zerofleet.local.folder import DataFolder, read_json, write_json
+from zerofleet.local.data_folder import DataFolder, read_json, write_json
 from zerofleet.local.keeper import Keeper
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.local.valkey import EmbeddedValkey

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,7 +135,7 @@ def make_in_child(
     """Let another process make a variant and judge it; its staged file comes if it is accepted."""
     bounds = wanted.bounds
     command = [
-        "zerofleet.models.variants",
+        "zerofleet.models.make_variant",
         str(store.staging),
         store.run,
         str(fp32.path),
@@ -150,7 +151,7 @@ def make_in_child(
             _VARIANT_SECONDS,
             lambda: wanted.waiting(precision),
         )
-        outcome = json.loads(answer.splitlines()[-1])  # zerofleet.models.variants.Outcome
+        outcome = json.loads(answer.splitlines()[-1])  # zerofleet.models.make_variant.Outcome
     except _ChildError as error:
         return Variant(precision, reason=str(error)), None
     except (ValueError, IndexError):
@@ -188,21 +189,21 @@ def _ask_child(
         stderr=subprocess.PIPE,
         env=environment,
     )
-    deadline, unread = time.monotonic() + seconds, content
-    try:
-        while True:
-            try:
-                answer, complaint = child.communicate(unread, timeout=_POLL_SECONDS)
-                break
-            except subprocess.TimeoutExpired:
-                unread = None  # it is being handed over already
-            if time.monotonic() >= deadline:
-                raise _ChildError(f"{command[0]} took over {seconds:.0f} s")
-            waiting()
-    except BaseException:
-        child.kill()
-        child.communicate()
-        raise
+    deadline = time.monotonic() + seconds
+    # A thread hands the content over and reads the answer: subprocess.communicate with a time limit
+    # forgets what it has not written yet when it is called again (CPython, selectors of
+    # _communicate), so that content larger than a pipe never reached a child slow to read.
+    with ThreadPoolExecutor(1) as thread:
+        exchange = thread.submit(child.communicate, content)
+        try:
+            while not wait([exchange], timeout=_POLL_SECONDS).done:
+                if time.monotonic() >= deadline:
+                    raise _ChildError(f"{command[0]} took over {seconds:.0f} s")
+                waiting()
+        except BaseException:
+            child.kill()  # its pipes close, which ends the thread
+            raise
+        answer, complaint = exchange.result()
     if child.returncode != 0:
         waiting()  # whoever was told to leave may have been told together with its child
         lines = complaint.decode("utf-8", "replace").strip().splitlines()

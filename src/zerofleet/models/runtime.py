@@ -80,7 +80,7 @@ class RunOptions(Protocol):
         ...
 
 
-class Session(Protocol):
+class OrtSession(Protocol):
     """A loaded model."""
 
     def get_inputs(self) -> Sequence[Node]:
@@ -110,7 +110,7 @@ class Session(Protocol):
 
 def open_runtime(
     model_bytes: bytes, providers: Sequence[tuple[str, Mapping[str, str]]], threads: int
-) -> Session:
+) -> OrtSession:
     """A session of ONNX Runtime.
 
     Args:
@@ -134,7 +134,7 @@ def open_runtime(
     return _ort.InferenceSession(model_bytes, options, providers=list(providers), enable_fallback=0)
 
 
-def is_of_the_machine(error: Exception) -> bool:
+def is_machine_failure(error: Exception) -> bool:
     """Whether what ONNX Runtime raised tells of this machine's memory or GPU, not of the model.
 
     It may tell of both, as when a model needs more memory than there is. A model that waits in vain

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from zerofleet.errors import IncompatibleModelError, InferenceUnavailableError, ZerofleetError
 from zerofleet.models.graph import check_graph
 from zerofleet.models.provider import CPU, ONNX_NAMES, Provider
-from zerofleet.models.runtime import Node, is_of_the_machine, open_runtime
+from zerofleet.models.runtime import Node, is_machine_failure, open_runtime
 from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT, ModelShape
 
 # Rows of one run on a CPU. Measured on networks of 31 to 73 MFLOP: runs of 64 rows are 4 to 8%
@@ -154,7 +154,7 @@ class ModelSession:
 
 def not_loaded(what: str, error: Exception) -> ZerofleetError:
     """What to raise where ONNX Runtime raised ``error``: is it the file, or only this machine?"""
-    if is_of_the_machine(error):
+    if is_machine_failure(error):
         return InferenceUnavailableError(f"{what} on this machine now: {error}")
     return IncompatibleModelError(f"{what}: {error}")
 

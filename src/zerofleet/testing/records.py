@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import random
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
 
 import numpy as np
 from zerofleet_core import State
 
-from zerofleet.records import GameRecord
+from zerofleet.records import GameRecord, game_uid_of
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -23,7 +22,7 @@ def random_record(
     With an odd seed the training target is not the visit counts.
     """
     generator = random.Random(f"{game} {seed}")
-    game_uid = UUID(int=generator.getrandbits(128), version=4)
+    game_uid = game_uid_of(_START, generator.getrandbits(128))
     state = State(game)
     actions: list[int] = []
     tables: list[list[int]] = []

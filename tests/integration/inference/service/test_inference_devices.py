@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from zerofleet import games
+from zerofleet.client import AsyncModel
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.rpc.client import InferenceClient
 
 pytestmark = pytest.mark.fleet  # several processes each, and seconds of them
 
@@ -68,8 +68,8 @@ async def test_two_processes_answer_behind_one_address(fleet: Any) -> None:
         await until(lambda: {"inference-1-0", "inference-1-1"} <= set(beats(fleet)))
         assert "inference-1" in beats(fleet)  # the parent says that it is there
         for _ in range(MOST_CLIENTS):  # the kernel draws one of the two for each connection
-            async with InferenceClient(fleet.address, timeout=30) as client:
-                assert (await client.predict(fleet.run.name, rows)).model_version == 1
+            async with AsyncModel(fleet.address, fleet.run.name, timeout=30) as client:
+                assert (await client.predict(rows)).model_version == 1
             answered = [beats(fleet).get(f"inference-1-{device}", 0) > 0 for device in (0, 1)]
             if all(answered):
                 break

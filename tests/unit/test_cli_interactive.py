@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pytest
 from zerofleet_core import State
 
-from zerofleet.cli.duel import Duel
-from zerofleet.cli.hint import hint_table
+from zerofleet.cli.interactive import InteractiveGame, hint_table
 from zerofleet.rpc.player import SearchChild, SearchTable
 
 
@@ -48,7 +47,7 @@ def played(lines: list[str], you: int = 0) -> str:
             raise EOFError
         return line
 
-    Duel(FirstFree(), you, ask=ask, say=text.append).play()
+    InteractiveGame(FirstFree(), you, ask=ask, say=text.append).play()
     return "\n".join(text)
 
 
@@ -114,7 +113,7 @@ def test_undo_where_a_player_moves_again() -> None:
             players.append(state.to_play)
             actions.append(generator.choice(state.legal_actions()))
             state.apply(actions[-1])
-    duel = Duel(Boxes(), 0)
-    duel._actions = list(actions)
-    duel._undo()
-    assert duel._actions == actions[:-2]
+    game = InteractiveGame(Boxes(), 0)
+    game._actions = list(actions)
+    game._undo()
+    assert game._actions == actions[:-2]

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, Self, TypeVar
+import io
+from collections.abc import Callable
+from typing import Protocol, Self
 
 import typer
+from rich.console import Console
+from rich.table import Table
 from zerofleet_core import State
 
-from zerofleet.cli.hint import hint_table
+from zerofleet.client import Player, SearchTable
 from zerofleet.rpc.credentials import ClientCredentials
-from zerofleet.rpc.player import SearchOptions, SearchTable
-from zerofleet.rpc.player_client import PlayerClient
 
-_Answer = TypeVar("_Answer")
 _HELP = """Type an action as it stands on the board, or
   hint   what the model would do, and why
   undo   take your last action back
   board  show the board again
   quit   leave (also Ctrl-D)"""
 _GREETING_SECONDS = 5.0
-_LOCAL = ClientCredentials()
 _SIDES = ("first", "second")
 
 
@@ -55,55 +53,38 @@ class RemoteOpponent:
         game: str,
         version: str,
         simulations: int | None,
-        credentials: ClientCredentials = _LOCAL,
+        credentials: ClientCredentials,
     ) -> None:
         self.game = game
         self.version = 0
-        self._address = address
-        self._credentials = credentials
-        self._client = PlayerClient(address, credentials=credentials)
-        self._model = {"run": run, "version": version}
-        self._options = SearchOptions(num_simulations=simulations)
-        # The loop runs only while an answer is awaited, so that Ctrl-C works at the prompt.
-        self._runner = asyncio.Runner()
+        self._asked = version
+        self._simulations = simulations
+        self._player = Player(address, run=run, **credentials)
+        # With little patience: a person sits and waits.
+        self._greeter = Player(address, run=run, timeout=_GREETING_SECONDS, **credentials)
 
     def __enter__(self) -> Self:
-        try:
-            self.version = self._run(self._greet())
-            self._run(self._client.__aenter__())
-        except BaseException:
-            self._runner.close()
-            raise
+        with self._greeter as greeter:
+            self.version = greeter.predict(game=self.game, version=self._asked).version
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._run(self._client.__aexit__(None, None, None))
-        self._runner.close()
+        self._player.close()
 
     def search(self, actions: list[int]) -> SearchTable:
         """Its whole opinion of a position."""
-        return self._run(
-            self._client.search(self.game, actions, **self._model, options=self._options)
+        return self._player.search(
+            actions, game=self.game, version=self._asked, simulations=self._simulations
         )
 
-    async def _greet(self) -> int:
-        """The model's version, asked with little patience: somebody sits and waits."""
-        async with PlayerClient(
-            self._address, timeout=_GREETING_SECONDS, credentials=self._credentials
-        ) as client:
-            return (await client.predict(self.game, [], **self._model)).version
 
-    def _run(self, call: Coroutine[Any, Any, _Answer]) -> _Answer:
-        return self._runner.run(call)
-
-
-class Duel:
+class InteractiveGame:
     """Asks the person and the opponent in turn, until the person leaves.
 
     Args:
         opponent: who answers.
         you: 0 the first player, 1 the second.
-        ask: shows a prompt and reads a line; EOFError ends the duel.
+        ask: shows a prompt and reads a line; EOFError ends the game.
         say: shows text.
     """
 
@@ -198,3 +179,38 @@ class Duel:
             return "A draw."
         winner = 0 if state.result > 0 else 1
         return "You win." if winner == self._you else "The model wins."
+
+
+_MOST_ROWS = 8
+_VARIATION_PLIES = 8
+
+
+def hint_table(state: State, search: SearchTable) -> str:
+    """Visits, prior, value and expected line of each action, the most visited first."""
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("action")
+    for number in ("visits", "prior", "value"):
+        table.add_column(number, justify="right")
+    table.add_column("expected line")
+    children = sorted(search.children, key=lambda child: (-child.visit_count, -child.prior))
+    for child in children[:_MOST_ROWS]:
+        table.add_row(
+            child.action_string,
+            str(child.visit_count),
+            f"{child.prior:.0%}",
+            "-" if child.q_value is None else f"{child.q_value:+.2f}",
+            _variation(state, child.principal_variation[:_VARIATION_PLIES]),
+        )
+    text = io.StringIO()
+    Console(file=text, width=100).print(table)
+    value = f"value of the position for you: {search.root_value:+.2f}"
+    return f"{text.getvalue()}{value} (model {search.version}, {search.simulations} simulations)"
+
+
+def _variation(state: State, actions: tuple[int, ...]) -> str:
+    state = state.copy()
+    words: list[str] = []
+    for action in actions:
+        words.append(state.action_to_string(action))
+        state.apply(action)
+    return " ".join(words)

@@ -11,14 +11,14 @@ from zerofleet.rpc.player import Actions, Sgf
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class RequestedPosition:
     """A position in which somebody is to play."""
 
     state: games.State
     actions: tuple[int, ...]  # from the start
 
 
-def replay(game: str, actions: Actions) -> Position:
+def replay(game: str, actions: Actions) -> RequestedPosition:
     """The position after those actions.
 
     Raises:
@@ -46,7 +46,7 @@ def replay(game: str, actions: Actions) -> Position:
         raise InvalidRequestError(
             f"the game is over after {state.ply} plies, {_outcome(state)}: nothing is left to play"
         )
-    return Position(state, tuple(played))
+    return RequestedPosition(state, tuple(played))
 
 
 def _read_sgf(game: str, text: str) -> list[int]:

@@ -27,6 +27,7 @@ from zerofleet.errors import ConfigError
 if TYPE_CHECKING:
     from zerofleet.config import RunConfig
 
+
 FORMAT = 1
 MARKER = "zerofleet.json"
 _LOCK_SECONDS = 0.5
@@ -212,3 +213,12 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError(f"cannot read {path}: it holds no JSON object")
     return cast("dict[str, Any]", content)
+
+
+def write_private(path: Path, content: str) -> None:
+    """Write a file of mode 0600 in one step; at no moment may anybody else read it."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    temporary.touch(0o600)
+    temporary.write_text(content, encoding="utf-8")
+    temporary.replace(path)

@@ -1,4 +1,4 @@
-"""``python -m zerofleet.models.variants``: make a model's variant, and measure what it lost.
+"""``python -m zerofleet.models.make_variant``: make a model's variant, and measure what it lost.
 
 The trainer runs this in a separate process, so that a tool that crashes costs a variant and never
 the model. Positions come on standard input; on standard output goes one line of JSON, an
@@ -34,7 +34,7 @@ _BATCH = 64  # positions
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class Divergence:
     """How far a variant's answers lie from those of fp32, mean over positions."""
 
     policy_kl: float  # KL(fp32 || variant), nats
@@ -98,7 +98,7 @@ def make(
 
 def measure(
     reference: ModelSession, variant: ModelSession, observations: NDArray[np.uint8]
-) -> Loss:
+) -> Divergence:
     """Hold a variant against its model.
 
     Raises:
@@ -114,7 +114,7 @@ def measure(
         difference += np.abs(value - other_value).sum(dtype=np.float64)
     if not np.isfinite([divergence, difference]).all():
         raise IncompatibleModelError("it answers with numbers that are not finite")
-    return Loss(float(divergence / len(observations)), float(difference / len(observations)))
+    return Divergence(float(divergence / len(observations)), float(difference / len(observations)))
 
 
 def _log_softmax(logits: NDArray[np.float16]) -> NDArray[np.float64]:

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 from zerofleet.cli.progress import elo_text, loss_text
-from zerofleet.local.folder import DataFolder
+from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Exam, Figures
 from zerofleet.local.usage import Usage
 
 _QUERY = "SELECT model, at, against, score_percent, elo FROM promotion_history"
 
 
-def goal_words(reached: Exam | None, goal: float) -> str:
+def goal_text(reached: Exam | None, goal: float) -> str:
     """Whether the goal was reached, and by whom."""
     if reached is None:
         return f"\nThe goal, an exam error rate of {goal:g}, is not reached yet."
@@ -26,7 +26,7 @@ def goal_words(reached: Exam | None, goal: float) -> str:
     )
 
 
-def farewell(figures: Figures, usage: Usage, folder: DataFolder) -> str:
+def final_report(figures: Figures, usage: Usage, folder: DataFolder) -> str:
     """Several lines for a person."""
     lines = ["", *_cost(figures, usage)]
     if figures.best_version is not None:
