@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
 
 _MOST_MISSES = 2_000  # draws in a row without a new position: the game offers no more
-
-
-def match_seed(run_seed: int, kind: str, player: str, opponent: str) -> int:
-    """Seed of a match's openings: 63 bits, other ones for each kind of match and two players."""
-    name = f"{kind} {run_seed} {player} {opponent}"
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
 
 
 def draw_openings(game: str, plies: int, count: int, seed: int) -> list[list[int]]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from services.evaluator.match import Place
-from services.evaluator.openings import draw_openings, match_seed
+from services.evaluator.openings import draw_openings
 from zerofleet.config import RunConfig
-from zerofleet.database import RatingPlace
+from zerofleet.database import RatingPlace, match_seed
 
 _PLACES_AT_ONCE = 24  # of one pairing: after these the newest model's games are looked for again
 

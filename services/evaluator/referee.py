@@ -10,10 +10,10 @@ import structlog
 
 from services.evaluator.context import EvaluatorContext
 from services.evaluator.match import PairQueue, Place, play_match
-from services.evaluator.openings import draw_openings, match_seed
+from services.evaluator.openings import draw_openings
 from services.evaluator.players import Players
 from services.evaluator.verdict import Standing, judge
-from zerofleet.database import GateRule, Grounds, MatchGame, MatchRow
+from zerofleet.database import GateRule, Grounds, MatchGame, MatchRow, match_seed
 from zerofleet.searches import match_search
 
 _log = structlog.get_logger()

@@ -84,7 +84,8 @@ class Trials:
         async def keep(games: Sequence[MatchGame]) -> None:
             await context.record(trial.match_id, games)
             self.games_played += len(games)
-            self._figures["trial_games"] += len(games)
+            score = await context.ask(context.database.match_score, trial.match_id)
+            self._figures |= {"trial_games": float(score.games), "trial_score": score.score}
 
         search = match_search(run.search, trial.num_simulations)
         async with AsyncExitStack() as streams:

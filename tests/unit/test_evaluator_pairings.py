@@ -1,9 +1,8 @@
 """Who plays whom in the rating pool, and which of its games are due."""
 
-from services.evaluator.openings import match_seed
 from services.evaluator.pairings import DueGames, Pairing, PairingQueue, pairings
 from zerofleet.config import run_from_values
-from zerofleet.database import RatingPlace
+from zerofleet.database import RatingPlace, match_seed
 
 ANCHORS = ["random"]
 

@@ -10,6 +10,7 @@ from zerofleet.database.matches import (
     MatchScore,
     ModelName,
     Pair,
+    match_seed,
 )
 from zerofleet.database.metrics import ExamRow
 from zerofleet.database.migrate import migrate
@@ -50,6 +51,7 @@ __all__ = [
     "VariantRow",
     "Verdict",
     "libpq_url",
+    "match_seed",
     "migrate",
     "without_password",
 ]

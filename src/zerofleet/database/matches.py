@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -152,6 +153,12 @@ class MatchScore:
         return (self.wins + self.draws / 2) / self.games if self.games else 0.0
 
 
+def match_seed(run_seed: int, kind: MatchKind, player: str, opponent: str) -> int:
+    """Seed of a match's openings: 63 bits, other ones for each kind of match and two players."""
+    name = f"{kind} {run_seed} {player} {opponent}"
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
+
+
 class Matches(ConnectionPool):
     """The evaluator's games and verdicts."""
 
@@ -224,6 +231,11 @@ class Matches(ConnectionPool):
             kind=kind,
         )
         return [_match(row) for row in rows]
+
+    def match(self, match_id: int) -> MatchRow:
+        """One match."""
+        [row] = self._rows(f"SELECT {_COLUMNS} FROM matches WHERE match_id = :id", id=match_id)
+        return _match(row)
 
     def unfinished_trials(self, run: str) -> list[MatchRow]:
         """The trials of a run that lack games, oldest first."""
