@@ -64,7 +64,7 @@ def leave(process: Any, fleet: Any) -> None:
 
 
 def test_a_variant_against_fp32_by_hand(make_fleet: Any) -> None:
-    """Played before anything is rated; the evaluator is killed on the way, and the next goes on."""
+    """Played before the rating games, and it rates no version; the evaluator is killed on the way."""
     fleet = make_fleet(run_file(simulations=100, rating_games=4))
     publish(fleet, 1)
     fleet.promote(1)
@@ -80,13 +80,13 @@ def test_a_variant_against_fp32_by_hand(make_fleet: Any) -> None:
     before = stored(fleet)
     process = fleet.start("evaluator")
     fleet.until(lambda: len(stored(fleet, "rating")) == 4)
+    fleet.until(lambda: [row.games for row in fleet.database.ratings("tried")] == [4, 4])
     leave(process, fleet)
     assert before <= stored(fleet)
     assert len(stored(fleet)) == 40
     last = ask(fleet, "1/int8", "1/fp32")
     assert last.stdout.startswith("1/int8 against 1/fp32: 20 points of 40 games (")
-    assert ", 95% 0.3" in last.stdout
-    assert "to play" not in last.stdout
+    assert last.stdout.endswith(", 95% 0.45 to 0.55\n")
     [games] = {(row[0], row[1], row[2]) for row in fleet.query(
         "SELECT g.kind, g.first_model, g.second_model FROM match_games JOIN matches "
         "USING (match_id) JOIN games AS g USING (game_uid) WHERE matches.kind = 'trial'"
@@ -97,7 +97,6 @@ def test_a_variant_against_fp32_by_hand(make_fleet: Any) -> None:
         "AS first FROM match_games JOIN matches USING (match_id)"
     )
     assert order.first
-    assert [row.games for row in fleet.database.ratings("tried")] == [4, 4]  # it rates none
 
 
 def test_a_variant_that_plays_worse_is_seen(make_fleet: Any) -> None:
@@ -161,7 +160,6 @@ def test_a_game_with_few_openings_has_a_shorter_trial(make_fleet: Any) -> None:
     fleet.until(lambda: len(stored(fleet)) == 18)
     fleet.until(lambda: fleet.database.unfinished_trials("tried") == [])
     leave(process, fleet)
-    assert [row.player for row in fleet.database.ratings("tried")] in ([], ["1", "random"])
 
 
 @pytest.mark.parametrize(
