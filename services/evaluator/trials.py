@@ -14,7 +14,7 @@ from services.evaluator.openings import draw_openings
 from services.evaluator.players import Players
 from services.evaluator.pool import CANNOT_PLAY
 from zerofleet.database import MatchGame, MatchRow
-from zerofleet.errors import ConfigError
+from zerofleet.errors import ConfigError, IncompatibleModelError
 from zerofleet.searches import match_search
 
 _log = structlog.get_logger()
@@ -55,12 +55,22 @@ class Trials:
             return False
         self.in_play = True
         try:
+            await self._check_files(trial)
             await self._play(trial)
         except (ConfigError, *CANNOT_PLAY) as error:
             self._leave_out(trial, str(error))
         finally:
             self.in_play = False
         return True
+
+    async def _check_files(self, trial: MatchRow) -> None:
+        """Refuse a model whose files have gone since: inference would be waited for for ever."""
+        for version in trial.versions:
+            model = await self._context.ask(
+                self._context.database.model, self._context.run.name, version
+            )
+            if model is None or model.removed_at is not None:
+                raise IncompatibleModelError(f"the files of model {version} are not kept any more")
 
     async def _play(self, trial: MatchRow) -> None:
         context, run = self._context, self._context.run

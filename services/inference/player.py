@@ -1,4 +1,4 @@
-"""The player level: searches over this service's own models and batcher."""
+"""Searches for clients, over this service's own models and batcher."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zerofleet_core import Search, SearchResult
 
 from services.inference.backend import PinnedPredictor
 from services.inference.batcher import Batcher
-from services.inference.loaded_model import LoadedModel
+from services.inference.loaded_models import LoadedModel
 from services.inference.repository import Repository
 from services.inference.requested_position import RequestedPosition, replay
 from zerofleet import games
@@ -277,7 +277,8 @@ class ModelPlayer:
         if game not in ("", self._game):
             raise InvalidRequestError(f"this server plays '{self._game}', not '{game}'")
         if isinstance(actions, Sgf):
-            # Parsing a long one would keep everybody waiting, and many would on the loop's threads.
+            # Parsing a long one would hold up all other requests, and many of them the loop's own
+            # threads.
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._parsers, replay, self._game, actions)
         return replay(self._game, actions)

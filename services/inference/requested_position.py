@@ -12,7 +12,7 @@ from zerofleet.rpc.player import Actions, Sgf
 
 @dataclass(frozen=True, slots=True)
 class RequestedPosition:
-    """A position in which somebody is to play."""
+    """A position that is not terminal, and how it came about."""
 
     state: games.State
     actions: tuple[int, ...]  # from the start

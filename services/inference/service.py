@@ -14,13 +14,13 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.device import active_provider, numbers
 from services.inference.figures import Figures
-from services.inference.loaded_model import ModelLoader
+from services.inference.loaded_models import ModelLoader
 from services.inference.metrics import InferenceCollector, serve_metrics
 from services.inference.player import ModelPlayer
 from services.inference.precision import RUNS, Precisions, fastest_model
 from services.inference.repository import Repository
 from services.inference.settings import InferenceSettings
-from services.inference.several import serve_several
+from services.inference.several_gpus import serve_several
 from services.inference.source import StoredModels
 from zerofleet import games
 from zerofleet.best import BestPointer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Protocol
 
 from zerofleet.best import BestPointer
@@ -88,6 +89,11 @@ class StoredModels:
             row = self._database.model(self._run, version)
             if row is None:
                 raise ModelNotFoundError(f"model '{self._run}' has no version {version}")
+            if row.removed_at is not None and row.removed_at <= datetime.now(UTC):
+                raise ModelNotFoundError(
+                    f"model '{self._run}' version {version} is not kept any more: its files "
+                    f"went at {row.removed_at:%Y-%m-%d %H:%M} UTC ([retention] of the run file)"
+                )
             known = self._sha256[version] = row.sha256
         return known
 

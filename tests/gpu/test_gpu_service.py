@@ -13,7 +13,7 @@ import pytest
 
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
-from services.inference.loaded_model import LoadedModel, ModelLoader
+from services.inference.loaded_models import LoadedModel, ModelLoader
 from services.inference.precision import Precisions
 from services.inference.repository import Repository
 from zerofleet import games

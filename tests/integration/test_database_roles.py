@@ -59,7 +59,10 @@ FUNCTIONS = {
     "resign_threshold('r')": {"worker", "trainer", "console"},
     "resign_games('r', 1, 1)": {"trainer", "console"},
     "resign_curve('r', 1, 1)": {"trainer", "console"},
+    "window_end()": {"trainer"},
+    "window_blocker('r')": {"trainer", "console"},
     "check_fence()": set[str](),
+    "never_by_console()": set[str](),
     "forbid_change()": set[str](),
     "forbid_rewriting()": set[str](),
 }

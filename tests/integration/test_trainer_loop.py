@@ -33,7 +33,7 @@ from zerofleet.testing.records import target_record
 pytestmark = pytest.mark.slow
 
 BATCH = 32
-DEADLINE = 60.0
+DEADLINE = 120.0
 
 
 def a_run(**trainer: Any) -> RunConfig:

@@ -33,7 +33,7 @@ from zerofleet.network import PolicyValueNet, export_onnx
 
 SPEC = spec("tic_tac_toe")
 LOOSE = Bounds(policy_kl=0.01, value_difference=0.1)
-DEADLINE = 60.0
+DEADLINE = 120.0
 
 
 @cache

@@ -126,8 +126,14 @@ def _check_model(database: Database, run: str, name: str) -> None:
     model = ModelName.of(name)
     if model is None:
         return
-    if database.model(run, model.version) is None:
+    row = database.model(run, model.version)
+    if row is None:
         raise ConfigError(f"the run '{run}' has no model {model.version}")
+    if row.removed_at is not None:
+        raise ConfigError(
+            f"the files of model {model.version} are not kept any more: name a promoted model, or "
+            "a newer one ([retention] of the run file)"
+        )
     if model.precision in (None, "fp32"):
         return
     accepted = [row.precision for row in database.variants(run, model.version) if row.accepted]

@@ -51,7 +51,7 @@ def sql(
 
 def _psql(url: str, queries: Sequence[str]) -> int:
     """Run psql to its end; its exit status."""
-    # The role has no right to write; a database that somebody else set up may lack the role.
+    # The role has no right to write; a database that was set up by hand may lack the role.
     options = "-c default_transaction_read_only=on -c statement_timeout=30s"
     arguments = [
         _program(),

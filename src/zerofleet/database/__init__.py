@@ -18,11 +18,12 @@ from zerofleet.database.models import ModelRow
 from zerofleet.database.promotions import Promotion, PromotionRow
 from zerofleet.database.ratings import PlayerResult, RatingPlace, RatingRow
 from zerofleet.database.resignation import ResignRow
+from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel
 from zerofleet.database.submission import Submission, SubmitStatus
 from zerofleet.database.summary import Summary
 from zerofleet.database.variants import NewVariant, VariantRow
 from zerofleet.database.verdicts import Grounds, Verdict
-from zerofleet.database.window import GameWindow, StoredGame
+from zerofleet.database.window import GameWindow, StoredGame, WindowBlocker
 
 __all__ = [
     "Database",
@@ -30,6 +31,7 @@ __all__ = [
     "GameWindow",
     "GateRule",
     "Grounds",
+    "Kept",
     "MatchGame",
     "MatchKind",
     "MatchRow",
@@ -38,11 +40,13 @@ __all__ = [
     "ModelRow",
     "NewVariant",
     "Pair",
+    "PartitionDrop",
     "PlayerResult",
     "Promotion",
     "PromotionRow",
     "RatingPlace",
     "RatingRow",
+    "RemovableModel",
     "ResignRow",
     "StoredGame",
     "Submission",
@@ -50,6 +54,7 @@ __all__ = [
     "Summary",
     "VariantRow",
     "Verdict",
+    "WindowBlocker",
     "libpq_url",
     "match_seed",
     "migrate",

@@ -7,6 +7,7 @@ from zerofleet.database.models import Models
 from zerofleet.database.promotions import Promotions
 from zerofleet.database.ratings import Ratings
 from zerofleet.database.resignation import Resignations
+from zerofleet.database.retention import Retentions
 from zerofleet.database.runs import Runs
 from zerofleet.database.summary import Summaries
 from zerofleet.database.variants import Variants
@@ -19,6 +20,7 @@ class Database(
     Window,
     Resignations,
     Models,
+    Retentions,
     Variants,
     Matches,
     Promotions,

@@ -100,6 +100,12 @@ class MatchRow:
     duplicates: int | None = None
 
     @property
+    def versions(self) -> list[int]:
+        """Of those of the two players that are models."""
+        models = (ModelName.of(name) for name in (self.player, self.opponent))
+        return [model.version for model in models if model is not None]
+
+    @property
     def candidate(self) -> int:
         """Version of the model that a gate judges."""
         return int(self.player)

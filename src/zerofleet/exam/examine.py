@@ -48,7 +48,7 @@ async def examine(
     search: SearchSection | None = None,
     most_rows: int = MOST_ROWS,
 ) -> ExamResult:
-    """Examine whoever ``predictor`` is, behind a search of ``num_simulations`` for each action.
+    """Examine ``predictor`` behind a search of ``num_simulations`` for each action.
 
     Args:
         game: a game for which ``has_exam`` is true.

@@ -81,7 +81,7 @@ def _count(position: _Position, answers: dict[bytes, int], tally: dict[bytes, Wa
     if position.key not in tally:
         after = position.after(answers[position.key])
         if after.state.is_terminal:
-            tally[position.key] = Walk(1, 0)  # whoever moves last in tic-tac-toe has not lost
+            tally[position.key] = Walk(1, 0)  # who moves last in tic-tac-toe has not lost
         else:
             walks = (_after_reply(reply, answers, tally) for reply in after.replies())
             tally[position.key] = sum(walks, Walk(0, 0))

@@ -35,8 +35,8 @@ _GENMOVE = ("genmove", "reg_genmove")
 _ANALYZE = {"lz-analyze": LZ, "kata-analyze": KATA}
 _GENMOVE_ANALYZE = {"lz-genmove_analyze": LZ, "kata-genmove_analyze": KATA}
 _SIGN_OF_LIFE_SECONDS = 1.0
-# An analysis grows until somebody moves, so on a big board it asks for less than the server allows:
-# 19x19 gets 13,812 simulations, and eight boards fit into what a server holds at once.
+# An analysis grows until a move is played, so on a big board it asks for less than the server
+# allows: 19x19 gets 13,812 simulations, and eight boards fit into what a server holds at once.
 _ANALYSIS_EDGES = 5_000_000
 # Lizzie takes the first word for a version of Leela Zero and warns below 0.15: this is the one
 # whose lz-analyze and lz-genmove_analyze are spoken here.

@@ -29,7 +29,7 @@ async def serve_gtp(address: str, options: EngineOptions, credentials: ClientCre
                 "play it with `zerofleet play`"
             )
         engine = Engine(player, description, options, _write, _complain)
-        # A controller that goes away without a word has nobody left to answer.
+        # A controller that has gone away reads no more answers.
         with contextlib.suppress(BrokenPipeError):
             await engine.run(_lines(sys.stdin.fileno()))
 

@@ -1,10 +1,10 @@
-"""The data folder of a local run: whose it is, who holds it, and what is running in it.
+"""The data folder of a local run: its run, the process that holds it, and what is running in it.
 
 ::
 
     DATA/zerofleet.json     {"format": 1, "run": ..., "game": ...}: written once
 DATA/run.toml           the run file as it was when the run was last started
-DATA/lock               held with flock by whoever runs the stores
+DATA/lock               held with flock by the command that runs the stores
 DATA/running.json       where the holder's stores and services listen
 DATA/postgres, valkey, models, checkpoints, logs
 """
@@ -124,7 +124,7 @@ class DataFolder:
         """Be the only one who runs stores here; the kernel lets go when the process ends.
 
         Raises:
-            ConfigError: somebody else holds the folder.
+            ConfigError: another process holds the folder.
         """
         with self._lock_file().open("a+", encoding="utf-8") as lock:
             if not _locked(lock, patience=_LOCK_SECONDS):
@@ -139,7 +139,7 @@ class DataFolder:
             yield
 
     def is_held(self) -> bool:
-        """Whether somebody runs stores here now."""
+        """Whether a process runs stores here now."""
         with self._lock_file().open("a+", encoding="utf-8") as lock:
             return not _locked(lock, patience=0.0)
 
@@ -216,7 +216,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_private(path: Path, content: str) -> None:
-    """Write a file of mode 0600 in one step; at no moment may anybody else read it."""
+    """Write a file of mode 0600 in one step; at no moment may another user read it."""
     temporary = path.with_name(f"{path.name}.new")
     temporary.unlink(missing_ok=True)
     temporary.touch(0o600)

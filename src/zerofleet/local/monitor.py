@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from zerofleet.config import RunConfig
-from zerofleet.database import Database
+from zerofleet.database import Database, Kept
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.exam import has_exam
 from zerofleet.fleet import Advice, advise, observe
@@ -70,6 +70,8 @@ class Figures:
     elo_error: float | None = None
     distinct_share: float | None = None
     """Different ones among the last 1,000 games of self-play."""
+    window_blocker: str | None = None
+    """The open transaction that keeps stored games from the trainer."""
 
     def exam_at(self, goal: float | None, *, after: int = 0) -> Exam | None:
         """The newest exam at or under an error rate; the best model's goes before.
@@ -148,6 +150,7 @@ class Monitor:
             for row in self._database.exams(self._run.name)
             if row.version in promoted
         ]
+        blocker = self._database.window_blocker(self._run.name)
         age = (datetime.now(UTC) - history[0].at).total_seconds() if history else None
         return Figures(
             run=self._run.name,
@@ -168,7 +171,16 @@ class Monitor:
             elo=summary.elo,
             elo_error=summary.elo_error,
             distinct_share=summary.distinct_share,
+            window_blocker=None if blocker is None else str(blocker),
         )
+
+    def kept(self) -> Kept:
+        """What of the run is kept on disk.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        return self._database.kept(self._run.name)
 
     def services(self, children: Sequence[Child]) -> list[ServiceState]:
         """What each child does, as its heartbeat of the last look says."""
@@ -176,7 +188,7 @@ class Monitor:
         return [_state_of_child(child, beats) for child in children]
 
     def services_of_heartbeats(self) -> list[ServiceState]:
-        """What everybody does who was heard of at the last look."""
+        """What each service does that had a heartbeat at the last look."""
         return [_state(beat.service, beat, 0) for beat in self._beats]
 
     def advice(self, cores: int | None) -> Advice:
@@ -188,7 +200,7 @@ class Monitor:
         return advise(observe(self._beats), self._run.scaling, cores)
 
     def _rate(self, figure: str) -> float:
-        """Sum over the self-play workers that were heard of lately."""
+        """Sum over the self-play workers that have a heartbeat."""
         return sum(beat.figures.get(figure, 0.0) for beat in self._beats)
 
 

@@ -36,11 +36,11 @@ class Cluster:
 
     Args:
         folder: the data folder.
-        shelf: where things go that the data folder cannot show to the server's user.
+        shared: a folder for what the server's user cannot reach in the data folder.
     """
 
     folder: Path
-    shelf: Path
+    shared: Path
 
     @property
     def path(self) -> Path:
@@ -82,7 +82,7 @@ class Cluster:
         programs = find_programs(major)
         if is_reachable(programs.folder / "postgres", account):
             return programs
-        return reachable_copy(programs, self._made_shelf())
+        return reachable_copy(programs, self._made_shared())
 
     def make(
         self,
@@ -107,7 +107,7 @@ class Cluster:
         """
         home, outside = self.folder, not is_reachable(self.path, account)
         if outside:
-            home = Path(tempfile.mkdtemp(prefix="cluster-", dir=self._made_shelf()))
+            home = Path(tempfile.mkdtemp(prefix="cluster-", dir=self._made_shared()))
             home.chmod(0o755)
             (home / "origin").write_text(f"{self.folder}\n", encoding="utf-8")
         with tempfile.TemporaryDirectory(dir=home, prefix="initdb-") as temporary:
@@ -136,12 +136,12 @@ class Cluster:
         if outside:
             self.path.symlink_to(home / "cluster")
 
-    def _made_shelf(self) -> Path:
+    def _made_shared(self) -> Path:
         try:
-            self.shelf.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self.shared.mkdir(mode=0o755, parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"cannot make {self.shelf}: {error.strerror}") from error
-        return self.shelf
+            raise ConfigError(f"cannot make {self.shared}: {error.strerror}") from error
+        return self.shared
 
 
 def dropped_to(account: Account) -> Account | None:

@@ -69,7 +69,7 @@ class Surroundings:
             "ZEROFLEET_CHECKPOINT_FOLDER": str(self.folder.checkpoints),
             "ZEROFLEET_ENGINE_FOLDER": str(self.folder.root / "engines"),
             "PYTHONUNBUFFERED": "1",
-            # Meant for other servers; here nobody listens but this machine.
+            # Settings of servers that other machines reach; here only this machine does.
             **dict.fromkeys(_NOT_HERE, ""),
         }
         self.folder.logs.mkdir(exist_ok=True)

@@ -62,8 +62,8 @@ def _text(buffers: Sequence[tuple[int, tuple[int, ...]]] | None) -> str:
     return ", ".join(f"{shape} at {address:#x}" for address, shape in buffers)
 
 
-# While a thread records a graph, no other one may allocate on the device or wait for it. So with
-# graphs one model is made at a time, and nobody runs while another one records.
+# While a thread records a graph, no other thread may allocate on the device or wait for it. So
+# where graphs are used, one model is made at a time, and no model runs while another one records.
 _MAKING = threading.Lock()
 _RUNNING = threading.Lock()
 

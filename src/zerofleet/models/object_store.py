@@ -115,6 +115,12 @@ class ModelBucket:
         if self._read_small(key, _MOST_CONFIG_BYTES) != config:
             self._objects.write(key, config)
 
+    def remove(self, version: int, sha256s: Iterable[str]) -> None:
+        """See ``ModelStore``."""
+        self._objects.remove(f"triton/{self.run}/{version}/model.onnx")
+        for sha256 in sha256s:
+            self._objects.remove(self.location(sha256))
+
     def sweep(self, is_recorded: Callable[[str], bool]) -> int:
         """See ``ModelStore``; a note goes after the files that it names."""
         removed = self._local.sweep(lambda _: True)

@@ -44,7 +44,7 @@ async def test_servers_come_and_go_under_a_stream(
     serve: Any, observations: Any, until: Any
 ) -> None:
     address = _free_address()
-    async with AsyncModel(address, RUN, timeout=30) as client, client.stream() as stream:
+    async with AsyncModel(address, RUN, timeout=60) as client, client.stream() as stream:
         done = asyncio.Event()
         asker = asyncio.create_task(_ask(stream, observations(8), done))
         for _ in range(3):
@@ -59,7 +59,7 @@ async def test_servers_come_and_go_under_a_stream(
 @pytest.mark.usefixtures("published")
 async def test_drain_answers_what_has_come(serve: Any, observations: Any, until: Any) -> None:
     address = _free_address()
-    async with AsyncModel(address, RUN, timeout=30) as client, client.stream() as stream:
+    async with AsyncModel(address, RUN, timeout=60) as client, client.stream() as stream:
         done = asyncio.Event()
         async with serve(address=address) as served:
             asker = asyncio.create_task(_ask(stream, observations(64), done))
@@ -112,7 +112,7 @@ async def test_a_closed_stream_says_so(serve: Any, observations: Any) -> None:
 async def test_cancelled_calls_leave_nothing_behind(
     serve: Any, observations: Any, until: Any
 ) -> None:
-    async with serve() as served, AsyncModel(served.address, RUN, timeout=20) as client:
+    async with serve() as served, AsyncModel(served.address, RUN, timeout=60) as client:
         async with client.stream() as stream:
             await stream.predict(observations(1))
             given_up = [asyncio.create_task(stream.predict(observations(200))) for _ in range(20)]
@@ -138,7 +138,7 @@ async def test_a_client_that_reads_no_answers_is_not_read_from(
 ) -> None:
     """Its answers would pile up in the server's memory otherwise."""
     async with serve() as served, grpc.aio.insecure_channel(served.address) as channel:
-        call = stream_infer(channel)(timeout=30)
+        call = stream_infer(channel)(timeout=60)
         written = 0
         with contextlib.suppress(TimeoutError):
             while written < 20_000:

@@ -67,7 +67,7 @@ async def test_calls_of_all_are_bounded(serve: Any, until: Any) -> None:
     async with serve(limits=Limits(calls=3)) as served, stock_channel(served.address) as channel:
         served.backend.go.clear()
         calls = [
-            asyncio.ensure_future(_infer(channel)(encode_request(RUN, "best", ROWS), timeout=30))
+            asyncio.ensure_future(_infer(channel)(encode_request(RUN, "best", ROWS), timeout=60))
             for _ in range(3)
         ]
         await until(lambda: served.backend.waiting == 3)
@@ -147,10 +147,10 @@ async def test_calls_of_one_connection_are_bounded(serve: Any, until: Any) -> No
     async with (
         serve(limits=Limits(calls_of_connection=2)) as served,
         stock_channel(served.address) as channel,
-        AsyncModel(served.address, RUN, timeout=30) as another,
+        AsyncModel(served.address, RUN, timeout=60) as another,
     ):
         served.backend.go.clear()
-        calls = [_infer(channel)(encode_request(RUN, "best", ROWS), timeout=30) for _ in range(5)]
+        calls = [_infer(channel)(encode_request(RUN, "best", ROWS), timeout=60) for _ in range(5)]
         await until(lambda: served.backend.waiting == 2)
         asking = [asyncio.ensure_future(another.predict(ROWS)) for _ in range(5)]
         await until(lambda: served.backend.waiting == 4)
@@ -170,11 +170,11 @@ async def test_metadata_is_bounded(serve: Any) -> None:
         stock_channel(served.address) as channel,
     ):
         ready = channel.unary_unary(f"/{INFERENCE}/ServerReady")
-        await ready(b"", metadata=(("x", "a" * 1000),), timeout=10)
+        await ready(b"", metadata=(("x", "a" * 1000),), timeout=60)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await ready(b"", metadata=(("x", "a" * 8000),), timeout=10)
+            await ready(b"", metadata=(("x", "a" * 8000),), timeout=60)
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        await ready(b"", timeout=10)
+        await ready(b"", timeout=60)
 
 
 @pytest.mark.parametrize("talks", [True, False])
@@ -219,9 +219,9 @@ async def test_garbage_to_a_service_that_grpc_brings_is_refused_like_any(serve: 
     async with serve() as served, stock_channel(served.address) as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check")
         with pytest.raises(grpc.aio.AioRpcError, match="not one of this method's") as caught:
-            await check(b"\xff", timeout=20)
+            await check(b"\xff", timeout=60)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        nothing = channel.stream_unary(f"/{INFERENCE}/ServerReady")(timeout=20)
+        nothing = channel.stream_unary(f"/{INFERENCE}/ServerReady")(timeout=60)
         await nothing.done_writing()
         assert await _code(nothing) is grpc.StatusCode.INVALID_ARGUMENT
 

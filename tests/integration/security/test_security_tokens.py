@@ -59,18 +59,18 @@ async def _status(channel: Any, path: str, metadata: tuple[tuple[str, str], ...]
     """The status that an empty call of a method ends with."""
     streams = path.endswith(("ModelStreamInfer", "ServerReflectionInfo"))
     if streams:
-        call = channel.stream_stream(path)(metadata=metadata, timeout=10)
+        call = channel.stream_stream(path)(metadata=metadata, timeout=60)
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await call.done_writing()
             async for _ in call:
                 pass
     elif path.endswith("Analyze"):
-        call = channel.unary_stream(path)(b"", metadata=metadata, timeout=10)
+        call = channel.unary_stream(path)(b"", metadata=metadata, timeout=60)
         with contextlib.suppress(grpc.aio.AioRpcError):
             async for _ in call:
                 pass
     else:
-        call = channel.unary_unary(path)(b"", metadata=metadata, timeout=10)
+        call = channel.unary_unary(path)(b"", metadata=metadata, timeout=60)
         with contextlib.suppress(grpc.aio.AioRpcError):
             await call
     return (await call.code()).name

@@ -28,7 +28,7 @@ from zerofleet.models.folder import ModelFolder
 from zerofleet.models.variant import Variant
 
 ROOT = Path(__file__).resolve().parents[3]
-DEADLINE = 60.0
+DEADLINE = 120.0
 # Each with no more rights than it needs.
 ROLES = {"inference": "worker", "selfplay": "worker", "evaluator": "evaluator"}
 

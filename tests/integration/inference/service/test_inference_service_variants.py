@@ -65,7 +65,7 @@ def figures(fleet: Any) -> dict[str, float]:
 
 def page(fleet: Any) -> str:
     url = f"http://127.0.0.1:{fleet.metrics_port}/metrics"
-    with urllib.request.urlopen(url, timeout=10) as found:
+    with urllib.request.urlopen(url, timeout=60) as found:
         return found.read().decode()
 
 
@@ -84,7 +84,7 @@ async def test_a_service_takes_up_variants(fleet: Any, role_url: Callable[[str],
     with fleet.start(
         ZEROFLEET_INFERENCE__PRECISION="int8", ZEROFLEET_DATABASE_URL=role_url("worker")
     ):
-        async with AsyncModel(fleet.address, fleet.run.name, timeout=30) as client:
+        async with AsyncModel(fleet.address, fleet.run.name, timeout=60) as client:
             await until(lambda: figures(fleet).get("precision_int8") == 1.0)
             assert figures(fleet)["provider_cpu"] == 1.0
             assert "precision_fp32" not in figures(fleet)
@@ -95,7 +95,7 @@ async def test_a_service_takes_up_variants(fleet: Any, role_url: Callable[[str],
             await until(lambda: figures(fleet).get("precision_int8") == 1.0)
             assert await answer(client) == "2 int8"
             assert await answer(client, precision="fp16") == "2 fp16"
-            async with AsyncPlayer(fleet.address, timeout=30) as player:
+            async with AsyncPlayer(fleet.address, timeout=60) as player:
                 table = await player.search([3], game=GAME)
                 # Every leaf's value is the model's, so the root's is too, but for finished games.
                 assert (table.version, round(table.network_value * 4096)) == (2, 9)

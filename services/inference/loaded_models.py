@@ -1,18 +1,108 @@
-"""The models that are in memory, by version and precision, and those that could not be loaded."""
+"""The models in memory: verified bytes, loaded once for each model thread, and warm."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
+import numpy as np
 import structlog
+from numpy.typing import NDArray
 
-from services.inference.loaded_model import FP32, LoadedModel
-from zerofleet.errors import IncompatibleModelError, ZerofleetError
+from zerofleet.errors import (
+    IncompatibleModelError,
+    ModelNotFoundError,
+    StoreUnavailableError,
+    ZerofleetError,
+)
+from zerofleet.models.session import not_loaded
+
+FP32 = "fp32"
+
+
+class Session(Protocol):
+    """A model that runs on one thread; ``zerofleet.models.ModelSession`` is one."""
+
+    def run(
+        self, observations: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
+        """Logits ``[batch, num_actions]`` and value ``[batch]``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class LoadedModel:
+    """One version in one precision, ready to run."""
+
+    version: int
+    sha256: str
+    sessions: Sequence[Session]  # one for each model thread
+    precision: str = FP32
+    loaded_at: float = field(default_factory=time.time)
+
+    def run(
+        self, thread: int, observations: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
+        """Predict on the calling model thread's own session."""
+        return self.sessions[thread].run(observations)
+
+
+class ModelLoader:
+    """Turns a name into a loaded model; blocking, so call it on another thread.
+
+    Args:
+        read: verified bytes of a sha256.
+        open_session: a session of one thread from those bytes.
+        sessions: how many to open.
+        warm_up: observations ``[rows, observation_bytes]`` of a real position, run once on each
+            session, so that the first client does not pay for what is set up lazily.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], bytes],
+        open_session: Callable[[bytes], Session],
+        sessions: int,
+        warm_up: NDArray[np.uint8],
+    ) -> None:
+        self._read = read
+        self._open_session = open_session
+        self._sessions = sessions
+        self._warm_up = warm_up
+
+    def __call__(self, version: int, sha256: str) -> LoadedModel:
+        """Load a version.
+
+        Raises:
+            IncompatibleModelError: the file is missing or damaged, does not fit the game, or does
+                not answer a real position with finite numbers.
+            InferenceUnavailableError: memory is short, or the GPU fails.
+            StoreUnavailableError: the disk or the bucket does not give it now.
+        """
+        try:
+            model_bytes = self._read(sha256)
+        except ModelNotFoundError as error:
+            raise IncompatibleModelError(f"model version {version}: {error}") from error
+        except (StoreUnavailableError, OSError) as error:
+            raise StoreUnavailableError(f"model version {version}: {error}") from error
+        sessions = [self._open_session(model_bytes) for _ in range(self._sessions)]
+        for session in sessions:
+            try:
+                policy_logits, value = session.run(self._warm_up)
+            except Exception as error:
+                raise not_loaded(f"model version {version} does not run", error) from error
+            if not (np.isfinite(policy_logits).all() and np.isfinite(value).all()):
+                raise IncompatibleModelError(
+                    f"model version {version} answers the start of the game with numbers that are "
+                    "not finite"
+                )
+        return LoadedModel(version, sha256, tuple(sessions))
+
 
 _log = structlog.get_logger()
 
@@ -38,18 +128,20 @@ class _Failure:
     pause: float
 
 
-class Shelf:
-    """Models in memory; used from one event loop.
+class LoadedModels:
+    """The models in memory, by version and precision, and the files that could not be loaded.
+
+    Used from one event loop.
 
     Args:
         load: version and sha256 to a model, blocking; raises as ``load`` here.
-        keep: how many files at once; beyond, the longest unused leave.
+        keep: how many files at once; beyond, the longest unused are dropped.
     """
 
     def __init__(self, load: Callable[[int, str], LoadedModel], keep: int) -> None:
         self.failed_loads = 0
         self.pinned: frozenset[Key] = frozenset()
-        """Models that stay, whoever else comes."""
+        """Models that are never dropped for others."""
         self._load_blocking = load
         self._keep = max(3, keep)
         self._models: OrderedDict[Key, LoadedModel] = OrderedDict()  # longest unused first
@@ -71,7 +163,7 @@ class Shelf:
         return [self._models[key] for key in sorted(self._models)]
 
     async def load(self, version: int, precision: str, sha256: str) -> LoadedModel:
-        """The model of this file; whoever asks while it is being loaded waits for the same load.
+        """The model of this file; callers that ask while it is being loaded wait for the same load.
 
         Raises:
             IncompatibleModelError: it cannot be used.
@@ -90,7 +182,7 @@ class Shelf:
             task = asyncio.create_task(self._load_once(version, precision, sha256))
             task.add_done_callback(_look_at_error)
             self._loading[sha256] = task
-        # Shielded: a client that goes away must not take the load from the others who wait.
+        # Shielded: a client that goes away must not end the load for others that wait for it.
         return await asyncio.shield(task)
 
     def check(self, version: int, sha256: str) -> None:
@@ -112,7 +204,7 @@ class Shelf:
         return True
 
     def close(self) -> None:
-        """Begin no more loads; one that runs ends by itself, and nobody waits for it."""
+        """Begin no more loads; one that runs ends by itself and is not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -176,6 +268,6 @@ class Shelf:
 
 
 def _look_at_error(task: asyncio.Task[LoadedModel]) -> None:
-    """Everybody who waited may have gone; asyncio complains of errors that nobody looked at."""
+    """Read the error: if all clients have gone, asyncio would complain that it was never read."""
     if not task.cancelled():
         task.exception()

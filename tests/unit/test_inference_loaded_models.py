@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.inference.loaded_model import FP32, LoadedModel
-from services.inference.shelf import Shelf
+from services.inference.loaded_models import FP32, LoadedModel, LoadedModels
 from zerofleet.errors import (
     IncompatibleModelError,
     InferenceUnavailableError,
@@ -25,10 +24,10 @@ async def test_a_failure_keeps_its_kind(kind: type[ZerofleetError]) -> None:
         loads.append(version)
         raise kind("why it failed")
 
-    shelf = Shelf(load, keep=3)
+    models = LoadedModels(load, keep=3)
     for _ in range(3):
         with pytest.raises(kind, match="why it failed"):
-            await shelf.load(1, FP32, "0" * 64)
+            await models.load(1, FP32, "0" * 64)
     assert loads == [1]  # the next try comes later
-    assert shelf.why_not("0" * 64) == "why it failed"
-    assert shelf.failed_loads == 1
+    assert models.why_not("0" * 64) == "why it failed"
+    assert models.failed_loads == 1

@@ -61,7 +61,7 @@ def _check(settings: InferenceSettings) -> None:
             f"ZEROFLEET_DEVICES = '{settings.devices}' needs a host and a port to share: "
             f"ZEROFLEET_LISTEN_ADDRESS = '{address}' is none"
         )
-    check_free(address)  # a server of somebody else's may share its port, too
+    check_free(address)  # a server of another user may share its port, too
 
 
 async def _start(settings: InferenceSettings, number: int, device: int) -> Process:
@@ -84,7 +84,7 @@ async def _start(settings: InferenceSettings, number: int, device: int) -> Proce
 
 
 def _next(variable: str, address: str, number: int) -> str:
-    """That of the first process is where it was asked for, of the others on the ports after.
+    """The first process has the address itself, the others the ports after it.
 
     Raises:
         ConfigError: it is no ``host:port``.
@@ -96,7 +96,7 @@ def _next(variable: str, address: str, number: int) -> str:
 
 
 async def _stop(processes: Sequence[Process], seconds: float) -> None:
-    """SIGTERM to all, SIGKILL to who does not hear it."""
+    """SIGTERM to all, then SIGKILL to those that have not ended in time."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
