@@ -64,7 +64,7 @@ def leave(process: Any, fleet: Any) -> None:
 
 
 def test_a_variant_against_fp32_by_hand(make_fleet: Any) -> None:
-    """Played before the rating games, and it rates no version; the evaluator is killed on the way."""
+    """Played before rating games, and it rates no version; the evaluator is killed on the way."""
     fleet = make_fleet(run_file(simulations=100, rating_games=4))
     publish(fleet, 1)
     fleet.promote(1)
