@@ -24,13 +24,14 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.loaded_models import LoadedModel, ModelLoader
 from services.inference.repository import Repository
-from zerofleet import games, telemetry
+from zerofleet import games
 from zerofleet.database import Promotion
 from zerofleet.games import State
 from zerofleet.models.device_session import open_session
 from zerofleet.models.provider import Provider
 from zerofleet.rpc.codec import ModelShape
 from zerofleet.rpc.server import Server
+from zerofleet.service import configure_logs
 
 RUN = "bench"
 NOTHING = "-"
@@ -106,7 +107,7 @@ async def serve(game: str, model_bytes: bytes, sessions: int, provider: Provider
 
 
 if __name__ == "__main__":
-    telemetry.configure("inference", level="warning")
+    configure_logs("inference", level="warning")
     game, file, sessions, name = sys.argv[1:]
     content = b"" if file == NOTHING else Path(file).read_bytes()
     asyncio.run(serve(game, content, int(sessions), provider_of(name)))

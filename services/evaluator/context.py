@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
 import structlog
 
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, MatchGame
+from zerofleet.figures import EvaluatorFigures
 from zerofleet.waiting import Waits
 
 _log = structlog.get_logger()
@@ -18,7 +19,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EvaluatorContext:
     """One evaluator from the moment it took the fence."""
 
@@ -27,6 +28,8 @@ class EvaluatorContext:
     waits: Waits  # told what is waited for
     worker: str  # name of this process
     epoch: int  # of the evaluator's fence
+    figures: EvaluatorFigures = field(default_factory=EvaluatorFigures)  # for the heartbeat
+    games_played: int = 0  # stored by this process
 
     async def ask(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Make a store's call in a thread, until the store answers."""
@@ -42,3 +45,4 @@ class EvaluatorContext:
         await self.ask(
             database.record_match_games, run, self.worker, match_id, games, epoch=self.epoch
         )
+        self.games_played += len(games)

@@ -95,6 +95,7 @@ class Evaluator:
         pool: RatingPool,
         spare: SpareTime,
     ) -> None:
+        self._context = context
         self._run = context.run
         self._name = context.run.name
         self._database = context.database
@@ -105,21 +106,11 @@ class Evaluator:
         self._spare = spare
         self._waits = context.waits
         self._judged = 0
-        self._best = 0
 
     @property
     def progress(self) -> int:
         """Games played and models judged: grows while this evaluator gets on."""
-        return self._judged + self._referee.games_played + self._spare.games_played
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """For the heartbeat."""
-        return {
-            "best_version": float(self._best),
-            **self._referee.figures,
-            **self._spare.figures,
-        }
+        return self._judged + self._context.games_played
 
     async def run(self) -> None:
         """Judge models until cancelled.
@@ -134,7 +125,7 @@ class Evaluator:
         while True:
             head = await self._waits.ask_store(self._database.promotion_head, self._name)
             if head is not None:
-                self._best = head.version
+                self._context.figures.best_version = head.version
                 await self._examine(head)
             work = await self._next(head)
             if work is None:

@@ -41,7 +41,7 @@ class RatingPool:
     """
 
     def __init__(self, context: EvaluatorContext, players: Players, go: asyncio.Event) -> None:
-        self._context = context
+        self.context = context
         self._players = players
         self._go = go
         self._queue = PairingQueue(context.run)
@@ -50,18 +50,16 @@ class RatingPool:
         self._rating = asyncio.Lock()
         self._rated: list[Result] | None = None  # what the stored ratings are of
         self._absent: set[str] = set()
-        self.games_played = 0
-        self.in_play = False
-        self._figures: dict[str, float] = {}
+        self._figures = context.figures
 
     @property
-    def figures(self) -> dict[str, float]:
-        """Of the model that was rated last, and of all."""
-        return {**self._figures, "rating_in_play": float(self.in_play)}
+    def in_play(self) -> bool:
+        """See ``SpareGames``."""
+        return self._figures.rating_in_play
 
     async def play_some(self) -> bool:
         """Play what one model lacks, against all its opponents at once; see ``SpareGames``."""
-        context = self._context
+        context = self.context
         if context.run.rating.games == 0:
             return False
         chain = await context.ask(context.database.promotions, context.run.name)
@@ -70,26 +68,24 @@ class RatingPool:
         if not self._queue.may_lack(versions, anchors):
             return False
         stored = await context.ask(context.database.rating_places, context.run.name)
-        self._figures["rating_games"] = float(len(stored))
+        self._figures.rating_games = len(stored)
         due = self._queue.next(versions, anchors, stored)
         if due is None:
             return False
-        self._figures |= {
-            "rating_player": float(due.player),
-            "rating_player_games": float(due.stored),
-            "rating_player_most_games": float(due.games),
-        }
-        self.in_play = True
+        self._figures.rating_player = int(due.player)
+        self._figures.rating_player_games = due.stored
+        self._figures.rating_player_most_games = due.games
+        self._figures.rating_in_play = True
         try:
             await self._play(due)
         finally:
-            self.in_play = False
+            self._figures.rating_in_play = False
         return True
 
     async def rate(self) -> None:
         """Rate all who played, from all games stored; nothing to do without new ones."""
         async with self._rating:  # a rating from fewer games never replaces one from more
-            ask, database, name = self._context.ask, self._context.database, self._context.run.name
+            ask, database, name = self.context.ask, self.context.database, self.context.run.name
             results = [
                 Result(each.player, each.opponent, each.wins, each.draws, each.losses)
                 for each in await ask(database.player_results, name)
@@ -102,7 +98,7 @@ class RatingPool:
             self._rated = results
 
     def _present(self, anchors: Sequence[str]) -> list[str]:
-        reasons = {name: why_absent(name, self._context.run.game.name) for name in anchors}
+        reasons = {name: why_absent(name, self.context.run.game.name) for name in anchors}
         for name, reason in reasons.items():
             if reason is not None and name not in self._absent:
                 self._absent.add(name)
@@ -123,7 +119,7 @@ class RatingPool:
 
     async def _play_pairing(self, missing: MissingGames, player: MatchPlayer) -> None:
         """Play some of a pairing's games; one that cannot play is left out from now on."""
-        pairing, run = missing.pairing, self._context.run
+        pairing, run = missing.pairing, self.context.run
         async with AsyncExitStack() as streams:
             if pairing.opponent.isdecimal():
                 await streams.enter_async_context(self._networks)
@@ -151,7 +147,7 @@ class RatingPool:
 
     async def _open(self, missing: MissingGames) -> int:
         """The row of a pairing's match."""
-        context = self._context
+        context = self.context
         match = await context.ask(
             context.database.open_match,
             context.run.name,
@@ -166,7 +162,6 @@ class RatingPool:
         return match.match_id
 
     async def _store(self, match_id: int, games: Sequence[MatchGame]) -> None:
-        await self._context.record(match_id, games)
-        self.games_played += len(games)
-        for name in ("rating_games", "rating_player_games"):
-            self._figures[name] += len(games)
+        await self.context.record(match_id, games)
+        self._figures.rating_games += len(games)
+        self._figures.rating_player_games += len(games)

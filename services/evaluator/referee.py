@@ -34,8 +34,7 @@ class Referee:
     def __init__(self, context: EvaluatorContext, players: Players) -> None:
         self._context = context
         self._players = players
-        self.games_played = 0
-        self.figures: dict[str, float] = {}
+        self._figures = context.figures
 
     async def open(self, candidate: int, best: int) -> MatchRow:
         """Begin a match, or go on with the undecided one of these two models."""
@@ -76,12 +75,10 @@ class Referee:
         """
         openings = self._openings(match.games // 2, match.seed)
         stored = await self._context.ask(self._context.database.match_places, match.match_id)
-        self.figures = {
-            "candidate": float(match.candidate),
-            "match_games": float(len(stored)),
-            "match_most_games": float(match.games),
-            "match_in_play": 1.0,
-        }
+        figures = self._figures
+        figures.candidate, figures.match_in_play = match.candidate, True
+        figures.match_games, figures.match_most_games = len(stored), match.games
+        figures.match_pairs_counted = figures.match_score = figures.match_llr = None
         try:
             standing = await self._look(match)
             missing = {(i, color) for i in range(len(openings)) for color in (0, 1)} - stored
@@ -89,7 +86,7 @@ class Referee:
                 await self._play(match, openings, self._queue(match, missing))
                 standing = await self._look(match)
         finally:
-            self.figures["match_in_play"] = 0.0
+            figures.match_in_play = False
         return standing
 
     def _queue(self, match: MatchRow, missing: set[Place]) -> PairQueue:
@@ -104,17 +101,10 @@ class Referee:
         """How a match stands, by its rows."""
         pairs = await self._context.ask(self._context.database.match_pairs, match.match_id)
         standing = judge(match, pairs)
-        self._show(standing.grounds)
+        grounds, figures = standing.grounds, self._figures
+        figures.match_pairs_counted = (grounds.games_counted or 0) / 2
+        figures.match_score, figures.match_llr = grounds.score, grounds.llr
         return standing
-
-    def _show(self, grounds: Grounds) -> None:
-        """For the heartbeat and the metrics: how a match stands."""
-        figures = {
-            "match_pairs_counted": (grounds.games_counted or 0) / 2,
-            "match_score": grounds.score,
-            "match_llr": grounds.llr,
-        }
-        self.figures |= {name: float(value) for name, value in figures.items() if value is not None}
 
     async def _play(self, match: MatchRow, openings: list[list[int]], queue: PairQueue) -> None:
         _log.info(
@@ -123,8 +113,7 @@ class Referee:
 
         async def keep(games: Sequence[MatchGame]) -> None:
             await self._context.record(match.match_id, games)
-            self.games_played += len(games)
-            self.figures["match_games"] += len(games)
+            self._figures.match_games += len(games)
             if (await self._look(match)).verdict is not None:
                 queue.over.set()
 

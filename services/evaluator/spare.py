@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from typing import Protocol
 
 _IDLE_SECONDS = 1.0
@@ -12,16 +12,6 @@ _IDLE_SECONDS = 1.0
 
 class SpareGames(Protocol):
     """Games that are played while no candidate waits."""
-
-    @property
-    def games_played(self) -> int:
-        """Stored by this process."""
-        ...
-
-    @property
-    def figures(self) -> Mapping[str, float]:
-        """For the heartbeat."""
-        ...
 
     @property
     def in_play(self) -> bool:
@@ -51,16 +41,6 @@ class SpareTime:
     def in_play(self) -> bool:
         """Whether games of any kind are in play."""
         return any(games.in_play for games in self._kinds)
-
-    @property
-    def games_played(self) -> int:
-        """Of all kinds."""
-        return sum(games.games_played for games in self._kinds)
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """Of all kinds."""
-        return {name: value for games in self._kinds for name, value in games.figures.items()}
 
     @contextlib.contextmanager
     def paused(self) -> Generator[None]:

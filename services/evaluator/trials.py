@@ -37,14 +37,12 @@ class Trials:
         self._players = players
         self._go = go
         self._left_out: set[int] = set()  # trials that cannot be played here
-        self.games_played = 0
-        self.in_play = False
-        self._figures: dict[str, float] = {}
+        self._figures = context.figures
 
     @property
-    def figures(self) -> dict[str, float]:
-        """Of the last trial."""
-        return {**self._figures, "trial_in_play": float(self.in_play)}
+    def in_play(self) -> bool:
+        """See ``SpareGames``."""
+        return self._figures.trial_in_play
 
     async def play_some(self) -> bool:
         """Play the oldest trial that lacks games; see ``SpareGames``."""
@@ -53,14 +51,14 @@ class Trials:
         trial = next((each for each in waiting if each.match_id not in self._left_out), None)
         if trial is None:
             return False
-        self.in_play = True
+        self._figures.trial_in_play = True
         try:
             await self._check_files(trial)
             await self._play(trial)
         except (ConfigError, *CANNOT_PLAY) as error:
             self._leave_out(trial, str(error))
         finally:
-            self.in_play = False
+            self._figures.trial_in_play = False
         return True
 
     async def _check_files(self, trial: MatchRow) -> None:
@@ -84,18 +82,15 @@ class Trials:
                 context.database.shorten_match, trial.match_id, games, epoch=context.epoch
             )
         stored = await context.ask(context.database.match_places, trial.match_id)
-        self._figures = {
-            "trial_games": float(len(stored)),
-            "trial_most_games": float(games),
-        }
+        self._figures.trial_games, self._figures.trial_most_games = len(stored), games
+        self._figures.trial_score = None
         missing = {(i, color) for i in range(len(openings)) for color in (0, 1)} - stored
         _log.info("trial", player=trial.player, opponent=trial.opponent, games_to_play=len(missing))
 
         async def keep(games: Sequence[MatchGame]) -> None:
             await context.record(trial.match_id, games)
-            self.games_played += len(games)
             score = await context.ask(context.database.match_score, trial.match_id)
-            self._figures |= {"trial_games": float(score.games), "trial_score": score.score}
+            self._figures.trial_games, self._figures.trial_score = score.games, score.score
 
         search = match_search(run.search, trial.num_simulations)
         async with AsyncExitStack() as streams:

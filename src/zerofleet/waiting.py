@@ -127,7 +127,8 @@ class Waits:
             try:
                 answer = call()
             except away as error:
-                self.begin("store", thing, reason=str(error))
+                why = f": {error.strerror}" if isinstance(error, OSError) else ""
+                self.begin("store", f"{thing}{why}", reason=str(error))
             else:
                 self.end("store")
                 return answer

@@ -144,8 +144,9 @@ async def test_a_model_meets_all_its_opponents_at_the_same_time(
         assert not pool.in_play
     opponents = ("1", "2", "3", "random", "search")
     assert played(database) == {("4", name): 4 for name in opponents}
-    assert pool.figures["rating_player_games"] == pool.figures["rating_player_most_games"] == 20
-    assert pool.games_played == 20
+    figures = pool.context.figures
+    assert figures.rating_player_games == figures.rating_player_most_games == 20
+    assert pool.context.games_played == 20
     assert len(database.ratings("pooled")) == 6
 
 

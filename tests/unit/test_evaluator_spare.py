@@ -1,7 +1,6 @@
 """Games beside the matches: paused for a candidate, but not for ever."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 from services.evaluator.spare import SpareTime
@@ -15,10 +14,6 @@ class Games:
         self.games_played = 0
         self.in_play = False
         self._go = go
-
-    @property
-    def figures(self) -> Mapping[str, float]:
-        return {}
 
     async def play_some(self) -> bool:
         if self.games_played == self.due:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from zerofleet.figures import SelfplayFigures
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 
 RUN = """
@@ -85,7 +86,7 @@ def test_it_waits_for_a_model_and_says_so(make_fleet: Any) -> None:
     assert worker.wait(60) == 0
 
 
-ABSENT = Heartbeat("selfplay", "", 0, "", {})
+ABSENT = Heartbeat("", 0, "", SelfplayFigures())
 
 
 def test_more_games_than_a_request_holds_is_one_clear_line(make_fleet: Any) -> None:

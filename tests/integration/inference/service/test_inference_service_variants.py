@@ -17,6 +17,7 @@ from zerofleet.cli.status_text import doing_text
 from zerofleet.client import AsyncModel, AsyncPlayer
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
+from zerofleet.figures import InferenceFigures
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.monitor import Monitor
 from zerofleet.models.shape import Shape
@@ -56,11 +57,13 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-def figures(fleet: Any) -> dict[str, float]:
+def figures(fleet: Any) -> InferenceFigures:
     """Of the inference service's heartbeat."""
     with contextlib.closing(Heartbeats(fleet.redis_url, fleet.run.name)) as heartbeats:
         beats = heartbeats.read()
-    return dict(beats[0].figures) if beats else {}
+    found = beats[0].figures if beats else InferenceFigures()
+    assert isinstance(found, InferenceFigures)
+    return found
 
 
 def page(fleet: Any) -> str:
@@ -85,14 +88,13 @@ async def test_a_service_takes_up_variants(fleet: Any, role_url: Callable[[str],
         ZEROFLEET_INFERENCE__PRECISION="int8", ZEROFLEET_DATABASE_URL=role_url("worker")
     ):
         async with AsyncModel(fleet.address, fleet.run.name, timeout=60) as client:
-            await until(lambda: figures(fleet).get("precision_int8") == 1.0)
-            assert figures(fleet)["provider_cpu"] == 1.0
-            assert "precision_fp32" not in figures(fleet)
+            await until(lambda: figures(fleet).precision == "int8")
+            assert figures(fleet).provider == "cpu"
             assert await answer(client) == "1 int8"
             assert await answer(client, precision="fp32") == "1 fp32"
             publish(fleet, 2, ("int8", "fp16"))
-            await until(lambda: figures(fleet)["model_version"] == 2)
-            await until(lambda: figures(fleet).get("precision_int8") == 1.0)
+            await until(lambda: figures(fleet).model_version == 2)
+            await until(lambda: figures(fleet).precision == "int8")
             assert await answer(client) == "2 int8"
             assert await answer(client, precision="fp16") == "2 fp16"
             async with AsyncPlayer(fleet.address, timeout=60) as player:
