@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 
 import structlog
 
@@ -18,6 +19,8 @@ from zerofleet.errors import ConfigError, IncompatibleModelError
 from zerofleet.searches import match_search
 
 _log = structlog.get_logger()
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class Trials:
@@ -67,7 +70,7 @@ class Trials:
             model = await self._context.ask(
                 self._context.database.model, self._context.run.name, version
             )
-            if model is None or model.removed_at is not None:
+            if model is None or (model.removed_at or _NEVER) <= datetime.now(UTC):
                 raise IncompatibleModelError(f"the files of model {version} are not kept any more")
 
     async def _play(self, trial: MatchRow) -> None:

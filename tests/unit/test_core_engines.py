@@ -193,7 +193,7 @@ def test_results_of_a_search_are_arrays_over_the_legal_actions() -> None:
 
 def test_a_side_of_a_match_may_be_played_from_outside() -> None:
     match = Match("connect_four", [[3]], SearchConfig(num_simulations=12, temperature=0), 1)
-    predict = predictor("connect_four", 1)
+    predict = predictor("connect_four")
     while not match.done:
         observations = match.select(0)
         if len(observations) > 0:

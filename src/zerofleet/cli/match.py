@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -129,7 +130,7 @@ def _check_model(database: Database, run: str, name: str) -> None:
     row = database.model(run, model.version)
     if row is None:
         raise ConfigError(f"the run '{run}' has no model {model.version}")
-    if row.removed_at is not None:
+    if row.removed_at is not None and row.removed_at <= datetime.now(UTC):
         raise ConfigError(
             f"the files of model {model.version} are not kept any more: name a promoted model, or "
             "a newer one ([retention] of the run file)"
