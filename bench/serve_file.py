@@ -29,7 +29,7 @@ from zerofleet.database import Promotion
 from zerofleet.games import State
 from zerofleet.models.device_session import open_session
 from zerofleet.models.provider import Provider
-from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 from zerofleet.service import configure_logs
 
@@ -94,7 +94,7 @@ async def serve(game: str, model_bytes: bytes, sessions: int, provider: Provider
         loader = loader_of_nothing(game, sessions)
     repository = Repository(RUN, OneFile(hashlib.sha256(model_bytes).hexdigest()), loader)
     limits = BatchLimits(MAX_BATCH_ROWS, 64 * MAX_BATCH_ROWS, threads=sessions)
-    shape = ModelShape(spec.observation_bytes, spec.num_actions, MAX_BATCH_ROWS)
+    shape = RequestShape(spec.observation_bytes, spec.num_actions, MAX_BATCH_ROWS)
     async with Batcher(limits, repository.mark_bad) as batcher:
         await repository.refresh()
         backend = Backend(repository, batcher, shape)

@@ -32,7 +32,7 @@ from zerofleet.models.device_session import open_session
 from zerofleet.models.provider import Provider, prune_engines
 from zerofleet.models.session import ModelSession
 from zerofleet.models.store import open_store
-from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.credentials import ServerCredentials
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.limits import Limits
@@ -151,7 +151,7 @@ async def _answer(
     stop: asyncio.Event,
 ) -> None:
     spec = games.spec(run.game.name)
-    shape = ModelShape(spec.observation_bytes, spec.num_actions, run.inference.max_batch_rows)
+    shape = RequestShape(spec.observation_bytes, spec.num_actions, run.inference.max_batch_rows)
     backend = Backend(repository, batcher, shape, provider.name)
     load = Load(batcher, repository, provider.name)
     player = ModelPlayer(run.game.name, run.search, repository, batcher)

@@ -81,7 +81,7 @@ class Keda:
             lambda message: message.SerializeToString(),
             response.FromString,
         )
-        return await call(request, timeout=60)
+        return await call(request, timeout=120)
 
 
 class Scaled:
@@ -183,7 +183,7 @@ async def test_both_streams_say_it_at_once_and_end_when_the_server_drains(scaled
     assert (await active.read()).result
     [spec] = (await specs.read()).metricSpecs
     assert (spec.metricName, spec.targetSizeFloat) == ("zerofleet-selfplay-replicas", 1.0)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         await scaled.server.drain(10.0)
         assert await active.read() is grpc.aio.EOF
         assert await specs.read() is grpc.aio.EOF

@@ -68,7 +68,7 @@ class Server:
         configuration.write_text(settings)
         self.process = start_child([find_valkey(), configuration], log=folder / "server.log")
         self.all = redis.Redis(port=self.port, username="test", password="all")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             try:
                 self.all.ping()

@@ -44,7 +44,7 @@ async def played(
         kept.update({(each.opening, each.color): each for each in games})
 
     places = [(opening, color) for opening in range(len(openings)) for color in (0, 1)]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         await play_match(game, openings, players, PairQueue(places, 100), keep)
     assert kept.keys() == set(places)
     return kept

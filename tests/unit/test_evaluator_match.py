@@ -70,7 +70,7 @@ async def played(
         if enough is not None and len(kept) >= enough:
             queue.over.set()
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         await play_match(GAME, OPENINGS, players, queue, keep, go)
     return kept
 

@@ -117,7 +117,7 @@ async def running(worker: Worker) -> AsyncIterator[None]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             if condition():
                 return
@@ -209,7 +209,7 @@ async def test_an_unforeseen_error_takes_no_finished_game_along(
     else:
         monkeypatch.setattr(worker.saver, "save", fail)
     with pytest.raises(RuntimeError, match="unforeseen"):
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, 120)
     assert worker.writer.spooled == 0
     assert len(stores.stored) == worker.totals().games
     if part == "predict":

@@ -13,7 +13,8 @@ from sqlalchemy import Row
 from zerofleet.database.connection import ConnectionPool
 
 _COLUMNS = """
-SELECT g.game_uid, r.game, g.kind, g.first_model, g.second_model, g.reason, g.finished_at
+SELECT g.game_uid, r.game, g.kind, g.first_model, g.second_model, g.reason,
+    g.finished_at, g.moves
 FROM games AS g JOIN runs AS r ON r.name = g.run WHERE g.run = :run
 """
 _PLIES = """
@@ -46,7 +47,8 @@ class PlayedGame:
     second_model: int | None
     reason: str  # what ended it: "rules" or "resign"
     finished_at: datetime
-    plies: Sequence[PlayedPly]
+    moves: str  # in the game's notation
+    plies: Sequence[PlayedPly]  # none where the searches are not kept any more
 
 
 class PlayedGames(ConnectionPool):

@@ -14,6 +14,22 @@ from sqlalchemy import Row
 from zerofleet.database.connection import ConnectionPool
 
 # Whole transactions (WITH TIES), and only those that no transaction still open can precede.
+_PAGE = """
+SELECT
+    max(tx::text::bigint) AS next_tx,
+    min(game_uid::text) AS first_uid,
+    max(game_uid::text) AS last_uid
+FROM (
+    SELECT game_uid, tx FROM games
+    WHERE run = :run AND kind = 'selfplay'
+        AND tx > CAST(CAST(:after_tx AS text) AS xid8)
+        AND tx < (SELECT window_end())
+    ORDER BY games.tx FETCH FIRST :limit ROWS WITH TIES
+) AS page
+"""
+
+# The uids between which the page's games are tell the planner which partitions to leave out; to
+# leave them out game by game would cost a third more.
 # The arrays leave as one string of bytes for each column, because reading numbers from text one
 # by one would cost more than all the rest. Rows of the subquery come in order, so the aggregates
 # above it need no sorting of their own.
@@ -22,8 +38,7 @@ WITH page AS MATERIALIZED (
     SELECT game_uid, tx, result, reason, length FROM games AS g
     WHERE run = :run AND kind = 'selfplay'
         AND tx > CAST(CAST(:after_tx AS text) AS xid8)
-        AND tx < (SELECT window_end())
-    ORDER BY tx FETCH FIRST :limit ROWS WITH TIES
+        AND tx <= CAST(CAST(:next_tx AS text) AS xid8)
 ), kept AS MATERIALIZED (
     SELECT * FROM page
     WHERE NOT EXISTS (
@@ -31,18 +46,25 @@ WITH page AS MATERIALIZED (
     )
     -- Else its searches are forgotten: see position_partitions. OFFSET 0 keeps this a look into
     -- the index for each game.
-    AND EXISTS (SELECT FROM positions AS p WHERE p.game_uid = page.game_uid AND p.ply = 0 OFFSET 0)
+    AND EXISTS (
+        SELECT FROM positions AS p
+        WHERE p.game_uid = page.game_uid AND p.ply = 0
+            AND p.game_uid BETWEEN CAST(:first_uid AS uuid) AND CAST(:last_uid AS uuid)
+        OFFSET 0
+    )
 ), plies AS (
     SELECT
         k.tx, k.game_uid, p.ply, p.action, p.full_search, p.actions, p.visit_counts,
         p.policy_weights
     FROM kept AS k CROSS JOIN LATERAL (
-        SELECT * FROM positions AS p WHERE p.game_uid = k.game_uid OFFSET 0
+        SELECT * FROM positions AS p
+        WHERE p.game_uid = k.game_uid
+            AND p.game_uid BETWEEN CAST(:first_uid AS uuid) AND CAST(:last_uid AS uuid)
+        OFFSET 0
     ) AS p
     ORDER BY k.tx, k.game_uid, p.ply
 )
 SELECT
-    (SELECT max(tx)::text FROM page) AS next_tx,
     (SELECT string_agg(uuid_send(game_uid), '' ORDER BY tx, game_uid) FROM kept) AS game_uids,
     (SELECT array_agg(tx::text::bigint ORDER BY tx, game_uid) FROM kept) AS txs,
     (SELECT array_agg(result ORDER BY tx, game_uid) FROM kept) AS results,
@@ -123,7 +145,7 @@ class WindowBlocker:
         )
 
 
-class Window(ConnectionPool):
+class Windows(ConnectionPool):
     """Reading stored games without ever skipping one that commits late."""
 
     def read_games(self, run: str, after_tx: int, limit: int) -> GameWindow:
@@ -138,10 +160,18 @@ class Window(ConnectionPool):
             after_tx: ``next_tx`` of the page before; 0 begins with the first game.
             limit: about how many games; more when a transaction holds more.
         """
-        [row] = self._rows(_READ, run=run, after_tx=after_tx, limit=limit)
-        if row.next_tx is None:
+        [page] = self._rows(_PAGE, run=run, after_tx=after_tx, limit=limit)
+        if page.next_tx is None:
             return GameWindow([], after_tx)
-        return GameWindow(_games(row) if row.game_uids is not None else [], int(row.next_tx))
+        [row] = self._rows(
+            _READ,
+            run=run,
+            after_tx=after_tx,
+            next_tx=page.next_tx,
+            first_uid=page.first_uid,
+            last_uid=page.last_uid,
+        )
+        return GameWindow(_games(row) if row.game_uids is not None else [], page.next_tx)
 
     def window_start(self, run: str, newest_games: int) -> int:
         """The ``after_tx`` from which ``read_games`` gives the newest games, and few more.

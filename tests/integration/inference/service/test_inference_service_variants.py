@@ -52,7 +52,7 @@ def publish(fleet: Any, version: int, precisions: tuple[str, ...]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - a process has no event
             await asyncio.sleep(0.05)
 
@@ -68,7 +68,7 @@ def figures(fleet: Any) -> InferenceFigures:
 
 def page(fleet: Any) -> str:
     url = f"http://127.0.0.1:{fleet.metrics_port}/metrics"
-    with urllib.request.urlopen(url, timeout=60) as found:
+    with urllib.request.urlopen(url, timeout=120) as found:
         return found.read().decode()
 
 
@@ -87,7 +87,7 @@ async def test_a_service_takes_up_variants(fleet: Any, role_url: Callable[[str],
     with fleet.start(
         ZEROFLEET_INFERENCE__PRECISION="int8", ZEROFLEET_DATABASE_URL=role_url("worker")
     ):
-        async with AsyncModel(fleet.address, fleet.run.name, timeout=60) as client:
+        async with AsyncModel(fleet.address, fleet.run.name, timeout=120) as client:
             await until(lambda: figures(fleet).precision == "int8")
             assert figures(fleet).provider == "cpu"
             assert await answer(client) == "1 int8"
@@ -97,7 +97,7 @@ async def test_a_service_takes_up_variants(fleet: Any, role_url: Callable[[str],
             await until(lambda: figures(fleet).precision == "int8")
             assert await answer(client) == "2 int8"
             assert await answer(client, precision="fp16") == "2 fp16"
-            async with AsyncPlayer(fleet.address, timeout=60) as player:
+            async with AsyncPlayer(fleet.address, timeout=120) as player:
                 table = await player.search([3], game=GAME)
                 # Every leaf's value is the model's, so the root's is too, but for finished games.
                 assert (table.version, round(table.network_value * 4096)) == (2, 9)
