@@ -13,6 +13,7 @@ import typer
 from zerofleet import __version__
 from zerofleet.cli.exam import exam
 from zerofleet.cli.gtp import gtp
+from zerofleet.cli.match import match
 from zerofleet.cli.migrate import migrate
 from zerofleet.cli.play import play
 from zerofleet.cli.redis_acl import redis_acl
@@ -39,7 +40,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 96},
 )
 for command in (
-    *(up, status, sql, play, gtp, sgf, exam, migrate, rollback),
+    *(up, status, sql, play, gtp, sgf, exam, match, migrate, rollback),
     *(token, redis_acl),
 ):
     app.command()(command)
