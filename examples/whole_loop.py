@@ -16,7 +16,6 @@ import time
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from services.trainer.bucket import TrainBucket
 from zerofleet_core import EngineGame, ReplayBuffer, SearchConfig, SelfPlay
 
 from services.trainer.learner import Learner
