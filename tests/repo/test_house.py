@@ -25,6 +25,7 @@ SMALL_AND_ALONE = {
     "zerofleet.config.precision": ELSEWHERE,
     "zerofleet.config.serve": ELSEWHERE,
     "zerofleet.database.runs": ELSEWHERE,
+    "zerofleet.games.notation": PUBLIC,
     "zerofleet.rpc.schema.externalscaler": SCHEMA,
 }
 """Modules of fewer than 60 lines with one importer, and why each is not a part of that one."""
