@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 import yaml
 from pydantic import BaseModel
-from services.evaluator.settings import EvaluatorSettings
 
 import zerofleet
 from services.autoscaler.settings import AutoscalerSettings
 from services.inference.settings import InferenceSettings
 from services.selfplay.settings import SelfplaySettings
-from zerofleet.config import RunConfig
+from zerofleet.config import ProcessSettings, RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text()
@@ -135,7 +134,7 @@ def test_every_setting_is_one_that_somebody_reads(file: str) -> None:
         f"ZEROFLEET_{field.upper()}"
         for settings in (
             AutoscalerSettings,
-            EvaluatorSettings,
+            ProcessSettings,
             InferenceSettings,
             SelfplaySettings,
         )
