@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import os
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator

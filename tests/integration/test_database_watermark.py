@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 import psycopg2
 import pytest
 from psycopg2 import errors
-
 from services.trainer.bucket import TrainBucket
+
 from services.trainer.learner import Learner
 from services.trainer.overfit import OverfitWatch
 from services.trainer.state import Training

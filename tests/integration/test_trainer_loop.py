@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -290,8 +290,11 @@ def test_beside_an_older_dump_of_postgres_nothing_new_is_deleted(
     newest = checkpoints.newest()
     assert newest is not None
 
-    restore = [programs / "pg_restore", "--clean", "--if-exists", "-d", superuser, dump]
-    subprocess.run(restore, check=True)
+    with closing(psycopg2.connect(superuser)) as connection, connection:
+        connection.cursor().execute(
+            "DROP SCHEMA public CASCADE; CREATE SCHEMA public AUTHORIZATION pg_database_owner"
+        )
+    subprocess.run([programs / "pg_restore", "-d", superuser, dump], check=True)
     assert surroundings.query("SELECT epoch FROM fences") == [(1,)]
     surroundings.submit(range(300, 400))
     further = newest.state.step + 10
