@@ -12,11 +12,11 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 import psycopg2
 import pytest
 from psycopg2 import errors
-from services.trainer.bucket import TrainBucket
 
 from services.trainer.learner import Learner
 from services.trainer.overfit import OverfitWatch
 from services.trainer.state import Training
+from services.trainer.train_bucket import TrainBucket
 from services.trainer.window import Window
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission, migrate
@@ -43,6 +43,7 @@ def open_transaction(url: str, *statements: str) -> Iterator[Any]:
         for statement in statements or ("SELECT pg_current_xact_id()",):
             cursor.execute(statement)
         yield cursor
+        connection.rollback()  # by closing alone the server would learn of it some time later
 
 
 def submit(database: Database, *seeds: int) -> None:

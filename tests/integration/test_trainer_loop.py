@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -290,11 +290,14 @@ def test_beside_an_older_dump_of_postgres_nothing_new_is_deleted(
     newest = checkpoints.newest()
     assert newest is not None
 
-    with closing(psycopg2.connect(superuser)) as connection, connection:
-        connection.cursor().execute(
-            "DROP SCHEMA public CASCADE; CREATE SCHEMA public AUTHORIZATION pg_database_owner"
-        )
-    subprocess.run([programs / "pg_restore", "-d", superuser, dump], check=True)
+    server = postgres.url("superuser", "postgres")
+    admin = psycopg2.connect(server)
+    admin.autocommit = True
+    with admin.cursor() as cursor:
+        cursor.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    admin.close()
+    subprocess.run([programs / "pg_restore", "--create", "-d", server, dump], check=True)
+    surroundings.database.wait_ready(DEADLINE)
     assert surroundings.query("SELECT epoch FROM fences") == [(1,)]
     surroundings.submit(range(300, 400))
     further = newest.state.step + 10

@@ -35,8 +35,8 @@ struct PlyResult {
 // The search table of ply i is [offsets[i], offsets[i + 1]) of the child_* columns. Values are for
 // the player to move at that ply. After a full search the table lists every legal action, after a
 // fast one those that were visited, and where the action was drawn (self-play's opening) that one
-// alone, with 0 simulations. A ply that was given (a match's opening) has no children, 0
-// simulations and model version 0.
+// alone, with 0 simulations. A ply that was given (a match's opening, or by a player without a
+// predictor) has the same table, and model version 0.
 struct GameColumns {
   std::int64_t game_id = 0;
   std::vector<std::int16_t> actions;

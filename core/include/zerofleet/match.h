@@ -1,4 +1,4 @@
-// Games between two predictors: every opening twice, with colours swapped.
+// Games between two players: every opening twice, with colours swapped.
 #pragma once
 
 #include <array>
@@ -13,6 +13,7 @@
 #include "zerofleet/engine.h"
 #include "zerofleet/move_choice.h"
 #include "zerofleet/prediction_queue.h"
+#include "zerofleet/replay_moves.h"
 #include "zerofleet/search.h"
 #include "zerofleet/tree_counts.h"
 
@@ -20,7 +21,8 @@ namespace zerofleet {
 
 // Opening k gives game 2k, where side 0 (the candidate) is the first player, and game 2k + 1, where
 // it is the second. Each side searches in a tree of its own with its own predictions, as its own
-// configuration says; no noise.
+// configuration says; no noise. A side without a predictor, such as another program, is never asked
+// to `select`: its actions come by `play`, for the games that `games_to_move` names.
 template <Game G>
 class Match final : public MatchEngine {
  public:
@@ -57,6 +59,36 @@ class Match final : public MatchEngine {
       if (is_searched(game, side)) play_ply(game, side);
     }
     queue.clear();
+  }
+
+  // The games in which this side moves.
+  std::vector<GameToMove> games_to_move(int side) const override {
+    check_side(side);
+    std::vector<GameToMove> found;
+    for (const MatchGame& game : games_) {
+      if (game.live && side_to_move(game) == side) {
+        found.push_back({game.columns.game_id, game.columns.actions});
+      }
+    }
+    return found;
+  }
+
+  // Plays an action that no search of ours chose, for the side that moves.
+  void play(std::int64_t game_id, int action) override {
+    MatchGame& game = unasked_game(game_id);
+    G position = game.searches[0].root();
+    apply_checked(rules_, position, action);
+    append_given(game, static_cast<Action>(action), game.searches[0].root().to_play());
+    ++counts_.plies;
+    move_on(game, static_cast<Action>(action));
+  }
+
+  // The side that moves gives the game up, and has lost it.
+  void resign(std::int64_t game_id) override {
+    MatchGame& game = unasked_game(game_id);
+    game.columns.reason = "resign";
+    finish_game(game, game.searches[0].root().to_play() == kFirstPlayer ? -1 : 1);
+    ++counts_.games_resigned;
   }
 
   std::vector<GameColumns> take_finished() override { return std::exchange(finished_, {}); }
@@ -103,11 +135,43 @@ class Match final : public MatchEngine {
     bool live = true;
   };
 
-  Way& way_of(int side) {
+  static void check_side(int side) {
     if (side != 0 && side != 1) {
       throw std::invalid_argument("a match has the sides 0 and 1, not " + std::to_string(side));
     }
+  }
+
+  Way& way_of(int side) {
+    check_side(side);
     return ways_[side];
+  }
+
+  // A game in play that waits for no prediction: what moves it may be given.
+  MatchGame& unasked_game(std::int64_t game_id) {
+    const bool exists = game_id >= 0 && game_id < static_cast<std::int64_t>(games_.size());
+    if (!exists || !games_[game_id].live) {
+      throw std::invalid_argument("no game " + std::to_string(game_id) + " is in play");
+    }
+    MatchGame& game = games_[game_id];
+    const PredictionQueue<G>& queue = ways_[side_to_move(game)].queue;
+    for (int row = 0; row < queue.num_rows(); ++row) {
+      if (queue.owner(row) == game_id) {
+        throw std::invalid_argument("game " + std::to_string(game_id) + " waits for a prediction");
+      }
+    }
+    return game;
+  }
+
+  // The table of a ply that was given lists its action alone, unvisited.
+  static void append_given(MatchGame& game, Action action, Player to_play) {
+    constexpr std::int32_t kUnvisited = 0;
+    constexpr float kCertain = 1.0f;
+    game.columns.append({.action = action,
+                         .to_play = to_play,
+                         .child_actions = {&action, 1},
+                         .child_visit_counts = {&kUnvisited, 1},
+                         .child_priors = {&kCertain, 1},
+                         .child_policy_weights = {&kUnvisited, 1}});
   }
 
   void start_game(const std::vector<int>& opening, std::uint64_t seed) {
@@ -118,11 +182,11 @@ class Match final : public MatchEngine {
     const G position = position_after(rules_, std::span<const int>(opening));
     G shown = rules_.start();
     for (const int action : opening) {
-      game.columns.append({.action = static_cast<Action>(action), .to_play = shown.to_play()});
+      append_given(game, static_cast<Action>(action), shown.to_play());
       shown.apply(static_cast<Action>(action));
     }
     for (Search<G>& search : game.searches) search.set_root(position);
-    if (position.is_terminal()) finish_game(game);
+    if (position.is_terminal()) finish_game(game, position.result());
   }
 
   static int side_to_move(const MatchGame& game) {
@@ -175,17 +239,22 @@ class Match final : public MatchEngine {
     const PlyResult ply = ply_result(mover, chosen, way.queue.model_version(), weights_);
     game.columns.append(ply);
     ++counts_.plies;
+    move_on(game, ply.action);
+  }
+
+  void move_on(MatchGame& game, Action action) {
     game.new_simulations = 0;
     for (int each = 0; each < 2; ++each) {
       Search<G>& search = game.searches[each];
-      search.play(ply.action, ways_[each].config.reuse_tree, scratch_);
+      search.play(action, ways_[each].config.reuse_tree, scratch_);
       if (search.is_expanded()) search.start_root(ways_[each].plan, game.random);
     }
-    if (game.searches[0].root().is_terminal()) finish_game(game);
+    const G& position = game.searches[0].root();
+    if (position.is_terminal()) finish_game(game, position.result());
   }
 
-  void finish_game(MatchGame& game) {
-    game.columns.result = game.searches[0].root().result();
+  void finish_game(MatchGame& game, int result) {
+    game.columns.result = result;
     game.live = false;
     game.searches = {};  // gives the memory back
     finished_.push_back(std::move(game.columns));
