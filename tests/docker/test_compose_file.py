@@ -12,7 +12,7 @@ import zerofleet
 from services.autoscaler.settings import AutoscalerSettings
 from services.inference.settings import InferenceSettings
 from services.selfplay.settings import SelfplaySettings
-from zerofleet.config import ProcessSettings, RunConfig
+from zerofleet.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text()
@@ -134,7 +134,6 @@ def test_every_setting_is_one_that_somebody_reads(file: str) -> None:
         f"ZEROFLEET_{field.upper()}"
         for settings in (
             AutoscalerSettings,
-            ProcessSettings,
             InferenceSettings,
             SelfplaySettings,
         )

@@ -15,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 SETTINGS: dict[str, type[ProcessSettings]] = {
     "autoscaler": AutoscalerSettings,
-    "evaluator": ProcessSettings,
     "inference": InferenceSettings,
     "selfplay": SelfplaySettings,
 }
