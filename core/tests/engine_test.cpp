@@ -25,9 +25,9 @@ SearchConfig small_config() {
 }
 
 bool is_same_game(const GameColumns& a, const GameColumns& b) {
-  return a.actions == b.actions && a.root_values == b.root_values &&
-         a.child_visit_counts == b.child_visit_counts && a.child_priors == b.child_priors &&
-         a.simulations == b.simulations && a.offsets == b.offsets && a.result == b.result;
+  return a.action == b.action && a.root_value == b.root_value && a.visit_counts == b.visit_counts &&
+         a.priors == b.priors && a.simulations == b.simulations && a.offsets == b.offsets &&
+         a.result == b.result;
 }
 
 // The first `wanted` games by id.
@@ -84,17 +84,17 @@ void records_are_complete() {
       game.check_shape();
       check(reached_position(FixedRules<TicTacToe>(), game).is_terminal());
       check(reached_position(FixedRules<TicTacToe>(), game).result() == *game.result);
-      for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+      for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
         int visits = 0;
         float priors = 0.0f;
         for (int i = game.offsets[ply]; i < game.offsets[ply + 1]; ++i) {
-          visits += game.child_visit_counts[i];
-          priors += game.child_priors[i];
+          visits += game.visit_counts[i];
+          priors += game.priors[i];
         }
         check(visits == game.simulations[ply] && visits >= config.num_simulations);
         if (!reuse) check(visits == config.num_simulations);
         check_near(priors, 1.0, 2e-3);
-        check(std::abs(game.root_values[ply]) <= 1.0f && game.model_versions[ply] == 1);
+        check(std::abs(game.root_value[ply]) <= 1.0f && game.model_version[ply] == 1);
       }
     }
   }
@@ -116,17 +116,17 @@ void an_adopted_game_goes_on() {
       if (game.game_id >= 3) continue;
       const GameColumns& start = left[game.game_id];
       ++found;
-      check(std::equal(start.actions.begin(), start.actions.end(), game.actions.begin()));
-      check(std::equal(start.child_visit_counts.begin(), start.child_visit_counts.end(),
-                       game.child_visit_counts.begin()));
-      check(game.model_versions.front() == 4 && game.model_versions.back() == 9);
+      check(std::equal(start.action.begin(), start.action.end(), game.action.begin()));
+      check(std::equal(start.visit_counts.begin(), start.visit_counts.end(),
+                       game.visit_counts.begin()));
+      check(game.model_version.front() == 4 && game.model_version.back() == 9);
     }
   }
   GameColumns wrong = left[0];
-  wrong.actions[0] = 9;
+  wrong.action[0] = 9;
   check_throws<std::invalid_argument>([&] { other->adopt(wrong); });
   wrong = left[0];
-  wrong.child_priors.pop_back();
+  wrong.priors.pop_back();
   check_throws<std::invalid_argument>([&] { other->adopt(wrong); });
 }
 
@@ -208,12 +208,19 @@ void a_match_swaps_colours() {
   check(games.size() == 4);
   for (const GameColumns& game : games) {
     const std::size_t opening = game.game_id < 2 ? 1 : 2;
-    check(game.actions[0] == (game.game_id < 2 ? 3 : 2));
+    check(game.action[0] == (game.game_id < 2 ? 3 : 2));
     check(reached_position(FixedRules<ConnectFour>(), game).result() == *game.result);
-    for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+    for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
       const int side = static_cast<int>((ply + game.game_id) % 2);
-      check(game.model_versions[ply] == (ply < opening ? 0 : 10 + side));
+      check(game.model_version[ply] == 10 + side);
+      check(game.simulations[ply] > 0 || ply < opening);
+      check(game.full_search[ply] == (ply >= opening));
     }
+    for (int entry = 0; entry < game.offsets[opening]; ++entry) {
+      check(game.legal_actions[entry] == entry % 7 && game.visit_counts[entry] == 0);
+      check(game.priors[entry] == 1.0f / 7);
+    }
+    check(game.offsets[opening] == 7 * static_cast<int>(opening));
   }
   check_throws<std::invalid_argument>([&] { match->select(2); });
 }
@@ -231,7 +238,7 @@ void each_side_of_a_match_searches_in_its_own_way() {
       if (!rows.empty()) match->backup(side, predictor.predict(rows, 1));
     }
     for (const GameColumns& game : match->take_finished()) {
-      for (std::size_t ply = game.game_id < 2 ? 1 : 2; ply < game.actions.size(); ++ply) {
+      for (std::size_t ply = game.game_id < 2 ? 1 : 2; ply < game.action.size(); ++ply) {
         const bool second = (ply + game.game_id) % 2 == 1;
         check(game.simulations[ply] == (second ? 50 : 20));
         ++plies;

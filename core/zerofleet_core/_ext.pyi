@@ -213,81 +213,84 @@ class SearchConfig:
     @property
     def random_symmetry(self) -> bool: ...
 
-class EngineGame:
+class GameColumns:
     """
-    One game as columns, a row for each ply, as in `zerofleet.records.GameRecord`.
+    One game as columns: what was played and searched, and how the game ended.
 
-    Plies that were given and not searched (a match's opening) have model version 0,
-    0 simulations and no children.
+    The search table of ply i is [offsets[i], offsets[i + 1]) of the columns of legal
+    actions. Values are for the player to move at that ply. Plies that were given and not
+    searched (a match's opening) have 0 simulations and list every legal action alike.
     """
 
-    def __init__(self, *, actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], model_versions: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], root_values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], network_values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], best_child_values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], simulations: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], full_search: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], child_visit_counts: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_priors: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_policy_weights: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], result: int | None = None, reason: str = 'rules', resign_threshold: float | None = None, plays_on: bool = False, to_play: Annotated[NDArray[numpy.int8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, next_full_search: bool | None = None, game_id: int = 0) -> None:
+    def __init__(self, *, result: int | None = None, reason: str = 'rules', resign_threshold: float | None = None, plays_on: bool = False, next_full_search: bool | None = None, game_id: int = 0, **columns: NDArray[Any]) -> None:
         """
-        `to_play` None: the players took turns.
+        Each column of `game_columns()` and `offsets`, by name.
 
         Raises:
             ValueError: the columns do not fit together.
+            TypeError: a column is missing, unknown, or no array of its dtype.
         """
 
     @property
-    def game_id(self) -> int:
-        """Number of the game in its engine, from 0."""
-
-    @property
-    def actions(self) -> Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', writable=False)]:
-        """[plies]"""
+    def action(self) -> Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', writable=False)]:
+        """[plies] what was played"""
 
     @property
     def to_play(self) -> Annotated[NDArray[numpy.int8], dict(shape=(None,), order='C', writable=False)]:
         """
-        [plies] 0 the first player moved, 1 the second; they need not take turns
+        [plies] who moved: 0 the first player, 1 the second; turns may be uneven
         """
 
     @property
-    def model_versions(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]:
-        """[plies] the latest model when the move was chosen"""
+    def model_version(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]:
+        """[plies] the latest model when the action was chosen"""
 
     @property
-    def root_values(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', writable=False)]:
-        """[plies] after search, for the player to move"""
+    def root_value(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', writable=False)]:
+        """[plies] after search"""
 
     @property
-    def network_values(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', writable=False)]:
-        """[plies] before search, for the player to move"""
+    def network_value(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', writable=False)]:
+        """[plies] before search"""
 
     @property
-    def best_child_values(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', writable=False)]:
-        """[plies] of the most visited child, for the player to move"""
+    def best_child_value(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', writable=False)]:
+        """[plies] of the child that is best without a temperature"""
 
     @property
     def simulations(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]:
-        """
-        [plies] visits of the root, kept ones included: the sum of its children's
-        """
+        """[plies] visits of the root, kept ones included"""
 
     @property
     def full_search(self) -> Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', writable=False)]:
-        """[plies]"""
+        """[plies] may the ply become a training target"""
 
     @property
     def offsets(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]:
         """[plies + 1]"""
 
     @property
-    def child_actions(self) -> Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', writable=False)]:
-        """[offsets[-1]]"""
+    def legal_actions(self) -> Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', writable=False)]:
+        """[offsets[-1]] ascending; after a fast search only those visited"""
 
     @property
-    def child_visit_counts(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]:
-        """[offsets[-1]]"""
+    def visit_counts(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]:
+        """[offsets[-1]] of the search"""
 
     @property
-    def child_priors(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', writable=False)]:
+    def priors(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', writable=False)]:
         """[offsets[-1]] the network's, without noise"""
 
     @property
-    def child_policy_weights(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]:
-        """[offsets[-1]] the training target of a full search, up to scale"""
+    def policy_weights(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]:
+        """[offsets[-1]] the training target, up to scale"""
+
+    @property
+    def game_id(self) -> int:
+        """Number of the game in its engine, from 0."""
+
+    @property
+    def plies(self) -> int: ...
 
     @property
     def result(self) -> int | None:
@@ -312,6 +315,15 @@ class EngineGame:
         """Nobody resigns, so that v_resign can be checked."""
 
     def __repr__(self) -> str: ...
+
+def game_columns() -> list[tuple[str, str, str, str]]:
+    """
+    The list of a game's columns, in the order in which a digest takes them.
+
+    Returns:
+        For each its name, its dtype, whether it has an entry for each 'ply' or for
+        each 'legal action' of a ply, and what it says.
+    """
 
 class EngineStatistics:
     """Counts since the engine began; those of trees are of now."""
@@ -397,15 +409,15 @@ class SelfPlay:
             ValueError: wrong shape or dtype, or numbers that are not finite; nothing changed.
         """
 
-    def take_finished(self) -> list[EngineGame]:
+    def take_finished(self) -> list[GameColumns]:
         """The games that ended since the last call."""
 
-    def unfinished(self) -> list[EngineGame]:
+    def unfinished(self) -> list[GameColumns]:
         """
         Copies of all games with at least one ply that go on, adopted ones that wait included.
         """
 
-    def adopt(self, game: EngineGame) -> int:
+    def adopt(self, game: GameColumns) -> int:
         """
         Queue an unfinished game: the next free slot continues it.
 
@@ -474,7 +486,7 @@ class Match:
             ValueError: wrong shape or dtype, or numbers that are not finite; nothing changed.
         """
 
-    def take_finished(self) -> list[EngineGame]:
+    def take_finished(self) -> list[GameColumns]:
         """The games that ended since the last call; game_id is 2k or 2k + 1."""
 
     @property
@@ -590,18 +602,18 @@ class ReplayBuffer:
             ValueError: unknown game, or a limit below 1.
         """
 
-    def add(self, actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], result: int, full_search: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], child_actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], child_policy_weights: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, resigned: bool = False) -> int:
+    def add(self, action: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], result: int, full_search: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], legal_actions: Annotated[NDArray[numpy.int16], dict(shape=(None,), order='C', device='cpu', writable=False)], policy_weights: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, resigned: bool = False) -> int:
         """
         Store a finished game and return its number of training positions.
 
         Args:
-            actions: [plies] int16.
+            action: [plies] int16.
             result: +1 the first player won, -1 the second did, 0 a draw.
             full_search: [plies] bool; these plies become training positions.
             offsets: [plies + 1] int32; ply i has [offsets[i], offsets[i + 1]) of the rest.
-            child_actions: [offsets[-1]] int16, all legal actions in ascending order; may be
-                empty at plies without a full search.
-            child_policy_weights: [offsets[-1]] int32, the policy target up to scale.
+            legal_actions: [offsets[-1]] int16, all of them in ascending order; some of them
+                only, or none, at plies without a full search.
+            policy_weights: [offsets[-1]] int32, the policy target up to scale.
             resigned: the player to move after the last action gave up.
 
         Raises:

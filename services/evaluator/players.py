@@ -89,7 +89,7 @@ def _ply(result: SearchResult) -> Ply:
     return Ply(
         best,
         Searched(
-            actions=actions,
+            legal_actions=actions,
             visit_counts=result.visit_counts.tolist(),
             priors=result.priors.tolist(),
             root_value=result.root_value,

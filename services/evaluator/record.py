@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 from uuid import uuid4
 
 import numpy as np
-from numpy.typing import NDArray
-from zerofleet_core import EngineGame
+from zerofleet_core import GameColumns
 
 from zerofleet.games import State
-from zerofleet.records import GameRecord
+from zerofleet.records import GameRecord, changed, joined
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
     """What a search knew when it chose an action; values are for the player to move."""
 
-    actions: Sequence[int]  # all legal ones, in ascending order
+    legal_actions: Sequence[int]  # in ascending order
     visit_counts: Sequence[int]
     priors: Sequence[float]
     root_value: float
@@ -47,25 +46,22 @@ class Ending:
 
 def match_record(
     name: str,
-    game: EngineGame,
+    game: GameColumns,
     versions: tuple[int, int],
     started_at: datetime,
     finished_at: datetime,
 ) -> GameRecord:
-    """Turn the engine's columns into a record that names a model at every ply.
+    """The record of a game of the core's match, with a model named at every ply.
 
     Args:
         name: of the game.
         game: finished.
-        versions: models of the first and the second player.
+        versions: models of the first and the second player; 0 for one without a model.
         started_at: of the match's play.
         finished_at: of this game.
     """
-    assert game.result is not None, "an unfinished game was taken as finished"
-    plies = [Ply(int(action), _searched(game, ply)) for ply, action in enumerate(game.actions)]
-    return played_record(
-        name, plies, versions, Ending(game.result, "rules"), (started_at, finished_at)
-    )
+    named = changed(game, model_version=np.asarray(versions, np.int32)[game.to_play])
+    return GameRecord(uuid4(), name, named, started_at, finished_at)
 
 
 def played_record(
@@ -78,7 +74,7 @@ def played_record(
     """The record of a game from its plies.
 
     A ply that was not searched (of an opening, or of an anchor) carries in its table how an opening
-    is chosen, every legal action alike (``child_priors``) and none visited; ``simulations`` of 0
+    is chosen, every legal action alike (``priors``) and none visited; ``simulations`` of 0
     tell it apart.
 
     Args:
@@ -88,62 +84,25 @@ def played_record(
         ending: how the game ended.
         times: when it started and when it finished.
     """
-    tables, movers = _replayed(name, plies)
-    visit_counts = _joined((table.visit_counts for table in tables), np.int32)
-    return GameRecord(
-        game_uid=uuid4(),
-        game=name,
-        actions=np.asarray([ply.action for ply in plies], np.int16),
-        model_versions=np.asarray(versions, np.int32)[movers],
-        root_values=np.asarray([table.root_value for table in tables], np.float32),
-        network_values=np.asarray([table.network_value for table in tables], np.float32),
-        best_child_values=np.asarray([table.best_child_value for table in tables], np.float32),
-        simulations=np.asarray([table.simulations for table in tables], np.int32),
-        full_search=np.asarray([table.simulations > 0 for table in tables], np.bool_),
-        offsets=np.cumsum([0, *(len(table.actions) for table in tables)], dtype=np.int32),
-        child_actions=_joined((table.actions for table in tables), np.int16),
-        child_visit_counts=visit_counts,
-        child_priors=_joined((table.priors for table in tables), np.float32),
-        child_policy_weights=visit_counts,  # nobody learns from these games
-        result=ending.result,
-        reason=ending.reason,
-        started_at=times[0],
-        finished_at=times[1],
-        to_play=None if (movers == np.arange(len(plies)) % 2).all() else movers,
-    )
-
-
-def _searched(game: EngineGame, ply: int) -> Searched | None:
-    if game.simulations[ply] == 0:
-        return None
-    children = slice(game.offsets[ply], game.offsets[ply + 1])
-    return Searched(
-        actions=game.child_actions[children].tolist(),
-        visit_counts=game.child_visit_counts[children].tolist(),
-        priors=game.child_priors[children].tolist(),
-        root_value=float(game.root_values[ply]),
-        network_value=float(game.network_values[ply]),
-        best_child_value=float(game.best_child_values[ply]),
-        simulations=int(game.simulations[ply]),
-    )
-
-
-def _replayed(name: str, plies: Sequence[Ply]) -> tuple[list[Searched], NDArray[np.int8]]:
-    """The table of each ply, and who moved: [plies] int8."""
     state = State(name)
-    tables: list[Searched] = []
-    movers: list[int] = []
+    rows: list[dict[str, Any]] = []
     for ply in plies:
-        movers.append(state.to_play)
-        tables.append(ply.searched or _unsearched(state.legal_actions()))
+        searched = ply.searched or _unsearched(state.legal_actions())
+        rows.append(
+            asdict(searched)
+            | {
+                "action": ply.action,
+                "to_play": state.to_play,
+                "model_version": versions[state.to_play],
+                "full_search": searched.simulations > 0,
+                "policy_weights": searched.visit_counts,  # nothing is learned from these games
+            }
+        )
         state.apply(ply.action)
-    return tables, np.asarray(movers, np.int8)
+    columns = joined(rows, result=ending.result, reason=ending.reason)
+    return GameRecord(uuid4(), name, columns, *times)
 
 
 def _unsearched(legal: list[int]) -> Searched:
     count = len(legal)
     return Searched(legal, [0] * count, [1 / count] * count, 0.0, 0.0, 0.0, 0)
-
-
-def _joined(rows: Iterable[Sequence[float]], dtype: type[np.number]) -> NDArray[Any]:
-    return np.concatenate([np.asarray(row, dtype) for row in rows])

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from zerofleet_core import EngineGame, Match, SearchConfig
+from zerofleet_core import GameColumns, Match, SearchConfig
 
 from services.evaluator.roster import Place, Roster
 from services.evaluator.together import together
@@ -22,7 +22,7 @@ class Played:
     """A finished game of a match."""
 
     place: Place
-    game: EngineGame
+    game: GameColumns
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -54,7 +54,7 @@ def wrote(*arguments: object) -> str:
 def test_a_game_by_its_uid(database_url: str, run_file: Path, records: list[GameRecord]) -> None:
     record = records[1]
     text = wrote(run_file, record.game_uid, "--database-url", database_url)
-    assert sgf.read(text) == (GAME, record.actions.tolist())
+    assert sgf.read(text) == (GAME, record.columns.action.tolist())
     game = sgfmill_sgf.Sgf_game.from_string(text)
     root, first = game.get_root(), game.get_main_sequence()[1]
     assert (root.get("PB"), root.get("PW")) == ("go5 4", "go5 4")
@@ -62,23 +62,25 @@ def test_a_game_by_its_uid(database_url: str, run_file: Path, records: list[Game
     assert root.get("RE")[0] == {1: "B", -1: "W"}[record.result]
     value, visits = first.get("C").splitlines()
     assert value == (
-        f"value {record.root_values[0]:+.3f} after 50 simulations "
-        f"({record.network_values[0]:+.3f} before), model 4"
+        f"value {record.columns.root_value[0]:+.3f} after 50 simulations "
+        f"({record.columns.network_value[0]:+.3f} before), model 4"
     )
     assert visits.startswith("visits: ")
-    assert str(record.child_visit_counts[: record.offsets[1]].max()) in visits.split(",")[0]
+    assert (
+        str(record.columns.visit_counts[: record.columns.offsets[1]].max()) in visits.split(",")[0]
+    )
 
 
 def test_the_last_games(
     database_url: str, run_file: Path, records: list[GameRecord], tmp_path: Path
 ) -> None:
     text = wrote(run_file, "--last", 1, "--database-url", database_url)
-    assert sgf.read(text)[1] == records[2].actions.tolist()
+    assert sgf.read(text)[1] == records[2].columns.action.tolist()
     assert f"RE[{'B' if records[2].result == 1 else 'W'}+R]" in text
     folder = tmp_path / "new" / "games"
     assert wrote(run_file, "--last", 2, "--folder", folder, "--database-url", database_url) == ""
     written = {path.stem: sgf.read(path.read_text())[1] for path in folder.glob("*.sgf")}
-    assert written == {str(r.game_uid): r.actions.tolist() for r in records[1:]}
+    assert written == {str(r.game_uid): r.columns.action.tolist() for r in records[1:]}
     collection = wrote(run_file, "--last", 9, "--database-url", database_url)
     assert collection.count("FF[4]") == 3
 
@@ -90,7 +92,7 @@ def test_in_a_container_of_the_fleet_the_database_need_not_be_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ZEROFLEET_DATABASE_URL", role_url("console"))
-    assert sgf.read(wrote(run_file, "--last", 1))[1] == records[2].actions.tolist()
+    assert sgf.read(wrote(run_file, "--last", 1))[1] == records[2].columns.action.tolist()
 
 
 def test_what_cannot_be_written(

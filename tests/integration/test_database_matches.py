@@ -1,6 +1,5 @@
 """A match is its rows: stored once for each place, counted again by whoever asks."""
 
-import dataclasses
 from uuid import UUID
 
 import numpy as np
@@ -10,7 +9,7 @@ from sqlalchemy import exc
 from zerofleet.database import Database, Grounds, MatchGame, MatchRow, MatchTest, Pair
 from zerofleet.errors import RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import changed, random_record
 
 FIRST_WINS = next(r for s in range(99) if (r := random_record(s)).result == 1)
 SECOND_WINS = next(r for s in range(99) if (r := random_record(s)).result == -1)
@@ -125,7 +124,7 @@ def test_pairs_are_complete_in_order_and_know_what_they_repeat(
     """The same actions, of an earlier opening, with the candidate in the same colour."""
 
     def again(record: GameRecord, number: int) -> GameRecord:
-        return dataclasses.replace(record, game_uid=UUID(int=number))
+        return changed(record, game_uid=UUID(int=number))
 
     match = begin(database, epoch)
     play(
@@ -177,7 +176,7 @@ def test_a_former_evaluator_decides_nothing(database: Database, epoch: int) -> N
 
 def test_a_bad_game_stores_nothing(database: Database, epoch: int) -> None:
     match = begin(database, epoch)
-    bad = dataclasses.replace(DRAWN, root_values=np.full(DRAWN.length, 9, np.float32))
+    bad = changed(DRAWN, root_value=np.full(DRAWN.length, 9, np.float32))
     with pytest.raises(RecordRejectedError, match="a value is not in"):
         play(database, match, (0, 0, FIRST_WINS), (0, 1, bad))
     assert database.match_places(match.match_id) == set()

@@ -1,6 +1,5 @@
 """Rating games as rows, and what is rated from them together with the games of matches."""
 
-import dataclasses
 from collections.abc import Callable
 from uuid import UUID
 
@@ -10,7 +9,7 @@ import pytest
 from zerofleet.database import Database, PlayerResult, RatingGame, RatingPlace
 from zerofleet.errors import RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import changed, random_record
 
 FIRST_WINS = next(r for s in range(99) if (r := random_record(s)).result == 1)
 DRAWN = next(r for s in range(99) if (r := random_record(s)).result == 0)
@@ -25,13 +24,13 @@ def epoch(database: Database) -> int:
 
 
 def again(record: GameRecord, number: int) -> GameRecord:
-    return dataclasses.replace(record, game_uid=UUID(int=number))
+    return changed(record, game_uid=UUID(int=number))
 
 
 def with_anchor(record: GameRecord, anchor_first: bool) -> GameRecord:
-    versions = record.model_versions.copy()
+    versions = record.columns.model_version.copy()
     versions[0 if anchor_first else 1 :: 2] = 0
-    return dataclasses.replace(record, model_versions=versions)
+    return changed(record, model_version=versions)
 
 
 def store(database: Database, epoch: int, *games: tuple[RatingPlace, GameRecord]) -> None:
@@ -116,7 +115,7 @@ def test_a_former_evaluator_stores_nothing(database: Database, epoch: int) -> No
 
 
 def test_a_bad_game_stores_nothing(database: Database, epoch: int) -> None:
-    bad = dataclasses.replace(DRAWN, root_values=np.full(DRAWN.length, 9, np.float32))
+    bad = changed(DRAWN, root_value=np.full(DRAWN.length, 9, np.float32))
     with pytest.raises(RecordRejectedError, match="a value is not in"):
         store(database, epoch, (("2", "1", 0), FIRST_WINS), (("1", "2", 0), bad))
     assert database.rating_places("test") == set()

@@ -12,7 +12,7 @@ from zerofleet.database import Database, MatchGame, MatchScore, Pair, VariantVer
 from zerofleet.errors import ConfigError, RecordRejectedError, StaleEpochError
 from zerofleet.models.variant import Variant
 from zerofleet.records import GameRecord
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import changed, random_record
 
 INT8 = Variant("int8", f"{8:064x}", f"blobs/{8:064x}.onnx", 4e-5, 0.003)
 FP16 = Variant("fp16", policy_kl=0.5, value_difference=0.25, reason="policy_kl 0.5 is above 0.001")
@@ -142,7 +142,7 @@ def test_these_games_rate_nobody(database: Database, evaluator: int) -> None:
 
 
 def test_a_game_that_contradicts_itself_is_not_stored(database: Database, evaluator: int) -> None:
-    bad = replace(random_record(1), reason="boredom")
+    bad = changed(random_record(1), reason="boredom")
     with pytest.raises(RecordRejectedError, match="reason"):
         record(database, [MatchGame(0, 0, bad)], evaluator)
     assert database.variant_places("test", 1, "int8") == set()

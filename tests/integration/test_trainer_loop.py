@@ -28,7 +28,7 @@ from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
-from zerofleet.testing.records import target_record
+from zerofleet.testing.records import changed, target_record
 
 pytestmark = pytest.mark.slow
 
@@ -237,7 +237,7 @@ def test_stopped_in_the_middle_it_goes_on_from_the_same_step(surroundings: Surro
 def test_a_game_that_does_not_replay_is_left_out(surroundings: Surroundings) -> None:
     bad = target_record(1_000)
     assert bad.result is not None
-    bad = replace(bad, result=1 if bad.result < 1 else -1)
+    bad = changed(bad, result=1 if bad.result < 1 else -1)
     assert surroundings.database.submit_games("loop", "worker", [Submission(bad)]) == ["stored"]
     surroundings.submit(range(60))
     surroundings.train_until(lambda: len(surroundings.steps()) >= 2)

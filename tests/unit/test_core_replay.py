@@ -22,8 +22,8 @@ class Columns:
     result: int
     full_search: NDArray[np.bool_]
     offsets: NDArray[np.int32]
-    child_actions: NDArray[np.int16]
-    child_visit_counts: NDArray[np.int32]
+    legal_actions: NDArray[np.int16]
+    visit_counts: NDArray[np.int32]
 
     def add_to(self, buffer: ReplayBuffer) -> int:
         return buffer.add(
@@ -31,8 +31,8 @@ class Columns:
             self.result,
             self.full_search,
             self.offsets,
-            self.child_actions,
-            self.child_visit_counts,
+            self.legal_actions,
+            self.visit_counts,
         )
 
 
@@ -69,7 +69,7 @@ def test_without_symmetry_a_batch_is_rows_of_the_games(game: str) -> None:
             state = State(game, columns.actions[:ply].tolist())
             table = slice(columns.offsets[ply], columns.offsets[ply + 1])
             counts = np.zeros(spec.num_actions, np.float32)
-            counts[columns.child_actions[table]] = columns.child_visit_counts[table]
+            counts[columns.legal_actions[table]] = columns.visit_counts[table]
             value = columns.result * (1 if state.to_play == 0 else -1)
             row = ((counts / counts.sum()).tolist(), float(value))
             expected.setdefault(state.observation().tobytes(), []).append(row)
@@ -159,25 +159,25 @@ LAST = len(GAME.actions) - 1
         (replace(GAME, result=-GAME.result), f"ply {LAST + 1}: the result is {GAME.result}"),
         (replace(GAME, result=5), "the record says 5"),
         (
-            replace(GAME, child_actions=changed(GAME.child_actions, 7, 6)),
-            "ply 1: child_actions are not the legal actions in ascending order",
+            replace(GAME, legal_actions=changed(GAME.legal_actions, 7, 6)),
+            "ply 1: legal_actions are not the legal actions in ascending order",
         ),
         (
-            replace(GAME, child_visit_counts=changed(GAME.child_visit_counts, 15, -3)),
+            replace(GAME, visit_counts=changed(GAME.visit_counts, 15, -3)),
             "ply 2: policy weight -3 is negative",
         ),
         (
-            replace(GAME, child_visit_counts=GAME.child_visit_counts * 0),
+            replace(GAME, visit_counts=GAME.visit_counts * 0),
             "ply 0: no policy weight in a full search",
         ),
         (replace(GAME, offsets=changed(GAME.offsets, 1, 30)), "ply 1: offsets decrease"),
         (replace(GAME, offsets=changed(GAME.offsets, 0, 1)), "offsets starts with 1, expected 0"),
         (replace(GAME, offsets=GAME.offsets[:-1]), f"expected plies + 1 = {LAST + 2}"),
         (replace(GAME, full_search=GAME.full_search[1:]), f"full_search has {LAST} entries"),
-        (replace(GAME, child_actions=GAME.child_actions[:-1]), "child_actions has"),
+        (replace(GAME, legal_actions=GAME.legal_actions[:-1]), "legal_actions has"),
         (
-            replace(GAME, child_visit_counts=GAME.child_visit_counts[:-1]),
-            "child_policy_weights has",
+            replace(GAME, visit_counts=GAME.visit_counts[:-1]),
+            "policy_weights has",
         ),
         (
             replace(
@@ -185,8 +185,8 @@ LAST = len(GAME.actions) - 1
                 actions=GAME.actions[:-1],
                 full_search=GAME.full_search[:-1],
                 offsets=GAME.offsets[:-1],
-                child_actions=GAME.child_actions[: GAME.offsets[-2]],
-                child_visit_counts=GAME.child_visit_counts[: GAME.offsets[-2]],
+                legal_actions=GAME.legal_actions[: GAME.offsets[-2]],
+                visit_counts=GAME.visit_counts[: GAME.offsets[-2]],
             ),
             f"ply {LAST}: the game is not over",
         ),

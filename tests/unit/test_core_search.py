@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from zerofleet_core import (
-    EngineGame,
+    GameColumns,
     Match,
     Search,
     SearchConfig,
@@ -48,7 +48,7 @@ def test_match_swaps_colours() -> None:
     openings = [[3], [0, 6]]
     match = Match("connect_four", openings, SearchConfig(num_simulations=12, temperature=0), 1)
     predictors = predictor("connect_four", 1), predictor("connect_four", 2)
-    games: list[EngineGame] = []
+    games: list[GameColumns] = []
     while not match.done:
         for side in (0, 1):
             observations = match.select(side)
@@ -60,7 +60,7 @@ def test_match_swaps_colours() -> None:
         opening = openings[game.game_id // 2]
         assert game.actions[: len(opening)].tolist() == opening
         assert State("connect_four", game.actions.tolist()).result == game.result
-        for ply, version in enumerate(game.model_versions.tolist()):
+        for ply, version in enumerate(game.model_version.tolist()):
             side = (ply + game.game_id) % 2
             assert version == (0 if ply < len(opening) else 20 + side)
             assert (game.offsets[ply + 1] > game.offsets[ply]) == (ply >= len(opening))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from zerofleet_core import (
-    EngineGame,
+    GameColumns,
     SearchConfig,
     SelfPlay,
     State,
@@ -21,18 +21,18 @@ from zerofleet_core import (
 
 COLUMNS = (
     "to_play",
-    "best_child_values",
-    "child_policy_weights",
+    "best_child_value",
+    "policy_weights",
     "actions",
-    "model_versions",
-    "root_values",
-    "network_values",
+    "model_version",
+    "root_value",
+    "network_value",
     "simulations",
     "full_search",
     "offsets",
-    "child_actions",
-    "child_visit_counts",
-    "child_priors",
+    "legal_actions",
+    "visit_counts",
+    "priors",
 )
 
 Answer = tuple[NDArray[np.float16], NDArray[np.float32]]
@@ -53,45 +53,45 @@ def predictor(game: str, salt: int = 0) -> Predict:
     return predict
 
 
-def turn(engine: SelfPlay, predict: Predict, model_version: int = 1) -> list[EngineGame]:
+def turn(engine: SelfPlay, predict: Predict, model_version: int = 1) -> list[GameColumns]:
     engine.backup(*predict(engine.select()), model_version)
     return engine.take_finished()
 
 
-def play(engine: SelfPlay, predict: Predict, games: int) -> list[EngineGame]:
-    finished: list[EngineGame] = []
+def play(engine: SelfPlay, predict: Predict, games: int) -> list[GameColumns]:
+    finished: list[GameColumns] = []
     while len(finished) < games:
         finished += turn(engine, predict)
     return sorted(finished, key=lambda game: game.game_id)
 
 
-def columns(game: EngineGame) -> dict[str, NDArray[Any]]:
+def columns(game: GameColumns) -> dict[str, NDArray[Any]]:
     return {name: getattr(game, name) for name in COLUMNS}
 
 
-def assert_same(left: EngineGame, right: EngineGame) -> None:
+def assert_same(left: GameColumns, right: GameColumns) -> None:
     for name in COLUMNS:
         np.testing.assert_array_equal(getattr(left, name), getattr(right, name), name)
     assert left.result == right.result
 
 
-def assert_complete(game: EngineGame, name: str, config: SearchConfig) -> None:
+def assert_complete(game: GameColumns, name: str, config: SearchConfig) -> None:
     """A record replays, and its columns agree with each other and with the search's promises."""
     state = State(name)
     for ply, action in enumerate(game.actions.tolist()):
         start, end = game.offsets[ply : ply + 2]
-        assert game.child_actions[start:end].tolist() == state.legal_actions()
-        visits = game.child_visit_counts[start:end]
+        assert game.legal_actions[start:end].tolist() == state.legal_actions()
+        visits = game.visit_counts[start:end]
         assert visits.sum() == game.simulations[ply] >= config.num_simulations
-        assert visits[game.child_actions[start:end].tolist().index(action)] > 0
-        assert game.child_priors[start:end].sum() == pytest.approx(1, abs=2e-3)
+        assert visits[game.legal_actions[start:end].tolist().index(action)] > 0
+        assert game.priors[start:end].sum() == pytest.approx(1, abs=2e-3)
         state.apply(action)
     assert state.is_terminal
     assert state.result == game.result
     assert game.reason == "rules"
     assert len(game.offsets) == len(game.actions) + 1
-    assert np.abs(game.root_values).max() <= 1
-    assert np.abs(game.network_values).max() <= 1
+    assert np.abs(game.root_value).max() <= 1
+    assert np.abs(game.network_value).max() <= 1
     assert game.full_search.all()
 
 
@@ -216,7 +216,7 @@ def test_model_versions_are_of_the_latest_answer() -> None:
     while not versions:
         version += 1
         for game in turn(engine, predict, version):
-            versions = game.model_versions.tolist()
+            versions = game.model_version.tolist()
     assert versions == sorted(versions)
     assert versions[0] >= 6
     assert version - 1 <= versions[-1] <= version  # the last visits may need no network
@@ -236,11 +236,11 @@ def test_saved_games_go_on_elsewhere() -> None:
     assert all(game.result is None for game in saved)
 
     other = SelfPlay("connect_four", 2, config, 2)
-    ids = [other.adopt(EngineGame(**columns(game))) for game in saved]
+    ids = [other.adopt(GameColumns(**columns(game))) for game in saved]
     assert ids == [0, 1, 2, 3]
     for before, after in zip(saved, other.unfinished(), strict=True):
         assert_same(before, after)
-    finished: dict[int, EngineGame] = {}
+    finished: dict[int, GameColumns] = {}
     while not set(ids) <= set(finished):
         finished.update({game.game_id: game for game in turn(other, predict, 6)})
     for game_id, before in zip(ids, saved, strict=True):
@@ -248,9 +248,9 @@ def test_saved_games_go_on_elsewhere() -> None:
         assert_complete(game, "connect_four", config)
         known = len(before.actions)
         assert game.actions[:known].tolist() == before.actions.tolist()
-        assert game.root_values[:known].tolist() == before.root_values.tolist()
-        assert set(game.model_versions[:known].tolist()) == {5}
-        assert set(game.model_versions[known:].tolist()) == {6}
+        assert game.root_value[:known].tolist() == before.root_value.tolist()
+        assert set(game.model_version[:known].tolist()) == {5}
+        assert set(game.model_version[known:].tolist()) == {6}
 
 
 def test_saving_between_select_and_backup_loses_no_ply() -> None:
@@ -273,13 +273,13 @@ def test_adopt_refuses_what_does_not_replay() -> None:
         turn(engine, predict)
     good = columns(games[0])
     with pytest.raises(ValueError, match="action 9 at ply 0"):
-        engine.adopt(EngineGame(**{**good, "actions": np.full_like(good["actions"], 9)}))
+        engine.adopt(GameColumns(**{**good, "actions": np.full_like(good["actions"], 9)}))
     with pytest.raises(ValueError, match="unfinished"):
-        engine.adopt(EngineGame(**good, result=1))
-    with pytest.raises(ValueError, match="child_priors"):
-        EngineGame(**{**good, "child_priors": good["child_priors"][1:]})
+        engine.adopt(GameColumns(**good, result=1))
+    with pytest.raises(ValueError, match="priors"):
+        GameColumns(**{**good, "priors": good["priors"][1:]})
     with pytest.raises(ValueError, match="offsets"):
-        EngineGame(**{**good, "offsets": good["offsets"][1:]})
+        GameColumns(**{**good, "offsets": good["offsets"][1:]})
 
 
 def test_draining() -> None:

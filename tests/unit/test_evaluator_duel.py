@@ -66,14 +66,18 @@ async def test_the_bare_search_beats_chance_and_the_games_are_whole_records(game
         assert board.actions[:1] == openings[opening]
         assert board.ending is not None
         record = played_record(game, board.plies, ((7, 0), (0, 7))[color], board.ending, (now, now))
-        state = State(game, record.actions.tolist())
+        state = State(game, record.columns.action.tolist())
         assert (state.is_terminal, state.result, record.reason) == (True, record.result, "rules")
-        by_model = record.model_versions == 7
+        by_model = record.columns.model_version == 7
         assert by_model.tolist() == [ply % 2 == color for ply in range(record.length)]
-        assert (record.simulations[1:] > 0).tolist() == by_model[1:].tolist()
-        assert record.simulations[0] == 0
-        assert len(record.child_actions) == record.offsets[-1] == len(record.child_priors)
-        assert np.abs(record.best_child_values).max() <= 1
+        assert (record.columns.simulations[1:] > 0).tolist() == by_model[1:].tolist()
+        assert record.columns.simulations[0] == 0
+        assert (
+            len(record.columns.legal_actions)
+            == record.columns.offsets[-1]
+            == len(record.columns.priors)
+        )
+        assert np.abs(record.columns.best_child_value).max() <= 1
 
 
 async def test_equal_seeds_give_equal_games() -> None:

@@ -19,8 +19,8 @@
 namespace zerofleet {
 
 // Opening k gives game 2k, where side 0 (the candidate) is the first player, and game 2k + 1, where
-// it is the second. Each side searches in a tree of its own with its own predictions, as its own
-// configuration says; no noise.
+// it is the second. The record names a side's model at the plies of the opening too. Each side
+// searches in a tree of its own with its own predictions, as its own configuration says; no noise.
 template <Game G>
 class Match final : public MatchEngine {
  public:
@@ -118,16 +118,34 @@ class Match final : public MatchEngine {
     const G position = position_after(rules_, std::span<const int>(opening));
     G shown = rules_.start();
     for (const int action : opening) {
-      game.columns.append({.action = static_cast<Action>(action), .to_play = shown.to_play()});
+      append_given(game.columns, shown, static_cast<Action>(action));
       shown.apply(static_cast<Action>(action));
     }
     for (Search<G>& search : game.searches) search.set_root(position);
     if (position.is_terminal()) finish_game(game);
   }
 
+  // A ply that was given: every legal action alike, none visited.
+  static void append_given(GameColumns& columns, const G& position, Action action) {
+    const auto legal = position.legal_actions();
+    const std::vector<Action> actions(legal.begin(), legal.end());
+    const std::vector<std::int32_t> none(actions.size());
+    const std::vector<float> alike(actions.size(), 1.0f / static_cast<float>(actions.size()));
+    columns.append({.action = action,
+                    .to_play = position.to_play(),
+                    .legal_actions = actions,
+                    .visit_counts = none,
+                    .priors = alike,
+                    .policy_weights = none},
+                   true);
+  }
+
+  static int side_of(const MatchGame& game, Player player) {
+    return static_cast<int>(player) ^ static_cast<int>(game.columns.game_id % 2);
+  }
+
   static int side_to_move(const MatchGame& game) {
-    const bool swapped = game.columns.game_id % 2 == 1;
-    return static_cast<int>(game.searches[0].root().to_play()) ^ static_cast<int>(swapped);
+    return side_of(game, game.searches[0].root().to_play());
   }
 
   void run_to_question(int side, int index) {
@@ -173,7 +191,7 @@ class Match final : public MatchEngine {
     const double temperature = way.config.temperature_at(mover.root().ply());
     const int chosen = mover.choose(weights_, temperature, game.random);
     const PlyResult ply = ply_result(mover, chosen, way.queue.model_version(), weights_);
-    game.columns.append(ply);
+    game.columns.append(ply, true);
     ++counts_.plies;
     game.new_simulations = 0;
     for (int each = 0; each < 2; ++each) {
@@ -185,7 +203,12 @@ class Match final : public MatchEngine {
   }
 
   void finish_game(MatchGame& game) {
-    game.columns.result = game.searches[0].root().result();
+    GameColumns& columns = game.columns;
+    columns.result = game.searches[0].root().result();
+    for (std::size_t ply = 0; ply < columns.plies(); ++ply) {
+      if (columns.simulations[ply] > 0) continue;
+      columns.model_version[ply] = ways_[side_of(game, columns.to_play[ply])].queue.model_version();
+    }
     game.live = false;
     game.searches = {};  // gives the memory back
     finished_.push_back(std::move(game.columns));

@@ -2,6 +2,7 @@
 
 from zerofleet.database.address import libpq_url, without_password
 from zerofleet.database.database import Database
+from zerofleet.database.games import SaveStatus
 from zerofleet.database.matches import MatchGame, MatchRow, MatchScore, MatchTest, Pair
 from zerofleet.database.metrics import ExamRow
 from zerofleet.database.migrate import migrate
@@ -42,6 +43,7 @@ __all__ = [
     "RatingPlace",
     "RatingRow",
     "ResignRow",
+    "SaveStatus",
     "StoredGame",
     "Submission",
     "SubmitStatus",
