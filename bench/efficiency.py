@@ -30,15 +30,15 @@ from bench.efficiency_paths import Setting, Workers, self_play
 from bench.games_played import random_positions
 from bench.model_file import PRECISIONS, model_bytes
 from bench.play import PLAY_VERSION
-from bench.predictors import SessionPredictor, UnaryPredictor
+from bench.predictors import SessionPredictor
 from bench.processes import cpu_clock
 from bench.providers import MAX_BATCH_ROWS, PROVIDERS, provider_of
 from bench.raw import RAW_BATCHES, Raw
 from bench.report import Row, parser, positive, show, told
 from bench.serve_file import RUN
 from bench.workloads import Workload
+from zerofleet.client import AsyncModel
 from zerofleet.models.device_session import open_session
-from zerofleet.rpc.client import InferenceClient
 
 COLUMNS = {
     "path": ("path", ""),
@@ -109,13 +109,13 @@ async def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
         server, address = stack.enter_context(
             serving(workload.game, path, options.sessions, options.provider)
         )
-        client = await stack.enter_async_context(InferenceClient(address))
-        stream = await stack.enter_async_context(client.stream(RUN))
+        remote = await stack.enter_async_context(AsyncModel(address, RUN))
+        stream = await stack.enter_async_context(remote.stream())
         works = {
             "raw": raw.block,
             "inprocess": self_play(setting, SessionPredictor(session, PLAY_VERSION)),
             "grpc": self_play(setting, stream, server),
-            "grpc_unary": self_play(setting, UnaryPredictor(client, RUN), server),
+            "grpc_unary": self_play(setting, remote, server),
         }
         children: Sequence[Child] = ()
         if options.workers:

@@ -16,12 +16,12 @@ from zerofleet_core import SearchConfig
 from bench.play import Play
 from bench.serve_file import RUN
 from bench.workloads import workload
-from zerofleet.rpc.client import InferenceClient
+from zerofleet.client import AsyncModel
 
 
 async def play(games: Play, address: str) -> None:
     """Play when told to."""
-    async with InferenceClient(address) as client, client.stream(RUN) as stream:
+    async with AsyncModel(address, RUN) as model, model.stream() as stream:
         print(json.dumps({"ready": 1}), flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
             print(json.dumps(dict(await games.block(stream, float(line)))), flush=True)

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from zerofleet.models.session import ModelSession
 from zerofleet.prediction import Prediction
-from zerofleet.rpc.client import InferenceClient
 
 
 class SessionPredictor:
@@ -20,18 +19,6 @@ class SessionPredictor:
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
         """Predict at once."""
         return Prediction(*self._session.run(observations), model_version=self._version)
-
-
-class UnaryPredictor:
-    """One gRPC call for each batch."""
-
-    def __init__(self, client: InferenceClient, run: str) -> None:
-        self._client = client
-        self._run = run
-
-    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """Ask the server."""
-        return await self._client.predict(self._run, observations)
 
 
 class NoNetwork:

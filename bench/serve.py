@@ -28,14 +28,13 @@ from bench.blocks import Block, Counts
 from bench.children import serving
 from bench.games_played import random_positions
 from bench.model_file import PRECISIONS, model_bytes
-from bench.predictors import UnaryPredictor
 from bench.processes import cpu_clock
 from bench.providers import MAX_BATCH_ROWS
 from bench.report import Row, game_option, parser, positive, show, told
 from bench.serve_file import RUN
 from bench.workloads import Workload
+from zerofleet.client import AsyncModel
 from zerofleet.prediction import Predictor
-from zerofleet.rpc.client import InferenceClient
 
 SMALL_NETWORK_MICROSECONDS = 339.0
 COLUMNS = {
@@ -102,11 +101,11 @@ async def measure(
     async with AsyncExitStack() as stack:
         predictors: list[Predictor] = []
         for _ in range(max(options.clients)):
-            client = await stack.enter_async_context(InferenceClient(address))
+            model = await stack.enter_async_context(
+                AsyncModel(address, RUN, message_rows=max(options.batch))
+            )
             predictors.append(
-                UnaryPredictor(client, RUN)
-                if options.unary
-                else await stack.enter_async_context(client.stream(RUN))
+                model if options.unary else await stack.enter_async_context(model.stream())
             )
         loads = {
             f"{clients} x {batch}": Load(

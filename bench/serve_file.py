@@ -22,7 +22,7 @@ from bench.predictors import NoNetwork
 from bench.providers import MAX_BATCH_ROWS, provider_of
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
-from services.inference.model import LoadedModel, ModelLoader
+from services.inference.loaded_models import LoadedModel, ModelLoader
 from services.inference.repository import Promoted, Repository
 from zerofleet import games, telemetry
 from zerofleet.games import State

@@ -11,12 +11,12 @@ import dataclasses
 import json
 import sys
 import time
-from uuid import uuid4
+from datetime import UTC, datetime
 
 from bench.games_played import RUN, played_games
 from bench.workloads import workload
 from zerofleet.database import Database, Submission
-from zerofleet.records import GameRecord
+from zerofleet.records import GameRecord, new_game_uid
 
 BATCH_GAMES = 64  # as the worker's own writer sends them
 
@@ -27,7 +27,10 @@ def store(
     """Submit the records over and over; what Postgres has committed."""
     end, games, positions = time.monotonic() + seconds, 0, 0
     while games == 0 or time.monotonic() < end:
-        batch = [Submission(dataclasses.replace(each, game_uid=uuid4())) for each in records]
+        batch = [
+            Submission(dataclasses.replace(each, game_uid=new_game_uid(datetime.now(UTC))))
+            for each in records
+        ]
         answers = database.submit_games(RUN, name, batch)
         stored = [r.length for r, a in zip(records, answers, strict=True) if a == "stored"]
         if not stored:

@@ -94,8 +94,8 @@ def _with_tls(text: str) -> str:
     return re.sub(r"^(  )# (.*\btls\b)", r"\1\2", text, flags=re.MULTILINE)
 
 
-def _scaled_by(way: str) -> Edit:
-    return lambda text: text.replace("components/autoscaling-keda ", f"components/{way} ")
+def _with_hpa(text: str) -> str:
+    return text.replace("components/autoscaling-keda ", "components/autoscaling-hpa ")
 
 
 VARIANTS: dict[str, tuple[str, Edit]] = {
@@ -103,8 +103,7 @@ VARIANTS: dict[str, tuple[str, Edit]] = {
     "local-tls": ("local", _with_tls),
     "production": ("production", _as_it_is),
     "production-gpu": ("production", _with_gpu),
-    "production-prometheus": ("production", _scaled_by("autoscaling-prometheus")),
-    "production-hpa": ("production", _scaled_by("autoscaling-hpa")),
+    "production-hpa": ("production", _with_hpa),
 }
 
 

@@ -112,7 +112,7 @@ def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
     """Poll until a condition holds, with a deadline."""
 
     async def poll(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - what is waited for has no event
                 await asyncio.sleep(0.005)
 

@@ -1,7 +1,9 @@
 #include "zerofleet/engine.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -25,9 +27,9 @@ SearchConfig small_config() {
 }
 
 bool is_same_game(const GameColumns& a, const GameColumns& b) {
-  return a.action == b.action && a.root_value == b.root_value && a.visit_counts == b.visit_counts &&
-         a.priors == b.priors && a.simulations == b.simulations && a.offsets == b.offsets &&
-         a.result == b.result;
+  return a.action == b.action && a.root_value == b.root_value &&
+         a.visit_counts == b.visit_counts && a.priors == b.priors &&
+         a.simulations == b.simulations && a.offsets == b.offsets && a.result == b.result;
 }
 
 // The first `wanted` games by id.
@@ -52,18 +54,23 @@ std::vector<GameColumns> play(SelfPlayEngine& engine, std::size_t wanted) {
   return games;
 }
 
+// All games, over or not, after so many questions: games of Go are long.
+std::vector<GameColumns> after_rounds(SelfPlayEngine& engine, int rounds) {
+  HashPredictor predictor(engine.row_shape());
+  for (int i = 0; i < rounds; ++i) engine.backup(predictor.predict(engine.select(), 1));
+  std::vector<GameColumns> games = engine.take_finished();
+  for (GameColumns& game : engine.unfinished()) games.push_back(std::move(game));
+  return games;
+}
+
 void one_seed_gives_the_same_games() {
   for (const std::string& game : game_names()) {
     const auto config = small_config();
-    const auto first = play(*make_self_play(game, 5, config, 11), 12);
-    const auto second = play(*make_self_play(game, 5, config, 11), 12);
-    const auto other = play(*make_self_play(game, 5, config, 12), 12);
-    bool differs = false;
-    for (std::size_t i = 0; i < first.size(); ++i) {
-      check(is_same_game(first[i], second[i]));
-      differs |= !is_same_game(first[i], other[i]);
-    }
-    check(differs);
+    const auto first = after_rounds(*make_self_play(game, 5, config, 11), 300);
+    const auto second = after_rounds(*make_self_play(game, 5, config, 11), 300);
+    const auto other = after_rounds(*make_self_play(game, 5, config, 12), 300);
+    check(std::equal(first.begin(), first.end(), second.begin(), second.end(), is_same_game));
+    check(!std::equal(first.begin(), first.end(), other.begin(), other.end(), is_same_game));
   }
 }
 
@@ -76,27 +83,140 @@ void games_do_not_depend_on_batching() {
   for (std::size_t i = 0; i < alone.size(); ++i) check(is_same_game(alone[i], together[i]));
 }
 
+SearchConfig random_config(Random& random) {
+  SearchConfig config;
+  config.num_simulations = 1 + static_cast<int>(random.below(30));
+  config.fpu = random.below(2) == 0 ? Fpu::kZero : Fpu::kReduction;
+  config.reuse_tree = random.below(2) == 0;
+  config.cache_positions = std::array{0, 3, 5000}[random.below(3)];
+  config.random_symmetry = random.below(2) == 0;
+  config.temperature = std::array{0.0, 0.5, 1.0}[random.below(3)];
+  return config;
+}
+
+// The record replays, and its columns agree with each other and with what the search promises.
+template <Game G>
+void check_record(const GameColumns& game, const SearchConfig& config) {
+  game.check_shape();
+  G position;
+  for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
+    const auto legal = position.legal_actions();
+    const auto first = game.legal_actions.begin() + game.offsets[ply];
+    const auto last = game.legal_actions.begin() + game.offsets[ply + 1];
+    check(std::equal(legal.begin(), legal.end(), first, last));
+    int visits = 0;
+    float priors = 0.0f;
+    for (int i = game.offsets[ply]; i < game.offsets[ply + 1]; ++i) {
+      visits += game.visit_counts[i];
+      priors += game.priors[i];
+      if (game.legal_actions[i] == game.action[ply]) check(game.visit_counts[i] > 0);
+    }
+    check(visits == game.simulations[ply] && visits >= config.num_simulations);
+    if (!config.reuse_tree) check(visits == config.num_simulations);
+    check_near(priors, 1.0, 2e-3);
+    check(std::abs(game.root_value[ply]) <= 1.0f && std::abs(game.network_value[ply]) <= 1.0f);
+    check(game.full_search[ply]);
+    position.apply(game.action[ply]);
+  }
+  check(position.is_terminal() && position.result() == *game.result && game.reason == "rules");
+}
+
+template <Game G>
 void records_are_complete() {
+  Random random(3);
+  for (int round = 0; round < 20; ++round) {
+    const SearchConfig config = random_config(random);
+    const int count = 1 + static_cast<int>(random.below(6));
+    const auto engine = make_self_play(std::string(G::kName), count, config, random.below(1'000));
+    for (const GameColumns& game : play(*engine, 2)) check_record<G>(game, config);
+    const EngineStatistics now = engine->statistics();
+    check(now.games_finished >= 2);
+    check(now.positions_evaluated <= now.simulations + now.plies + count);
+    check(now.nodes <= count * (config.num_simulations + 1));
+    if (config.cache_positions == 0) check(now.cache_hits == 0);
+  }
+}
+
+void kept_visits_count() {
+  std::array<double, 2> simulations_per_ply{};
   for (const bool reuse : {false, true}) {
     SearchConfig config = small_config();
+    config.num_simulations = 60;
+    config.cache_positions = 0;
     config.reuse_tree = reuse;
-    for (const GameColumns& game : play(*make_self_play("tic_tac_toe", 3, config, 1), 10)) {
-      game.check_shape();
-      check(reached_position(FixedRules<TicTacToe>(), game).is_terminal());
-      check(reached_position(FixedRules<TicTacToe>(), game).result() == *game.result);
-      for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
-        int visits = 0;
-        float priors = 0.0f;
-        for (int i = game.offsets[ply]; i < game.offsets[ply + 1]; ++i) {
-          visits += game.visit_counts[i];
-          priors += game.priors[i];
-        }
-        check(visits == game.simulations[ply] && visits >= config.num_simulations);
-        if (!reuse) check(visits == config.num_simulations);
-        check_near(priors, 1.0, 2e-3);
-        check(std::abs(game.root_value[ply]) <= 1.0f && game.model_version[ply] == 1);
-      }
+    const auto engine = make_self_play("connect_four", 4, config, 1);
+    play(*engine, 6);
+    const EngineStatistics now = engine->statistics();
+    simulations_per_ply[reuse] = static_cast<double>(now.simulations) / now.plies;
+  }
+  check(simulations_per_ply[false] >= 60);
+  check(simulations_per_ply[true] < 0.9 * simulations_per_ply[false]);
+}
+
+void the_cache_answers_until_the_model_changes() {
+  SearchConfig config = small_config();
+  config.num_simulations = 8;
+  config.random_symmetry = false;
+  config.dirichlet_fraction = 0.0;
+  const auto engine = make_self_play("tic_tac_toe", 1, config, 1);
+  HashPredictor predictor(engine->row_shape());
+  const auto rows = engine->select();
+  const std::vector<std::uint8_t> start(rows.begin(), rows.end());
+  const auto starts_asked = [&](int model_version) {
+    int asked = 0;
+    for (std::size_t finished = 0; finished < 5; finished += engine->take_finished().size()) {
+      const auto asking = engine->select();
+      asked += std::equal(asking.begin(), asking.end(), start.begin(), start.end());
+      engine->backup(predictor.predict(asking, model_version));
     }
+    return asked;
+  };
+  check(starts_asked(1) == 1);
+  check(starts_asked(1) == 0);
+  check(starts_asked(2) == 1);
+  check(engine->statistics().cache_hits > 0);
+}
+
+void model_versions_are_of_the_latest_answer() {
+  SearchConfig config = small_config();
+  config.num_simulations = 6;
+  config.cache_positions = 0;
+  config.reuse_tree = false;
+  const auto engine = make_self_play("connect_four", 2, config, 1);
+  HashPredictor predictor(engine->row_shape());
+  std::vector<GameColumns> finished;
+  int version = 0;
+  while (finished.empty()) {
+    engine->backup(predictor.predict(engine->select(), ++version));
+    finished = engine->take_finished();
+  }
+  for (const GameColumns& game : finished) {
+    const auto& versions = game.model_version;
+    check(versions.front() >= 6);
+    check(std::adjacent_find(versions.begin(), versions.end(), std::greater_equal<>()) ==
+          versions.end());
+    // The last visits may need no network.
+    check(version - 1 <= versions.back() && versions.back() <= version);
+  }
+}
+
+// Between the question and the answer, too, when a worker that is told to go saves its games.
+void saving_loses_no_ply() {
+  SearchConfig config = small_config();
+  config.num_simulations = 4;
+  const auto engine = make_self_play("tic_tac_toe", 3, config, 1);
+  HashPredictor predictor(engine->row_shape());
+  std::size_t finished = 0;
+  for (int i = 0; i < 60; ++i) {
+    const auto rows = engine->select();
+    for (const GameColumns& game : engine->take_finished()) finished += game.action.size();
+    std::size_t live = 0;
+    for (const GameColumns& game : engine->unfinished()) {
+      check(!game.result);
+      live += game.action.size();
+    }
+    check(static_cast<std::int64_t>(finished + live) == engine->statistics().plies);
+    engine->backup(predictor.predict(rows, 1));
   }
 }
 
@@ -108,7 +228,9 @@ void an_adopted_game_goes_on() {
   const auto left = engine->unfinished();
   const auto other = make_self_play("connect_four", 2, config, 6);
   for (const GameColumns& game : left) other->adopt(game);
-  check(other->unfinished().size() == 3);
+  const auto adopted = other->unfinished();
+  check(adopted.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) check(is_same_game(adopted[i], left[i]));
   std::size_t found = 0;
   while (found < 3) {
     other->backup(predictor.predict(other->select(), 9));
@@ -119,10 +241,16 @@ void an_adopted_game_goes_on() {
       check(std::equal(start.action.begin(), start.action.end(), game.action.begin()));
       check(std::equal(start.visit_counts.begin(), start.visit_counts.end(),
                        game.visit_counts.begin()));
-      check(game.model_version.front() == 4 && game.model_version.back() == 9);
+      check_record<ConnectFour>(game, config);
+      for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
+        check(game.model_version[ply] == (ply < start.action.size() ? 4 : 9));
+      }
     }
   }
   GameColumns wrong = left[0];
+  wrong.result = 1;
+  check_throws<std::invalid_argument>([&] { other->adopt(wrong); });
+  wrong = left[0];
   wrong.action[0] = 9;
   check_throws<std::invalid_argument>([&] { other->adopt(wrong); });
   wrong = left[0];
@@ -139,11 +267,13 @@ void draining_ends_all_games() {
     engine->backup(predictor.predict(rows, 1));
   }
   check(engine->unfinished().empty());
-  check(engine->take_finished().size() >= 4);
-  check(engine->statistics().nodes == 0);
+  const auto finished = engine->take_finished();
+  const EngineStatistics statistics = engine->statistics();
+  check(finished.size() >= 4 && static_cast<int>(finished.size()) == statistics.games_finished);
+  check(statistics.nodes == 0);
   engine->backup(predictor.predict({}, 2));
   engine->set_accepting(true);
-  check(!engine->select().empty());
+  check(engine->select().size() == 4u * engine->row_shape().observation_bytes);
 }
 
 // Even when every position of the game is known, a call ends with a question.
@@ -191,89 +321,6 @@ void unsound_predictions_are_refused() {
   check(engine->statistics().positions_evaluated == 2);
 }
 
-void a_match_swaps_colours() {
-  SearchConfig config = small_config();
-  config.temperature = 0.0;
-  const auto match = make_match("connect_four", {{3}, {2, 4}}, {config, config}, 1);
-  std::array<HashPredictor, 2> predictors = {HashPredictor(match->row_shape(), 1),
-                                             HashPredictor(match->row_shape(), 2)};
-  std::vector<GameColumns> games;
-  while (!match->is_done()) {
-    for (int side = 0; side < 2; ++side) {
-      const auto rows = match->select(side);
-      if (!rows.empty()) match->backup(side, predictors[side].predict(rows, 10 + side));
-    }
-    for (GameColumns& game : match->take_finished()) games.push_back(std::move(game));
-  }
-  check(games.size() == 4);
-  for (const GameColumns& game : games) {
-    const std::size_t opening = game.game_id < 2 ? 1 : 2;
-    check(game.action[0] == (game.game_id < 2 ? 3 : 2));
-    check(reached_position(FixedRules<ConnectFour>(), game).result() == *game.result);
-    for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
-      const int side = static_cast<int>((ply + game.game_id) % 2);
-      check(game.model_version[ply] == 10 + side);
-      check(game.simulations[ply] > 0 || ply < opening);
-      check(game.full_search[ply] == (ply >= opening));
-    }
-    for (int entry = 0; entry < game.offsets[opening]; ++entry) {
-      check(game.legal_actions[entry] == entry % 7 && game.visit_counts[entry] == 0);
-      check(game.priors[entry] == 1.0f / 7);
-    }
-    check(game.offsets[opening] == 7 * static_cast<int>(opening));
-  }
-  check_throws<std::invalid_argument>([&] { match->select(2); });
-}
-
-void each_side_of_a_match_searches_in_its_own_way() {
-  std::array<SearchConfig, 2> configs = {small_config(), small_config()};
-  configs[0].num_simulations = 20;
-  configs[1].num_simulations = 50;
-  const auto match = make_match("connect_four", {{3}, {2, 4}}, configs, 1);
-  HashPredictor predictor(match->row_shape());
-  int plies = 0;
-  while (!match->is_done()) {
-    for (int side = 0; side < 2; ++side) {
-      const auto rows = match->select(side);
-      if (!rows.empty()) match->backup(side, predictor.predict(rows, 1));
-    }
-    for (const GameColumns& game : match->take_finished()) {
-      for (std::size_t ply = game.game_id < 2 ? 1 : 2; ply < game.action.size(); ++ply) {
-        const bool second = (ply + game.game_id) % 2 == 1;
-        check(game.simulations[ply] == (second ? 50 : 20));
-        ++plies;
-      }
-    }
-  }
-  check(plies > 4);
-  configs[1].num_simulations = 0;
-  check_throws<std::invalid_argument>([&] { make_match("connect_four", {{3}}, configs, 1); });
-}
-
-void a_position_search_returns_all_virtual_loss() {
-  SearchConfig config = small_config();
-  config.num_simulations = 200;
-  const ActionLists positions = {{}, {3, 3, 2}, {0, 1, 0, 1, 0, 1}, {0, 1, 0, 1, 0, 1, 0}};
-  const auto search = make_position_search("connect_four", positions, config, 1,
-                                           {.leaves_per_position = 8, .noise = true});
-  HashPredictor predictor(search->row_shape());
-  while (!search->is_done()) {
-    search->backup(predictor.predict(search->select(), 1));
-  }
-  check(search->select().empty());
-  const auto results = search->results();
-  check(results.size() == 4);
-  for (std::size_t i = 0; i < 3; ++i) {
-    int visits = 0;
-    for (const int count : results[i].visit_counts) visits += count;
-    check(visits == 200 && results[i].simulations == 200);
-    for (const float q : results[i].q_values) check(std::isnan(q) || std::abs(q) <= 1.0f);
-  }
-  check(results[2].best_action == 0 && results[2].root_value > 0.5f);
-  check(results[3].actions.empty() && results[3].best_action == -1);
-  check(results[3].root_value == -1.0f);
-}
-
 void statistics_weigh_the_trees() {
   const auto sound = [](const EngineStatistics& now) {
     check(now.nodes > 4 && now.edges > now.nodes && now.edges <= 7 * now.nodes);
@@ -318,15 +365,17 @@ int main() {
   return test::run({
       {"same seed", one_seed_gives_the_same_games},
       {"batching", games_do_not_depend_on_batching},
-      {"records", records_are_complete},
+      {"records, tic-tac-toe", records_are_complete<TicTacToe>},
+      {"records, Connect Four", records_are_complete<ConnectFour>},
+      {"kept visits", kept_visits_count},
+      {"cache", the_cache_answers_until_the_model_changes},
+      {"model versions", model_versions_are_of_the_latest_answer},
+      {"saving", saving_loses_no_ply},
       {"adopt", an_adopted_game_goes_on},
       {"draining", draining_ends_all_games},
       {"full cache", a_full_cache_still_asks},
       {"same rows", the_same_rows_come_until_they_are_answered},
       {"unsound predictions", unsound_predictions_are_refused},
-      {"match", a_match_swaps_colours},
-      {"match of two searches", each_side_of_a_match_searches_in_its_own_way},
-      {"position search", a_position_search_returns_all_virtual_loss},
       {"statistics", statistics_weigh_the_trees},
       {"settings", senseless_settings_are_refused},
   });

@@ -145,6 +145,43 @@ void batches_are_the_games_positions() {
   check(!(sample(*buffer, 50, 7) == sample(*buffer, 50, 8)));
 }
 
+// A long game gives more rows than a short one, as many more as it has positions.
+void positions_are_drawn_uniformly() {
+  Random random(29);
+  const auto buffer = make_replay_buffer("connect_four", {1000, 10});
+  const auto plies = static_cast<std::size_t>(buffer->add(random_game<ConnectFour>(random).view()));
+  const std::size_t rows = 400 * plies;
+  const OwnedBatch batch = sample(*buffer, rows, 2, false);
+  const auto width = static_cast<std::size_t>(buffer->observation_bytes());
+  std::map<std::vector<std::uint8_t>, double> drawn;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const auto* first = batch.observations.data() + row * width;
+    ++drawn[std::vector<std::uint8_t>(first, first + width)];
+  }
+  check(drawn.size() == plies);
+  for (const auto& [observation, count] : drawn) test::check_near(count, 400, 6 * 20);
+}
+
+template <Game G>
+void every_symmetry_is_drawn() {
+  Random random(31);
+  OwnedGame game = random_game<G>(random);
+  game.full_search.fill(false);
+  game.full_search[4] = true;
+  const auto buffer = make_replay_buffer(std::string(G::kName), {100, 10});
+  check(buffer->add(game.view()) == 1);
+  const auto images = rows_of<G>(game);
+  const OwnedBatch batch = sample(*buffer, 200, 1);
+  std::map<Observation<G>, int> drawn;
+  for (std::size_t row = 0; row < 200; ++row) {
+    Observation<G> observation{};
+    std::copy_n(batch.observations.data() + row * kObservationBytes<G>, observation.size(),
+                observation.begin());
+    ++drawn[observation];
+  }
+  check(drawn.size() == images.size());
+}
+
 void forgets_the_oldest_games() {
   Random random(13);
   const auto buffer = make_replay_buffer("connect_four", {200, 5});
@@ -172,6 +209,7 @@ void refuses_what_does_not_replay() {
   refused([](OwnedGame& game) { game.action[2] = 7; }, "action 7 at ply 2");
   refused([](OwnedGame& game) { game.action[0] = -1; }, "action -1 at ply 0");
   refused([](OwnedGame& game) { game.result = game.result == 1 ? -1 : 1; }, "the record says");
+  refused([](OwnedGame& game) { game.result = 5; }, "the record says 5");
   refused([](OwnedGame& game) { game.policy_weights[8] = -5; }, "ply 1: policy weight -5");
   refused([](OwnedGame& game) { game.legal_actions[8] = 0; }, "ply 1: legal_actions");
   refused([](OwnedGame& game) { std::fill_n(game.policy_weights.begin() + 14, 7, 0); },
@@ -240,6 +278,9 @@ int main() {
       {"batches are the game's positions: Connect Four",
        batches_are_the_games_positions<ConnectFour>},
       {"batches are the game's positions: tic-tac-toe", batches_are_the_games_positions<TicTacToe>},
+      {"positions are drawn uniformly", positions_are_drawn_uniformly},
+      {"every symmetry is drawn: Connect Four", every_symmetry_is_drawn<ConnectFour>},
+      {"every symmetry is drawn: tic-tac-toe", every_symmetry_is_drawn<TicTacToe>},
       {"forgets the oldest games", forgets_the_oldest_games},
       {"refuses what does not replay", refuses_what_does_not_replay},
       {"takes what is unusual but right", takes_what_is_unusual_but_right},

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
-from uuid import uuid4
 
 import numpy as np
 from zerofleet_core import GameColumns
 
 from zerofleet.games import State
-from zerofleet.records import GameRecord, changed, joined
+from zerofleet.records import GameRecord, changed, joined, new_game_uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def match_record(
         finished_at: of this game.
     """
     named = changed(game, model_version=np.asarray(versions, np.int32)[game.to_play])
-    return GameRecord(uuid4(), name, named, started_at, finished_at)
+    return GameRecord(new_game_uid(started_at), name, named, started_at, finished_at)
 
 
 def played_record(
@@ -100,7 +99,7 @@ def played_record(
         )
         state.apply(ply.action)
     columns = joined(rows, result=ending.result, reason=ending.reason)
-    return GameRecord(uuid4(), name, columns, *times)
+    return GameRecord(new_game_uid(times[0]), name, columns, *times)
 
 
 def _unsearched(legal: list[int]) -> Searched:

@@ -15,10 +15,10 @@ from services.evaluator.openings import draw_openings
 from services.evaluator.record import match_record
 from services.evaluator.roster import Place, Roster
 from services.evaluator.table import Played, Table
+from zerofleet.client import AsyncModel
 from zerofleet.database import Grounds, MatchGame, MatchRow, MatchTest
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import State
-from zerofleet.rpc.client import InferenceClient
 from zerofleet.searches import match_search
 from zerofleet.waiting import PatientPredictor
 
@@ -34,18 +34,18 @@ class Referee:
 
     Args:
         office: of this evaluator.
-        client: of the inference service.
+        model: the run's, at the inference service.
     """
 
-    def __init__(self, office: Office, client: InferenceClient) -> None:
+    def __init__(self, office: Office, model: AsyncModel) -> None:
         self._office = office
-        self._client = client
+        self._model = model
         self.games_played = 0
         self.figures: dict[str, float] = {}
 
     async def predictor(self, streams: AsyncExitStack, version: int) -> PatientPredictor:
         """One exact version, over a stream that ends with ``streams``."""
-        stream = self._client.stream(self._office.run.name, str(version))
+        stream = self._model.stream(version=version)
         return PatientPredictor(
             await streams.enter_async_context(stream),
             self._office.waits,

@@ -18,12 +18,12 @@ from services.evaluator.settings import EvaluatorSettings
 from services.evaluator.spare import SpareTime
 from services.evaluator.variant_duty import VariantDuty
 from zerofleet.best import BestPointer
+from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StaleEpochError
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.rpc.client import InferenceClient
-from zerofleet.rpc.credentials import ClientCredentials
+from zerofleet.rpc.credentials import client_credentials
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import Pulse, beat, first_of, served_metrics
 from zerofleet.waiting import Waits
@@ -48,9 +48,10 @@ async def serve(run: RunConfig, settings: EvaluatorSettings, stop: asyncio.Event
         contextlib.closing(BestPointer(settings.redis_url, run.name)) as pointer,
         Database(settings.database_url) as database,
     ):
-        credentials = ClientCredentials.of(settings)
-        async with InferenceClient(settings.inference_address, credentials=credentials) as client:
-            life = Life(run, settings, database, pointer, client, waits)
+        async with AsyncModel(
+            settings.inference_address, run.name, **client_credentials(settings)
+        ) as model:
+            life = Life(run, settings, database, pointer, model, waits)
             try:
                 with _metrics(settings, life):
                     await first_of(
@@ -81,7 +82,7 @@ class Life:
         settings: of this process.
         database: the record.
         pointer: to the best model.
-        client: of the inference service.
+        model: the run's, at the inference service.
         waits: told what is waited for.
     """
 
@@ -91,14 +92,14 @@ class Life:
         settings: EvaluatorSettings,
         database: Database,
         pointer: BestPointer,
-        client: InferenceClient,
+        model: AsyncModel,
         waits: Waits,
     ) -> None:
         self._run = run
         self._worker = settings.worker_name
         self._database = database
         self._pointer = pointer
-        self._client = client
+        self._model = model
         self._waits = waits
         self._evaluator: Evaluator | None = None
 
@@ -115,11 +116,11 @@ class Life:
         _log.info("judging", run=run.name, worker=self._worker, epoch=epoch)
         promoter = Promoter(database, self._pointer, run.name, self._worker, epoch, waits)
         office = Office(run, database, waits, self._worker, epoch)
-        referee = Referee(office, self._client)
+        referee = Referee(office, self._model)
         go = asyncio.Event()
         go.set()
         pool = RatingPool(office, referee, go)
-        spare = SpareTime([VariantDuty(office, self._client, go), pool], go)
+        spare = SpareTime([VariantDuty(office, self._model, go), pool], go)
         self._evaluator = Evaluator(office, referee, promoter, pool, spare)
         await self._evaluator.run()
 

@@ -9,8 +9,8 @@ import structlog
 from services.evaluator.office import Office
 from services.evaluator.variant_match import VariantMatch
 from services.evaluator.variants import due_version
+from zerofleet.client import AsyncModel
 from zerofleet.errors import IncompatibleModelError, RecordRejectedError
-from zerofleet.rpc.client import InferenceClient
 
 _log = structlog.get_logger()
 
@@ -23,13 +23,13 @@ class VariantDuty:
 
     Args:
         office: of this evaluator.
-        client: of the inference service.
+        model: the run's, at the inference service.
         go: cleared while games in play have to wait.
     """
 
-    def __init__(self, office: Office, client: InferenceClient, go: asyncio.Event) -> None:
+    def __init__(self, office: Office, model: AsyncModel, go: asyncio.Event) -> None:
         self._office = office
-        self._client = client
+        self._model = model
         self._go = go
         self._accepted: dict[int, frozenset[str]] = {}  # by version; they never change
         self._left_out: set[tuple[str, int]] = set()
@@ -89,7 +89,7 @@ class VariantDuty:
         self._match = VariantMatch(self._office, precision, version)
         self.at_play = True
         try:
-            await self._match.play(self._client, self._go)
+            await self._match.play(self._model, self._go)
         except (IncompatibleModelError, RecordRejectedError) as error:
             self._left_out.add((precision, version))
             _log.error("variant_left_out", precision=precision, version=version, reason=str(error))

@@ -17,8 +17,8 @@ from services.evaluator.record import match_record
 from services.evaluator.roster import Roster
 from services.evaluator.table import Played, Table
 from services.evaluator.variants import VariantStanding, variant_standing
+from zerofleet.client import AsyncModel
 from zerofleet.database import MatchGame
-from zerofleet.rpc.client import InferenceClient
 from zerofleet.searches import match_search
 from zerofleet.waiting import PatientPredictor
 
@@ -55,11 +55,11 @@ class VariantMatch:
             "variant_most_games": 2.0 * len(self._openings),
         }
 
-    async def play(self, client: InferenceClient, go: asyncio.Event) -> None:
+    async def play(self, model: AsyncModel, go: asyncio.Event) -> None:
         """Play what is missing and write the verdict down.
 
         Args:
-            client: of the inference service.
+            model: the run's, at the inference service.
             go: cleared while games in play have to wait.
 
         Raises:
@@ -81,18 +81,18 @@ class VariantMatch:
             roster = Roster(places - stored, office.run.inference.max_batch_rows // 2)
             async with AsyncExitStack() as streams:
                 sides = (
-                    await self._predictor(client, go, streams, self._precision),
-                    await self._predictor(client, go, streams, "fp32"),
+                    await self._predictor(model, go, streams, self._precision),
+                    await self._predictor(model, go, streams, "fp32"),
                 )
                 await self._play(roster, sides)
         await self._decide(await self._look())
 
     async def _predictor(
-        self, client: InferenceClient, go: asyncio.Event, streams: AsyncExitStack, precision: str
+        self, model: AsyncModel, go: asyncio.Event, streams: AsyncExitStack, precision: str
     ) -> PausingPredictor:
         """This model in one precision and no other, over a stream that ends with ``streams``."""
         waits = self._office.waits
-        stream = client.stream(self._office.run.name, str(self._version), precision)
+        stream = model.stream(version=self._version, precision=precision)
         exact = ExactPredictor(await streams.enter_async_context(stream), precision)
         who = f"version {self._version} in {precision}"
         streams.callback(waits.end, who)

@@ -1,4 +1,4 @@
-"""The tensor level: one run's repository and the batcher behind the wire's requests."""
+"""Predictions for clients: one run's repository and batcher behind the requests over gRPC."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.inference.batcher import Batcher
-from services.inference.model import LoadedModel
+from services.inference.loaded_models import LoadedModel
 from services.inference.repository import Repository
 from zerofleet.errors import (
     IncompatibleModelError,

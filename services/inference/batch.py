@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.inference.model import LoadedModel
+from services.inference.loaded_models import LoadedModel
 from zerofleet.prediction import Prediction
 
 
@@ -29,8 +29,8 @@ class Request:
         """Rows of its batch."""
         return len(self.observations)
 
-    def is_dead(self, now: float) -> bool:
-        """Nobody waits for it any more."""
+    def is_over(self, now: float) -> bool:
+        """Whether its client has gone, or its deadline has passed."""
         return self.answer.cancelled() or (self.deadline is not None and self.deadline <= now)
 
 
@@ -79,13 +79,13 @@ class ModelQueue:
         self.rows += request.rows
 
     def purge(self) -> list[Request]:
-        """Remove the dead ones; those that expired are returned, to be told so."""
+        """Remove requests that are over; returns those whose deadline passed, to be answered."""
         now = time.monotonic()
-        dead = [request for request in self._requests if request.is_dead(now)]
-        if dead:
-            self._requests = deque(r for r in self._requests if not r.is_dead(now))
+        over = [request for request in self._requests if request.is_over(now)]
+        if over:
+            self._requests = deque(r for r in self._requests if not r.is_over(now))
             self.rows = sum(request.rows for request in self._requests)
-        return [request for request in dead if not request.answer.cancelled()]
+        return [request for request in over if not request.answer.cancelled()]
 
     def take(self, most: int, share: int) -> Batch:
         """Take requests from the front, whole ones only.
@@ -100,7 +100,7 @@ class ModelQueue:
         rows = 0
         while self._requests and rows < share:
             request = self._requests[0]
-            if request.is_dead(now):
+            if request.is_over(now):
                 if not request.answer.cancelled():
                     expired.append(request)
             elif rows + request.rows > most:

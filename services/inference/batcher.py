@@ -1,7 +1,7 @@
 """The batcher: rows of many clients become batches of one model.
 
-It adds no delay. A model thread that has nothing to do takes what waits, up to the limit; while it
-runs, the next batch gathers. A client's rows stay together, a batch is of one model, and models
+It adds no delay: an idle model thread takes the rows that wait, up to the limit, and while it runs
+them the next batch gathers. A client's rows stay together, a batch is of one model, and models
 take turns. All state is guarded by one lock; answers return to the event loop in one call for
 each batch.
 """
@@ -22,14 +22,14 @@ import structlog
 from numpy.typing import NDArray
 
 from services.inference.batch import Batch, ModelQueue, Request
-from services.inference.model import FP32, LoadedModel
+from services.inference.loaded_models import FP32, LoadedModel
 from services.inference.statistics import BatchTimes, Statistics
 from zerofleet.errors import InferenceUnavailableError, OverloadedError, ZerofleetError
 from zerofleet.prediction import Prediction
 
 _log = structlog.get_logger()
 
-_MOST_FAILURES = 3  # batches of a model in a row; fewer may have been bad luck
+_MOST_FAILURES = 3  # batches of a model in a row; fewer may be a passing fault
 
 
 class NonFiniteOutputError(ZerofleetError):
@@ -61,8 +61,8 @@ class Batcher:
 
     Args:
         limits: rows and threads.
-        on_bad: told, in the loop, of a model that gave non-finite outputs, and of a variant that
-            fails again and again.
+        on_bad: called in the loop for a model that gave non-finite outputs, and for a variant
+            that fails again and again.
         is_needed: whether this process is of no use when a model fails in fp32.
     """
 
@@ -75,7 +75,8 @@ class Batcher:
         self.limits = limits
         self.statistics = Statistics(limits.max_batch_rows)
         self.broken = asyncio.Event()
-        """Set when a needed model fails again and again: another process may do better."""
+        """Set when a needed model fails again and again: this process should end, so that it is
+        started anew."""
         self._on_bad = on_bad
         self._is_needed = is_needed
         self._failures: WeakKeyDictionary[LoadedModel, int] = WeakKeyDictionary()  # in a row
@@ -115,7 +116,7 @@ class Batcher:
         """Queue a client's rows; cancelling the future takes them back.
 
         Args:
-            model: which model answers; the caller holds no other claim on it.
+            model: which model answers.
             observations: ``[rows, observation_bytes]`` uint8, at most ``max_batch_rows``.
             deadline: by ``time.monotonic()``; dropped when it passes before a thread is free.
 
@@ -146,13 +147,13 @@ class Batcher:
         return answer
 
     def _purge(self) -> None:
-        """Give the room of requests that nobody waits for to those that somebody does."""
+        """Make room: drop requests whose client has gone or whose deadline has passed."""
         expired: list[Request] = []
         for queue in self._queues.values():
             expired += queue.purge()
         self.statistics.expired(len(expired))
         self._queue_rows = sum(queue.rows for queue in self._queues.values())
-        self._loop.call_soon(_tell_expired, tuple(expired))
+        self._loop.call_soon(_answer_expired, tuple(expired))
 
     def _work(self, number: int) -> None:
         while (batch := self._take()) is not None:
@@ -198,7 +199,7 @@ class Batcher:
 
     def _deliver(self, outputs: _Outputs) -> None:
         batch, policy_logits, value = outputs.batch, outputs.policy_logits, outputs.value
-        _tell_expired(batch.expired)
+        _answer_expired(batch.expired)
         if outputs.error is not None:
             _log.error(
                 "batch_failed",
@@ -234,10 +235,10 @@ class Batcher:
                 )
 
     def _count_failure(self, model: LoadedModel) -> None:
-        """Give up what fails in every run.
+        """Stop using a model that fails in every run.
 
-        No client can bring this about: the shape of rows is checked before they come here, and a
-        network computes something of any bits.
+        A client cannot cause this: the shape of rows is checked before they come here, and a
+        network computes something from any bits.
         """
         failures = self._failures[model] = self._failures.get(model, 0) + 1
         if failures < _MOST_FAILURES:
@@ -262,7 +263,7 @@ def _failed(model: LoadedModel) -> ZerofleetError:
     return ZerofleetError(f"model version {model.version} failed to run; see the server's log")
 
 
-def _tell_expired(expired: Sequence[Request]) -> None:
+def _answer_expired(expired: Sequence[Request]) -> None:
     for request in expired:
         if not request.answer.done():
             request.answer.set_exception(

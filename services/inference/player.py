@@ -1,27 +1,27 @@
-"""The player level: searches over this service's own models and batcher."""
+"""Searches for clients, over this service's own models and batcher."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from zerofleet_core import Search, SearchResult
 
-from services.inference.admission import Admission
 from services.inference.backend import PinnedPredictor
 from services.inference.batcher import Batcher
-from services.inference.due import Due, Every
-from services.inference.model import LoadedModel
-from services.inference.position import Position, replay
+from services.inference.loaded_models import LoadedModel
 from services.inference.repository import Repository
+from services.inference.requested_position import RequestedPosition, replay
 from zerofleet import games
 from zerofleet.config import SearchSection
-from zerofleet.errors import InvalidRequestError
+from zerofleet.errors import InvalidRequestError, OverloadedError
 from zerofleet.rpc.codec import BEST, parse_version
 from zerofleet.rpc.player import (
     Actions,
@@ -41,6 +41,87 @@ MAX_SIMULATIONS = 20_000
 MAX_LEAVES = 256
 _PARSING_THREADS = 2
 _DEFAULT = SearchOptions()
+
+
+_MOST_SEARCHES = 64
+# A tree has 20 bytes for each edge and an eighth of room at most, so these are 0.9 GB at worst.
+_MOST_EDGES = 40_000_000
+
+
+class Admission:
+    """Which searches may run together: as many as memory holds.
+
+    It counts the searches that run and the edges that their trees may grow to.
+
+    Args:
+        most_searches: that may run together.
+        most_edges: of all their trees together; one search alone may have more.
+    """
+
+    def __init__(self, most_searches: int = _MOST_SEARCHES, most_edges: int = _MOST_EDGES) -> None:
+        self._most_searches = most_searches
+        self._most_edges = most_edges
+        self._edges = 0
+        self.searches = 0
+
+    @contextlib.contextmanager
+    def admitted(self, simulations: int, num_actions: int) -> Generator[None]:
+        """A search of this size runs inside; each of its simulations adds at most one node.
+
+        Raises:
+            OverloadedError: those that run leave no room for it.
+        """
+        edges = simulations * num_actions
+        if self.searches >= self._most_searches:
+            raise OverloadedError(
+                f"{self.searches} searches are running, and at most {self._most_searches} may: "
+                "send again later"
+            )
+        if self.searches and self._edges + edges > self._most_edges:
+            raise OverloadedError(
+                f"{simulations} simulations of {num_actions} actions each are {edges:,} edges, and "
+                f"the searches that run have {self._edges:,} of at most {self._most_edges:,}: send "
+                "again later, or ask for fewer simulations"
+            )
+        self.searches += 1
+        self._edges += edges
+        try:
+            yield
+        finally:
+            self.searches -= 1
+            self._edges -= edges
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """When a running search shows its table; with neither, not before the end."""
+
+    simulations: int | None
+    seconds: float | None
+
+
+class Due:
+    """Counts from one table to the next."""
+
+    def __init__(self, every: Every) -> None:
+        self._every = every
+        self._simulations = every.simulations or 0
+        self._time = time.monotonic() + (every.seconds or 0.0)
+
+    def time_passed(self) -> bool:
+        """Whether it is worth looking at the simulations."""
+        every = self._every
+        if every.simulations is None and every.seconds is None:
+            return False
+        return every.seconds is None or time.monotonic() >= self._time
+
+    def now(self, simulations: int) -> bool:
+        """Whether a table is due; if so, the next one is counted from here."""
+        if simulations < self._simulations:
+            return False
+        self._simulations = simulations + (self._every.simulations or 0)
+        self._time = time.monotonic() + (self._every.seconds or 0.0)
+        return True
 
 
 class ModelPlayer:
@@ -192,11 +273,12 @@ class ModelPlayer:
                         yield self._table(result, position.state, model.version, done=False)
             yield self._table(search.results()[0], position.state, model.version, done=True)
 
-    async def _position(self, game: str, actions: Actions) -> Position:
+    async def _position(self, game: str, actions: Actions) -> RequestedPosition:
         if game not in ("", self._game):
             raise InvalidRequestError(f"this server plays '{self._game}', not '{game}'")
         if isinstance(actions, Sgf):
-            # Parsing a long one would keep everybody waiting, and many would on the loop's threads.
+            # Parsing a long one would hold up all other requests, and many of them the loop's own
+            # threads.
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._parsers, replay, self._game, actions)
         return replay(self._game, actions)
@@ -216,7 +298,7 @@ class ModelPlayer:
             )
         return simulations
 
-    def _new_search(self, position: Position, options: SearchOptions) -> Search:
+    def _new_search(self, position: RequestedPosition, options: SearchOptions) -> Search:
         simulations = self._simulations(options)
         if not 1 <= options.leaves <= MAX_LEAVES:
             raise InvalidRequestError(f"leaves is {options.leaves}: give 1 to {MAX_LEAVES}")

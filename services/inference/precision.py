@@ -9,7 +9,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from services.inference.model import FP32, LoadedModel
+from services.inference.loaded_models import FP32, LoadedModel
 from zerofleet.models.provider import ProviderName
 
 _log = structlog.get_logger()

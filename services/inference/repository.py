@@ -2,7 +2,7 @@
 
 The best one follows the promotions: a newly promoted model is loaded and warmed beside the old,
 then one reference changes. A model that cannot be loaded leaves the old one in place. Other
-versions are loaded when somebody asks for them, and the longest unused leave first.
+versions are loaded when a client asks for them, and the longest unused are dropped first.
 
 A promoted version answers in fp32 first. A faster variant of it is loaded beside that, and then one
 reference changes again; fp32 stays in memory, and takes over from a variant that fails.
@@ -19,9 +19,8 @@ from typing import TypeVar, TypeVarTuple
 
 import structlog
 
-from services.inference.model import FP32, LoadedModel
+from services.inference.loaded_models import FP32, LoadedModel, LoadedModels
 from services.inference.precision import Precisions
-from services.inference.shelf import Shelf
 from services.inference.source import ModelSource
 from zerofleet.database import Promotion
 from zerofleet.errors import (
@@ -72,7 +71,7 @@ class Repository:
         self.waiting_for = "the first promoted model"
         """What keeps the best model away, for people; empty when it serves."""
         self._source = source
-        self._shelf = Shelf(load, keep)
+        self._in_memory = LoadedModels(load, keep)
         self._precisions = precisions or Precisions()
         self._best: list[_Answering] = []  # newest first, two at most
         self._answering: dict[int, str] = {}  # by version: the precision, where it is not fp32
@@ -82,7 +81,7 @@ class Repository:
     def close(self) -> None:
         """Look up and load nothing more."""
         self._lookups.shutdown(wait=False, cancel_futures=True)
-        self._shelf.close()
+        self._in_memory.close()
 
     def require(self, run: str) -> None:
         """Refuse models of other runs.
@@ -97,7 +96,7 @@ class Repository:
     @property
     def failed_loads(self) -> int:
         """How often a file could not be loaded."""
-        return self._shelf.failed_loads
+        return self._in_memory.failed_loads
 
     def peek(self, version: int | None, precision: str | None = None) -> LoadedModel | None:
         """A version that is in memory, None for the best; costs next to nothing.
@@ -110,7 +109,7 @@ class Repository:
             if not self._best or precision is None:
                 return self._best[0].model if self._best else None
             version = self._best[0].promoted.version
-        return self._shelf.get(version, precision or self._answering.get(version, FP32))
+        return self._in_memory.get(version, precision or self._answering.get(version, FP32))
 
     async def get(self, version: int | None, precision: str | None = None) -> LoadedModel:
         """A version, loaded if need be; for ``precision`` see ``peek``.
@@ -133,14 +132,14 @@ class Repository:
         if precision is None:
             return await self._load_answering(version)
         if precision == FP32:
-            return await self._shelf.load(version, FP32, await self._sha256(version))
+            return await self._in_memory.load(version, FP32, await self._sha256(version))
         await self._sha256(version)
         variants = await self._look_up(self._source.variants, version)
         if precision not in variants:
             raise ModelNotFoundError(
                 f"model '{self.run}' version {version} has no accepted variant {precision}"
             )
-        return await self._shelf.load(version, precision, variants[precision])
+        return await self._in_memory.load(version, precision, variants[precision])
 
     async def check(self, version: int | None) -> None:
         """Raise ``ModelNotFoundError`` when there is no such version."""
@@ -156,7 +155,7 @@ class Repository:
 
     def loaded(self) -> list[LoadedModel]:
         """Models in memory, by version."""
-        return self._shelf.models()
+        return self._in_memory.models()
 
     async def index(self) -> list[ModelState]:
         """Every version that is known, with what is wrong with it."""
@@ -173,9 +172,9 @@ class Repository:
         return states
 
     async def _why_not(self, version: int) -> str:
-        if not self._shelf.has_troubles:
+        if not self._in_memory.has_troubles:
             return "not in memory"
-        return self._shelf.why_not(await self._sha256(version))
+        return self._in_memory.why_not(await self._sha256(version))
 
     async def follow_best(self, every_seconds: float) -> None:
         """Keep up with the promotions, for ever."""
@@ -248,11 +247,11 @@ class Repository:
         self._best = [best for best in self._best if best.promoted in chain]
         for model in others:
             if model is not self._best[0].model:
-                self._shelf.remove(model)
+                self._in_memory.remove(model)
 
     async def _try(self, promoted: Promotion) -> bool:
         try:
-            model = await self._shelf.load(promoted.version, FP32, promoted.sha256)
+            model = await self._in_memory.load(promoted.version, FP32, promoted.sha256)
         except ZerofleetError as error:
             if not self._best:
                 self.waiting_for = f"a best model that loads: {error}"
@@ -275,7 +274,7 @@ class Repository:
         self._answering.clear()  # chosen again when they are next asked for
         for best in self._best:
             if best.model.precision in refused:
-                best.model = self._shelf.get(best.promoted.version, FP32) or best.model
+                best.model = self._in_memory.get(best.promoted.version, FP32) or best.model
         self._pin()
 
     async def _improve(self, best: _Answering) -> None:
@@ -289,7 +288,7 @@ class Repository:
             self._precisions.miss(version)
         precision = self._precisions.settled(usable)
         if precision is None:
-            models = [await self._shelf.load(version, FP32, best.promoted.sha256)]
+            models = [await self._in_memory.load(version, FP32, best.promoted.sha256)]
             for variant, sha256 in usable.items():
                 models += [m for m in [await self._variant(version, variant, sha256)] if m]
             precision = self._precisions.settled([m.precision for m in models[1:]])
@@ -299,13 +298,13 @@ class Repository:
         if precision != FP32:
             model = await self._variant(version, precision, usable[precision])
         if model is None:
-            model = await self._shelf.load(version, FP32, best.promoted.sha256)
+            model = await self._in_memory.load(version, FP32, best.promoted.sha256)
         self._answer_with(best, model)
 
     async def _variant(self, version: int, precision: str, sha256: str) -> LoadedModel | None:
-        """A variant, or None where it cannot be used, which the shelf has told."""
+        """A variant, or None where it cannot be used, which was logged."""
         try:
-            return await self._shelf.load(version, precision, sha256)
+            return await self._in_memory.load(version, precision, sha256)
         except ZerofleetError:
             return None
 
@@ -319,7 +318,7 @@ class Repository:
     async def _load_answering(self, version: int) -> LoadedModel:
         """Load a version in the precision that the best one's measurement settled on."""
         sha256 = await self._sha256(version)
-        self._shelf.check(version, sha256)  # a variant is worth no more than what it was made of
+        self._in_memory.check(version, sha256)  # a variant of a banned model is no better
         usable = dict[str, str]()
         if not self._precisions.only_fp32:
             with contextlib.suppress(StoreUnavailableError):  # fp32 will do meanwhile
@@ -330,13 +329,13 @@ class Repository:
         if precision != FP32:
             model = await self._variant(version, precision, usable[precision])
         if model is None:
-            model = await self._shelf.load(version, FP32, sha256)
+            model = await self._in_memory.load(version, FP32, sha256)
         self._answering[version] = model.precision
         return model
 
     def _pin(self) -> None:
         """Keep what answers for the two newest promotions, and their fp32 beside it."""
-        self._shelf.pinned = frozenset(
+        self._in_memory.pinned = frozenset(
             (best.promoted.version, precision)
             for best in self._best
             for precision in (FP32, best.model.precision)
@@ -351,7 +350,7 @@ class Repository:
 
         A variant gives way to its version's fp32; the best version in fp32 to its predecessor.
         """
-        if not self._shelf.ban(model):
+        if not self._in_memory.ban(model):
             return
         _log.error(
             "model_marked_bad",
@@ -362,7 +361,7 @@ class Repository:
         self._answering.pop(model.version, None)
         for best in self._best:
             if best.model is model:
-                best.model = self._shelf.get(model.version, FP32) or model
+                best.model = self._in_memory.get(model.version, FP32) or model
         self._best = [
             best
             for best in self._best

@@ -14,13 +14,13 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.device import active_provider, numbers
 from services.inference.figures import Figures
+from services.inference.loaded_models import ModelLoader
 from services.inference.metrics import InferenceCollector, serve_metrics
-from services.inference.model import ModelLoader
 from services.inference.player import ModelPlayer
 from services.inference.precision import RUNS, Precisions, fastest_model
 from services.inference.repository import Repository
 from services.inference.settings import InferenceSettings
-from services.inference.several import serve_several
+from services.inference.several_gpus import serve_several
 from services.inference.source import StoredModels
 from zerofleet import games
 from zerofleet.best import BestPointer
@@ -28,8 +28,7 @@ from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.device_session import open_session
-from zerofleet.models.engines import prune_engines
-from zerofleet.models.provider import Provider
+from zerofleet.models.provider import Provider, prune_engines
 from zerofleet.models.session import ModelSession
 from zerofleet.models.store import open_store
 from zerofleet.rpc.codec import ModelShape

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Protocol
 
-from services.inference.model import FP32
+from services.inference.loaded_models import FP32
 from zerofleet.best import BestPointer
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import ModelNotFoundError
@@ -98,6 +99,11 @@ class StoredModels:
             row = self._database.model(self._run, version)
             if row is None:
                 raise ModelNotFoundError(f"model '{self._run}' has no version {version}")
+            if row.removed_at is not None and row.removed_at <= datetime.now(UTC):
+                raise ModelNotFoundError(
+                    f"model '{self._run}' version {version} is not kept any more: its files "
+                    f"went at {row.removed_at:%Y-%m-%d %H:%M} UTC ([retention] of the run file)"
+                )
             known = self._sha256[version] = row.sha256
         return known
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from zerofleet_core import GameColumns
 
-from zerofleet.records import GameRecord
+from zerofleet.records import GameRecord, new_game_uid
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class Ledger:
         return (self._record(game, identity, now), identity.epoch) if identity.ours else None
 
     def _open(self, now: datetime) -> None:
-        self._identities[self._next_id] = _Identity(uuid4(), now)
+        self._identities[self._next_id] = _Identity(new_game_uid(now), now)
         self._next_id += 1
         self._free_slots -= 1
 

@@ -26,10 +26,10 @@ _LOOK_SECONDS = 2.0
 
 
 class Versions(Protocol):
-    """Who can be asked whether a server has a version; an ``InferenceClient`` can."""
+    """Who can be asked whether a server has a version; an ``AsyncModel`` can."""
 
-    async def model_ready(self, model: str, version: str = "") -> bool:
-        """Whether that version answers."""
+    async def ready(self, version: int) -> bool:
+        """Whether that version of the run's models answers."""
         ...
 
 
@@ -87,7 +87,7 @@ class PointedPredictor:
             newest = await asyncio.to_thread(self._newest)
             if newest is None or newest.version == self._version:
                 return
-            ready = await self._versions.model_ready(self._run, str(newest.version))
+            ready = await self._versions.ready(newest.version)
         except AccessDeniedError as error:
             self._refusal = error
             return

@@ -12,12 +12,12 @@ from services.selfplay.pointed import PointedPredictor
 from services.selfplay.settings import SelfplaySettings
 from services.selfplay.worker import Worker
 from zerofleet.best import BestPointer
+from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.rpc.client import InferenceClient
-from zerofleet.rpc.credentials import ClientCredentials
+from zerofleet.rpc.credentials import client_credentials
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import first_of, served_metrics
 
@@ -36,21 +36,22 @@ async def serve(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event)
 
 
 async def _play(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event) -> None:
-    credentials = ClientCredentials.of(settings)
     with (
         contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
         Database(settings.database_url) as database,
     ):
         async with (
-            InferenceClient(settings.inference_address, credentials=credentials) as client,
-            client.stream(run.name) as stream,
+            AsyncModel(
+                settings.inference_address, run.name, **client_credentials(settings)
+            ) as model,
+            model.stream() as stream,
         ):
             if not settings.versions_by_number:
                 await _work(Worker(run, settings, database, heartbeats, stream), settings, stop)
                 return
             with contextlib.closing(BestPointer(settings.redis_url, run.name)) as pointer:
                 pointed = PointedPredictor(
-                    run.name, stream, client, partial(pointer.newest, database)
+                    run.name, stream, model, partial(pointer.newest, database)
                 )
                 worker = Worker(run, settings, database, heartbeats, pointed)
                 await _work(worker, settings, stop, pointed.follow())

@@ -25,6 +25,7 @@ from services.trainer.publisher import Publisher
 from services.trainer.pulse import Pulse
 from services.trainer.recorder import Recorder
 from services.trainer.resignation import Calibrator
+from services.trainer.retention import Retention
 from services.trainer.state import Checkpoints, Training
 from services.trainer.team import Team
 from services.trainer.variants import Variants
@@ -150,6 +151,7 @@ class Trainer:
             run.trainer.publish_every_steps,
             rows,
         )
+        self._retention = Retention(run, places.database, places.models, self._epoch)
         self._window.next_tx = self._ask(
             lambda: places.database.window_start(run.name, run.trainer.window_games)
         )
@@ -168,6 +170,8 @@ class Trainer:
         self._publish_if_due()
         if self._calibrator.due():
             self._ask(self._calibrator.calibrate)
+        if self._retention.due():
+            self._ask(self._retention.carry_out)
         arrived = time.monotonic() >= self._next_poll and self._read()
         wait = self._wait()
         self._demand.turn(hungry=wait is not None and not arrived)
@@ -192,6 +196,8 @@ class Trainer:
         missing = self._missing_positions()
         if missing <= 0:
             return None
+        if self._window.blocker is not None:
+            return "positions", f"{missing:,} positions, and {self._window.blocker}"
         slowed = f" (slowed down: {watch.explain()})" if watch.pace < 1 else ""
         return "positions", f"{missing:,} positions{slowed}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from services.trainer.measurement import Batch, TracedBatch
 from services.trainer.schedule import held_out_limit, window_limit
 from services.trainer.state import Training
 from zerofleet.config import RunConfig
-from zerofleet.database import Database, StoredGame
+from zerofleet.database import Database, StoredGame, WindowBlocker
 from zerofleet.database.metrics import Split
 from zerofleet.records import is_held_out
 
@@ -23,6 +24,7 @@ _FIRST_PAGE_GAMES = 16
 # Rows of search tables in a page, about; 14 bytes each. Postgres makes one value of them, twice as
 # long in text, and would refuse the games of 19x19 that are a page of 9x9.
 PAGE_ENTRIES = 4_000_000
+_BLOCKER_LOOK_SECONDS = 5.0
 
 _log = structlog.get_logger()
 
@@ -44,6 +46,9 @@ class Window:
         self._rejections: list[tuple[UUID, str]] = []
         self._page_games = _FIRST_PAGE_GAMES
         self.next_tx = 0
+        self._next_look = 0.0  # by time.monotonic()
+        self.blocker: WindowBlocker | None = None
+        """The open transaction that keeps stored games from being read."""
         self.rejected = 0
         self.trained = ReplayBuffer(run.game.name, settings.window_positions, settings.window_games)
         self._least_held_out = run.overfit.min_positions
@@ -115,6 +120,11 @@ class Window:
             training.paid_tx = page.next_tx
             training.bucket.limit(self.trained.positions, self._settings.batch_size)
         self._page_games = _next_page_games(self._page_games, page.games)
+        if was_page:
+            self.blocker = None
+        elif time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _BLOCKER_LOOK_SECONDS
+            self.blocker = self._database.window_blocker(self._run)
         return was_page
 
     def record_rejections(self) -> None:

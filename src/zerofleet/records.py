@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -42,6 +43,10 @@ DTYPES: dict[str, np.dtype[Any]] = {column.name: column.dtype for column in COLU
 
 _FACTS = ("result", "reason", "resign_threshold", "plays_on", "next_full_search")
 _READ_AS = {"i": "i", "f": "fi", "b": "b"}  # kinds of dtypes that become which
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_RANDOM_BITS = 74  # of a UUIDv7: 12 before its variant and 62 after it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,6 +165,28 @@ def joined(
     return GameColumns(
         **arrays, offsets=np.cumsum([0, *sizes], dtype=np.int32), result=result, reason=reason
     )
+
+
+def new_game_uid(began_at: datetime) -> UUID:
+    """A uid for a game that begins: a UUIDv7 (RFC 9562, section 5.7).
+
+    Its first 48 bits are the time in milliseconds, so that the searches of games that began on one
+    day are kept, and later forgotten, together; 74 others are random.
+    """
+    return game_uid_of(began_at, secrets.randbits(_RANDOM_BITS))
+
+
+def game_uid_of(began_at: datetime, random_bits: int) -> UUID:
+    """The UUIDv7 of a time and of the lowest 74 of ``random_bits``.
+
+    Raises:
+        ValueError: the time is before 1970 or after the year 10889, which 48 bits do not hold.
+    """
+    milliseconds = (began_at - _EPOCH) // _MILLISECOND
+    if not 0 <= milliseconds < 1 << 48:
+        raise ValueError(f"{began_at} has no UUIDv7: its milliseconds since 1970 need 48 bits")
+    first, last = random_bits >> 62 & 0xFFF, random_bits & (1 << 62) - 1
+    return UUID(int=milliseconds << 80 | 0x7 << 76 | first << 64 | 0b10 << 62 | last)
 
 
 def is_held_out(game_uid: UUID, share: float) -> bool:

@@ -28,7 +28,7 @@ _WITHOUT_CHANCE: dict[str, Any] = {
 
 
 def served_search(section: SearchSection, num_simulations: int, *, noise: bool) -> SearchConfig:
-    """The search of somebody who asks: always full, and nothing of what only self-play does.
+    """The search of a client's request: always full, and without what only self-play does.
 
     Without ``noise`` the root has no Gumbel noise either.
     """

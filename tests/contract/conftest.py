@@ -12,7 +12,7 @@ import pytest
 
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
-from services.inference.model import LoadedModel
+from services.inference.loaded_models import LoadedModel
 from services.inference.player import ModelPlayer
 from services.inference.repository import Repository
 from zerofleet import games

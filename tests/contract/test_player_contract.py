@@ -1,4 +1,4 @@
-"""What every player promises, asked in process and over gRPC."""
+"""What a player promises, asked over gRPC."""
 
 from __future__ import annotations
 
@@ -11,29 +11,25 @@ import numpy as np
 import pytest
 
 from zerofleet import games
+from zerofleet.client import AsyncPlayer
 from zerofleet.errors import InvalidRequestError, ModelNotFoundError
-from zerofleet.rpc.player import PlayerBackend, SearchOptions, Sgf
-from zerofleet.rpc.player_client import PlayerClient
+from zerofleet.rpc.player import Sgf
 from zerofleet.rpc.player_codec import decode_actions
 from zerofleet.rpc.schema import player as pb
 
 GAME = "tic_tac_toe"
 RUN = "contract"
-SEEDED = SearchOptions(num_simulations=60, seed=3)
+SEEDED: dict[str, Any] = {"simulations": 60, "seed": 3}
 
 
-@pytest.fixture(params=["in process", "over gRPC"])
-def player(request: Any, in_process: Any, over_wire: Any) -> Any:
+@pytest.fixture
+def player(over_wire: Any) -> Any:
     """``async with player() as it``."""
 
     @contextlib.asynccontextmanager
-    async def opened() -> AsyncIterator[PlayerBackend]:
-        if request.param == "in process":
-            async with in_process() as parts:
-                yield parts.player
-        else:
-            async with over_wire() as address, PlayerClient(address, timeout=20) as client:
-                yield client
+    async def opened(run: str = "") -> AsyncIterator[AsyncPlayer]:
+        async with over_wire() as address, AsyncPlayer(address, run=run, timeout=60) as client:
+            yield client
 
     return opened
 
@@ -49,9 +45,10 @@ async def test_describe(player: Any) -> None:
 
 async def test_predict(player: Any) -> None:
     async with player() as it:
-        opinion = await it.predict(GAME, [4, 0])
-        same = await it.predict("", ["b2", "a1"], run=RUN, version="2")
-        other = await it.predict(GAME, [4, 0], version="1")
+        opinion = await it.predict([4, 0], game=GAME)
+        other = await it.predict([4, 0], game=GAME, version="1")
+    async with player(RUN) as it:
+        same = await it.predict(["b2", "a1"], version="2")
     assert opinion == same
     assert (opinion.run, opinion.version, other.version) == (RUN, 2, 1)
     assert opinion.to_play == 0
@@ -64,8 +61,8 @@ async def test_predict(player: Any) -> None:
 
 async def test_search_gives_the_whole_table(player: Any) -> None:
     async with player() as it:
-        table = await it.search(GAME, [4, 0], options=SEEDED)
-        opinion = await it.predict(GAME, [4, 0])
+        table = await it.search([4, 0], game=GAME, **SEEDED)
+        opinion = await it.predict([4, 0], game=GAME)
     assert (table.run, table.version, table.to_play, table.done) == (RUN, 2, 0, True)
     assert [child.action for child in table.children] == [1, 2, 3, 5, 6, 7, 8]
     visits = {child.action: child.visit_count for child in table.children}
@@ -81,36 +78,35 @@ async def test_search_gives_the_whole_table(player: Any) -> None:
 async def test_search_finds_the_win(player: Any) -> None:
     """First: a1, b1 and to move; c1 wins."""
     async with player() as it:
-        table = await it.search(GAME, ["a1", "a3", "b1", "b3"], options=SearchOptions(400, seed=1))
+        table = await it.search(["a1", "a3", "b1", "b3"], game=GAME, simulations=400, seed=1)
     assert table.best_action_string == "c1"
     assert table.root_value > 0.5
 
 
 async def test_a_seed_repeats_the_search(player: Any) -> None:
     async with player() as it:
-        assert await it.search(GAME, [4], options=SEEDED) == await it.search(
-            GAME, [4], options=SEEDED
+        assert await it.search([4], game=GAME, **SEEDED) == await it.search(
+            [4], game=GAME, **SEEDED
         )
 
 
 async def test_defaults_come_from_the_run_file(player: Any) -> None:
     async with player() as it:
-        assert (await it.search(GAME, [])).simulations == pytest.approx(40, abs=1)
+        assert (await it.search([], game=GAME)).simulations == pytest.approx(40, abs=1)
 
 
 async def test_several_leaves_and_noise(player: Any) -> None:
-    options = SearchOptions(num_simulations=64, leaves=8, seed=3, noise=True)
     async with player() as it:
-        table = await it.search(GAME, [4], options=options)
+        table = await it.search([4], game=GAME, simulations=64, leaves=8, seed=3, noise=True)
     assert table.simulations >= 63
 
 
 async def test_analyze_ends_with_the_searchs_table(player: Any) -> None:
     async with player() as it:
         tables = [
-            table async for table in it.analyze(GAME, [4, 0], options=SEEDED, every_simulations=10)
+            table async for table in it.analyze([4, 0], game=GAME, **SEEDED, every_simulations=10)
         ]
-        final = await it.search(GAME, [4, 0], options=SEEDED)
+        final = await it.search([4, 0], game=GAME, **SEEDED)
     assert tables[-1] == final
     assert [table.done for table in tables] == [False] * (len(tables) - 1) + [True]
     simulations = [table.simulations for table in tables]
@@ -121,33 +117,33 @@ async def test_analyze_ends_with_the_searchs_table(player: Any) -> None:
 async def test_analyze_shows_no_table_twice(player: Any) -> None:
     """Also where one is due at the very end."""
     async with player() as it:
-        tables = it.analyze(GAME, [4, 0], options=SEEDED, every_simulations=1)
+        tables = it.analyze([4, 0], game=GAME, **SEEDED, every_simulations=1)
         simulations = [table.simulations async for table in tables]
     assert simulations == sorted(set(simulations))
 
 
 async def test_analyze_may_be_left(player: Any) -> None:
     async with player() as it:
-        tables = it.analyze(GAME, [4, 0], options=SEEDED, every_simulations=1)
+        tables = it.analyze([4, 0], game=GAME, **SEEDED, every_simulations=1)
         async with contextlib.aclosing(tables):
             assert not (await anext(tables)).done
-        assert (await it.search(GAME, [4, 0], options=SEEDED)).done
+        assert (await it.search([4, 0], game=GAME, **SEEDED)).done
 
 
 async def test_play_takes_the_best_or_samples(player: Any) -> None:
     async with player() as it:
-        table = await it.search(GAME, [4, 0], options=SEEDED)
-        played = await it.play(GAME, [4, 0], options=SEEDED)
+        table = await it.search([4, 0], game=GAME, **SEEDED)
+        played = await it.play([4, 0], game=GAME, **SEEDED)
         assert played.action == table.best_action
         assert played.action_string == table.best_action_string
         assert played.version == 2
-        frozen = await it.play(GAME, [4, 0], options=SEEDED, temperature=1e-310)
+        frozen = await it.play([4, 0], game=GAME, **SEEDED, temperature=1e-310)
         most = max(child.visit_count for child in table.children)
         assert [c.visit_count for c in table.children if c.action == frozen.action] == [most]
         sampled = Counter()
         for seed in range(20):
-            options = SearchOptions(num_simulations=60, seed=seed)
-            sampled[(await it.play(GAME, [4, 0], options=options, temperature=3.0)).action] += 1
+            drawn = await it.play([4, 0], game=GAME, simulations=60, seed=seed, temperature=3.0)
+            sampled[drawn.action] += 1
     assert len(sampled) > 1
     assert set(sampled) <= {1, 2, 3, 5, 6, 7, 8}
 
@@ -168,23 +164,23 @@ async def test_positions_that_cannot_be_played(player: Any, actions: Any, text: 
     async with player() as it:
         for ask in (it.predict, it.search, it.play):
             with pytest.raises(InvalidRequestError, match=text):
-                await ask(GAME, actions)
+                await ask(actions, game=GAME)
         with pytest.raises(InvalidRequestError, match=text):
-            _ = [table async for table in it.analyze(GAME, actions)]
-        assert (await it.predict(GAME, [])).version == 2
+            _ = [table async for table in it.analyze(actions, game=GAME)]
+        assert (await it.predict([], game=GAME)).version == 2
 
 
 async def test_sgf_of_a_game_without_sgf(player: Any) -> None:
     async with player() as it:
         with pytest.raises(InvalidRequestError, match="SGF is for go and othello"):
-            await it.predict(GAME, Sgf("(;SZ[3];B[aa])"))
+            await it.predict(Sgf("(;SZ[3];B[aa])"), game=GAME)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, np.nan, np.inf])
 async def test_intervals_without_sense(player: Any, seconds: float) -> None:
     async with player() as it:
         with pytest.raises(InvalidRequestError, match="every_seconds"):
-            _ = [table async for table in it.analyze(GAME, [], every_seconds=seconds)]
+            _ = [table async for table in it.analyze([], game=GAME, every_seconds=seconds)]
 
 
 def test_a_position_is_given_in_one_way() -> None:
@@ -200,25 +196,25 @@ def test_a_position_is_given_in_one_way() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        SearchOptions(num_simulations=20_001),
-        SearchOptions(num_simulations=-1),
-        SearchOptions(leaves=257),
-        SearchOptions(leaves=-1),
-        SearchOptions(seed=-1),
-        SearchOptions(seed=1 << 64),
+        {"simulations": 20_001},
+        {"simulations": -1},
+        {"leaves": 257},
+        {"leaves": -1},
+        {"seed": -1},
+        {"seed": 1 << 64},
     ],
 )
-async def test_options_without_sense(player: Any, options: SearchOptions) -> None:
+async def test_options_without_sense(player: Any, options: dict[str, int]) -> None:
     async with player() as it:
         with pytest.raises(InvalidRequestError):
-            await it.search(GAME, [], options=options)
+            await it.search([], game=GAME, **options)
 
 
 @pytest.mark.parametrize("temperature", [-1.0, np.nan, np.inf])
 async def test_temperatures_without_sense(player: Any, temperature: float) -> None:
     async with player() as it:
         with pytest.raises(InvalidRequestError, match="temperature"):
-            await it.play(GAME, [], temperature=temperature)
+            await it.play([], game=GAME, temperature=temperature)
 
 
 @pytest.mark.parametrize(
@@ -241,10 +237,11 @@ def _message(actions: Any) -> pb.Position:
 async def test_strangers(player: Any) -> None:
     async with player() as it:
         with pytest.raises(InvalidRequestError, match="plays 'tic_tac_toe', not 'chess'"):
-            await it.search("chess", [])
-        with pytest.raises(ModelNotFoundError, match="unknown model 'nobody'"):
-            await it.search(GAME, [], run="nobody")
+            await it.search([], game="chess")
         with pytest.raises(ModelNotFoundError, match="no version 9"):
-            await it.predict(GAME, [], version="9")
+            await it.predict([], game=GAME, version="9")
         with pytest.raises(ModelNotFoundError, match="no version 'newest'"):
-            await it.play(GAME, [], version="newest")
+            await it.play([], game=GAME, version="newest")
+    async with player("nobody") as it:
+        with pytest.raises(ModelNotFoundError, match="unknown model 'nobody'"):
+            await it.search()

@@ -12,23 +12,13 @@ import pytest
 
 from services.inference.backend import PinnedPredictor
 from zerofleet import games
+from zerofleet.client import AsyncModel
 from zerofleet.prediction import Predictor
-from zerofleet.rpc.client import InferenceClient
 from zerofleet.testing.predictors import HashPredictor, MarkerPredictor, UniformPredictor
 
 GAME = "tic_tac_toe"
 RUN = "contract"
 KINDS = ["uniform", "marker", "hash", "in process", "stream", "unary"]
-
-
-class _Unary:
-    """``InferenceClient.predict`` with its model fixed."""
-
-    def __init__(self, client: InferenceClient) -> None:
-        self._client = client
-
-    async def predict(self, observations: np.ndarray) -> Any:
-        return await self._client.predict(RUN, observations)
 
 
 @pytest.fixture(params=KINDS)
@@ -44,11 +34,11 @@ def predictor(request: Any, in_process: Any, over_wire: Any) -> Any:
                 return
             if request.param in ("stream", "unary"):
                 address = await stack.enter_async_context(over_wire())
-                client = await stack.enter_async_context(InferenceClient(address, timeout=20))
+                model = await stack.enter_async_context(AsyncModel(address, RUN, timeout=60))
                 if request.param == "unary":
-                    yield _Unary(client)
+                    yield model
                 else:
-                    yield await stack.enter_async_context(client.stream(RUN))
+                    yield await stack.enter_async_context(model.stream())
                 return
             fakes = {"uniform": UniformPredictor, "marker": MarkerPredictor, "hash": HashPredictor}
             yield fakes[request.param](GAME, 2)

@@ -21,7 +21,7 @@ from services.inference.backend import Backend
 from services.inference.player import ModelPlayer
 from zerofleet import games
 from zerofleet.client import AsyncModel, AsyncPlayer, Model, Player, Sgf
-from zerofleet.client.position import to_actions
+from zerofleet.client.async_player import to_actions
 from zerofleet.errors import (
     ConfigError,
     InferenceUnavailableError,
@@ -45,7 +45,7 @@ def elsewhere(over_wire: Any) -> Any:
 
 
 async def test_both_players_ask_the_same(over_wire: Any) -> None:
-    async with over_wire() as address, AsyncPlayer(address, timeout=20) as player:
+    async with over_wire() as address, AsyncPlayer(address, timeout=60) as player:
         table = await player.search([4, 0], simulations=60, seed=3)
         opinion = await player.predict([4, 0], version=1)
         action = await player.play([4, 0], simulations=60, seed=3)
@@ -53,7 +53,7 @@ async def test_both_players_ask_the_same(over_wire: Any) -> None:
         description = await player.describe()
 
         def blocking() -> None:
-            with Player(address, timeout=20) as blocking:
+            with Player(address, timeout=60) as blocking:
                 assert blocking.search([4, 0], simulations=60, seed=3) == table
                 assert blocking.predict([4, 0], version=1) == opinion
                 assert blocking.play([4, 0], simulations=60, seed=3) == action
@@ -69,7 +69,7 @@ async def test_both_players_ask_the_same(over_wire: Any) -> None:
 
 @pytest.mark.parametrize("position", [[4, 0], ["b2", "a1"], "b2 a1", " b2\na1 "])
 async def test_positions_as_people_write_them(over_wire: Any, position: Any) -> None:
-    async with over_wire() as address, AsyncPlayer(address, timeout=20) as player:
+    async with over_wire() as address, AsyncPlayer(address, timeout=60) as player:
         opinion = await player.predict(position, game=GAME)
     assert opinion.actions == (1, 2, 3, 5, 6, 7, 8)
 
@@ -81,7 +81,7 @@ def test_sgf_is_told_by_its_bracket() -> None:
 
 async def test_errors_say_what_is_wrong(elsewhere: Any) -> None:
     def work(address: str) -> None:
-        with Player(address, timeout=20) as player:
+        with Player(address, timeout=60) as player:
             with pytest.raises(InvalidRequestError, match="ply 1: illegal action 4"):
                 player.play([4, 4])
             with pytest.raises(InvalidRequestError, match=f"this server plays '{GAME}', not 'go'"):
@@ -131,14 +131,14 @@ async def test_an_analysis_that_is_left_ends_at_the_server(
     async with over_player() as (address, player):
 
         def work() -> None:
-            with Player(address, timeout=20) as client:
+            with Player(address, timeout=60) as client:
                 for _ in client.analyze(simulations=20_000, every_simulations=1):
                     assert player.searches == 1
                     break
                 client.describe()  # asked after the end of the analysis, on the same connection
 
         await asyncio.to_thread(work)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while player.searches:  # noqa: ASYNC110 - what is waited for has no event
                 await asyncio.sleep(0.005)
 
@@ -178,7 +178,7 @@ def test_closing_ends_a_call_that_is_out() -> None:
             silent.accept()[0].close()  # it is out
             player.close()
             with pytest.raises(InferenceUnavailableError, match="closed before the answer"):
-                asked.result(20)
+                asked.result(60)
 
 
 def test_another_machine_in_plaintext_is_refused() -> None:
@@ -201,7 +201,7 @@ heavy = ("sqlalchemy", "alembic", "psycopg2", "redis", "torch", "onnxruntime", "
          "typer", "rich", "prometheus_client", "zerofleet_core", "zerofleet.config",
          "zerofleet.database", "structlog", "cryptography", "obstore")
 print([name for name in heavy if name in sys.modules])
-player = zerofleet.client.Player(sys.argv[1], timeout=20)
+player = zerofleet.client.Player(sys.argv[1], timeout=60)
 print(player.describe().run)
 sys.stdout.flush()
 child = os.fork()
@@ -256,13 +256,13 @@ async def test_a_batch_of_any_size(in_process: Any, over_wire: Any) -> None:
         logits, value = model.run(0, rows)
     async with (
         over_wire() as address,
-        AsyncModel(address, RUN, message_rows=64, timeout=20) as asked,
+        AsyncModel(address, RUN, message_rows=64, timeout=60) as asked,
     ):
         answer = await asked.predict(rows)
         alone = await asked.predict(rows[:1])
 
         def blocking() -> Any:
-            with Model(address, RUN, version=1, message_rows=50, timeout=20) as blocking:
+            with Model(address, RUN, version=1, message_rows=50, timeout=60) as blocking:
                 return blocking.predict(rows)
 
         other = await asyncio.to_thread(blocking)
@@ -275,9 +275,9 @@ async def test_a_batch_of_any_size(in_process: Any, over_wire: Any) -> None:
 
 async def test_a_model_says_what_is_wrong(elsewhere: Any) -> None:
     def work(address: str) -> None:
-        with Model(address, "stranger", timeout=20) as model, pytest.raises(ModelNotFoundError):
+        with Model(address, "stranger", timeout=60) as model, pytest.raises(ModelNotFoundError):
             model.predict(observations(200))
-        with Model(address, RUN, message_rows=64, timeout=20) as model:
+        with Model(address, RUN, message_rows=64, timeout=60) as model:
             for wrong in (observations(0), observations(3)[:, :1], observations(3).astype(float)):
                 with pytest.raises(InvalidRequestError):
                     model.predict(wrong)

@@ -19,10 +19,8 @@ import tritonclient.grpc as triton
 from tritonclient.utils import InferenceServerException
 
 from zerofleet import games
+from zerofleet.client import AsyncPlayer
 from zerofleet.errors import AccessDeniedError, ZerofleetError
-from zerofleet.rpc.credentials import ClientCredentials
-from zerofleet.rpc.player import SearchOptions
-from zerofleet.rpc.player_client import PlayerClient
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(7200)]
 
@@ -91,18 +89,17 @@ def test_it_trains(stack: Any) -> None:
 
 
 async def test_a_client_with_a_token_plays(stack: Any, token: Path) -> None:
-    credentials = ClientCredentials(None, token, False)
-    async with PlayerClient(stack.address, credentials=credentials) as player:
-        played = await player.play(GAME, [], options=SearchOptions(num_simulations=50))
-        table = await player.search(GAME, [4], options=SearchOptions(num_simulations=50))
+    async with AsyncPlayer(stack.address, token_file=token) as player:
+        played = await player.play(game=GAME, simulations=50)
+        table = await player.search([4], game=GAME, simulations=50)
     assert 0 <= played.action < 9
     assert len(table.children) == 8
 
 
 async def test_a_stranger_is_refused(stack: Any) -> None:
-    async with PlayerClient(stack.address) as player:
+    async with AsyncPlayer(stack.address) as player:
         with pytest.raises(AccessDeniedError):
-            await player.play(GAME, [])
+            await player.play(game=GAME)
 
 
 def test_the_stock_client_with_a_token_predicts(stack: Any, token: Path) -> None:
@@ -213,16 +210,15 @@ async def test_with_certificates_nobody_without_one_gets_in(
     folder.mkdir()
     for name in ("ca.crt", "tls.crt", "tls.key"):
         (folder / name).write_text(stack.secret(f"tls/{name}") + "\n")
-    async with PlayerClient(
-        stack.address, credentials=ClientCredentials(folder, token, False)
-    ) as player:
-        assert 0 <= (await player.play(GAME, [])).action < 9
+    async with AsyncPlayer(stack.address, tls_folder=folder, token_file=token) as player:
+        assert 0 <= (await player.play(game=GAME)).action < 9
     (folder / "tls.crt").unlink()
     (folder / "tls.key").unlink()
-    without = ClientCredentials(folder, token, False)
-    async with PlayerClient(stack.address, timeout=5.0, credentials=without) as player:
+    async with AsyncPlayer(
+        stack.address, timeout=5.0, tls_folder=folder, token_file=token
+    ) as player:
         with pytest.raises(ZerofleetError):
-            await player.play(GAME, [])
+            await player.play(game=GAME)
 
 
 def test_no_log_has_a_secret(engine: docker.DockerClient, stack: Any) -> None:

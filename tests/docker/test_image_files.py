@@ -1,5 +1,6 @@
 """What the images are built from: locks that fit constraints.txt, sources that exist."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -7,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -21,30 +23,36 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 IMAGES = {"selfplay", "inference", "inference-gpu", "trainer", "evaluator", "autoscaler", "tools"}
 # What `make setup` installs, so that its metadata is here to look at.
 EXTRAS = ("openspiel", "tensorboard")
+OLDEST = {"python_full_version": "3.11.0"}
 INSTALLED = ("runtime", "tools", "inference", "trainer", *EXTRAS)
 
 
 @pytest.fixture
 def lock(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """scripts/lock.py, which takes for metadata what is installed instead of asking the index."""
     specification = importlib.util.spec_from_file_location("lock", ROOT / "scripts" / "lock.py")
     assert specification
     assert specification.loader
     module = importlib.util.module_from_spec(specification)
     monkeypatch.setitem(sys.modules, "lock", module)
     specification.loader.exec_module(module)
-    from_sources = module.asked_by
-
-    def asked_by(name: str) -> tuple[Requirement, ...]:
-        if name == "zerofleet":
-            return from_sources(name)
-        try:
-            return tuple(map(Requirement, importlib.metadata.requires(name) or []))
-        except importlib.metadata.PackageNotFoundError:
-            return ()  # older versions of this Python need it
-
-    monkeypatch.setattr(module, "asked_by", asked_by)
     return module
+
+
+def installed(requirements: Iterable[str]) -> set[str]:
+    """What these requirements need, themselves included, by the metadata of what is installed."""
+    found: set[str] = set()
+    waiting = {(each, "") for each in requirements}
+    while waiting:
+        line, extra = waiting.pop()
+        requirement = Requirement(line)
+        if requirement.marker and not requirement.marker.evaluate(OLDEST | {"extra": extra}):
+            continue
+        name = canonicalize_name(requirement.name)
+        found.add(name)
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # the oldest needs it
+            asked = importlib.metadata.requires(name) or []
+            waiting |= {(each, wanted) for each in asked for wanted in ("", *requirement.extras)}
+    return found
 
 
 def locked(name: str) -> dict[str, tuple[str, list[str]]]:
@@ -72,8 +80,20 @@ def test_every_locked_package_has_the_pinned_version_and_a_hash(lock: ModuleType
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_a_layer_has_all_that_its_packages_ask_for(lock: ModuleType, name: str) -> None:
-    """Whoever adds a dependency is told to run scripts/lock.py."""
-    assert sorted(locked(name)) == lock.packages(name)
+    """After a dependency was added, scripts/lock.py has to run."""
+    layer = lock.LAYERS[name]
+    below = {package for each in layer.below for package in locked(each)}
+    assert {*locked(name)} == installed(lock.requirements(*layer.roots)) - below
+
+
+def test_an_extra_that_is_not_there_and_a_machine_without_uv_are_named(
+    lock: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(lock.LockError, match=r"pyproject\.toml has no extra fleat"):
+        lock.requirements("zerofleet[fleat]")
+    monkeypatch.setattr(lock.shutil, "which", lambda name, path: None)
+    with pytest.raises(lock.LockError, match="there is no uv: pip install uv"):
+        lock.resolve(("numpy",), lock.MACHINES[0])
 
 
 def test_no_layer_repeats_what_is_below_it(lock: ModuleType) -> None:

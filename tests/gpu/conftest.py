@@ -8,11 +8,11 @@ from functools import cache
 import numpy as np
 import pytest
 
+from services.inference.device import probe
 from zerofleet import games
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.models.driver import device_count
-from zerofleet.models.probe import probe
 from zerofleet.models.provider import Provider
 
 GAME = "connect_four"

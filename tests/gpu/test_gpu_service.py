@@ -13,17 +13,17 @@ import pytest
 
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
-from services.inference.model import LoadedModel, ModelLoader
+from services.inference.loaded_models import LoadedModel, ModelLoader
 from services.inference.precision import Precisions
 from services.inference.repository import Repository
 from zerofleet import games
+from zerofleet.client import AsyncModel
 from zerofleet.database import Promotion
 from zerofleet.models.device_session import open_session
 from zerofleet.models.half import to_fp16
 from zerofleet.models.provider import Provider
 from zerofleet.models.session import ModelSession
 from zerofleet.prediction import Prediction
-from zerofleet.rpc.client import InferenceClient
 from zerofleet.rpc.codec import ModelShape
 from zerofleet.rpc.server import Server
 
@@ -108,7 +108,7 @@ async def test_no_answer_names_another_model_under_swaps(
         backend = Backend(repository, batcher, shape, provider.name)
         async with (
             Server("127.0.0.1:0", inference=backend) as server,
-            InferenceClient(f"127.0.0.1:{server.port}") as client,
+            AsyncModel(f"127.0.0.1:{server.port}", RUN) as client,
         ):
             stop = asyncio.Event()
 
@@ -118,7 +118,7 @@ async def test_no_answer_names_another_model_under_swaps(
                 heard[prediction.model_version, prediction.precision] += 1
 
             async def ask(size: int) -> None:
-                async with client.stream(RUN) as stream:
+                async with client.stream() as stream:
                     while not stop.is_set():
                         check(size, await stream.predict(rows(size)))
 

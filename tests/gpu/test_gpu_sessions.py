@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.inference.device import active_provider
+from services.inference.device import active_provider, probe
 from services.inference.settings import InferenceSettings
 from zerofleet import games
 from zerofleet.config import run_from_values
@@ -19,7 +19,6 @@ from zerofleet.errors import ConfigError, IncompatibleModelError
 from zerofleet.models.device_session import DeviceSession, open_session
 from zerofleet.models.driver import pinned_array
 from zerofleet.models.half import to_fp16
-from zerofleet.models.probe import probe
 from zerofleet.models.provider import Provider
 from zerofleet.models.session import ModelSession
 

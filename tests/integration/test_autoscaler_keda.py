@@ -80,7 +80,7 @@ class Keda:
             lambda message: message.SerializeToString(),
             response.FromString,
         )
-        return await call(request, timeout=20)
+        return await call(request, timeout=60)
 
 
 class Scaled:
@@ -177,7 +177,7 @@ async def test_both_streams_say_it_at_once_and_end_when_the_server_drains(scaled
     assert (await active.read()).result
     [spec] = (await specs.read()).metricSpecs
     assert (spec.metricName, spec.targetSizeFloat) == ("zerofleet-selfplay-replicas", 1.0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await scaled.server.drain(10.0)
         assert await active.read() is grpc.aio.EOF
         assert await specs.read() is grpc.aio.EOF

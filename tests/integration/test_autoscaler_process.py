@@ -21,7 +21,7 @@ from zerofleet.local.ports import free_port
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE = 60.0
+DEADLINE = 120.0
 RUN = """
 name = "scaled"
 game = "tic_tac_toe"

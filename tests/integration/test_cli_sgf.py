@@ -95,6 +95,28 @@ def test_in_a_container_of_the_fleet_the_database_need_not_be_named(
     assert sgf.read(wrote(run_file, "--last", 1))[1] == records[2].columns.action.tolist()
 
 
+def test_a_game_that_cannot_be_read_is_named_and_the_others_are_written(
+    database_url: str, run_file: Path, records: list[GameRecord]
+) -> None:
+    bad = records[1].game_uid
+    with Database(database_url) as database, database._transaction() as connection:
+        connection.exec_driver_sql(
+            "UPDATE positions SET visit_counts = visit_counts[2:] WHERE game_uid = %s AND ply = 0",
+            (str(bad),),
+        )
+    result = CliRunner().invoke(
+        app, ["sgf", str(run_file), "--last", "3", "--database-url", database_url]
+    )
+    assert result.exit_code == 0
+    assert result.stdout.count("FF[4]") == 2
+    assert f"game {bad} is left out, it cannot be read: " in result.stderr
+    assert "ply 0: legal_actions and visit_counts do not fit" in result.stderr
+    alone = CliRunner().invoke(
+        app, ["sgf", str(run_file), str(bad), "--database-url", database_url]
+    )
+    assert (alone.exit_code, alone.stdout) == (1, "")
+
+
 def test_what_cannot_be_written(
     database_url: str, run_file: Path, records: list[GameRecord], tmp_path: Path
 ) -> None:

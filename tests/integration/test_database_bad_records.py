@@ -303,16 +303,6 @@ def test_two_tables_that_differ_by_the_same_are_both_found(database: Database) -
     assert [game.game_uid for game in page.games] == [records[2].game_uid]
 
 
-def test_a_game_whose_searches_were_forgotten_is_passed_over(database: Database) -> None:
-    records = [random_record(seed) for seed in range(3)]
-    database.submit_games("test", "w", [Submission(record) for record in records])
-    with database._transaction() as connection:
-        connection.execute(text(f"DELETE FROM positions WHERE game_uid = '{records[0].game_uid}'"))
-    page = database.read_games("test", 0, 100)
-    assert {game.game_uid for game in page.games} == {record.game_uid for record in records[1:]}
-    assert page.unreadable == []
-
-
 @pytest.mark.parametrize("record", ["{}", "[]", "7", "null", '"x"', '{"game_uid": "\\u0000"}'])
 def test_an_unfinished_game_that_no_worker_can_read_is_put_aside(
     database: Database, record: str

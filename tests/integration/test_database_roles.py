@@ -71,7 +71,10 @@ FUNCTIONS = {
     "record_fault(NULL, 'g', 1)": set[str](),
     "column_fault('c', '{}'::integer[], 1)": set[str](),
     "check_unfinished('{}', 'g')": set[str](),
+    "window_end()": {"trainer"},
+    "window_blocker('r')": {"trainer", "console"},
     "check_fence()": set[str](),
+    "never_by_console()": set[str](),
     "forbid_change()": set[str](),
     "forbid_rewriting()": set[str](),
 }

@@ -177,21 +177,21 @@ def private_home() -> Iterator[Path]:
 @as_root
 @pytest.mark.slow
 def test_a_private_folder_stays_private(private_home: Path, store_folder: Path) -> None:
-    folder, shelf = private_home / "data" / "postgres", store_folder / "shelf"
-    with EmbeddedPostgres(folder, UNSYNCED, shelf=shelf) as server:
+    folder, shared = private_home / "data" / "postgres", store_folder / "shared"
+    with EmbeddedPostgres(folder, UNSYNCED, shared=shared) as server:
         run(server.url(), "CREATE TABLE t AS SELECT 1 AS a")
         cluster = (folder / "cluster").resolve()
-        assert cluster.parent.parent == shelf.resolve()
+        assert cluster.parent.parent == shared.resolve()
         assert cluster.stat().st_uid == NOBODY
         assert (cluster.parent.stat().st_uid, mode(cluster.parent)) == (0, 0o755)
         assert (cluster.parent / "origin").read_text().strip() == str(folder.resolve())
-    with EmbeddedPostgres(folder, UNSYNCED, shelf=shelf) as server:
+    with EmbeddedPostgres(folder, UNSYNCED, shared=shared) as server:
         assert run(server.url(), "SELECT a FROM t") == [(1,)]
         assert (folder / "cluster").resolve() == cluster
     assert mode(private_home) == 0o700
     shutil.rmtree(cluster.parent)
     with pytest.raises(ConfigError, match="which is gone"):
-        EmbeddedPostgres(folder, shelf=shelf).start()
+        EmbeddedPostgres(folder, shared=shared).start()
 
 
 @as_root
@@ -205,14 +205,14 @@ def test_private_programs_are_copied_once(
     libraries = installed.with_name(f"{installed.name}.libs")
     shutil.copytree(libraries, private_home / "site" / libraries.name)
     monkeypatch.syspath_prepend(str(private_home / "site"))
-    shelf = store_folder / "programs-shelf"
+    shared = store_folder / "programs-shared"
     for number in range(2):
-        with EmbeddedPostgres(store_folder / f"copied-{number}", UNSYNCED, shelf=shelf) as server:
+        with EmbeddedPostgres(store_folder / f"copied-{number}", UNSYNCED, shared=shared) as server:
             assert run(server.url(), "SELECT 1") == [(1,)]
             assert server.process is not None
             program = Path(f"/proc/{server.process.pid}/exe").readlink()
-            assert program.is_relative_to(shelf)
-    assert len(list(shelf.iterdir())) == 1
+            assert program.is_relative_to(shared)
+    assert len(list(shared.iterdir())) == 1
 
 
 START_AND_ANSWER = """

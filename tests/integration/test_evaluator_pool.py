@@ -14,11 +14,11 @@ from services.evaluator.office import Office
 from services.evaluator.pool import RatingPool
 from services.evaluator.referee import Referee
 from zerofleet import games
+from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database
 from zerofleet.prediction import Prediction
 from zerofleet.rpc.backend import ModelCounters, ModelState
-from zerofleet.rpc.client import InferenceClient
 from zerofleet.rpc.codec import ModelShape
 from zerofleet.rpc.server import Server
 from zerofleet.testing import HashPredictor
@@ -117,10 +117,10 @@ async def pool_of(
     epoch = database.evaluator_epoch(run.name)
     async with (
         Server("127.0.0.1:0", inference=backend) as server,
-        InferenceClient(f"127.0.0.1:{server.port}") as client,
+        AsyncModel(f"127.0.0.1:{server.port}", run.name) as model,
     ):
         office = Office(run, database, Waits(), "test", epoch)
-        yield RatingPool(office, Referee(office, client), go)
+        yield RatingPool(office, Referee(office, model), go)
 
 
 def played(database: Database) -> dict[tuple[str, str], int]:

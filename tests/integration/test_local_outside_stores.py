@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from zerofleet.best import BestPointer
+from zerofleet.cli.local_run import make_best
 from zerofleet.database import Database
-from zerofleet.local.promotion import make_best
 from zerofleet.local.stores import ROLES, StoreUrls
 
 pytestmark = pytest.mark.fleet
@@ -64,9 +64,9 @@ def test_the_model_of_the_goal_is_made_the_best(
     make_best("test", 2, urls)
     assert [each.version for each in database.promotions("test")] == [2, 1]
     make_best("test", 1, urls)
-    head = database.promotion_head("test")
-    assert head is not None
-    assert (head.seq, head.version, head.actor) == (3, 1, "zerofleet up")
+    newest = database.promotion_history("test")[0]
+    head = newest.promotion
+    assert (head.seq, head.version, newest.actor) == (3, 1, "zerofleet up")
     pointer = BestPointer(valkey_url, "test")
     best = pointer.get()
     pointer.close()

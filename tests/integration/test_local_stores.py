@@ -13,7 +13,7 @@ from zerofleet.config import load_run
 from zerofleet.database import Database, migrate
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.local.folder import DataFolder
+from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.local.running import Running, joined
 from zerofleet.local.stores import ROLES, Stores

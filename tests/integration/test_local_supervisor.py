@@ -102,12 +102,10 @@ async def test_a_child_that_does_not_leave_is_killed(tmp_path: Path) -> None:
 
 
 async def test_hurry_does_not_wait(tmp_path: Path) -> None:
-    stubborn = program(tmp_path, "stubborn", STUBBORN, stop_seconds=60.0)
+    stubborn = program(tmp_path, "stubborn", STUBBORN, stop_seconds=3600.0)
     async with Supervisor([stubborn], lambda _: None) as supervisor:
         await until(lambda: stubborn.last_log_lines(1) == ["up"])
         supervisor.hurry()
-        began = time.monotonic()
-    assert time.monotonic() - began < 5.0
 
 
 async def test_stopping_while_a_restart_is_due(tmp_path: Path) -> None:

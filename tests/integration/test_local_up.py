@@ -92,7 +92,7 @@ class Up:
         return self.process.wait(90)
 
     def wait_for_no_orphans(self) -> None:
-        _, alive = psutil.wait_procs(self.family, timeout=15)
+        _, alive = psutil.wait_procs(self.family, timeout=60)
         assert not alive
 
 

@@ -15,7 +15,7 @@ from zerofleet.database import Database
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.testing import HashPredictor
 
-DEADLINE = 60.0
+DEADLINE = 120.0
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What Prometheus is asked: expressions that parse, of metrics that there are, as documented."""
+"""What Prometheus is asked: expressions that parse, of metrics that there are."""
 
 from __future__ import annotations
 
@@ -23,11 +23,6 @@ def expressions(fleets: dict[str, Fleet]) -> dict[str, str]:
         for document in fleet.of_kind("PrometheusRule"):
             for group in document["spec"]["groups"]:
                 found |= {f"alert {rule['alert']}": rule["expr"] for rule in group["rules"]}
-        for document in fleet.of_kind("ScaledObject"):
-            for trigger in document["spec"]["triggers"]:
-                if trigger["type"] == "prometheus":
-                    name = document["metadata"]["name"]
-                    found[f"scaling {name}"] = trigger["metadata"]["query"]
     return found
 
 
@@ -43,15 +38,7 @@ def test_every_metric_is_one_that_a_service_has(expressions: dict[str, str]) -> 
         for name in set(re.findall(r"\b(?:zerofleet|kubelet)_\w+", text)) - OUTSIDE:
             _, service, metric = name.split("_", 2)
             metric = metric.removesuffix("_total")
-            assert metric in words[service], f"{place} asks for {name}, which nobody has"
-
-
-def test_scaling_asks_what_the_page_explains(expressions: dict[str, str]) -> None:
-    page = plain((ROOT / "docs" / "autoscaling.md").read_text())
-    scaling = [text for place, text in expressions.items() if place.startswith("scaling")]
-    assert len(scaling) == 2
-    for text in scaling:
-        assert plain(text.replace('{namespace="zerofleet"}', "")) in page
+            assert metric in words[service], f"{place} asks for {name}, which it does not have"
 
 
 def exported_words() -> dict[str, set[str]]:
@@ -66,7 +53,3 @@ def exported_words() -> dict[str, set[str]]:
         for service in (ROOT / "services").iterdir()
         if service.is_dir()
     }
-
-
-def plain(text: str) -> str:
-    return "".join(text.split())

@@ -11,7 +11,7 @@ import pytest
 
 from zerofleet.cli import main
 from zerofleet.config import load_run
-from zerofleet.local.folder import DataFolder
+from zerofleet.local.data_folder import DataFolder
 
 RUNS = Path(__file__).parents[2] / "runs"
 TICTACTOE = str(RUNS / "tictactoe.toml")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from zerofleet.cli.chosen import chosen_folder
+from zerofleet.cli.which_run import chosen_folder
 from zerofleet.config import RunConfig, load_run
 from zerofleet.errors import ConfigError
-from zerofleet.local.folder import DataFolder
+from zerofleet.local.data_folder import DataFolder
 
 RUN_FILE = Path(__file__).parents[2] / "runs" / "tictactoe.toml"
 
@@ -71,7 +71,7 @@ def test_only_one_holds_a_folder(tmp_path: Path, run: RunConfig) -> None:
     assert not folder.is_held()
     code = f"""
 from pathlib import Path
-from zerofleet.local.folder import DataFolder
+from zerofleet.local.data_folder import DataFolder
 with DataFolder.open(Path({str(folder.root)!r})).hold("up"):
     print("held", flush=True)
     input()

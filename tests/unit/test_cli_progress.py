@@ -3,15 +3,17 @@
 import io
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from zerofleet.cli.farewell import farewell
+from zerofleet.cli.final_report import final_report
 from zerofleet.cli.progress import LiveTable, PlainLines, duration, one_line
 from zerofleet.cli.status_text import status_text, status_values
-from zerofleet.local.folder import DataFolder
+from zerofleet.database import Kept
+from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Exam, Figures, Loss, ServiceState
 from zerofleet.local.usage import Usage
 
@@ -47,6 +49,8 @@ FULL = Figures(
     elo_error=36.6,
     distinct_share=0.4567,
 )
+KEPT = Kept(7_654_000_000, datetime(2026, 5, 1, 9, 30, tzinfo=UTC), 987_600_000, models=3)
+NOTHING = Kept(32_768, None, None, models=0)
 SERVICES = [
     ServiceState("trainer", "waits for 600 positions", "600 positions"),
     ServiceState("inference", "was ended by SIGKILL; starts again in 0.5 s", down=True, restarts=2),
@@ -103,28 +107,41 @@ def test_the_goal_is_met_by_the_best_or_a_new_exam() -> None:
 
 
 def test_status_as_text_and_json() -> None:
-    text = status_text(FULL, SERVICES, "127.0.0.1:8001")
+    text = status_text(FULL, KEPT, SERVICES, "127.0.0.1:8001")
     assert "r (tic_tac_toe), running" in text
     assert "12,345 (12,000 in the last hour)" in text
     assert "45.7% of the last 1,000" in text
     few = replace(FULL, games=12, distinct_share=1.0)
-    assert "100.0% of the last 12\n" in status_text(few, [], None)
-    assert "stopped" in status_text(EMPTY, [], None)
-    values = json.loads(json.dumps(status_values(FULL, SERVICES, "127.0.0.1:8001")))
+    assert "100.0% of the last 12\n" in status_text(few, KEPT, [], None)
+    assert (
+        "7.7 GB of searches since 2026-05-01 09:30 UTC (987.6 MB a day), files of 3 of 4 models"
+    ) in text
+    assert "0.0 MB of searches, files of 0 of 0 models" in status_text(EMPTY, NOTHING, [], None)
+    assert "stopped" in status_text(EMPTY, NOTHING, [], None)
+    held_up = replace(FULL, window_blocker="a transaction of ada (psql, pid 7)")
+    assert "games wait for    a transaction of ada (psql, pid 7)" in status_text(
+        held_up, KEPT, [], None
+    )
+    assert "games wait for" not in text
+    values = json.loads(json.dumps(status_values(FULL, KEPT, SERVICES, "127.0.0.1:8001")))
     assert values["up"] is True
     assert values["held_out"] == {"policy": 1.5, "value": 0.625}
     assert values["exams"][1]["error_rate"] == 0.0
     assert values["services"][1]["restarts"] == 2
+    assert values["kept"]["bytes_per_day"] == 987_600_000
+    assert values["kept"]["since"] == "2026-05-01T09:30:00+00:00"
 
 
 def test_status_says_what_inference_runs_on() -> None:
     figures = {"rows_per_s": 10.0, "provider_cuda": 1.0, "precision_fp16": 1.0}
     busy = ServiceState("inference", "predicts", figures=figures)
-    assert status_text(FULL, [busy], "h:1").splitlines()[-2].endswith("predicts on cuda in fp16")
+    assert (
+        status_text(FULL, KEPT, [busy], "h:1").splitlines()[-2].endswith("predicts on cuda in fp16")
+    )
     early = replace(busy, doing="waits for a model", waiting_for="a model")
-    assert status_text(FULL, [early], "h:1").splitlines()[-2].endswith("waits for a model")
+    assert status_text(FULL, KEPT, [early], "h:1").splitlines()[-2].endswith("waits for a model")
     first = replace(busy, figures={"provider_cpu": 1.0})
-    assert status_text(FULL, [first], "h:1").splitlines()[-2].endswith("predicts on cpu")
+    assert status_text(FULL, KEPT, [first], "h:1").splitlines()[-2].endswith("predicts on cpu")
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.9, "0:00"), (65.0, "1:05"), (3_723.0, "1:02:03")])
@@ -134,7 +151,7 @@ def test_durations(seconds: float, text: str) -> None:
 
 @pytest.mark.parametrize("has_exam", [True, False])
 def test_an_exam_is_suggested_where_there_is_one(tmp_path: Path, has_exam: bool) -> None:
-    words = farewell(
+    words = final_report(
         replace(FULL, has_exam=has_exam), Usage(1.0, 1.0), DataFolder(tmp_path, "r", "g")
     )
     assert ("\nexam " in words) == has_exam

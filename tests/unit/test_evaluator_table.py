@@ -50,7 +50,7 @@ async def played(
         assert not roster.over.is_set()
         assert not kept.keys() & {game.place for game in games}
         await asyncio.sleep(0)
-        kept.update({game.place: game.game.actions.tolist() for game in games})
+        kept.update({game.place: game.game.action.tolist() for game in games})
         if enough is not None and len(kept) >= enough:
             roster.over.set()
 

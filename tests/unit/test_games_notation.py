@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zerofleet import games
@@ -52,6 +52,7 @@ GAMES = [
 
 
 @given(st.sampled_from(GAMES), st.lists(st.integers(0, 2**16), max_size=50))
+@settings(deadline=None)
 def test_what_is_written_can_be_read(game: str, choices: list[int]) -> None:
     state, actions = games.State(game), list[int]()
     for choice in choices:

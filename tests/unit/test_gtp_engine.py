@@ -22,15 +22,15 @@ class FirstFree:
     """Wants the first legal action; each search shows one table, then is ``complete`` or waits."""
 
     def __init__(self, *, complete: bool = True) -> None:
-        self.asked: list[tuple[list[int], SearchOptions]] = []
+        self.asked: list[tuple[list[int], int]] = []
         self.closed = 0
         self.error: Exception | None = None
         self._complete = complete
 
     async def analyze(
-        self, game: str, actions: list[int], *, options: SearchOptions, **_: Any
+        self, actions: list[int], *, game: str, simulations: int, **_: Any
     ) -> AsyncGenerator[SearchTable]:
-        self.asked.append((actions, options))
+        self.asked.append((actions, simulations))
         if self.error is not None:
             raise self.error
         try:
@@ -136,7 +136,7 @@ async def test_a_game_of_both_colours() -> None:
     text = await said("genmove b", "play w b5", "genmove b", "genmove w", player=player)
     assert text == "= A5\n\n=\n\n= C5\n\n= D5\n\n"
     assert [actions for actions, _ in player.asked] == [[], [0, 1], [0, 1, 2]]
-    assert player.asked[0][1] == SearchOptions(num_simulations=10)
+    assert player.asked[0][1] == 10
 
 
 async def test_moves_in_a_row_are_put_after_passes() -> None:
@@ -285,7 +285,7 @@ async def test_an_analysis_lasts_until_the_next_line(ending: str) -> None:
     assert session.text.split("pv A5\n")[1] == ("\n= zerofleet\n\n" if ending else "\n")
     assert player.closed == 1
     # White to move: Black passed. As many simulations as the server allows.
-    assert player.asked == [([25], SearchOptions(num_simulations=20_000))]
+    assert player.asked == [([25], 20_000)]
 
 
 async def test_a_complete_analysis_still_waits_for_a_line() -> None:

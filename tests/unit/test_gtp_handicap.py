@@ -3,8 +3,7 @@
 import pytest
 
 from zerofleet.games.go_board import GoBoard
-from zerofleet.gtp.board_commands import BoardCommands
-from zerofleet.gtp.handicap import fixed_handicap, most_stones
+from zerofleet.gtp.board_commands import BoardCommands, fixed_handicap, most_stones
 from zerofleet.gtp.protocol import GtpError
 
 NINE = "go(size=9,komi=7.5)"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from services.inference.batcher import Batcher, BatchLimits, NonFiniteOutputError
-from services.inference.model import LoadedModel
+from services.inference.loaded_models import LoadedModel
 from zerofleet.errors import InferenceUnavailableError, OverloadedError, ZerofleetError
 
 
@@ -29,7 +29,7 @@ class HeldSession:
     def run(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         self.sizes.append(len(observations))
         self.started.set()
-        assert self.go.wait(20)
+        assert self.go.wait(60)
         if self.error is not None:
             raise self.error
         value = 2 * observations[:, 0].astype(np.float32)

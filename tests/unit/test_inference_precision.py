@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from services.inference.model import LoadedModel
+from services.inference.loaded_models import LoadedModel
 from services.inference.precision import RUNS, Precisions, fastest_model
 
 ROWS = np.zeros((64, 4), np.uint8)

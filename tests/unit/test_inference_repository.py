@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
-from services.inference.model import LoadedModel
+from services.inference.loaded_models import LoadedModel
 from services.inference.repository import Repository
 
 

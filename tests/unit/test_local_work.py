@@ -3,8 +3,7 @@
 import pytest
 
 from zerofleet.cli.progress import one_line
-from zerofleet.local.monitor import Figures, ServiceState
-from zerofleet.local.work import work_words
+from zerofleet.local.monitor import Figures, ServiceState, work_words
 
 MATCH = {
     "match_in_play": 1.0,

@@ -12,9 +12,8 @@ import pytest
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
-from zerofleet.models.device_session import DeviceSession, open_session
+from zerofleet.models.device_session import DeviceSession, GraphIds, open_session
 from zerofleet.models.driver import device_count, pinned_array
-from zerofleet.models.graph_ids import GraphIds
 from zerofleet.models.provider import CPU, Provider
 from zerofleet.models.session import ModelSession
 from zerofleet.network import PolicyValueNet, export_onnx

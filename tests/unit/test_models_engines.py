@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from zerofleet.models.engines import prune_engines
+from zerofleet.models.provider import prune_engines
 
 
 def test_the_newest_engines_stay_and_so_do_the_timings(tmp_path: Path) -> None:

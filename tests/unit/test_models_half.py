@@ -11,8 +11,8 @@ from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
 from zerofleet.models.graph import ALLOWED_OPERATORS, has_half_weights
 from zerofleet.models.half import to_fp16
+from zerofleet.models.make_variant import measure
 from zerofleet.models.session import ModelSession
-from zerofleet.models.variants import measure
 from zerofleet.network import PolicyValueNet, export_onnx
 
 KINDS = [

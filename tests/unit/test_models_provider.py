@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from services.inference.device import PROBE_MODEL, probe
 from zerofleet.errors import ConfigError, IncompatibleModelError, InferenceUnavailableError
 from zerofleet.models.graph import has_half_weights
-from zerofleet.models.probe import PROBE_MODEL, probe
 from zerofleet.models.provider import CPU, ONNX_NAMES, Provider, choose
 from zerofleet.models.runtime import installed_runtimes, offered_providers
 from zerofleet.models.session import ModelSession
@@ -148,7 +148,7 @@ def test_tensorrt_may_use_half_only_for_files_of_half() -> None:
 
 
 def probe_model(weight: float = 1 / 256, kind: type = np.float32) -> bytes:
-    """The model of ``zerofleet.models.probe``, written out."""
+    """The model of ``services.inference.device``, written out."""
     nodes = [
         helper.make_node("Cast", ["observation"], ["floats"], to=TensorProto.FLOAT),
         helper.make_node("Reshape", ["floats", "plane"], ["planes"]),

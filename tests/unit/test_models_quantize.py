@@ -18,10 +18,10 @@ from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
 from zerofleet.models.calibration import observe
 from zerofleet.models.graph import ALLOWED_OPERATORS
+from zerofleet.models.make_variant import measure
 from zerofleet.models.quantize import quantize_int8
 from zerofleet.models.session import ModelSession
 from zerofleet.models.tower import find_tower
-from zerofleet.models.variants import measure
 from zerofleet.network import PolicyValueNet, export_onnx
 
 BLOCKS = 3  # the third one pools

@@ -12,7 +12,7 @@ from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError, InferenceUnavailableError
 from zerofleet.games import spec
 from zerofleet.models.graph import check_graph
-from zerofleet.models.runtime import is_of_the_machine
+from zerofleet.models.runtime import is_machine_failure
 from zerofleet.models.session import ModelSession, not_loaded
 from zerofleet.models.shape import Shape
 from zerofleet.network import PolicyValueNet, export_onnx
@@ -180,13 +180,13 @@ def test_want_of_memory_is_not_the_files_fault() -> None:
     ],
 )
 def test_a_gpu_that_fails_is_not_the_files_fault(said: str) -> None:
-    assert is_of_the_machine(RuntimeError(said))
+    assert is_machine_failure(RuntimeError(said))
     assert isinstance(not_loaded("it does not run", RuntimeError(said)), InferenceUnavailableError)
 
 
 def test_what_is_wrong_with_a_file_is_its_own() -> None:
     said = "[ONNXRuntimeError] : 10 : INVALID_GRAPH : Type Error: node 'cuda failure' of opset 99"
-    assert not is_of_the_machine(RuntimeError(said))
+    assert not is_machine_failure(RuntimeError(said))
     assert isinstance(not_loaded("it does not run", RuntimeError(said)), IncompatibleModelError)
 
 

@@ -1,14 +1,25 @@
 """Game records: one list of columns, and what is written is read again."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import RFC_4122
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from zerofleet_core import GameColumns, State
 
 from zerofleet.errors import RecordRejectedError
-from zerofleet.records import COLUMNS, DTYPES, GameRecord, joined
+from zerofleet.records import (
+    COLUMNS,
+    DTYPES,
+    GameRecord,
+    game_uid_of,
+    joined,
+    new_game_uid,
+)
 from zerofleet.testing.records import changed, random_record, resigned_record
 
 FACTS = ("result", "reason", "resign_threshold", "plays_on", "next_full_search")
@@ -137,3 +148,47 @@ def test_made_up_records_replay() -> None:
     for record in RECORDS:
         state = State(record.game, record.columns.action.tolist())
         assert state.is_terminal == (record.result is not None and record.reason == "rules")
+
+
+TIMES = st.datetimes(datetime(1970, 1, 1), datetime(9999, 1, 1), timezones=st.just(UTC))
+BITS = st.integers(0, (1 << 74) - 1)
+
+
+@given(TIMES, BITS)
+def test_a_games_uid_is_a_uuid_of_version_7_with_its_time_and_all_random_bits(
+    began_at: datetime, bits: int
+) -> None:
+    uid = game_uid_of(began_at, bits)
+    assert (uid.version, uid.variant) == (7, RFC_4122)
+    milliseconds = timedelta(milliseconds=uid.int >> 80)
+    assert timedelta(0) <= began_at - datetime(1970, 1, 1, tzinfo=UTC) - milliseconds
+    assert began_at - datetime(1970, 1, 1, tzinfo=UTC) - milliseconds < timedelta(milliseconds=1)
+    assert (uid.int >> 64 & 0xFFF) << 62 | uid.int & (1 << 62) - 1 == bits
+
+
+@given(TIMES, TIMES, BITS, BITS)
+def test_games_that_begin_later_have_greater_uids(
+    one: datetime, other: datetime, bits: int, other_bits: int
+) -> None:
+    earlier, later = sorted((one, other))
+    if later - earlier >= timedelta(milliseconds=1):
+        assert game_uid_of(earlier, bits) < game_uid_of(later, other_bits)
+
+
+@given(TIMES, BITS, BITS)
+def test_uids_of_one_moment_differ_in_their_random_bits(
+    began_at: datetime, bits: int, other_bits: int
+) -> None:
+    assert (game_uid_of(began_at, bits) == game_uid_of(began_at, other_bits)) == (
+        bits == other_bits
+    )
+
+
+def test_ten_thousand_games_that_begin_together_have_as_many_uids() -> None:
+    began_at = datetime(2026, 1, 1, tzinfo=UTC)
+    assert len({new_game_uid(began_at) for _ in range(10_000)}) == 10_000
+
+
+def test_a_time_before_1970_is_no_uids() -> None:
+    with pytest.raises(ValueError, match=r"1969-12-31 .* has no UUIDv7"):
+        game_uid_of(datetime(1969, 12, 31, tzinfo=UTC), 0)

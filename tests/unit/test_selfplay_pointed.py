@@ -33,12 +33,12 @@ class Server:
     newest: Promotion | None = None
     store_away: bool = False
 
-    async def model_ready(self, model: str, version: str = "") -> bool:
+    async def ready(self, version: int) -> bool:
         if self.away:
             raise InferenceUnavailableError("nobody there")
         if self.error is not None:
             raise self.error
-        return version in self.has
+        return str(version) in self.has
 
     async def predict(self, observations: np.ndarray) -> Prediction:
         value = np.zeros(len(observations), np.float32)

@@ -116,7 +116,7 @@ async def running(worker: Worker) -> AsyncIterator[None]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             if condition():
                 return

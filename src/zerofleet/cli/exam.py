@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerofleet.cli.chosen import chosen_folder
+from zerofleet.cli.which_run import chosen_folder
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,15 +9,14 @@ from typing import Annotated
 
 import typer
 
-from zerofleet.cli.address import with_port
-from zerofleet.cli.chosen import chosen_folder
 from zerofleet.cli.secret_options import (
     AllowPlaintext,
     TlsFolder,
     TokenFile,
     client_credentials,
 )
-from zerofleet.cli.serving import serving
+from zerofleet.cli.serving import serving, with_port
+from zerofleet.cli.which_run import chosen_folder
 
 
 def gtp(

@@ -10,22 +10,25 @@ from functools import partial
 
 import typer
 
-from zerofleet.cli.farewell import farewell, goal_words
+from zerofleet.best import BestPointer
+from zerofleet.cli.final_report import final_report, goal_text
 from zerofleet.cli.progress import progress
 from zerofleet.cli.signals import interruptible, stop_event
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, migrate
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.local.folder import DataFolder
+from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Exam, Figures, Monitor
 from zerofleet.local.programs import Surroundings, inference_address
-from zerofleet.local.promotion import make_best
 from zerofleet.local.running import Running
-from zerofleet.local.stores import Stores
+from zerofleet.local.stores import Stores, StoreUrls
 from zerofleet.local.supervisor import Supervisor
 from zerofleet.local.usage import UsageMeter
 
 _LOOK_SECONDS = 1.0
+
+
+_ACTOR = "zerofleet up"
 
 
 class LocalRun:
@@ -76,8 +79,8 @@ class LocalRun:
                 say("stopped before training began")
                 return self._goal is None
         if self._goal is not None:
-            typer.echo(goal_words(reached, self._goal))
-        typer.echo(farewell(figures, self._meter.usage, self._folder))
+            typer.echo(goal_text(reached, self._goal))
+        typer.echo(final_report(figures, self._meter.usage, self._folder))
         return self._goal is None or reached is not None
 
     def _train(self, stores: Stores) -> tuple[Figures, Exam | None]:
@@ -132,3 +135,21 @@ class LocalRun:
                 failed.result()
             failed.cancel()
         return figures
+
+
+def make_best(run: str, version: int, urls: StoreUrls) -> None:
+    """Promote the model that reached the goal again, if another was promoted after it.
+
+    Between its exam and the evaluator's end a newer candidate may have won its match, and the best
+    model of a run that reached its goal is to be the one that reached it. Call it when no evaluator
+    runs any more.
+    """
+    with Database(urls.database["owner"], pool_size=1) as database:
+        head = database.promotion_head(run)
+        if head is None or head.version == version:
+            return
+        epoch = database.acquire_fence(run, "evaluator")
+        database.promote(run, version, None, _ACTOR, head.seq, epoch=epoch)
+        pointer = BestPointer(urls.redis, run)
+        pointer.reconcile(database)
+        pointer.close()

@@ -7,15 +7,14 @@ from typing import Annotated
 
 import typer
 
-from zerofleet.cli.address import with_port
-from zerofleet.cli.chosen import chosen_folder
 from zerofleet.cli.secret_options import (
     AllowPlaintext,
     TlsFolder,
     TokenFile,
     client_credentials,
 )
-from zerofleet.cli.serving import serving
+from zerofleet.cli.serving import serving, with_port
+from zerofleet.cli.which_run import chosen_folder
 from zerofleet.errors import ConfigError
 
 
@@ -44,7 +43,7 @@ def play(
     Uses the run's inference service; if none runs, one is started for the time.
     """
     from zerofleet import games
-    from zerofleet.cli.duel import Duel, RemoteOpponent
+    from zerofleet.cli.interactive import InteractiveGame, RemoteOpponent
 
     if address is not None:
         if game is None:
@@ -52,11 +51,11 @@ def play(
         games.spec(game)
         credentials = client_credentials(tls, token_file, allow_plaintext)
         with RemoteOpponent(address, "", game, model, simulations, credentials) as opponent:
-            Duel(opponent, 0 if first else 1).play()
+            InteractiveGame(opponent, 0 if first else 1).play()
         return
     folder = chosen_folder(data)
     with (
         serving(folder, "play") as found,
-        RemoteOpponent(found, folder.run, folder.game, model, simulations) as opponent,
+        RemoteOpponent(found, folder.run, folder.game, model, simulations, {}) as opponent,
     ):
-        Duel(opponent, 0 if first else 1).play()
+        InteractiveGame(opponent, 0 if first else 1).play()

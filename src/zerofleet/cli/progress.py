@@ -22,8 +22,8 @@ _Z_95 = 1.96  # standard errors on either side that hold 95% of a normal distrib
 class Progress(Protocol):
     """Shows figures, and lines of text that stay.
 
-    Output that nobody takes any more (a terminal that was closed, a full disk, ``| head``) is no
-    reason to stop: then nothing is shown.
+    Output that cannot be written any more (a terminal that was closed, a full disk, ``| head``) is
+    no reason to stop the run: then nothing is shown.
     """
 
     def __enter__(self) -> Self: ...

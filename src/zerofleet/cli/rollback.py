@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerofleet.cli.chosen import chosen_folder
-from zerofleet.cli.fleet import fleet_settings, in_fleet
 from zerofleet.cli.secret_options import PasswordFile, RedisPasswordFile, logged_in
+from zerofleet.cli.which_run import chosen_folder, fleet_settings, in_fleet
 from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError
 
 if TYPE_CHECKING:

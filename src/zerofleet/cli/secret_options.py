@@ -64,6 +64,4 @@ def client_credentials(
     tls: Path | None, token_file: Path | None, allow_plaintext: bool
 ) -> ClientCredentials:
     """What a command shows to an inference service elsewhere."""
-    from zerofleet.rpc.credentials import ClientCredentials
-
-    return ClientCredentials(tls, token_file, allow_plaintext)
+    return {"tls_folder": tls, "token_file": token_file, "allow_plaintext": allow_plaintext}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import re
+import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
@@ -11,23 +14,36 @@ import typer
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from zerofleet.local.folder import DataFolder
+    from zerofleet.local.data_folder import DataFolder
+    from zerofleet.local.running import Running
+
+_READY_SECONDS = 60.0
+
+
+def with_port(address: str | None) -> str | None:
+    """The value of ``--address HOST:PORT`` as it was given, if it names a port.
+
+    Raises:
+        ConfigError: it does not; gRPC would take 443, where none of our services listens.
+    """
+    if address is None or address.startswith("unix:") or re.search(r":\d+$", address):
+        return address
+    raise ConfigError(f"--address {address}: give HOST:PORT, as `zerofleet status` names it")
 
 
 @contextlib.contextmanager
 def serving(folder: DataFolder, program: str) -> Generator[str]:
-    """The address of this run's inference service, started if nobody runs it.
+    """The address of this run's inference service, started for the time if none is running.
 
     Args:
         folder: of the run.
-        program: who asks, as ``joined`` names it to others.
+        program: the command's name, which ``joined`` tells to other commands.
 
     Raises:
         ConfigError: there is no model that could be asked.
     """
     from zerofleet.best import BestPointer
     from zerofleet.database import Database
-    from zerofleet.local.lone_inference import lone_inference
     from zerofleet.local.running import joined
 
     with joined(folder, program) as running:
@@ -44,5 +60,39 @@ def serving(folder: DataFolder, program: str) -> Generator[str]:
             with contextlib.closing(BestPointer(running.redis_url, folder.run)) as pointer:
                 pointer.reconcile(database)
         typer.echo("starting the inference service", err=True)
-        with lone_inference(folder, running) as address:
+        with _lone_inference(folder, running) as address:
             yield address
+
+
+@contextlib.contextmanager
+def _lone_inference(folder: DataFolder, running: Running) -> Generator[str]:
+    """An inference service over running stores, with the best model loaded; its address.
+
+    Raises:
+        ConfigError: it ends, or does not get ready.
+    """
+    from zerofleet.local.process import start_child, stop_child
+    from zerofleet.local.programs import Surroundings, inference_address
+    from zerofleet.local.stores import StoreUrls
+
+    address = inference_address(None)
+    urls = StoreUrls(running.database_urls, running.redis_url)
+    program = Surroundings(folder, urls, address).inference()
+    process = start_child(program.arguments, program.environment, program.log)
+    try:
+        deadline = time.monotonic() + _READY_SECONDS
+        while not asyncio.run(_is_ready(address, folder.run)):
+            if process.poll() is not None or time.monotonic() > deadline:
+                reason = next(iter(program.last_log_lines(1)), "it says nothing")
+                raise ConfigError(f"the inference service does not start: {reason}")
+            time.sleep(0.1)
+        yield address
+    finally:
+        stop_child(process)
+
+
+async def _is_ready(address: str, run: str) -> bool:
+    from zerofleet.client import AsyncModel
+
+    async with AsyncModel(address, run) as model:
+        return await model.server_ready()

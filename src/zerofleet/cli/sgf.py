@@ -10,9 +10,8 @@ from uuid import UUID
 
 import typer
 
-from zerofleet.cli.chosen import chosen_folder
-from zerofleet.cli.fleet import fleet_database
 from zerofleet.cli.secret_options import PasswordFile, logged_in
+from zerofleet.cli.which_run import chosen_folder, fleet_database
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ def _comments(played: PlayedGame) -> list[str]:
 
 
 def _comment(state: State, ply: PlayedPly) -> str:
-    """Values are for the player who moves here; nothing where nobody searched."""
+    """Values are for the player who moves here; empty where there was no search."""
     if not ply.simulations:
         return ""
     by_visits = sorted(

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: one wish to end, however it is said."""
+"""Ctrl-C, SIGTERM and SIGHUP, which all ask a command to end."""
 
 from __future__ import annotations
 
@@ -8,49 +8,49 @@ import signal
 from collections.abc import AsyncGenerator, Callable, Generator
 from types import FrameType
 
-_WISHES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextlib.contextmanager
 def interruptible() -> Generator[None]:
-    """While nothing asynchronous runs: every wish to end is a KeyboardInterrupt."""
-    before = {wish: signal.signal(wish, _interrupt) for wish in _WISHES}
+    """While no event loop runs: each of these signals raises KeyboardInterrupt."""
+    before = {each: signal.signal(each, _interrupt) for each in _SIGNALS}
     try:
         yield
     finally:
-        for wish, handler in before.items():
-            signal.signal(wish, handler)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 @contextlib.asynccontextmanager
 async def stop_event(
     first: Callable[[], None], again: Callable[[], None]
 ) -> AsyncGenerator[asyncio.Event]:
-    """An event that the first wish sets; the callbacks hear of the first and of the others.
+    """An event that the first signal sets; it calls ``first``, each further one ``again``.
 
-    Afterwards wishes are ignored: what is left to do is to leave, and it takes no time.
+    After the block the signals are ignored: the command is about to end anyway.
     """
     stop = asyncio.Event()
 
-    def hear() -> None:
+    def on_signal() -> None:
         callback = again if stop.is_set() else first
         stop.set()
         callback()
 
     loop = asyncio.get_running_loop()
-    for wish in _WISHES:
-        loop.add_signal_handler(wish, hear)
+    for each in _SIGNALS:
+        loop.add_signal_handler(each, on_signal)
     try:
         yield stop
     finally:
-        for wish in _WISHES:
-            loop.remove_signal_handler(wish)
-            signal.signal(wish, signal.SIG_IGN)
+        for each in _SIGNALS:
+            loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_IGN)
 
 
 @contextlib.contextmanager
 def interrupts_ignored() -> Generator[None]:
-    """While a program of its own mind has the terminal: Ctrl-C is for it alone."""
+    """While another program has the terminal: Ctrl-C is for that program alone."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

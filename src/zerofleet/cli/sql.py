@@ -12,9 +12,8 @@ from typing import Annotated
 
 import typer
 
-from zerofleet.cli.chosen import chosen_folder
-from zerofleet.cli.fleet import fleet_database
 from zerofleet.cli.secret_options import PasswordFile, logged_in
+from zerofleet.cli.which_run import chosen_folder, fleet_database
 from zerofleet.errors import ConfigError
 
 _WELCOME = "Read-only. \\dv lists the views, \\d games describes a table, \\q leaves."
@@ -52,7 +51,7 @@ def sql(
 
 def _psql(url: str, queries: Sequence[str]) -> int:
     """Run psql to its end; its exit status."""
-    # The role has no right to write; a database that somebody else set up may lack the role.
+    # The role has no right to write; a database that was set up by hand may lack the role.
     options = "-c default_transaction_read_only=on -c statement_timeout=30s"
     arguments = [
         _program(),

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerofleet.cli.chosen import chosen_folder
-from zerofleet.cli.fleet import fleet_settings, in_fleet
+from zerofleet.cli.which_run import chosen_folder, fleet_settings, in_fleet
 
 if TYPE_CHECKING:
     from zerofleet.local.monitor import Monitor
@@ -36,7 +35,7 @@ def status(
 
     of_fleet = in_fleet(data)
     with _of_fleet(run_file) if of_fleet else _of_folder(data, run_file) as (monitor, address):
-        figures = monitor.figures()
+        figures, kept = monitor.figures(), monitor.kept()
         # A heartbeat outlives the one who sent it by seconds.
         services = monitor.services_of_heartbeats() if address else []
         if of_fleet and not services:
@@ -44,10 +43,10 @@ def status(
         # Where all share one machine, its cores are the limit.
         advice = monitor.advice(None if of_fleet else os.cpu_count()) if address else None
     if as_json:
-        values = status_values(figures, services, address, advice)
+        values = status_values(figures, kept, services, address, advice)
         typer.echo(json.dumps(values, indent=2))
     else:
-        typer.echo(status_text(figures, services, address, advice))
+        typer.echo(status_text(figures, kept, services, address, advice))
 
 
 @contextlib.contextmanager

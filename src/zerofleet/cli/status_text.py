@@ -8,12 +8,14 @@ from dataclasses import asdict
 from typing import Any
 
 from zerofleet.cli.progress import best_text, distinct_text, elo_text, exam_text, loss_text
+from zerofleet.database import Kept
 from zerofleet.fleet import Advice
 from zerofleet.local.monitor import Figures, ServiceState
 
 
 def status_values(
     figures: Figures,
+    kept: Kept,
     services: Sequence[ServiceState],
     address: str | None,
     advice: Advice | None = None,
@@ -23,6 +25,10 @@ def status_values(
         "up": address is not None,
         "inference_address": address,
         **asdict(figures),
+        "kept": {
+            **asdict(kept),
+            "since": None if kept.since is None else kept.since.isoformat(),
+        },
         "services": [asdict(service) for service in services],
         "advice": None if advice is None else asdict(advice),
     }
@@ -30,6 +36,7 @@ def status_values(
 
 def status_text(
     figures: Figures,
+    kept: Kept,
     services: Sequence[ServiceState],
     address: str | None,
     advice: Advice | None = None,
@@ -41,6 +48,7 @@ def status_text(
         "distinct games": distinct_text(figures),
         "positions": f"{figures.positions:,}",
         "models": f"{figures.models}, {figures.promotions} promoted",
+        "kept on disk": _kept_text(figures, kept),
         "best model": best_text(figures),
         "Elo": elo_text(figures),
         "loss, trained on": loss_text(figures.train),
@@ -48,6 +56,8 @@ def status_text(
     }
     if figures.has_exam:
         rows["exam errors"] = exam_text(figures)
+    if figures.window_blocker is not None:
+        rows["games wait for"] = figures.window_blocker
     rows |= _doing_by_name(services)
     if advice is not None:
         rows["advice"] = advice.words
@@ -55,6 +65,18 @@ def status_text(
         rows["gRPC"] = address
     width = max(map(len, rows)) + 2
     return "\n".join(f"{name:<{width}}{value}" for name, value in rows.items())
+
+
+def _kept_text(figures: Figures, kept: Kept) -> str:
+    searches = f"{_size_text(kept.bytes)} of searches"
+    if kept.since is not None and kept.bytes_per_day is not None:
+        a_day = _size_text(kept.bytes_per_day)
+        searches += f" since {kept.since:%Y-%m-%d %H:%M} UTC ({a_day} a day)"
+    return f"{searches}, files of {kept.models} of {figures.models} models"
+
+
+def _size_text(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
 
 
 def _doing_by_name(services: Sequence[ServiceState]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""``zerofleet token``: a bearer token for somebody."""
+"""``zerofleet token``: a bearer token for a person or a program."""
 
 from __future__ import annotations
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
+import os
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerofleet.cli.chosen import default_folder
+from zerofleet.cli.which_run import default_folder
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,11 +53,10 @@ def up(
     """
     from zerofleet import games
     from zerofleet.cli.local_run import LocalRun
-    from zerofleet.cli.overrides import apply_overrides
     from zerofleet.config import load_run
-    from zerofleet.local.folder import DataFolder
+    from zerofleet.local.data_folder import DataFolder
 
-    apply_overrides(override or [])
+    _apply_overrides(override or [])
     run = load_run(run_file)
     games.spec(run.game.name)
     goal = _goal(run, run_file) if until is Until.goal else None
@@ -77,3 +79,24 @@ def _goal(run: RunConfig, run_file: Path) -> float:
     if not has_exam(run.game.name):
         raise ConfigError(f"a [goal] needs an exam, and {run.game.name} has none")
     return run.goal.exam_error_rate
+
+
+def _apply_overrides(settings: Iterable[str]) -> None:
+    """Put each ``--set KEY=VALUE`` into the environment, where this process and its children look.
+
+    Raises:
+        ConfigError: one is not KEY=VALUE, or its first part is no section of a run file. What
+            stands in a section is checked with the run file itself.
+    """
+    from zerofleet.config import ENV_PREFIX, RunConfig
+
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {setting}: give KEY=VALUE, such as search.c_puct=2")
+        first = key.partition(".")[0]
+        if first not in RunConfig.model_fields:
+            near = difflib.get_close_matches(first, RunConfig.model_fields, n=1, cutoff=0.5)
+            hint = f"did you mean '{near[0]}'?" if near else "see the sections of a run file"
+            raise ConfigError(f"--set {setting}: unknown key '{first}': {hint}")
+        os.environ[ENV_PREFIX + key.upper().replace(".", "__")] = value

@@ -13,10 +13,9 @@ Errors are those of ``zerofleet.errors``.
 """
 
 from zerofleet.client.async_model import AsyncModel
-from zerofleet.client.async_player import AsyncPlayer
+from zerofleet.client.async_player import AsyncPlayer, Position
 from zerofleet.client.model import Model
 from zerofleet.client.player import Player
-from zerofleet.client.position import Position
 from zerofleet.prediction import Prediction
 from zerofleet.rpc.player import (
     PlayedAction,

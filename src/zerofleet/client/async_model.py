@@ -7,28 +7,36 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import grpc.aio
 import numpy as np
 from numpy.typing import NDArray
 
-from zerofleet.client.connection import credentials
-from zerofleet.errors import InvalidRequestError
+from zerofleet.errors import AccessDeniedError, InvalidRequestError
 from zerofleet.prediction import Prediction
-from zerofleet.rpc.client import InferenceClient
+from zerofleet.rpc import codec
+from zerofleet.rpc.channel import Channel
 from zerofleet.rpc.codec import BEST
+from zerofleet.rpc.methods import INFERENCE, unary
+from zerofleet.rpc.prediction_stream import PredictionStream
+from zerofleet.rpc.retry import retrying, rpc_error
+from zerofleet.rpc.schema import open_inference as pb
 
-_IN_FLIGHT = 4  # messages: one is computed, one is on its way in, one on its way out
+_IN_FLIGHT = 4  # messages of one batch: one is computed, one is on its way in, one on its way out
 
 
 class AsyncModel:
     """Predicts batches of any size; for ``async with``. It is a ``Predictor``.
 
-    Each message is a call of its own, several at once: so they spread over all servers of an
-    address, and a token of the role ``client`` is enough.
+    Each message of ``predict`` is a call of its own, several at once: so they spread over all
+    servers of an address, and a token of the role ``client`` is enough. A worker, which asks
+    without end, is better served by ``stream``.
 
     Args:
         address: ``host:port``, ``unix:path`` or any gRPC target.
         run: name of the run whose models answer.
         version: of the model; ``"best"``: the promoted one, at each moment.
+        precision: the variant of each version that has to answer (``fp32``, ``int8``, ``fp16``);
+            None leaves it to the server.
         message_rows: rows of one message; larger batches travel in several.
         timeout: seconds for the answer to a message, all tries together.
         tls_folder, token_file, allow_plaintext: see ``AsyncPlayer``.
@@ -44,6 +52,7 @@ class AsyncModel:
         run: str,
         *,
         version: int | str = BEST,
+        precision: str | None = None,
         message_rows: int = 256,
         timeout: float = 30.0,
         tls_folder: str | Path | None = None,
@@ -52,15 +61,27 @@ class AsyncModel:
     ) -> None:
         if message_rows < 1:
             raise InvalidRequestError(f"message_rows is {message_rows}: give 1 or more")
-        shown = credentials(tls_folder, token_file, allow_plaintext=allow_plaintext)
-        self._client = InferenceClient(address, timeout=timeout, credentials=shown)
+        self._address = address
+        self._connect = lambda: Channel(
+            address, tls_folder=tls_folder, token_file=token_file, allow_plaintext=allow_plaintext
+        )
         self._run = run
         self._version = str(version)
+        self._precision = precision
         self._message_rows = message_rows
+        self._timeout = timeout
 
     async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        self._room = asyncio.Semaphore(_IN_FLIGHT)
+        self._channel = channel = self._connect()
+        self._infer = unary(
+            channel, INFERENCE, "ModelInfer", pb.ModelInferRequest, pb.ModelInferResponse
+        )
+        self._server_ready = unary(
+            channel, INFERENCE, "ServerReady", pb.ServerReadyRequest, pb.ServerReadyResponse
+        )
+        self._model_ready = unary(
+            channel, INFERENCE, "ModelReady", pb.ModelReadyRequest, pb.ModelReadyResponse
+        )
         return self
 
     async def __aexit__(
@@ -69,25 +90,73 @@ class AsyncModel:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._client.__aexit__(kind, error, trace)
+        await self._channel.close()
 
-    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+    async def server_ready(self) -> bool:
+        """Whether the server answers now and has its best model; asked once, not retried.
+
+        Raises:
+            AccessDeniedError: it refuses this token.
+        """
+        try:
+            answer = await self._server_ready(pb.ServerReadyRequest(), timeout=self._timeout)
+        except grpc.aio.AioRpcError as error:
+            failure = rpc_error(self._address, error)
+            if isinstance(failure, AccessDeniedError):
+                raise failure from error
+            return False
+        return answer.ready
+
+    async def ready(self, version: int | str | None = None) -> bool:
+        """Whether a version answers, waiting for it to be loaded.
+
+        Args:
+            version: None: the model's own.
+
+        Raises:
+            ModelNotFoundError: no such run or version.
+            AccessDeniedError: the server refuses this token, or its role.
+            InferenceUnavailableError: no answer came within the timeout.
+        """
+        request = pb.ModelReadyRequest(name=self._run, version=self._chosen(version))
+        answer = await retrying(
+            self._address, self._timeout, lambda left: self._model_ready(request, timeout=left)
+        )
+        return answer.ready
+
+    async def predict(
+        self,
+        observations: NDArray[np.uint8],
+        version: int | str | None = None,
+        precision: str | None = None,
+    ) -> Prediction:
         """Predict any number of rows; one version of the model answers all of them.
 
         Args:
             observations: bit-packed planes, ``[rows, observation_bytes]`` uint8, as
                 ``zerofleet.games.State(game).observation()`` gives one of.
+            version: None: the model's own, as ``precision``.
+            precision: the variant that has to answer.
 
         Raises:
-            ModelNotFoundError: no such run or version.
+            ModelNotFoundError: no such run or version, or no accepted variant of it.
             InvalidRequestError: the array cannot be what the model takes.
             OverloadedError: the server's queue is full; back off first.
             AccessDeniedError: the server refuses the token.
-            InferenceUnavailableError: nobody answered within the timeout.
+            InferenceUnavailableError: no answer came within the timeout.
         """
-        starts = range(0, max(1, len(observations)), self._message_rows)
+        chosen, precision = self._chosen(version), precision or self._precision
+        if len(observations) <= self._message_rows:
+            return await self._ask(observations, chosen, precision)
+        starts = range(0, len(observations), self._message_rows)
         parts = [observations[start : start + self._message_rows] for start in starts]
-        tasks = [asyncio.create_task(self._ask(part, self._version)) for part in parts]
+        room = asyncio.Semaphore(_IN_FLIGHT)
+
+        async def ask(part: NDArray[np.uint8]) -> Prediction:
+            async with room:
+                return await self._ask(part, chosen, precision)
+
+        tasks = [asyncio.create_task(ask(part)) for part in parts]
         try:
             answers = await asyncio.gather(*tasks)
         finally:  # one error is enough: the rest need not be asked
@@ -97,17 +166,41 @@ class AsyncModel:
         newest = max(answer.model_version for answer in answers)
         for number, part in enumerate(parts):
             if answers[number].model_version != newest:  # a promotion came in between
-                answers[number] = await self._ask(part, str(newest))
+                answers[number] = await self._ask(part, str(newest), precision)
         return _joined(answers)
 
-    async def _ask(self, observations: NDArray[np.uint8], version: str) -> Prediction:
-        async with self._room:
-            return await self._client.predict(self._run, observations, version)
+    def stream(
+        self, version: int | str | None = None, precision: str | None = None
+    ) -> PredictionStream:
+        """One long-lived stream to the run's models, for ``async with``; it is a ``Predictor``.
+
+        Args:
+            version: None: the model's own, as ``precision``.
+            precision: the variant that has to answer.
+        """
+        return PredictionStream(
+            self._channel,
+            self._address,
+            model=self._run,
+            version=self._chosen(version),
+            precision=precision or self._precision,
+            timeout=self._timeout,
+        )
+
+    def _chosen(self, version: int | str | None) -> str:
+        return self._version if version is None else str(version)
+
+    async def _ask(
+        self, observations: NDArray[np.uint8], version: str, precision: str | None
+    ) -> Prediction:
+        request = codec.encode_request(self._run, version, observations, precision=precision)
+        answer = await retrying(
+            self._address, self._timeout, lambda left: self._infer(request, timeout=left)
+        )
+        return codec.decode_response(answer, len(observations), precision)
 
 
 def _joined(parts: list[Prediction]) -> Prediction:
-    if len(parts) == 1:
-        return parts[0]
     return Prediction(
         np.concatenate([part.policy_logits for part in parts]),
         np.concatenate([part.value for part in parts]),

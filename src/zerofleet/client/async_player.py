@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
-from zerofleet.client.connection import credentials
-from zerofleet.client.position import Position, to_actions
+import grpc.aio
+
+from zerofleet.errors import InferenceUnavailableError
+from zerofleet.rpc import player_codec as codec
+from zerofleet.rpc.channel import Channel
 from zerofleet.rpc.codec import BEST
+from zerofleet.rpc.methods import PLAYER, server_stream, unary
 from zerofleet.rpc.player import (
+    Actions,
     PlayedAction,
     PlayerDescription,
     PositionPrediction,
     SearchOptions,
     SearchTable,
+    Sgf,
 )
-from zerofleet.rpc.player_client import PlayerClient
+from zerofleet.rpc.retry import retrying, rpc_error
+from zerofleet.rpc.schema import player as pb
+
+Position: TypeAlias = Sequence[int] | Sequence[str] | Sgf | str
+"""The actions from the start of the game: as numbers, as the game writes them (``["e5", "c3"]`` or
+``"e5 c3"``), or the text of an SGF file. Empty: the start."""
 
 
 class AsyncPlayer:
@@ -25,6 +37,7 @@ class AsyncPlayer:
 
     Args:
         address: ``host:port``, ``unix:path`` or any gRPC target.
+        run: name of the run whose models answer; empty: the server's.
         timeout: seconds for an answer, all tries together; in ``analyze`` for each table.
         tls_folder: folder with ``ca.crt``, and with ``tls.crt`` and ``tls.key`` where the server
             wants a certificate; None: plaintext.
@@ -34,7 +47,7 @@ class AsyncPlayer:
     All methods raise ``InvalidRequestError`` for an unknown game, an illegal action (named, with
     its ply), a finished game, or numbers without sense; ``ModelNotFoundError``;
     ``OverloadedError`` when the server has no room; ``AccessDeniedError`` when it refuses the
-    token; and ``InferenceUnavailableError`` when nobody answered in time.
+    token; and ``InferenceUnavailableError`` when no answer came in time.
 
     Raises:
         ConfigError: on entering, when a file cannot be used, or it would be plaintext to another
@@ -45,16 +58,28 @@ class AsyncPlayer:
         self,
         address: str,
         *,
+        run: str = "",
         timeout: float = 60.0,
         tls_folder: str | Path | None = None,
         token_file: str | Path | None = None,
         allow_plaintext: bool = False,
     ) -> None:
-        shown = credentials(tls_folder, token_file, allow_plaintext=allow_plaintext)
-        self._client = PlayerClient(address, timeout=timeout, credentials=shown)
+        self._address = address
+        self._connect = lambda: Channel(
+            address, tls_folder=tls_folder, token_file=token_file, allow_plaintext=allow_plaintext
+        )
+        self._run = run
+        self._timeout = timeout
 
     async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
+        self._channel = channel = self._connect()
+        self._describe = unary(channel, PLAYER, "Describe", pb.DescribeRequest, pb.DescribeResponse)
+        self._predict = unary(channel, PLAYER, "Predict", pb.PredictRequest, pb.PredictResponse)
+        self._search = unary(channel, PLAYER, "Search", pb.SearchRequest, pb.SearchResponse)
+        self._analyze = server_stream(
+            channel, PLAYER, "Analyze", pb.AnalyzeRequest, pb.SearchResponse
+        )
+        self._play = unary(channel, PLAYER, "Play", pb.PlayRequest, pb.PlayResponse)
         return self
 
     async def __aexit__(
@@ -63,11 +88,16 @@ class AsyncPlayer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._client.__aexit__(kind, error, trace)
+        await self._channel.close()
 
     async def describe(self) -> PlayerDescription:
         """What the server plays, with which models."""
-        return await self._client.describe()
+        request = pb.DescribeRequest()
+        return codec.decode_description(
+            await retrying(
+                self._address, self._timeout, lambda left: self._describe(request, timeout=left)
+            )
+        )
 
     async def predict(
         self, position: Position = (), *, game: str = "", version: int | str = BEST
@@ -79,7 +109,14 @@ class AsyncPlayer:
             game: what is played; empty: whatever the server plays.
             version: of the model; ``"best"``: the promoted one.
         """
-        return await self._client.predict(game, to_actions(position), version=str(version))
+        request = pb.PredictRequest(
+            position=codec.encode_position(game, to_actions(position)), model=self._model(version)
+        )
+        return codec.decode_prediction(
+            await retrying(
+                self._address, self._timeout, lambda left: self._predict(request, timeout=left)
+            )
+        )
 
     async def search(
         self,
@@ -103,11 +140,12 @@ class AsyncPlayer:
             game: what is played; empty: whatever the server plays.
             version: of the model; ``"best"``: the promoted one.
         """
-        return await self._client.search(
-            game,
-            to_actions(position),
-            version=str(version),
-            options=SearchOptions(simulations, leaves, seed, noise),
+        options = SearchOptions(simulations, leaves, seed, noise)
+        request = self._search_request(game, position, version, options)
+        return codec.decode_table(
+            await retrying(
+                self._address, self._timeout, lambda left: self._search(request, timeout=left)
+            )
         )
 
     async def analyze(
@@ -138,19 +176,33 @@ class AsyncPlayer:
             game: empty: whatever the server plays.
             version: of the model.
         """
-        tables = self._client.analyze(
-            game,
-            to_actions(position),
-            version=str(version),
-            options=SearchOptions(simulations, leaves, seed),
+        options = SearchOptions(simulations, leaves, seed)
+        request = pb.AnalyzeRequest(
+            search=self._search_request(game, position, version, options),
             every_simulations=every_simulations,
             every_seconds=every_seconds,
         )
+        call = self._analyze(request)
         try:
-            async for table in tables:
-                yield table
+            while (response := await self._next(call)) is not None:
+                yield codec.decode_table(response)
+        except grpc.aio.AioRpcError as error:
+            raise rpc_error(self._address, error) from error
         finally:
-            await tables.aclose()
+            call.cancel()
+
+    async def _next(
+        self, call: grpc.aio.UnaryStreamCall[pb.AnalyzeRequest, pb.SearchResponse]
+    ) -> pb.SearchResponse | None:
+        """The next table; None after the last one."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                response = await call.read()
+        except TimeoutError as error:
+            raise InferenceUnavailableError(
+                f"inference at {self._address} gave no table for {self._timeout:g} s"
+            ) from error
+        return response if isinstance(response, pb.SearchResponse) else None
 
     async def play(
         self,
@@ -175,10 +227,35 @@ class AsyncPlayer:
             game: empty: whatever the server plays.
             version: of the model.
         """
-        return await self._client.play(
-            game,
-            to_actions(position),
-            version=str(version),
-            options=SearchOptions(simulations, leaves, seed),
+        request = pb.PlayRequest(
+            position=codec.encode_position(game, to_actions(position)),
+            model=self._model(version),
+            options=codec.encode_options(SearchOptions(simulations, leaves, seed)),
             temperature=temperature,
         )
+        return codec.decode_played(
+            await retrying(
+                self._address, self._timeout, lambda left: self._play(request, timeout=left)
+            )
+        )
+
+    def _model(self, version: int | str) -> pb.Model:
+        return pb.Model(run=self._run, version=str(version))
+
+    def _search_request(
+        self, game: str, position: Position, version: int | str, options: SearchOptions
+    ) -> pb.SearchRequest:
+        return pb.SearchRequest(
+            position=codec.encode_position(game, to_actions(position)),
+            model=self._model(version),
+            options=codec.encode_options(options),
+        )
+
+
+def to_actions(position: Position) -> Actions:
+    """The actions that a position stands for, as the wire has them."""
+    if not isinstance(position, str):
+        return position
+    if position.lstrip().startswith("("):
+        return Sgf(position)
+    return position.split()

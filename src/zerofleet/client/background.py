@@ -1,4 +1,4 @@
-"""One event loop for everybody without one, on a thread of its own.
+"""One event loop for all callers that have none, on a thread of its own.
 
 It begins with the first call and stays until the program ends, because gRPC keeps handing events to
 a loop that it has once seen: closing one would make the others complain.
@@ -93,6 +93,6 @@ async def _cancel_others() -> None:
 
 
 def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Say what went wrong, unless it is gRPC with an event for a loop that somebody has closed."""
+    """Say what went wrong, unless it is gRPC with an event for a loop that is closed."""
     if "PollerCompletionQueue" not in str(context.get("handle")):
         loop.default_exception_handler(context)

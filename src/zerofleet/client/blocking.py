@@ -56,7 +56,7 @@ class Blocking(Generic[_Client]):
             while (answer := entered.wait(lambda: anext(answers, None))) is not None:
                 yield answer
         finally:
-            # Not waited for: whoever forgets the generator may be the loop's own thread.
+            # Not waited for: the thread that forgets the generator may be the loop's own.
             entered.loop.begin(answers.aclose)
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class _Entered(Generic[_Client]):
         self._manager, self.client = loop.begin(lambda: _enter(make)).result()
 
     def wait(self, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
-        """Run something and wait for it; whoever stops waiting takes it back."""
+        """Run something and wait for it; a caller that stops waiting takes it back."""
         future = self.loop.begin(ask)
         self._asked.add(future)
         try:

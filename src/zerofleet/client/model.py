@@ -22,7 +22,7 @@ class Model:
     Args:
         address: ``host:port``, ``unix:path`` or any gRPC target.
         run: name of the run whose models answer.
-        version, message_rows, timeout: see ``AsyncModel``.
+        version, precision, message_rows, timeout: see ``AsyncModel``.
         tls_folder, token_file, allow_plaintext: see ``AsyncPlayer``.
     """
 
@@ -32,6 +32,7 @@ class Model:
         run: str,
         *,
         version: int | str = BEST,
+        precision: str | None = None,
         message_rows: int = 256,
         timeout: float = 30.0,
         tls_folder: str | Path | None = None,
@@ -43,6 +44,7 @@ class Model:
                 address,
                 run,
                 version=version,
+                precision=precision,
                 message_rows=message_rows,
                 timeout=timeout,
                 tls_folder=tls_folder,

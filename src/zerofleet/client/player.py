@@ -6,9 +6,8 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Self
 
-from zerofleet.client.async_player import AsyncPlayer
+from zerofleet.client.async_player import AsyncPlayer, Position
 from zerofleet.client.blocking import Blocking
-from zerofleet.client.position import Position
 from zerofleet.rpc.codec import BEST
 from zerofleet.rpc.player import (
     PlayedAction,
@@ -25,6 +24,7 @@ class Player:
 
     Args:
         address: ``host:port``, ``unix:path`` or any gRPC target.
+        run: name of the run whose models answer; empty: the server's.
         timeout: seconds for an answer, all tries together; in ``analyze`` for each table.
         tls_folder: folder with ``ca.crt``, and with ``tls.crt`` and ``tls.key`` where the server
             wants a certificate; None: plaintext.
@@ -39,6 +39,7 @@ class Player:
         self,
         address: str,
         *,
+        run: str = "",
         timeout: float = 60.0,
         tls_folder: str | Path | None = None,
         token_file: str | Path | None = None,
@@ -47,6 +48,7 @@ class Player:
         self._blocking = Blocking(
             lambda: AsyncPlayer(
                 address,
+                run=run,
                 timeout=timeout,
                 tls_folder=tls_folder,
                 token_file=token_file,

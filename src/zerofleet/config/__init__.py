@@ -5,7 +5,12 @@ file, defaults. A key that nobody knows is an error that names the nearest known
 """
 
 from zerofleet.config.judge import EvaluatorSection, ExamSection, GoalSection, RatingSection
-from zerofleet.config.learn import NetworkSection, OverfitSection, TrainerSection
+from zerofleet.config.learn import (
+    NetworkSection,
+    OverfitSection,
+    RetentionSection,
+    TrainerSection,
+)
 from zerofleet.config.load import load_run, read_settings
 from zerofleet.config.play import GameSection, ResignSection, SearchSection, SelfplaySection
 from zerofleet.config.precision import PrecisionSection, VariantPrecision
@@ -28,6 +33,7 @@ __all__ = [
     "ProcessSettings",
     "RatingSection",
     "ResignSection",
+    "RetentionSection",
     "RunConfig",
     "ScalingSection",
     "SearchSection",

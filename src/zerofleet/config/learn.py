@@ -1,4 +1,4 @@
-"""What learns, and from what: ``[network]``, ``[trainer]``, ``[overfit]``."""
+"""What learns and what is kept: ``[network]``, ``[trainer]``, ``[overfit]``, ``[retention]``."""
 
 from __future__ import annotations
 
@@ -123,3 +123,22 @@ class OverfitSection(Section):
     """While too wide, a new position pays for this share of ``samples_per_position``."""
     min_positions: int = Field(default=1_000, ge=1)
     """Held-out positions needed before anything is concluded."""
+
+
+class RetentionSection(Section):
+    """``[retention]``: what is kept on disk.
+
+    Games, their moves and results, matches and figures are kept for ever.
+    """
+
+    forget: bool = True
+    """Forget old searches and remove old models' files; off, everything is kept."""
+    searches_days: float = Field(default=1.0, ge=0)
+    """Searches (the table ``positions``) are kept so many days longer than the trainer's window
+    reaches back."""
+    partition_hours: int = Field(default=24, ge=1, le=24 * 365)
+    """Searches are forgotten in stretches of so many hours."""
+    models_newest: int = Field(default=20, ge=2)
+    """The files of so many of the newest models are kept, besides those of all promoted ones."""
+    models_every: int = Field(default=10, ge=0)
+    """The files of every so many-th model are kept as well; 0: of none for that."""

@@ -15,7 +15,12 @@ from pydantic_settings import (
 
 from zerofleet.config.environment import Environment
 from zerofleet.config.judge import EvaluatorSection, ExamSection, GoalSection, RatingSection
-from zerofleet.config.learn import NetworkSection, OverfitSection, TrainerSection
+from zerofleet.config.learn import (
+    NetworkSection,
+    OverfitSection,
+    RetentionSection,
+    TrainerSection,
+)
 from zerofleet.config.play import GameSection, ResignSection, SearchSection, SelfplaySection
 from zerofleet.config.precision import PrecisionSection
 from zerofleet.config.presets import PRESETS, merge
@@ -56,6 +61,7 @@ class RunConfig(BaseSettings):
     inference: InferenceSection = InferenceSection()
     trainer: TrainerSection = TrainerSection()
     overfit: OverfitSection = OverfitSection()
+    retention: RetentionSection = RetentionSection()
     precision: PrecisionSection = PrecisionSection()
     evaluator: EvaluatorSection = EvaluatorSection()
     rating: RatingSection = RatingSection()

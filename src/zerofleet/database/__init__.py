@@ -16,12 +16,13 @@ from zerofleet.database.rating_games import (
     RatingRow,
 )
 from zerofleet.database.resignation import ResignRow
+from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel
 from zerofleet.database.submission import Submission, SubmitStatus
 from zerofleet.database.summary import Summary
 from zerofleet.database.variant_matches import VariantVerdict
 from zerofleet.database.variants import NewVariant, VariantRow
 from zerofleet.database.verdicts import Grounds, Verdict
-from zerofleet.database.window import GameWindow, StoredGame
+from zerofleet.database.window import GameWindow, StoredGame, WindowBlocker
 
 __all__ = [
     "AnchorRatingRow",
@@ -29,6 +30,7 @@ __all__ = [
     "ExamRow",
     "GameWindow",
     "Grounds",
+    "Kept",
     "MatchGame",
     "MatchRow",
     "MatchScore",
@@ -36,12 +38,14 @@ __all__ = [
     "ModelRow",
     "NewVariant",
     "Pair",
+    "PartitionDrop",
     "PlayerResult",
     "Promotion",
     "PromotionRow",
     "RatingGame",
     "RatingPlace",
     "RatingRow",
+    "RemovableModel",
     "ResignRow",
     "SaveStatus",
     "StoredGame",
@@ -51,6 +55,7 @@ __all__ = [
     "VariantRow",
     "VariantVerdict",
     "Verdict",
+    "WindowBlocker",
     "libpq_url",
     "migrate",
     "without_password",

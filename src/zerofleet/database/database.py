@@ -7,6 +7,7 @@ from zerofleet.database.models import Models
 from zerofleet.database.promotions import Promotions
 from zerofleet.database.rating_games import RatingGames
 from zerofleet.database.resignation import Resignations
+from zerofleet.database.retention import Retentions
 from zerofleet.database.runs import Runs
 from zerofleet.database.summary import Summaries
 from zerofleet.database.variant_matches import VariantMatches
@@ -20,6 +21,7 @@ class Database(
     Window,
     Resignations,
     Models,
+    Retentions,
     Variants,
     Matches,
     VariantMatches,

@@ -83,6 +83,7 @@ def _upgrade(connection: sqlalchemy.Connection, where: str) -> None:
     _upgrade_tables(connection)
     for name in AFTER_TABLES:
         connection.exec_driver_sql(script(name))
+    connection.exec_driver_sql("SELECT make_partitions(24, now() + interval '2 days')")
     connection.exec_driver_sql("DELETE FROM definitions")
     names = (", ".join(f"'{name}'" for name in defined(kind)) for kind in ("VIEW", "FUNCTION"))
     connection.exec_driver_sql(

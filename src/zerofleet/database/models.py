@@ -14,7 +14,7 @@ from zerofleet.database.connection import ConnectionPool, explain
 from zerofleet.database.variants import NewVariant, write_variants
 from zerofleet.errors import StaleEpochError
 
-_COLUMNS = "run, version, sha256, step, metrics, location, created_at"
+_COLUMNS = "run, version, sha256, step, metrics, location, created_at, removed_at"
 _INSERT = """
 INSERT INTO models (run, version, sha256, step, metrics, location, epoch)
 VALUES (:run, :version, :sha256, :step, CAST(:metrics AS jsonb), :location, :epoch)
@@ -32,6 +32,7 @@ class ModelRow:
     metrics: Mapping[str, float]
     location: str
     created_at: datetime
+    removed_at: datetime | None = None  # from when on its files may be gone; None: they are kept
 
 
 class Models(ConnectionPool):
@@ -89,14 +90,16 @@ class Models(ConnectionPool):
                 ) from error
 
     def models(self, run: str) -> list[ModelRow]:
-        """Every model of a run, oldest first."""
+        """Every model of a run whose files are kept, oldest first; the newest always are."""
         rows = self._rows(
-            f"SELECT {_COLUMNS} FROM models WHERE run = :run ORDER BY version", run=run
+            f"SELECT {_COLUMNS} FROM models WHERE run = :run AND removed_at IS NULL "
+            "ORDER BY version",
+            run=run,
         )
         return [_model(row) for row in rows]
 
     def model(self, run: str, version: int) -> ModelRow | None:
-        """One model of a run."""
+        """One model of a run, also one whose files are not kept any more."""
         rows = self._rows(
             f"SELECT {_COLUMNS} FROM models WHERE run = :run AND version = :version",
             run=run,

@@ -1,4 +1,4 @@
-"""Passwords of our roles, from files."""
+"""Passwords and settings of our roles, from files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from psycopg2 import sql
 from psycopg2.extensions import encrypt_password
 from sqlalchemy import Connection
 
+from zerofleet.database.schema import script
 from zerofleet.errors import ConfigError
 from zerofleet.secrets.files import read_secret
 
@@ -16,7 +17,10 @@ ROLES = ("zerofleet_worker", "zerofleet_trainer", "zerofleet_evaluator", "zerofl
 
 
 def set_role_passwords(connection: Connection, folder: Path) -> None:
-    """Give each role the password in the file of its name; roles without a file keep theirs.
+    """Give each role the password in the file of its name, and our settings alone.
+
+    A role may change its own settings (``ALTER ROLE zerofleet_console SET statement_timeout = 0``),
+    and new sessions would begin with them. Roles without a file keep what they have.
 
     The server is told what SCRAM derives from a password, so that no password can come into its
     log.
@@ -38,3 +42,19 @@ def set_role_passwords(connection: Connection, folder: Path) -> None:
         )
         with raw, raw.cursor() as cursor:  # a transaction
             cursor.execute(statement)
+            _forget_settings(cursor, path.name)
+            cursor.execute(script("rights/roles.sql"))
+
+
+def _forget_settings(cursor: Any, role: str) -> None:  # noqa: ANN401 - psycopg2's
+    """Forget what was set for a role, in all databases together and in each."""
+    cursor.execute(
+        "SELECT d.datname FROM pg_db_role_setting AS s JOIN pg_roles AS r ON r.oid = s.setrole "
+        "LEFT JOIN pg_database AS d ON d.oid = s.setdatabase WHERE r.rolname = %s",
+        (role,),
+    )
+    for (database,) in cursor.fetchall():
+        where = sql.SQL("")
+        if database is not None:
+            where = sql.SQL("IN DATABASE {} ").format(sql.Identifier(database))
+        cursor.execute(sql.SQL("ALTER ROLE {} {}RESET ALL").format(sql.Identifier(role), where))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -40,6 +41,9 @@ WITH page AS MATERIALIZED (
     WHERE NOT EXISTS (
         SELECT FROM rejected_games AS r WHERE r.run = :run AND r.game_uid = page.game_uid
     )
+    -- Else its searches are forgotten: see position_partitions. OFFSET 0 keeps this a look into
+    -- the index for each game.
+    AND EXISTS (SELECT FROM positions AS p WHERE p.game_uid = page.game_uid AND p.ply = 0 OFFSET 0)
 ), plies AS (
     SELECT k.tx, k.game_uid, p.ply, {", ".join(f"p.{n}" for n in _PLY_COLUMNS + _ACTION_COLUMNS)}
     FROM kept AS k CROSS JOIN LATERAL (
@@ -63,16 +67,18 @@ FROM plies
 _READ_PAGE = _READ.format(
     chosen="""run = :run AND kind = 'selfplay'
         AND tx > CAST(CAST(:after_tx AS text) AS xid8)
-        AND tx < pg_snapshot_xmin(pg_current_snapshot())
+        AND tx < (SELECT window_end())
     ORDER BY tx FETCH FIRST :limit ROWS WITH TIES"""
 )
 _READ_ONE = _READ.format(chosen="game_uid = CAST(:game_uid AS uuid)")
 
 _WINDOW_START = """
 SELECT tx::text AS first_tx FROM games
-WHERE run = :run AND kind = 'selfplay' AND tx < pg_snapshot_xmin(pg_current_snapshot())
+WHERE run = :run AND kind = 'selfplay' AND tx < (SELECT window_end())
 ORDER BY games.tx DESC OFFSET :newest_games - 1 LIMIT 1
 """
+
+_BLOCKER_SECONDS = 5.0  # a transaction that stores games is over sooner
 
 _HEADER_BYTES = 20  # of array_send: dimensions, flags, element type, length, lower bound
 _LENGTH_BYTES = 4  # before each element
@@ -109,6 +115,30 @@ class GameWindow:
     """Games whose rows do not fit together, and why."""
 
 
+@dataclass(frozen=True, slots=True)
+class WindowBlocker:
+    """An open transaction that keeps stored games from the trainer."""
+
+    pid: int | None  # of its server process; None: it is prepared, in no session
+    role: str
+    application: str
+    since: datetime | None  # it is open; None where the database's owner may not see it
+    waits_for: str | None
+    games: int  # that are stored and cannot be read
+    waiting_seconds: float  # the longest of them
+
+    def __str__(self) -> str:
+        where = self.application or "no application name"
+        if self.pid is not None:
+            where = f"{where}, pid {self.pid}"
+        since = "" if self.since is None else f", open since {self.since:%Y-%m-%d %H:%M:%S} UTC"
+        waits = "" if self.waits_for is None else f", waits for {self.waits_for}"
+        return (
+            f"a transaction of {self.role} ({where}{since}{waits}) that keeps {self.games:,} games "
+            f"from the trainer, for {self.waiting_seconds:,.0f} s"
+        )
+
+
 class Window(ConnectionPool):
     """Reading stored games without ever skipping one that commits late."""
 
@@ -133,8 +163,6 @@ class Window(ConnectionPool):
         except RecordRejectedError:  # find the ones; the others are not to blame
             for game_uid in _uids(row):
                 [row] = self._rows(_READ_ONE, run=run, game_uid=str(game_uid))
-                if row.children is None:
-                    continue  # its searches were forgotten
                 try:
                     page.games.extend(_games(row))
                 except RecordRejectedError as error:
@@ -148,6 +176,17 @@ class Window(ConnectionPool):
         """
         rows = self._rows(_WINDOW_START, run=run, newest_games=newest_games)
         return int(rows[0].first_tx) - 1 if rows else 0
+
+    def window_blocker(self, run: str) -> WindowBlocker | None:
+        """What keeps games from ``read_games`` for longer than storing them takes; None: nothing.
+
+        Only a transaction that may store games itself can: not the console's, and none of another
+        database.
+        """
+        rows = self._rows("SELECT * FROM window_blocker(:run)", run=run)
+        if not rows or rows[0].waiting_seconds < _BLOCKER_SECONDS:
+            return None
+        return WindowBlocker(*rows[0])
 
     def count_games(self, run: str, kind: str = "selfplay") -> int:
         """How many games are stored."""

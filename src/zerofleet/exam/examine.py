@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from zerofleet.config import SearchSection
 from zerofleet.errors import ConfigError
 from zerofleet.exam.lines import walk_lines
-from zerofleet.exam.player import MOST_ROWS, Player
+from zerofleet.exam.player import MOST_ROWS, ExaminedPlayer
 from zerofleet.exam.sample import connect_four_sample, count_errors
 from zerofleet.prediction import Predictor
 
@@ -48,7 +48,7 @@ async def examine(
     search: SearchSection | None = None,
     most_rows: int = MOST_ROWS,
 ) -> ExamResult:
-    """Examine whoever ``predictor`` is, behind a search of ``num_simulations`` for each action.
+    """Examine ``predictor`` behind a search of ``num_simulations`` for each action.
 
     Args:
         game: a game for which ``has_exam`` is true.
@@ -64,7 +64,7 @@ async def examine(
         InferenceUnavailableError, OverloadedError: from ``predictor``.
     """
     section = search or SearchSection()
-    player = Player.of(game, predictor, num_simulations, section, most_rows)
+    player = ExaminedPlayer.of(game, predictor, num_simulations, section, most_rows)
     if game == "tic_tac_toe":
         walk = await walk_lines(player)
         return ExamResult(game, num_simulations, walk.finished, walk.lost)

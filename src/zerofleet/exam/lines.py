@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from zerofleet_core import State
 
-from zerofleet.exam.player import Player
+from zerofleet.exam.player import ExaminedPlayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class _Position:
         return map(self.after, self.state.legal_actions())
 
 
-async def walk_lines(player: Player) -> Walk:
+async def walk_lines(player: ExaminedPlayer) -> Walk:
     """Play against every line of the opponent, first as the first player, then as the second.
 
     Both walks go in step: the player moves at even plies as first player and at odd plies as
@@ -59,7 +59,7 @@ async def walk_lines(player: Player) -> Walk:
     return sum((_count(opening, answers, tally) for opening in openings), Walk(0, 0))
 
 
-async def _answers(player: Player, openings: list[_Position]) -> dict[bytes, int]:
+async def _answers(player: ExaminedPlayer, openings: list[_Position]) -> dict[bytes, int]:
     """The player's action in every position it can meet, by the position's key."""
     answers: dict[bytes, int] = {}
     level = {position.key: position for position in openings}
@@ -81,7 +81,7 @@ def _count(position: _Position, answers: dict[bytes, int], tally: dict[bytes, Wa
     if position.key not in tally:
         after = position.after(answers[position.key])
         if after.state.is_terminal:
-            tally[position.key] = Walk(1, 0)  # whoever moves last in tic-tac-toe has not lost
+            tally[position.key] = Walk(1, 0)  # who moves last in tic-tac-toe has not lost
         else:
             walks = (_after_reply(reply, answers, tally) for reply in after.replies())
             tally[position.key] = sum(walks, Walk(0, 0))

@@ -15,7 +15,7 @@ MOST_ROWS = 256  # of one request, unless the caller knows the server's limit
 
 
 @dataclass(frozen=True, slots=True)
-class Player:
+class ExaminedPlayer:
     """A predictor behind a search that answers the same position the same way, always."""
 
     game: str
@@ -31,7 +31,7 @@ class Player:
         num_simulations: int,
         search: SearchSection,
         most_rows: int = MOST_ROWS,
-    ) -> Player:
+    ) -> ExaminedPlayer:
         """A player with the search of matches, in which nothing is random."""
         return cls(game, predictor, match_search(search, num_simulations), most_rows)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from zerofleet_core import State, connect_four_action_outcomes, transform_observation
 
-from zerofleet.exam.player import Player
+from zerofleet.exam.player import ExaminedPlayer
 
 _GAME = "connect_four"
 _FIRST_PLY = 10
@@ -46,7 +46,7 @@ async def connect_four_sample(size: int, seed: int) -> tuple[LabelledPosition, .
     return tuple(sample.positions[:size])
 
 
-async def count_errors(player: Player, sample: tuple[LabelledPosition, ...]) -> int:
+async def count_errors(player: ExaminedPlayer, sample: tuple[LabelledPosition, ...]) -> int:
     """In how many positions of the sample the player throws an outcome away."""
     chosen = await player.choose([position.actions for position in sample])
     return sum(position.is_error(action) for position, action in zip(sample, chosen, strict=True))

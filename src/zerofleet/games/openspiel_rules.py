@@ -85,7 +85,7 @@ class OpenSpielPosition:
         return self._state.legal_actions()
 
     def apply(self, action: int) -> None:
-        """See ``Position``; after the end, whoever did not move last is to play."""
+        """See ``Position``; after the end, the player who did not move last is to play."""
         self._state.apply_action(action)
         self._ply += 1
         over = self._state.is_terminal()

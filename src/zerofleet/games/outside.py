@@ -1,4 +1,4 @@
-"""Games from outside the core, found by a name with a colon: whose they are, then which.
+"""Games from outside the core, whose names have a colon: the kind, then the game.
 
 The core asks ``find`` for every name that it does not know itself.
 """
@@ -124,6 +124,6 @@ def outside_rules(name: str) -> Rules:
 
         return load_class_rules(name)
     raise ConfigError(
-        f"unknown game '{name}': nobody is called '{kind}'; "
+        f"unknown game '{name}': there is no kind '{kind}'; "
         f"games from outside the core are {' and '.join(KINDS)}"
     )

@@ -21,7 +21,7 @@ _Z = 1.96  # of a confidence of 95% on both sides
 class AnalysisOptions:
     """What a controller asks of an analysis."""
 
-    player: int | None = None  # to move; None: whoever it is
+    player: int | None = None  # to move; None: the one whose turn it is
     seconds: float = _DEFAULT_CENTISECONDS / 100  # between two lines
     min_moves: int = 0  # shown even when unvisited
     max_moves: int | None = None

@@ -10,13 +10,20 @@ from zerofleet.games import sgf
 from zerofleet.games.go_board import GoBoard, go_score
 from zerofleet.games.go_rules import GoRules
 from zerofleet.games.sgf_text import MAX_CHARACTERS
-from zerofleet.gtp.handicap import fixed_handicap, most_stones
 from zerofleet.gtp.position import GtpPosition
 from zerofleet.gtp.protocol import GtpError, parse_decimal, parse_number, parse_player
 
 Handler = Callable[..., str]
 
 _KGS_SYSTEMS = ("none", "absolute", "byoyomi", "canadian")
+
+
+# Of fixed handicap stones (Farnebäck 2002, GTP version 2, section 4.1.1).
+_COLUMNS = "ABCDEFGHJKLMNOPQRST"
+# By number of stones, as (column, row) of a grid of three by three; row 0 is the lowest.
+_CORNERS = ((0, 0), (2, 2), (0, 2), (2, 0))
+_SIDES = ((0, 1), (2, 1), (1, 0), (1, 2))
+_CENTRE = (1, 1)
 
 
 class BoardCommands:
@@ -170,3 +177,27 @@ class BoardCommands:
         except OSError as error:
             raise GtpError(f"cannot write file: {error}") from error
         return ""
+
+
+def most_stones(size: int) -> int:
+    """How many fixed stones a board takes; 0 for one below 7x7."""
+    if size < 7:
+        return 0
+    return 9 if size >= 9 and size % 2 == 1 else 4
+
+
+def fixed_handicap(size: int, stones: int) -> list[str]:
+    """The vertices of so many fixed stones (GTP version 2, section 4.1.1).
+
+    Raises:
+        GtpError: the board takes no such number.
+    """
+    most = most_stones(size)
+    if not 2 <= stones <= most:
+        known = f"give 2 to {most}" if most else "use set_free_handicap"
+        raise GtpError(f"invalid number of stones: {stones} on {size}x{size}: {known}")
+    edge = 3 if size >= 13 else 2  # lines between a corner stone and the border
+    lines = (edge, size // 2, size - 1 - edge)
+    centred = stones in (5, 7, 9)
+    points = [*_CORNERS, *_SIDES][: stones - centred] + [_CENTRE] * centred
+    return [f"{_COLUMNS[lines[column]]}{lines[row] + 1}" for column, row in points]

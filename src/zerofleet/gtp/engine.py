@@ -1,4 +1,4 @@
-"""A GTP engine whose moves are a ``PlayerBackend``'s."""
+"""A GTP engine whose moves are a player's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 
 from zerofleet import __version__
+from zerofleet.client import AsyncPlayer
 from zerofleet.errors import ZerofleetError
 from zerofleet.gtp.analysis import (
     KATA,
@@ -28,14 +29,14 @@ from zerofleet.gtp.protocol import (
     success,
 )
 from zerofleet.rpc.codec import BEST
-from zerofleet.rpc.player import PlayerBackend, PlayerDescription, SearchOptions, SearchTable
+from zerofleet.rpc.player import PlayerDescription, SearchOptions, SearchTable
 
 _GENMOVE = ("genmove", "reg_genmove")
 _ANALYZE = {"lz-analyze": LZ, "kata-analyze": KATA}
 _GENMOVE_ANALYZE = {"lz-genmove_analyze": LZ, "kata-genmove_analyze": KATA}
 _SIGN_OF_LIFE_SECONDS = 1.0
-# An analysis grows until somebody moves, so on a big board it asks for less than the server allows:
-# 19x19 gets 13,812 simulations, and eight boards fit into what a server holds at once.
+# An analysis grows until a move is played, so on a big board it asks for less than the server
+# allows: 19x19 gets 13,812 simulations, and eight boards fit into what a server holds at once.
 _ANALYSIS_EDGES = 5_000_000
 # Lizzie takes the first word for a version of Leela Zero and warns below 0.15: this is the one
 # whose lz-analyze and lz-genmove_analyze are spoken here.
@@ -67,7 +68,7 @@ class Engine:
 
     def __init__(
         self,
-        player: PlayerBackend,
+        player: AsyncPlayer,
         description: PlayerDescription,
         options: EngineOptions,
         say: Callable[[str], None],
@@ -224,10 +225,12 @@ class Engine:
         self, player: int | None, options: SearchOptions, seconds: float
     ) -> AsyncGenerator[SearchTable]:
         return self._player.analyze(
-            self._description.game,
             self._board.position.asked_as(player),
+            game=self._description.game,
             version=self._options.version,
-            options=options,
+            simulations=options.num_simulations,
+            leaves=options.leaves,
+            seed=options.seed,
             every_seconds=seconds,
         )
 

@@ -70,7 +70,7 @@ class GtpPosition:
         self.state = State(self.game, self.actions)
 
     def asked_as(self, player: int | None) -> list[int]:
-        """The actions after which this player (None: whoever it is) is to move.
+        """The actions after which this player (None: the one whose turn it is) is to move.
 
         Raises:
             GtpError: the game is over, or the other player cannot pass.

@@ -7,26 +7,21 @@ import contextlib
 import sys
 import threading
 
+from zerofleet.client import AsyncPlayer
 from zerofleet.errors import ConfigError
 from zerofleet.games.go_rules import is_go
 from zerofleet.gtp.engine import Engine, EngineOptions
 from zerofleet.rpc.credentials import ClientCredentials
-from zerofleet.rpc.player_client import PlayerClient
-
-_TIMEOUT_SECONDS = 60.0
-_LOCAL = ClientCredentials()
 
 
-async def serve_gtp(
-    address: str, options: EngineOptions, credentials: ClientCredentials = _LOCAL
-) -> None:
+async def serve_gtp(address: str, options: EngineOptions, credentials: ClientCredentials) -> None:
     """Answer a controller until it says ``quit`` or goes away.
 
     Raises:
         ConfigError: the server plays another game than Go, or it would be reached in plaintext.
         ZerofleetError: the server cannot be asked.
     """
-    async with PlayerClient(address, timeout=_TIMEOUT_SECONDS, credentials=credentials) as player:
+    async with AsyncPlayer(address, **credentials) as player:
         description = await player.describe()
         if not is_go(description.game):
             raise ConfigError(
@@ -34,7 +29,7 @@ async def serve_gtp(
                 "play it with `zerofleet play`"
             )
         engine = Engine(player, description, options, _write, _complain)
-        # A controller that goes away without a word has nobody left to answer.
+        # A controller that has gone away reads no more answers.
         with contextlib.suppress(BrokenPipeError):
             await engine.run(_lines(sys.stdin.fileno()))
 

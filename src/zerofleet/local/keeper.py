@@ -74,6 +74,6 @@ class Keeper(threading.Thread):
         try:
             self._store.stop()
             self._store.start()
-        except Exception as error:  # a store that nobody starts again would be waited for for ever
+        except Exception as error:  # this thread alone starts the store, so it must not end
             self._say(f"{error}; trying again in {_PAUSE_SECONDS:g} s")
             self._leave.wait(_PAUSE_SECONDS)

@@ -23,7 +23,7 @@ class FolderLock:
             patience: seconds that a server which is leaving may take.
 
         Raises:
-            ConfigError: somebody else holds it, or the folder cannot be written.
+            ConfigError: another process holds it, or the folder cannot be written.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ class FolderLock:
         return self._file.fileno()
 
     def release(self) -> None:
-        """Our part of it; children keep theirs until they end."""
+        """Let go of it here; children that hold it keep it until they end."""
         self._file.close()
 
     def _taken(self) -> bool:

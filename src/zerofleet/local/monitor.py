@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Self
 
 from zerofleet.config import RunConfig
-from zerofleet.database import Database
+from zerofleet.database import Database, Kept
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.exam import has_exam
 from zerofleet.fleet import Advice, advise, observe
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.supervisor import Child
-from zerofleet.local.work import work_words
+
+_WORK = {
+    "inference": "predicts",
+    "trainer": "trains",
+    "selfplay": "plays",
+    "autoscaler": "sizes the fleet",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,8 @@ class Figures:
     elo_error: float | None = None
     distinct_share: float | None = None
     """Different ones among the last 1,000 games of self-play."""
+    window_blocker: str | None = None
+    """The open transaction that keeps stored games from the trainer."""
 
     def exam_at(self, goal: float | None, *, after: int = 0) -> Exam | None:
         """The newest exam at or under an error rate; the best model's goes before.
@@ -142,6 +150,7 @@ class Monitor:
             for row in self._database.exams(self._run.name)
             if row.version in promoted
         ]
+        blocker = self._database.window_blocker(self._run.name)
         age = (datetime.now(UTC) - history[0].at).total_seconds() if history else None
         return Figures(
             run=self._run.name,
@@ -162,7 +171,16 @@ class Monitor:
             elo=summary.elo,
             elo_error=summary.elo_error,
             distinct_share=summary.distinct_share,
+            window_blocker=None if blocker is None else str(blocker),
         )
+
+    def kept(self) -> Kept:
+        """What of the run is kept on disk.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        return self._database.kept(self._run.name)
 
     def services(self, children: Sequence[Child]) -> list[ServiceState]:
         """What each child does, as its heartbeat of the last look says."""
@@ -170,7 +188,7 @@ class Monitor:
         return [_state_of_child(child, beats) for child in children]
 
     def services_of_heartbeats(self) -> list[ServiceState]:
-        """What everybody does who was heard of at the last look."""
+        """What each service does that had a heartbeat at the last look."""
         return [_state(beat.service, beat, 0) for beat in self._beats]
 
     def advice(self, cores: int | None) -> Advice:
@@ -182,7 +200,7 @@ class Monitor:
         return advise(observe(self._beats), self._run.scaling, cores)
 
     def _rate(self, figure: str) -> float:
-        """Sum over the self-play workers that were heard of lately."""
+        """Sum over the self-play workers that have a heartbeat."""
         return sum(beat.figures.get(figure, 0.0) for beat in self._beats)
 
 
@@ -206,3 +224,34 @@ def _state(name: str, beat: Heartbeat, restarts: int) -> ServiceState:
 
 def _loss(policy: float | None, value: float | None) -> Loss | None:
     return None if policy is None or value is None else Loss(policy, value)
+
+
+def work_words(service: str, figures: Mapping[str, float]) -> str:
+    """What a service does that waits for nothing.
+
+    Args:
+        service: such as ``trainer``.
+        figures: of its heartbeat.
+    """
+    return _judging(figures) if service == "evaluator" else _WORK.get(service, "works")
+
+
+def _judging(figures: Mapping[str, float]) -> str:
+    """A match goes before the games that wait for it."""
+    if figures.get("match_in_play"):
+        return f"plays a match: {_games(figures, 'match')}"
+    if figures.get("variant_in_play"):
+        named = (name for name in ("int8", "fp16") if figures.get(f"variant_{name}"))
+        variant = f"{next(named, 'a variant')} of {figures.get('variant_version', 0):.0f}"
+        return f"plays {variant} against fp32: {_games(figures, 'variant')}"
+    if figures.get("rating_in_play"):
+        return f"rates {figures.get('rating_player', 0):.0f}: {_games(figures, 'rating_player')}"
+    return "judges"
+
+
+def _games(figures: Mapping[str, float], kind: str) -> str:
+    """Such as ``23 of 64 games, score 0.61``."""
+    played, most = (figures.get(f"{kind}_{name}", 0) for name in ("games", "most_games"))
+    score = figures.get(f"{kind}_score")
+    games = f"{played:.0f} of {most:.0f} games"
+    return games if score is None else f"{games}, score {score:.2f}"

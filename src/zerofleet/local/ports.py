@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import functools
 import itertools
+import os
 import random
 import socket
+import tempfile
+from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 # Below the range out of which the kernel serves outgoing connections: a server binds its port
@@ -15,13 +20,18 @@ _untried = itertools.cycle(random.sample(_PORTS, len(_PORTS)))
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 on which nobody listens and that this process gave to nobody else.
+    """A TCP port of 127.0.0.1 that is free and that was given to no one else.
+
+    It is kept until this process ends: no other process of this user gets it from here, even while
+    the server that it is meant for has not bound it yet, or is being restarted.
 
     Raises:
-        OSError: every port of the range is taken.
+        OSError: every port of the range is taken, or there is no folder for temporary files.
     """
+    claims = _claims()
     for port in itertools.islice(_untried, len(_PORTS)):
         with contextlib.suppress(OSError):
+            fcntl.lockf(claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
             try_port(port)
             return port
     raise OSError(f"no free port from {_PORTS.start} to {_PORTS.stop - 1} on {LOOPBACK}")
@@ -37,3 +47,13 @@ def try_port(port: int) -> None:
         # As servers do: a port whose last connections are still closing counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((LOOPBACK, port))
+
+
+@functools.cache
+def _claims() -> int:
+    """An empty file of this user, open until the process ends: to claim a port is to lock its byte.
+
+    The kernel gives the locks back when the process is gone, however it ended.
+    """
+    path = Path(tempfile.gettempdir()) / f"zerofleet-ports-{os.getuid()}"
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -5,7 +5,7 @@
     FOLDER/server.log       of this start; server.log.1 of the one before
     FOLDER/lock             held while a server runs
 
-It listens on 127.0.0.1 alone, has no socket in the file system, and asks everybody for a password.
+It listens on 127.0.0.1 alone, has no socket in the file system, and always asks for a password.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ from typing import Self
 from urllib.parse import quote
 
 from zerofleet.errors import ConfigError
+from zerofleet.local.data_folder import write_private
 from zerofleet.local.lock import FolderLock
 from zerofleet.local.ports import free_port
 from zerofleet.local.postgres_bootstrap import bootstrap
-from zerofleet.local.postgres_cluster import SUPERUSER, Cluster, dropped_to
-from zerofleet.local.postgres_log import PostgresLog
+from zerofleet.local.postgres_cluster import SUPERUSER, Cluster, PostgresLog, dropped_to
 from zerofleet.local.postgres_programs import PostgresPrograms
-from zerofleet.local.private_file import write_private
 from zerofleet.local.process import Account, start_child, stop_child
 
-SHELF = Path("/var/lib/zerofleet")
+SHARED = Path("/var/lib/zerofleet")
 USERS = MappingProxyType(
     {
         "superuser": SUPERUSER,
@@ -70,8 +69,8 @@ class EmbeddedPostgres:
     Args:
         folder: made if absent; a folder that was used before resumes.
         settings: of the server, over our own.
-        shelf: where a private ``folder``'s cluster goes under root.
-        leave_seconds: how long a server that is still leaving may take.
+        shared: where the cluster of a private ``folder`` goes when this process is root.
+        leave_seconds: how long a server that is still stopping may take.
     """
 
     def __init__(
@@ -79,13 +78,13 @@ class EmbeddedPostgres:
         folder: Path,
         settings: Mapping[str, str] = MappingProxyType({}),
         *,
-        shelf: Path = SHELF,
+        shared: Path = SHARED,
         leave_seconds: float = 5.0,
     ) -> None:
         self.folder = folder.resolve()
         self.port = 0
         self.process: subprocess.Popen[bytes] | None = None
-        self._cluster = Cluster(self.folder, shelf)
+        self._cluster = Cluster(self.folder, shared)
         self._log = PostgresLog(self.folder / "server.log")
         self._settings = {**_SETTINGS, **settings}
         self._leave_seconds = leave_seconds
@@ -164,7 +163,7 @@ class EmbeddedPostgres:
                 )
             time.sleep(_POLL_SECONDS)
         # After a crash another process may have got the number of the server that is gone, which
-        # Postgres takes for that server. What we started holds our lock, so nobody is there.
+        # Postgres takes for that server. Ours would hold our lock, so none runs.
         if self._noted_pid() is not None:
             self._status_path.unlink()
 
@@ -214,7 +213,7 @@ class EmbeddedPostgres:
                 raise ConfigError(f"Postgres does not start in {self.folder}: {complaint}")
 
     def _is_ready(self, server: subprocess.Popen[bytes]) -> bool:
-        """Wait until it takes connections; recovery takes as long as it takes. False: it died."""
+        """Wait until it takes connections, without a limit for recovery. False: it died."""
         while server.poll() is None:
             with contextlib.suppress(OSError, IndexError):
                 lines = self._status_lines()

@@ -2,12 +2,13 @@
 
 Postgres refuses to run as root, so under root it runs as ``nobody``, or as the owner of the cluster
 that is there. Where that user may not enter the data folder, because a folder above is private, the
-folders above stay as they are: the cluster goes to a shelf that everybody may read, and the data
+folders above stay as they are: the cluster goes to a folder that every user may read, and the data
 folder gets a link to it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Sequence
@@ -15,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zerofleet.errors import ConfigError
-from zerofleet.local.postgres_log import PostgresLog
 from zerofleet.local.postgres_programs import (
     PostgresPrograms,
     find_programs,
@@ -27,17 +27,20 @@ from zerofleet.local.process import Account, start_child
 SUPERUSER = "postgres"
 
 
+_SEVERE = ("FATAL:", "PANIC:", "ERROR:", "initdb: error:", "cannot ")
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A cluster, there or to be made.
 
     Args:
         folder: the data folder.
-        shelf: where things go that the data folder cannot show to the server's user.
+        shared: a folder for what the server's user cannot reach in the data folder.
     """
 
     folder: Path
-    shelf: Path
+    shared: Path
 
     @property
     def path(self) -> Path:
@@ -79,7 +82,7 @@ class Cluster:
         programs = find_programs(major)
         if is_reachable(programs.folder / "postgres", account):
             return programs
-        return reachable_copy(programs, self._made_shelf())
+        return reachable_copy(programs, self._made_shared())
 
     def make(
         self,
@@ -104,7 +107,7 @@ class Cluster:
         """
         home, outside = self.folder, not is_reachable(self.path, account)
         if outside:
-            home = Path(tempfile.mkdtemp(prefix="cluster-", dir=self._made_shelf()))
+            home = Path(tempfile.mkdtemp(prefix="cluster-", dir=self._made_shared()))
             home.chmod(0o755)
             (home / "origin").write_text(f"{self.folder}\n", encoding="utf-8")
         with tempfile.TemporaryDirectory(dir=home, prefix="initdb-") as temporary:
@@ -133,12 +136,12 @@ class Cluster:
         if outside:
             self.path.symlink_to(home / "cluster")
 
-    def _made_shelf(self) -> Path:
+    def _made_shared(self) -> Path:
         try:
-            self.shelf.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self.shared.mkdir(mode=0o755, parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"cannot make {self.shelf}: {error.strerror}") from error
-        return self.shelf
+            raise ConfigError(f"cannot make {self.shared}: {error.strerror}") from error
+        return self.shared
 
 
 def dropped_to(account: Account) -> Account | None:
@@ -164,3 +167,21 @@ def _nobody() -> Account:
         raise ConfigError(
             "Postgres does not run as root, and there is no user 'nobody' here"
         ) from error
+
+
+class PostgresLog:
+    """The server's log of one start; that of the start before is kept beside it as ``NAME.1``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def begin(self) -> None:
+        """A new start, a new log."""
+        with contextlib.suppress(FileNotFoundError):
+            self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+
+    def complaint(self) -> str:
+        """The last line that says what went wrong."""
+        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        severe = [line for line in lines if any(word in line for word in _SEVERE)]
+        return (severe or lines or ["it says nothing"])[-1].strip() + f" (see {self.path})"

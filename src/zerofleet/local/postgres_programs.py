@@ -64,15 +64,15 @@ def is_reachable(path: Path, account: Account) -> bool:
     return all(_may_enter(parent, account) for parent in path.resolve().parents)
 
 
-def reachable_copy(programs: PostgresPrograms, shelf: Path) -> PostgresPrograms:
-    """Copy programs to a shelf that everybody may read, once for each version.
+def reachable_copy(programs: PostgresPrograms, shared: Path) -> PostgresPrograms:
+    """Copy programs to a folder that every user may read, once for each version.
 
     The libraries beside the package go along at the same distance, for the programs look there.
     """
     source = programs.folder.parent
-    target = shelf / f"postgres-{programs.version}" / _PACKAGE / source.name
+    target = shared / f"postgres-{programs.version}" / _PACKAGE / source.name
     if not target.is_dir():
-        with tempfile.TemporaryDirectory(dir=shelf, prefix="copying-") as temporary:
+        with tempfile.TemporaryDirectory(dir=shared, prefix="copying-") as temporary:
             package = Path(temporary) / "postgres" / _PACKAGE
             shutil.copytree(source, package / source.name, ignore=shutil.ignore_patterns("include"))
             libraries = source.parent.with_name(f"{_PACKAGE}.libs")
@@ -81,7 +81,7 @@ def reachable_copy(programs: PostgresPrograms, shelf: Path) -> PostgresPrograms:
             _open_to_all(package.parent)
             try:
                 package.parent.rename(target.parent.parent)
-            except OSError:  # somebody else was faster
+            except OSError:  # another process was faster
                 if not target.is_dir():
                     raise
     return PostgresPrograms(target / "bin", programs.version)

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from zerofleet.errors import ConfigError
-from zerofleet.local.folder import DataFolder
+from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.ports import LOOPBACK, free_port, try_port
 from zerofleet.local.stores import StoreUrls
 from zerofleet.local.supervisor import Program
@@ -69,7 +69,7 @@ class Surroundings:
             "ZEROFLEET_CHECKPOINT_FOLDER": str(self.folder.checkpoints),
             "ZEROFLEET_ENGINE_FOLDER": str(self.folder.root / "engines"),
             "PYTHONUNBUFFERED": "1",
-            # Meant for other servers; here nobody listens but this machine.
+            # Settings of servers that other machines reach; here only this machine does.
             **dict.fromkeys(_NOT_HERE, ""),
         }
         self.folder.logs.mkdir(exist_ok=True)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Self
 
 from zerofleet.errors import ConfigError
-from zerofleet.local.folder import DataFolder, read_json, write_json
+from zerofleet.local.data_folder import DataFolder, read_json, write_json
 from zerofleet.local.stores import Stores
 
 _START_SECONDS = 30.0
@@ -50,7 +50,7 @@ def joined(folder: DataFolder, command: str) -> Generator[Running]:
     """The stores of a folder: those that run already, else started for the time of this block.
 
     Raises:
-        ConfigError: somebody is just starting or stopping there and does not get ready.
+        ConfigError: another command is starting or stopping there and does not get ready.
     """
     if folder.is_held():
         yield _wait_announced(folder)

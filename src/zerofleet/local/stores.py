@@ -1,4 +1,4 @@
-"""Postgres and Redis for one run: embedded ones of its data folder, or those a person names."""
+"""Postgres and Redis for one run: embedded ones of its data folder, or others that are named."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from zerofleet.errors import ConfigError
-from zerofleet.local.folder import DataFolder, read_json, write_json
+from zerofleet.local.data_folder import DataFolder, read_json, write_json
 from zerofleet.local.keeper import Keeper
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.local.valkey import EmbeddedValkey
@@ -35,10 +35,10 @@ class Stores:
         folder: held by the caller.
         database_url: an outside Postgres instead of the embedded one, with the owner's rights.
         redis_url: an outside Redis or Valkey.
-        say: told when a store died and was started again; from another thread.
+        say: called, from another thread, when a store died and was started again.
 
-    Outside stores are remembered in the folder: a run that began in one database never goes on in
-    another by oversight.
+    Outside stores are remembered in the folder, so that a run that began in one database does not
+    go on in another by mistake.
 
     Raises:
         ConfigError: the run's record is in another database than the given one.
@@ -81,7 +81,7 @@ class Stores:
         return self
 
     def remember(self) -> None:
-        """Keep, for the next start, which outside stores were named; call it when they answer."""
+        """Note which outside stores were named, for the next start; call it once they answer."""
         self._remembered.save()
 
     def __exit__(self, *exception: object) -> None:
@@ -99,7 +99,7 @@ class _Remembered:
         self._content: dict[str, Any] = {} if self._fresh else read_json(path)
 
     def database_url(self, given: str | None) -> str | None:
-        """The record must not move unnoticed.
+        """The run's database: the one given, or the one it began in.
 
         Raises:
             ConfigError: the run's record is elsewhere.
@@ -114,7 +114,7 @@ class _Remembered:
         return known
 
     def redis_url(self, given: str | None) -> str | None:
-        """Redis holds nothing that cannot be rebuilt, so another one will do."""
+        """The run's Redis; it may change, as all that Redis holds can be rebuilt."""
         if given is not None:
             self._content["redis_url"] = given
         return self._content.setdefault("redis_url", None)

@@ -1,7 +1,7 @@
 """Run the services as child processes: start them, restart them, stop them in order.
 
-Children live in sessions of their own, so a Ctrl-C at the terminal reaches the supervisor alone and
-the order of stopping is its to choose. Should the supervisor be killed, the kernel ends them all.
+Children live in sessions of their own: a Ctrl-C at the terminal reaches the supervisor alone, which
+stops them in its own order. If the supervisor is killed, the kernel ends them all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_QUICK_DEATHS = 5
 
 
 class ProgramFailedError(ZerofleetError):
-    """A program that starting again does not help; a person can only read its log."""
+    """A program dies again and again; its log says why."""
 
     exit_code = 1
 
@@ -44,7 +44,7 @@ class Program:
     """How long it may take to leave after SIGTERM."""
 
     def last_log_lines(self, count: int) -> list[str]:
-        """The end of its log, for a person who asks why it died."""
+        """The end of its log, which says why it died."""
         with contextlib.suppress(OSError), self.log.open("rb") as log:
             log.seek(max(0, self.log.stat().st_size - 16_384))
             return log.read().decode(errors="replace").splitlines()[-count:]
@@ -71,7 +71,7 @@ class Supervisor:
 
     Args:
         programs: in the order of starting.
-        say: told what a person should know, one line at a time.
+        say: called with each line that a person should read.
 
     Use as ``async with`` in the main thread; ``failed`` ends when a program cannot be kept running.
     """
@@ -94,7 +94,7 @@ class Supervisor:
                 keeper.cancel()
             await asyncio.gather(*self._keepers, return_exceptions=True)
         finally:
-            # Whatever went wrong: no child outlives us, and nobody waits for one for ever.
+            # Whatever went wrong, no child outlives us, and no thread still waits for one.
             for child in self.children:
                 if child.process is not None and child.process.poll() is None:
                     _kill_session(child.process)

@@ -97,7 +97,7 @@ def _check_endpoint(endpoint: str, *, allow_plaintext: bool) -> None:
     if parts.scheme == "http" and not allow_plaintext and not _is_loopback(parts.hostname):
         raise ConfigError(
             f"{_VARIABLE}_ENDPOINT = '{endpoint}' is plain http to another machine: give https, or "
-            "set ZEROFLEET_ALLOW_PLAINTEXT=true where nobody can read along"
+            "set ZEROFLEET_ALLOW_PLAINTEXT=true where the network between them is private"
         )
 
 

@@ -16,9 +16,9 @@ _log = structlog.get_logger()
 
 
 class ModelCache:
-    """Files of a ``ModelFolder`` that somebody else has, too; the longest unused leave first.
+    """Copies of a bucket's models in a ``ModelFolder``; the longest unused are removed first.
 
-    A disk that refuses costs time later and nothing else.
+    A disk that cannot be written does no harm: models are then fetched again.
 
     Args:
         folder: for this alone; several processes may share it.
@@ -31,7 +31,10 @@ class ModelCache:
         self._complained = False
 
     def get(self, sha256: str) -> bytes | None:
-        """A file that is here and whole; one that cannot be read now stays, it may be."""
+        """A file that is here and whole, or None.
+
+        A damaged file is removed; one that cannot be read now stays, as it may be whole.
+        """
         path = self._folder.path(sha256)
         try:
             content = self._folder.read_verified(sha256)

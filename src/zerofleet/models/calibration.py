@@ -43,7 +43,7 @@ def observe(
     if not len(observations):
         raise ValueError("a model cannot be quantized without positions of calibration")
     watched, outputs = _watched(model, names)
-    # One thread: whoever publishes a model shares the machine with others.
+    # One thread: self-play and inference may run on the same machine.
     session = open_runtime(watched, [("CPUExecutionProvider", {})], threads=1)
     batches, sizes = list[Sequence[NDArray[np.float32]]](), list[int]()
     for batch in _batches(observations):

@@ -10,19 +10,60 @@ from __future__ import annotations
 import contextlib
 import threading
 from bisect import bisect_left
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zerofleet.models.driver import pinned_array
-from zerofleet.models.graph_ids import Buffers, GraphIds
 from zerofleet.models.provider import Provider
-from zerofleet.models.runtime import RunOptions, Session, Value, graph_options, new_value
+from zerofleet.models.runtime import OrtSession, RunOptions, Value, graph_options, new_value
 from zerofleet.models.session import ModelSession
 from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT, ModelShape
 
-# While a thread records a graph, no other one may allocate on the device or wait for it. So with
-# graphs one model is made at a time, and nobody runs while another one records.
+Buffers = tuple[tuple[int, tuple[int, ...]], ...]
+"""Address and shape of each input and output, in order."""
+
+
+class GraphIds:
+    """Which recorded CUDA graph of a session belongs to which buffers.
+
+    ONNX Runtime replays the graph of the number that a run names and looks at nothing else: with
+    other shapes or other buffers it would write the answer of an earlier run, without an error.
+    Number 0 is left to ONNX Runtime, which uses it unasked.
+    """
+
+    def __init__(self) -> None:
+        self._recorded: dict[int, Buffers] = {}
+
+    def new(self, buffers: Buffers) -> int:
+        """A number for these buffers, which they keep as long as the session lives."""
+        graph_id = len(self._recorded) + 1
+        self._recorded[graph_id] = buffers
+        return graph_id
+
+    def check(self, graph_id: int, buffers: Buffers) -> None:
+        """Make sure that a run's buffers are those that its graph was recorded with.
+
+        Raises:
+            AssertionError: they are not; the answer would be wrong without any sign of it.
+        """
+        recorded = self._recorded.get(graph_id)
+        if recorded != buffers:
+            raise AssertionError(
+                f"CUDA graph {graph_id} was recorded with {_text(recorded)} and would be replayed "
+                f"for {_text(buffers)}"
+            )
+
+
+def _text(buffers: Sequence[tuple[int, tuple[int, ...]]] | None) -> str:
+    if buffers is None:
+        return "nothing"
+    return ", ".join(f"{shape} at {address:#x}" for address, shape in buffers)
+
+
+# While a thread records a graph, no other thread may allocate on the device or wait for it. So
+# where graphs are used, one model is made at a time, and no model runs while another one records.
 _MAKING = threading.Lock()
 _RUNNING = threading.Lock()
 
@@ -39,7 +80,9 @@ class _Bucket:
         provider: says where the buffers are.
     """
 
-    def __init__(self, session: Session, size: int, shape: ModelShape, provider: Provider) -> None:
+    def __init__(
+        self, session: OrtSession, size: int, shape: ModelShape, provider: Provider
+    ) -> None:
         self._session = session
         self.rows = pinned_array((size, shape.observation_bytes), provider)
         self._observation = _on_device((size, shape.observation_bytes), np.uint8, provider)

@@ -6,7 +6,7 @@
     <root>/<run>/<version>/model.onnx      the same files again, as NVIDIA Triton wants to find them
     <root>/<run>/config.pbtxt              and their description for Triton
 
-A file's name is the sha256 of its bytes, so whoever reads one can tell whether it is whole.
+A file's name is the sha256 of its bytes, so a reader can tell whether it is whole.
 Variants of a model in other precisions are among the blobs; Triton is shown the fp32 files alone.
 """
 
@@ -31,13 +31,13 @@ from zerofleet.errors import (
 )
 from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT, ModelShape
 
-MAX_MODEL_BYTES = 1 << 30  # a bound on what anybody is made to read
+MAX_MODEL_BYTES = 1 << 30  # no reader takes more into memory
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class StagedModel:
-    """A file that is written and on disk, but has no name yet that anybody looks for."""
+    """A file that is on disk under a temporary name, which no reader looks for."""
 
     path: Path
     sha256: str
@@ -71,7 +71,7 @@ class ModelFolder:
         return self.root
 
     def check(self) -> None:
-        """See ``ModelStore``; staging will tell what is wrong with a disk."""
+        """See ``ModelStore``; nothing to do here: staging reports a disk that cannot be written."""
 
     def path(self, sha256: str) -> Path:
         """Where the file of this name is or would be.
@@ -164,8 +164,8 @@ class ModelFolder:
         """Note, on disk, files that will be named before anything else tells of them.
 
         Returns:
-            What removes the note, for whoever has recorded them; what is noted and not recorded is
-            swept.
+            A function that removes the note, to be called once the files are recorded; what is
+            noted and not recorded is swept.
         """
         note = self._blobs / f".{self.run}-{token_hex(8)}.names"
         with note.open("w", encoding="ascii") as file:
@@ -174,6 +174,12 @@ class ModelFolder:
             os.fsync(file.fileno())
         fsync_folder(self._blobs)
         return note.unlink
+
+    def remove(self, version: int, sha256s: Iterable[str]) -> None:
+        """See ``ModelStore``."""
+        for sha256 in sha256s:
+            self.path(sha256).unlink(missing_ok=True)
+        shutil.rmtree(self.root / self.run / str(version), ignore_errors=True)
 
     def sweep(self, is_recorded: Callable[[str], bool]) -> int:
         """Remove what publications of this run left behind when they were cut off.

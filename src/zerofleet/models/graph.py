@@ -1,8 +1,12 @@
 """What a model file may contain, told from its bytes before any runtime parses them.
 
-A model comes from a folder that other people may be able to write to. ONNX Runtime would follow
-names of external files and run any operator it knows, so a file is first read as plain protobuf
-(no dependency, a few hundred fields) and refused unless every node is one that our exporter writes.
+A file's sha256 stands in Postgres. It proves that the bytes are those that were published, not
+that they are harmless: a trainer that was taken over could publish anything, and each process
+that loads models holds secrets that a trainer does not. Names of external files have made loaders
+read any file of the machine, time and again (CVE-2022-25882, CVE-2024-27318); operators of other
+domains and graphs inside graphs are more code to attack; damaged files have crashed the runtime.
+ONNX Runtime has no allow-list of operators, and inference does not have onnx. So a file is first
+read as plain protobuf, and refused unless all of it is what our exporter writes.
 """
 
 from __future__ import annotations

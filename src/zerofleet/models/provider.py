@@ -1,11 +1,12 @@
 """Execution providers: what ONNX Runtime computes on, and what each of them is told.
 
-Nothing here touches a device: ``zerofleet.models.session`` opens what is described here, and
-``zerofleet.models.probe`` finds out whether it works.
+Nothing here touches a device: ``zerofleet.models.session`` opens what is described here, and the
+inference service finds out whether it works.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -171,3 +172,30 @@ def _openvino() -> Options:
         "num_of_threads": "1",
         "num_streams": "1",
     }
+
+
+_KEPT_ENGINES = 24
+
+
+def prune_engines(folder: Path, kept: int = _KEPT_ENGINES) -> int:
+    """Remove all but the newest of TensorRT's engines, of which each loaded model leaves one.
+
+    What lies beside an engine under the same name goes with it; the timings, which every build
+    uses again, stay.
+
+    Args:
+        folder: TensorRT's cache; it need not exist yet.
+        kept: how many engines stay.
+
+    Returns:
+        Number of engines removed.
+    """
+    found = list[tuple[int, Path]]()
+    for path in folder.glob("*.engine"):
+        with contextlib.suppress(FileNotFoundError):  # other processes may share the folder
+            found.append((path.stat().st_mtime_ns, path))
+    old = [path for _, path in sorted(found, reverse=True)[kept:]]
+    for path in old:
+        path.unlink(missing_ok=True)
+        path.with_suffix(".profile").unlink(missing_ok=True)
+    return len(old)

@@ -1,7 +1,8 @@
 """Publication of a model: its files first, checked by other processes; the rows last.
 
-Whoever kills the trainer at any point leaves either rows whose files load, or no rows. What else
-may be left (a temporary file, a file without a row) is swept or published again at the next start.
+A trainer that is killed at any point leaves either rows whose files load, or no rows. A temporary
+file or a file without a row, which it may leave as well, is swept or published again at the next
+start.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Published:
 
 
 def _nothing(*_: object) -> None:
-    """Neither to be told nor to wait."""
+    """Does nothing, where no callback is wanted."""
 
 
 Record = Callable[[str, str, Sequence[Variant]], None]
@@ -66,8 +67,8 @@ def publish(
         version: its number within the run.
         golden: what the network says about some positions, for the check.
         record: called once everything else is in the store.
-        wanted: the variants; None: none. One that is refused, or whose maker dies, costs nothing
-            but itself.
+        wanted: the variants; None: none. One that is refused, or whose process dies, does not
+            hinder the others or the model.
         passing: called with each name of ``POINTS`` as it is passed, for tests that stop there.
 
     Raises:
@@ -89,8 +90,8 @@ def publish(
                 variants.append(variant)
                 files += [file] if file else []
         passing("made")
-        # The next try may make other files, from later weights and of other positions: these could
-        # not be found again by their names.
+        # Noted first: after a crash the next try may make other files, from later weights and other
+        # positions, and no row would name these ones.
         withdraw = store.announce(file.sha256 for file in files)
         passing("announced")
         for file in files:
@@ -104,7 +105,7 @@ def publish(
     record(staged.sha256, store.location(staged.sha256), variants)
     passing("recorded")
     with contextlib.suppress(OSError, StoreUnavailableError):
-        withdraw()  # the model is published; a note that stays goes with the next sweep
+        withdraw()  # the model is published: a note that stays is removed by the next sweep
     return Published(staged.sha256, tuple(variants))
 
 
@@ -132,10 +133,14 @@ def make_in_child(
     precision: str,
     wanted: VariantRequest,
 ) -> tuple[Variant, StagedModel | None]:
-    """Let another process make a variant and judge it; its staged file comes if it is accepted."""
+    """Let another process make a variant and measure it.
+
+    Returns:
+        The variant, and its staged file if it is accepted.
+    """
     bounds = wanted.bounds
     command = [
-        "zerofleet.models.variants",
+        "zerofleet.models.make_variant",
         str(store.staging),
         store.run,
         str(fp32.path),
@@ -151,7 +156,7 @@ def make_in_child(
             _VARIANT_SECONDS,
             lambda: wanted.waiting(precision),
         )
-        outcome = json.loads(answer.splitlines()[-1])  # zerofleet.models.variants.Outcome
+        outcome = json.loads(answer.splitlines()[-1])  # zerofleet.models.make_variant.Outcome
     except _ChildError as error:
         return Variant(precision, reason=str(error)), None
     except (ValueError, IndexError):
@@ -163,24 +168,24 @@ def make_in_child(
 
 
 class _ChildError(Exception):
-    """A process of ours gave no answer; the message says why."""
+    """A child process gave no answer; the message says why."""
 
 
 def _ask_child(
     command: Sequence[str], content: bytes, seconds: float, waiting: Callable[[], None] = _nothing
 ) -> bytes:
-    """Run a module of ours; returns what it writes.
+    """Run a module in a process of its own; returns what it writes to standard output.
 
     Args:
         command: the module and its arguments.
-        content: what it reads.
+        content: its standard input.
         seconds: the most that it may take.
         waiting: called about every second.
 
     Raises:
         _ChildError: it failed, died, or took too long.
     """
-    # numpy's thread pool is of no use to so small a job, and starting it costs time.
+    # The work is too small for numpy's thread pool, which takes time to start.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     child = subprocess.Popen(
         [sys.executable, "-m", *command],
@@ -205,7 +210,7 @@ def _ask_child(
             raise
         answer, complaint = exchange.result()
     if child.returncode != 0:
-        waiting()  # whoever was told to leave may have been told together with its child
+        waiting()  # SIGTERM may have ended the child and reached this process at the same time
         lines = complaint.decode("utf-8", "replace").strip().splitlines()
         said = child.returncode > 0 and lines
         raise _ChildError(

@@ -1,4 +1,4 @@
-"""ONNX Runtime as far as it is used, with the types that it does not ship.
+"""The parts of ONNX Runtime that are used, with the types that it does not ship.
 
 Only this module imports it (linted), because its wheels have telemetry, which is switched off here.
 """
@@ -25,8 +25,8 @@ import onnxruntime as ort
 
 _ort = cast("Any", ort)
 
-# As ONNX Runtime words it when memory is short or a call of CUDA's libraries fails. Its classes do
-# not say: the same ones come for files that it refuses.
+# What ONNX Runtime writes when memory is short or a call of CUDA's libraries fails. The classes of
+# its errors do not tell: files that it refuses raise the same ones.
 _OF_THE_MACHINE = re.compile(
     r"Failed to allocate memory|std::bad_alloc|\b(CUDA|CUDNN|CUBLAS|CURAND|CUFFT) failure \d"
 )
@@ -80,7 +80,7 @@ class RunOptions(Protocol):
         ...
 
 
-class Session(Protocol):
+class OrtSession(Protocol):
     """A loaded model."""
 
     def get_inputs(self) -> Sequence[Node]:
@@ -110,7 +110,7 @@ class Session(Protocol):
 
 def open_runtime(
     model_bytes: bytes, providers: Sequence[tuple[str, Mapping[str, str]]], threads: int
-) -> Session:
+) -> OrtSession:
     """A session of ONNX Runtime.
 
     Args:
@@ -130,15 +130,15 @@ def open_runtime(
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     if not _sums_bytes_exactly():
         options.add_session_config_entry("session.x64quantprecision", "1")
-    # Without fallback a provider that fails says so and does not become another one.
+    # Without fallback a provider that fails raises, and ONNX Runtime does not take another one.
     return _ort.InferenceSession(model_bytes, options, providers=list(providers), enable_fallback=0)
 
 
-def is_of_the_machine(error: Exception) -> bool:
-    """Whether what ONNX Runtime raised tells of this machine's memory or GPU, not of the model.
+def is_machine_failure(error: Exception) -> bool:
+    """Whether an error of ONNX Runtime is about this machine's memory or GPU, not about the model.
 
-    It may tell of both, as when a model needs more memory than there is. A model that waits in vain
-    costs less than a good one that is rejected.
+    A model that needs more memory than there is counts as the machine's failure, too: to try it
+    again in vain costs less than to reject a good one.
     """
     return isinstance(error, MemoryError) or _OF_THE_MACHINE.search(str(error)) is not None
 
@@ -182,7 +182,7 @@ def offered_providers() -> list[str]:
 
 def installed_runtimes() -> list[str]:
     """The wheels of ONNX Runtime that are installed, as ``name version``: two are one too many."""
-    from importlib.metadata import distributions  # here: who only loads a model does without
+    from importlib.metadata import distributions  # imported here: loading a model does not need it
 
     return sorted(
         f"{each.name} {each.version}"

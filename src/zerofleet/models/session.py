@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 from zerofleet.errors import IncompatibleModelError, InferenceUnavailableError, ZerofleetError
 from zerofleet.models.graph import check_graph
 from zerofleet.models.provider import CPU, ONNX_NAMES, Provider
-from zerofleet.models.runtime import Node, is_of_the_machine, open_runtime
+from zerofleet.models.runtime import Node, is_machine_failure, open_runtime
 from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT, ModelShape
 
 # Rows of one run on a CPU. Measured on networks of 31 to 73 MFLOP: runs of 64 rows are 4 to 8%
-# faster than those of 512, whose activations leave the cache; smaller ones gain nothing more. Small
-# networks' stay there, and each run costs what ten rows of them do, and a turn at Python's lock.
+# faster than those of 512, whose activations leave the cache; smaller ones gain nothing more. A
+# small network's activations stay in it, and each run costs as much as ten rows and takes Python's
+# lock once.
 _LEAST_PART_ROWS, _MOST_PART_ROWS = 64, 512
 _PART_SECONDS = 0.0015
-_TRIES = 3  # the fastest is the one that nothing disturbed
+_TRIES = 3  # the fastest counts: other programs disturb the others
 
 
 class ModelSession:
@@ -117,7 +118,7 @@ class ModelSession:
         """What has to be done once before the first run."""
 
     def _check_provider(self) -> None:
-        """ONNX Runtime leaves a provider out whose libraries it cannot load, and goes on."""
+        """Raise where ONNX Runtime left the provider out: it does if a library cannot be loaded."""
         wanted, active = ONNX_NAMES[self.provider.name], self._session.get_providers()
         if wanted not in active:
             raise InferenceUnavailableError(
@@ -153,8 +154,8 @@ class ModelSession:
 
 
 def not_loaded(what: str, error: Exception) -> ZerofleetError:
-    """What to raise where ONNX Runtime raised ``error``: is it the file, or only this machine?"""
-    if is_of_the_machine(error):
+    """The error to raise where ONNX Runtime raised one: about the file, or about this machine."""
+    if is_machine_failure(error):
         return InferenceUnavailableError(f"{what} on this machine now: {error}")
     return IncompatibleModelError(f"{what}: {error}")
 

@@ -58,8 +58,8 @@ class ModelStore(Protocol):
         """Note files that will be published before anything else tells of them.
 
         Returns:
-            What takes the note back, for whoever has recorded the files. What is noted and not
-            recorded is swept.
+            A function that removes the note, to be called once the files are recorded. What is
+            noted and not recorded is swept.
         """
         ...
 
@@ -69,6 +69,15 @@ class ModelStore(Protocol):
 
     def expose(self, sha256: str, version: int, shape: ModelShape) -> object:
         """Enter a published file into the repository that NVIDIA Triton reads."""
+        ...
+
+    def remove(self, version: int, sha256s: Iterable[str]) -> None:
+        """Remove a model's files and its entry in Triton's repository; what is gone is no error.
+
+        Args:
+            version: of the model.
+            sha256s: of its file and its variants', but those that belong to another model too.
+        """
         ...
 
     def sweep(self, is_recorded: Callable[[str], bool]) -> int:
@@ -97,8 +106,8 @@ def open_store(settings: ProcessSettings, run: str, max_batch_rows: int = 1024) 
     if settings.model_store is None:
         return ModelFolder(settings.model_folder, run, max_batch_rows)
     # Only who has a bucket pays for this, and needs the package behind it.
-    from zerofleet.models.bucket import ModelBucket
     from zerofleet.models.bucket_address import bucket_address
+    from zerofleet.models.object_store import ModelBucket
     from zerofleet.models.objects import Objects
 
     address = bucket_address(

@@ -26,7 +26,7 @@ class Tower:
     parts: dict[str, str]
     """Further tensors that are slices, by the tensor they are cut from."""
     rectified: dict[str, str]
-    """The rectified tensor by the output before it, which nobody else reads."""
+    """The rectified tensor by the output before it, which only the rectification reads."""
 
 
 def find_tower(graph: GraphProto) -> Tower:

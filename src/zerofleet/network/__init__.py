@@ -5,11 +5,9 @@ Architecture and loss are those of AlphaGo Zero (Silver et al., Nature 550, 2017
 weights and the scaled loss are options.
 """
 
-from zerofleet.network.average import WeightAverage
 from zerofleet.network.export import export_onnx
-from zerofleet.network.loss import Losses, l2_penalty, losses
-from zerofleet.network.loss_scale import LossScale
-from zerofleet.network.model import PolicyValueNet
+from zerofleet.network.loss import Losses, LossScale, l2_penalty, losses
+from zerofleet.network.model import PolicyValueNet, WeightAverage
 from zerofleet.network.momentum import Momentum
 
 __all__ = [

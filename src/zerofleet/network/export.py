@@ -53,7 +53,7 @@ def export_onnx(
     try:
         with warnings.catch_warnings():
             # The older exporter is chosen on purpose: it takes 0.1 CPU-seconds, the newer one
-            # 1 to 2.6. Torch is pinned, so the warning that it will go away tells nobody anything.
+            # 1 to 2.6. Torch is pinned, so the warning that it will go away is of no use.
             warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"torch\.onnx")
             warnings.filterwarnings("ignore", r".*legacy TorchScript.*", DeprecationWarning)
             # Torch's annotations forget that this exporter takes an open file.

@@ -1,7 +1,8 @@
 """The loss of AlphaGo Zero: ``l = (z - v)^2 - pi^T log p + c * |theta|^2``.
 
 The last term is not computed at each step: ``zerofleet.network.momentum`` adds its gradient,
-``2 * c * theta``, to the others'.
+``2 * c * theta``, to the others'. ``LossScale`` keeps small gradients above the least number that
+half precision can tell from 0.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+FIRST_SCALE = 2.0**16
+GROWTH_STEPS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +46,41 @@ def losses(
 def l2_penalty(parameters: Iterable[Tensor], l2: float) -> Tensor:
     """``c * |theta|^2`` over all weights, a scalar, for reports and tests."""
     return l2 * torch.stack([parameter.square().sum() for parameter in parameters]).sum()
+
+
+class LossScale:
+    """A factor on the loss that is halved when gradients overflow and doubled when they do not.
+
+    Micikevicius et al. 2018 (arXiv 1710.03740), section 3.2. Only powers of two: scaling and
+    unscaling round nothing.
+    """
+
+    def __init__(self) -> None:
+        self.scale = FIRST_SCALE
+        self.clean_steps = 0  # without overflow since the scale changed last
+
+    def unscale(self, gradient: Tensor) -> bool:
+        """Divide the gradient by the scale, in place.
+
+        Args:
+            gradient: ``[weights]`` of the scaled loss.
+
+        Returns:
+            Whether it is finite; if not, it is of no use and the scale is halved.
+        """
+        gradient.div_(self.scale)
+        if not bool(torch.isfinite(gradient).all()):
+            self.scale, self.clean_steps = self.scale / 2, 0
+            return False
+        self.clean_steps += 1
+        if self.clean_steps == GROWTH_STEPS:
+            self.scale, self.clean_steps = self.scale * 2, 0
+        return True
+
+    def state(self) -> Tensor:
+        """``[2]`` float64: the scale and the clean steps."""
+        return torch.tensor([self.scale, float(self.clean_steps)], dtype=torch.float64)
+
+    def restore(self, state: Tensor) -> None:
+        """Go on from ``state()``."""
+        self.scale, self.clean_steps = float(state[0]), int(state[1])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from zerofleet.config import NetworkSection
-from zerofleet.network.bits import UnpackBits
 from zerofleet.network.blocks import (
     ConvolutionBlock,
     PooledPolicyHead,
@@ -115,3 +117,66 @@ def _initialise(network: PolicyValueNet, seed: int) -> None:
         last = [module for module in head.modules() if isinstance(module, nn.Linear)][-1]
         with torch.no_grad():
             last.weight.mul_(0.1)
+
+
+class UnpackBits(nn.Module):
+    """Unpack ``numpy.packbits`` bytes (most significant bit first) to 0.0 and 1.0.
+
+    Inside the network, so that every caller sends bytes, 1/32 of float planes. A lookup of 256 rows
+    of 8 numbers costs nothing measurable beside the first convolution and exports as one
+    ``Gather``.
+
+    Args:
+        shape: planes, rows, columns; packed in C order, padded with zero bits to whole bytes.
+    """
+
+    table: Tensor  # [256, 8] float32
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.shape = shape
+        self.bits = math.prod(shape)
+        byte = torch.arange(256).unsqueeze(1)
+        bit = torch.arange(7, -1, -1).unsqueeze(0)
+        # Not a weight: neither saved nor trained nor part of |theta|^2.
+        self.register_buffer("table", ((byte >> bit) & 1).float(), persistent=False)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Planes ``[batch, planes, rows, columns]`` float32 of ``[batch, bytes]`` uint8."""
+        bits = functional.embedding(observations.int(), self.table)  # [batch, bytes, 8]
+        return bits.flatten(1)[:, : self.bits].reshape(-1, *self.shape)
+
+
+class WeightAverage:
+    """The exponential average of a network's snapshots: steadier than the last of them.
+
+    ``average = decay * average + (1 - decay) * snapshot``, weights and running figures alike.
+
+    Wu 2019 (arXiv 1902.10565), appendix C ("weight averaging", after Izmailov et al. 2018). Batch
+    normalisation's running means and variances are averaged with the weights, so the average needs
+    no pass over data. The first snapshot replaces the random first weights.
+
+    Args:
+        network: copied; ``network`` of the average stays in evaluation mode.
+        decay: share that is kept at each snapshot.
+    """
+
+    def __init__(self, network: PolicyValueNet, decay: float) -> None:
+        self._decay = decay
+        self.network = copy.deepcopy(network).eval().requires_grad_(False)
+
+    @torch.no_grad()
+    def add(self, snapshot: PolicyValueNet, *, first: bool) -> None:
+        """Take a snapshot in.
+
+        Args:
+            snapshot: a network of the same sizes; only read.
+            first: whether no snapshot was taken before it.
+        """
+        share = 1.0 if first else 1.0 - self._decay
+        ours, theirs = self.network.state_dict(), snapshot.state_dict()
+        for name, average in ours.items():
+            if average.is_floating_point():
+                average.lerp_(theirs[name], share)
+            else:
+                average.copy_(theirs[name])  # a count of batches

@@ -13,7 +13,6 @@ import grpc.aio
 from zerofleet.errors import ConfigError
 from zerofleet.rpc.certificates import Certificates, channel_credentials, followed_certificates
 from zerofleet.rpc.codec import MAX_MESSAGE_BYTES
-from zerofleet.rpc.credentials import ClientCredentials
 from zerofleet.rpc.transport import dial
 from zerofleet.secrets.files import Followed, read_secret
 
@@ -37,8 +36,6 @@ _OPTIONS = (
 # Calls that are open over replaced certificates may take this long to end; a stream takes less.
 _OLD_CHANNEL_SECONDS = 600.0
 
-LOCAL = ClientCredentials()
-
 
 class Channel:
     """A channel whose calls carry the credentials of their moment; used like one of gRPC's.
@@ -52,17 +49,26 @@ class Channel:
 
     Args:
         address: ``host:port``, ``unix:path`` or any gRPC target.
-        credentials: what to show, and whom to believe.
+        tls_folder: folder of the certificates; None: plaintext.
+        token_file: file whose first line is the bearer token; None: none is sent.
+        allow_plaintext: without a ``tls_folder``, let the server be on another machine.
 
     Raises:
         ConfigError: a file cannot be used, or it would be plaintext to another machine.
     """
 
-    def __init__(self, address: str, credentials: ClientCredentials) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        tls_folder: str | Path | None = None,
+        token_file: str | Path | None = None,
+        allow_plaintext: bool = False,
+    ) -> None:
         self._address = address
-        self._credentials = credentials
-        self._certificates = _certificates(credentials)
-        self._token = _token(credentials)
+        self._allow_plaintext = allow_plaintext
+        self._certificates = _certificates(tls_folder)
+        self._token = _token(token_file)
         self._closing: set[asyncio.Task[None]] = set()
         self._made_with: Certificates | None = None
         self._channel = self._dial()
@@ -120,7 +126,7 @@ class Channel:
         if self._certificates is not None:
             self._made_with = self._certificates.get()
             tls = channel_credentials(self._made_with)
-        return dial(self._address, _OPTIONS, self._credentials, tls)
+        return dial(self._address, _OPTIONS, tls, allow_plaintext=self._allow_plaintext)
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         if self._token is None:
@@ -128,24 +134,15 @@ class Channel:
         return (("authorization", f"Bearer {self._token.get()}"),)
 
 
-def open_channel(address: str, credentials: ClientCredentials = LOCAL) -> Channel:
-    """A channel to ``host:port``, ``unix:path`` or any gRPC target; must be made in its loop.
-
-    Raises:
-        ConfigError: a file of the credentials cannot be used, or it would be plaintext to another
-            machine.
-    """
-    return Channel(address, credentials)
+def _certificates(folder: str | Path | None) -> Followed[Certificates] | None:
+    return None if folder is None else followed_certificates(Path(folder), server=False)
 
 
-def _certificates(credentials: ClientCredentials) -> Followed[Certificates] | None:
-    folder = credentials.tls_folder
-    return None if folder is None else followed_certificates(folder, server=False)
-
-
-def _token(credentials: ClientCredentials) -> Followed[str] | None:
-    path = credentials.token_file
-    return None if path is None else Followed([path], lambda: read_token(path))
+def _token(file: str | Path | None) -> Followed[str] | None:
+    if file is None:
+        return None
+    path = Path(file)
+    return Followed([path], lambda: read_token(path))
 
 
 def read_token(path: Path) -> str:

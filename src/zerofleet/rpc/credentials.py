@@ -4,31 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, TypedDict
 
 if TYPE_CHECKING:
     from zerofleet.config import ProcessSettings
 
 
-@dataclass(frozen=True, slots=True)
-class ClientCredentials:
-    """What a client shows of itself and whom it believes; all are files, followed when replaced.
+class ClientCredentials(TypedDict, total=False):
+    """What a client shows of itself and whom it believes: keyword arguments of every client.
 
-    The default reaches servers on this machine, in plaintext and without a token.
+    All are files, followed when replaced. Without any, servers on this machine are reached, in
+    plaintext and without a token.
     """
 
-    tls_folder: Path | None = None
+    tls_folder: str | Path | None
     """``ca.crt`` signs the servers that are believed (absent: the public authorities);
     ``tls.crt`` and ``tls.key`` are shown to them (absent: nothing is)."""
-    token_file: Path | None = None
+    token_file: str | Path | None
     """Its first line is sent as the bearer token."""
-    allow_plaintext: bool = False
+    allow_plaintext: bool
     """Without a ``tls_folder``, reach other machines too."""
 
-    @classmethod
-    def of(cls, settings: ProcessSettings) -> Self:
-        """Those of a process."""
-        return cls(settings.tls_folder, settings.token_file, settings.allow_plaintext)
+
+def client_credentials(settings: ProcessSettings) -> ClientCredentials:
+    """Those of a process."""
+    return ClientCredentials(
+        tls_folder=settings.tls_folder,
+        token_file=settings.token_file,
+        allow_plaintext=settings.allow_plaintext,
+    )
 
 
 @dataclass(frozen=True, slots=True)

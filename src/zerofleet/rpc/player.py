@@ -1,7 +1,7 @@
-"""A player as programs meet it: positions in, opinions and actions out.
+"""What a player is asked, and what it answers: positions in, opinions and actions out.
 
-``PlayerBackend`` is implemented twice: by the inference service over its own models, and by
-``PlayerClient`` over the wire.
+``PlayerBackend`` is what the service ``zerofleet.v1.Player`` asks; the inference service implements
+it over its own models. Programs ask that service with ``zerofleet.client``.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class PlayedAction:
 
 
 class PlayerBackend(Protocol):
-    """Whoever can be asked about positions.
+    """Answers questions about positions.
 
     All methods raise ``InvalidRequestError`` for an unknown game, an illegal action (named, with
     its ply), a finished game, or options without sense, and ``ModelNotFoundError``. An empty

@@ -49,7 +49,7 @@ class _Question:
 
 
 class PredictionStream:
-    """A ``Predictor`` over one stream, for ``async with``; made by ``InferenceClient.stream``."""
+    """A ``Predictor`` over one stream, for ``async with``; made by ``AsyncModel.stream``."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ import grpc.aio
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
+    from zerofleet.rpc.credentials import ServerCredentials
 
 _Options = Sequence[tuple[str, Any]]
 
@@ -24,8 +24,9 @@ _Options = Sequence[tuple[str, Any]]
 def dial(
     address: str,
     options: _Options,
-    credentials: ClientCredentials,
     tls: grpc.ChannelCredentials | None,
+    *,
+    allow_plaintext: bool,
 ) -> grpc.aio.Channel:
     """A channel to any gRPC target; must be made in its loop.
 
@@ -34,7 +35,7 @@ def dial(
     """
     if tls is not None:
         return grpc.aio.secure_channel(address, tls, options=options)
-    if not credentials.allow_plaintext and not is_local(address):
+    if not allow_plaintext and not is_local(address):
         raise ConfigError(
             f"{address} is another machine, and without TLS others could read along: set "
             "ZEROFLEET_TLS_FOLDER (--tls), or ZEROFLEET_ALLOW_PLAINTEXT=true in a network that you "

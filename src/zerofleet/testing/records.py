@@ -6,13 +6,12 @@ import dataclasses
 import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 from zerofleet_core import State
 
 from zerofleet import records
-from zerofleet.records import COLUMNS, GameRecord, joined
+from zerofleet.records import COLUMNS, GameRecord, game_uid_of, joined
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _FIELDS = {field.name for field in dataclasses.fields(GameRecord)}
@@ -26,7 +25,7 @@ def random_record(
     With an odd seed the training target is not the visit counts.
     """
     generator = random.Random(f"{game} {seed}")
-    game_uid = UUID(int=generator.getrandbits(128), version=4)
+    game_uid = game_uid_of(_START, generator.getrandbits(128))
     state = State(game)
     arrays = np.random.default_rng(seed)
     played: list[dict[str, Any]] = []

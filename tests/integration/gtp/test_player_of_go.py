@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
+from zerofleet.client import AsyncPlayer
 from zerofleet.config import SearchSection
 from zerofleet.errors import InferenceUnavailableError, InvalidRequestError
 from zerofleet.games import sgf
 from zerofleet.rpc.player import SearchOptions, Sgf
-from zerofleet.rpc.player_client import PlayerClient
 
 GAME = "go(size=5,komi=7.5,suicide=false)"
-SEEDED = SearchOptions(num_simulations=30, seed=1)
+SEEDED = {"simulations": 30, "seed": 1}
 
 
 async def test_describe_names_the_rules(player_server: Any) -> None:
-    async with player_server(GAME) as server, PlayerClient(server.address) as client:
+    async with player_server(GAME) as server, AsyncPlayer(server.address) as client:
         description = await client.describe()
         assert description == await server.player.describe()
     assert (description.game, description.num_actions) == (GAME, 26)
@@ -33,35 +33,34 @@ async def test_sgf_is_a_position(player_server: Any) -> None:
     actions = [12, 25, 7, 13]
     text = sgf.write(sgf.SgfGame(GAME, actions))
     handicap = "(;SZ[5]AB[cc][cb];W[dc])"
-    async with player_server(GAME) as server, PlayerClient(server.address) as client:
-        for it in (server.player, client):
-            expected = await it.search(GAME, actions, options=SEEDED)
-            assert await it.search("", Sgf(text), options=SEEDED) == expected
-            assert await it.search("", Sgf(handicap), options=SEEDED) == expected
-            for bad, reason in [
-                ("(;SZ[9])", "board size 9, not 5"),
-                ("(;SZ[5]KM[0])", "komi 0, the game is played with 7.5"),
-                ("(;SZ[5];B[cc];W[cc])", "illegal"),
-                ("(;SZ[5];B[];W[])", "over after 2 plies"),
-                ("nonsense", "not SGF"),
-            ]:
-                with pytest.raises(InvalidRequestError, match=reason):
-                    await it.predict(GAME, Sgf(bad))
+    async with player_server(GAME) as server, AsyncPlayer(server.address) as client:
+        expected = await client.search(actions, game=GAME, **SEEDED)
+        assert await client.search(Sgf(text), **SEEDED) == expected
+        assert await client.search(handicap, **SEEDED) == expected
+        for bad, reason in [
+            ("(;SZ[9])", "board size 9, not 5"),
+            ("(;SZ[5]KM[0])", "komi 0, the game is played with 7.5"),
+            ("(;SZ[5];B[cc];W[cc])", "illegal"),
+            ("(;SZ[5];B[];W[])", "over after 2 plies"),
+            ("nonsense", "not SGF"),
+        ]:
+            with pytest.raises(InvalidRequestError, match=reason):
+                await client.predict(Sgf(bad), game=GAME)
 
 
 async def test_games_without_sgf_say_so(player_server: Any) -> None:
-    async with player_server("tic_tac_toe") as server, PlayerClient(server.address) as client:
+    async with player_server("tic_tac_toe") as server, AsyncPlayer(server.address) as client:
         with pytest.raises(InvalidRequestError, match="SGF is for go and othello"):
-            await client.predict("", Sgf("(;SZ[3])"))
+            await client.predict(Sgf("(;SZ[3])"))
 
 
 async def test_a_table_every_so_many_seconds(player_server: Any) -> None:
-    async with player_server(GAME) as server, PlayerClient(server.address) as client:
-        often = [t async for t in client.analyze("", [], options=SEEDED, every_seconds=1e-6)]
-        seldom = [t async for t in client.analyze("", [], options=SEEDED, every_seconds=1e6)]
+    async with player_server(GAME) as server, AsyncPlayer(server.address) as client:
+        often = [t async for t in client.analyze(**SEEDED, every_seconds=1e-6)]
+        seldom = [t async for t in client.analyze(**SEEDED, every_seconds=1e6)]
         for seconds in (-1.0, float("nan"), float("inf")):
             with pytest.raises(InvalidRequestError, match="every_seconds"):
-                _ = [t async for t in client.analyze("", [], every_seconds=seconds)]
+                _ = [t async for t in client.analyze(every_seconds=seconds)]
     assert len(often) > 10
     assert [table.done for table in seldom] == [True]
     assert often[-1] == seldom[-1]
@@ -73,9 +72,9 @@ async def test_a_search_ends_when_its_client_leaves(player_server: Any) -> None:
     options = SearchOptions(num_simulations=20_000)
     async with (
         player_server(GAME, SearchSection(cache_positions=0), gate) as server,
-        PlayerClient(server.address) as client,
+        AsyncPlayer(server.address) as client,
     ):
-        tables = client.analyze("", [], options=options, every_simulations=1)
+        tables = client.analyze(simulations=20_000, every_simulations=1)
         async with contextlib.aclosing(tables):
             assert not (await anext(tables)).done
             assert server.player.searches == 1
@@ -88,7 +87,7 @@ async def test_a_search_ends_when_its_client_leaves(player_server: Any) -> None:
             assert server.player.searches == 1
         assert server.player.searches == 0
 
-        waiting = asyncio.create_task(client.search("", [], options=options))
+        waiting = asyncio.create_task(client.search(simulations=20_000))
         await searches(server.player, 1)
         waiting.cancel()
         await searches(server.player, 0)
@@ -99,17 +98,17 @@ async def test_a_silent_stream_is_given_up(player_server: Any) -> None:
     gate = threading.Semaphore(0)
     async with (
         player_server(GAME, None, gate) as server,
-        PlayerClient(server.address, timeout=0.05) as client,
+        AsyncPlayer(server.address, timeout=0.05) as client,
     ):
         with pytest.raises(InferenceUnavailableError, match="no table for"):
-            _ = [t async for t in client.analyze("", [])]
+            _ = [t async for t in client.analyze()]
         await searches(server.player, 0)
         gate.release(20_000)
 
 
 async def searches(player: Any, count: int) -> None:
     """Wait until so many searches are running."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while player.searches != count:  # noqa: ASYNC110 (the player tells nobody)
             await asyncio.sleep(0)
 

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
-from services.inference.model import ModelLoader
+from services.inference.loaded_models import ModelLoader
 from services.inference.precision import Precisions
 from services.inference.repository import Repository
 from zerofleet.database import Promotion

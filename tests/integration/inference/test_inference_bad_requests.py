@@ -12,6 +12,7 @@ import grpc.aio
 import numpy as np
 import pytest
 
+from zerofleet.client import AsyncModel
 from zerofleet.errors import (
     ConfigError,
     InferenceUnavailableError,
@@ -19,7 +20,6 @@ from zerofleet.errors import (
     ModelNotFoundError,
     OverloadedError,
 )
-from zerofleet.rpc.client import InferenceClient
 from zerofleet.rpc.codec import encode_request
 from zerofleet.rpc.methods import INFERENCE, unary
 from zerofleet.rpc.schema import open_inference as pb
@@ -133,9 +133,9 @@ async def test_every_bad_request_harms_only_its_sender(
 ) -> None:
     async with (
         serve() as served,
-        InferenceClient(served.address) as client,
+        AsyncModel(served.address, RUN) as client,
         grpc.aio.insecure_channel(served.address) as channel,
-        client.stream(RUN) as good,
+        client.stream() as good,
     ):
         stop = asyncio.Event()
         bystander = asyncio.create_task(_predict_until(stop, good, observations))
@@ -144,7 +144,7 @@ async def test_every_bad_request_harms_only_its_sender(
             request = encode_request(RUN, "best", observations(2))
             change(request)
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await infer(request, timeout=20)
+                await infer(request, timeout=60)
             assert caught.value.code() is code, name
             details = caught.value.details() or ""
             assert text in details, name
@@ -165,14 +165,15 @@ async def _predict_until(stop: asyncio.Event, stream: Any, observations: Any) ->
 @pytest.mark.usefixtures("published")
 @pytest.mark.parametrize("over", ["unary", "stream"])
 async def test_client_raises_our_errors(serve: Any, observations: Any, over: Any) -> None:
-    async with serve() as served, InferenceClient(served.address, timeout=20) as client:
+    async with serve() as served:
 
-        async def predict(model: str, rows: np.ndarray, version: str = "best") -> None:
-            if over == "unary":
-                await client.predict(model, rows, version)
-                return
-            async with client.stream(model, version) as stream:
-                await stream.predict(rows)
+        async def predict(run: str, rows: np.ndarray, version: str = "best") -> None:
+            async with AsyncModel(served.address, run, message_rows=300, timeout=60) as model:
+                if over == "unary":
+                    await model.predict(rows, version)
+                    return
+                async with model.stream(version) as stream:
+                    await stream.predict(rows)
 
         with pytest.raises(ModelNotFoundError, match="unknown model 'nobody'"):
             await predict("nobody", observations(1))
@@ -190,8 +191,8 @@ async def test_client_raises_our_errors(serve: Any, observations: Any, over: Any
 async def test_a_full_queue_refuses_and_recovers(serve: Any, observations: Any) -> None:
     async with (
         serve(max_queue_rows=300) as served,
-        InferenceClient(served.address, timeout=20) as client,
-        client.stream(RUN) as stream,
+        AsyncModel(served.address, RUN, timeout=60) as client,
+        client.stream() as stream,
     ):
         predictions = [stream.predict(observations(250)) for _ in range(40)]
         results = await asyncio.gather(*predictions, return_exceptions=True)
@@ -205,13 +206,13 @@ async def test_a_full_queue_refuses_and_recovers(serve: Any, observations: Any) 
 async def test_before_the_first_promotion_requests_wait(
     serve: Any, models: Any, observations: Any
 ) -> None:
-    async with serve() as served, InferenceClient(served.address, timeout=0.3) as hasty:
+    async with serve() as served, AsyncModel(served.address, RUN, timeout=0.3) as hasty:
         assert not await hasty.server_ready()
         with pytest.raises(InferenceUnavailableError, match="first promoted model"):
-            await hasty.predict(RUN, observations(1))
+            await hasty.predict(observations(1))
         async with (
-            InferenceClient(served.address, timeout=20) as patient,
-            patient.stream(RUN) as stream,
+            AsyncModel(served.address, RUN, timeout=60) as patient,
+            patient.stream() as stream,
         ):
             waiting = asyncio.create_task(stream.predict(observations(3)))
             models.publish(1)
@@ -219,8 +220,8 @@ async def test_before_the_first_promotion_requests_wait(
             await served.repository.refresh()
             assert (await waiting).model_version == 1
             assert await patient.server_ready()
-            assert await patient.model_ready(RUN)
-            assert await patient.model_ready(RUN, "1")
+            assert await patient.ready()
+            assert await patient.ready("1")
 
 
 async def test_an_address_that_cannot_be_bound_is_a_config_error(serve: Any) -> None:
@@ -241,8 +242,8 @@ async def test_messages_that_are_not_the_protocols(serve: Any, observations: Any
     """Garbage and messages over the limit end their own call; a stranger's stream goes on."""
     async with (
         serve() as served,
-        InferenceClient(served.address, timeout=20) as client,
-        client.stream(RUN) as good,
+        AsyncModel(served.address, RUN, timeout=60) as client,
+        client.stream() as good,
         grpc.aio.insecure_channel(
             served.address, options=[("grpc.max_send_message_length", -1)]
         ) as channel,
@@ -255,10 +256,10 @@ async def test_messages_that_are_not_the_protocols(serve: Any, observations: Any
             (bytes(2 << 20), grpc.StatusCode.RESOURCE_EXHAUSTED),
         ):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await infer(message, timeout=20)
+                await infer(message, timeout=60)
             assert caught.value.code() is code
             assert (await good.predict(observations(2))).model_version == 1
-        garbage = channel.stream_stream(f"/{INFERENCE}/ModelStreamInfer")(timeout=20)
+        garbage = channel.stream_stream(f"/{INFERENCE}/ModelStreamInfer")(timeout=60)
         await garbage.write(b"\xff\xff\xff")
         answer = pb.ModelStreamInferResponse.FromString(await garbage.read())
         assert "not a ModelInferRequest" in answer.error_message
@@ -269,5 +270,5 @@ async def test_messages_that_are_not_the_protocols(serve: Any, observations: Any
         assert await garbage.code() is grpc.StatusCode.OK
         unknown = channel.unary_unary(f"/{INFERENCE}/RepositoryModelLoad")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await unknown(b"", timeout=20)
+            await unknown(b"", timeout=60)
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.integration.inference.variant_answers import RUN, Fastest, auto, said
+from zerofleet.client import AsyncModel
 from zerofleet.errors import (
     IncompatibleModelError,
     InferenceUnavailableError,
 )
-from zerofleet.rpc.client import InferenceClient
 
 
 async def test_a_variant_that_does_not_load_costs_itself(
@@ -23,15 +23,15 @@ async def test_a_variant_that_does_not_load_costs_itself(
         models.publish_variant(version, "int8", make_marker(version, precision="int8")[:-20])
     async with (
         serve(precisions=auto(Fastest())) as served,
-        InferenceClient(served.address) as client,
+        AsyncModel(served.address, RUN) as client,
     ):
         for _ in range(2):
             await served.repository.refresh_variants()
-            assert said(await client.predict(RUN, observations(1))) == (2, "fp32")
-        assert said(await client.predict(RUN, observations(1), "1")) == (1, "fp32")
+            assert said(await client.predict(observations(1))) == (2, "fp32")
+        assert said(await client.predict(observations(1), "1")) == (1, "fp32")
         assert served.repository.failed_loads == 1  # tried once, and again after a pause
         with pytest.raises(IncompatibleModelError):
-            await client.predict(RUN, observations(1), "1", "int8")
+            await client.predict(observations(1), "1", "int8")
         index = {state.version: state.ready for state in await served.repository.index()}
         assert index == {1: True, 2: True}
 
@@ -46,11 +46,11 @@ async def test_one_that_does_not_load_is_left_out_of_one_measurement(
     fastest = Fastest()
     async with (
         serve(precisions=auto(fastest, ("int8", "fp16"))) as served,
-        InferenceClient(served.address) as client,
+        AsyncModel(served.address, RUN) as client,
     ):
         for _ in range(3):
             await served.repository.refresh_variants()
-            assert said(await client.predict(RUN, observations(1))) == (1, "int8")
+            assert said(await client.predict(observations(1))) == (1, "int8")
     assert fastest.asked == [["fp32", "int8"]]
 
 
@@ -67,8 +67,8 @@ async def test_a_variant_that_gives_infinities_gives_way_to_fp32_at_once(
     poisonous[2, 0] = 66
     async with (
         serve(precisions=auto(Fastest())) as served,
-        InferenceClient(served.address) as client,
-        client.stream(RUN) as stream,
+        AsyncModel(served.address, RUN) as client,
+        client.stream() as stream,
     ):
         await served.repository.refresh_variants()
         assert said(await stream.predict(observations(4))) == (2, "int8")
@@ -78,10 +78,10 @@ async def test_a_variant_that_gives_infinities_gives_way_to_fp32_at_once(
         await served.repository.refresh_variants()
         assert said(await stream.predict(poisonous)) == (2, "fp32")
         # Another version's variant is another file; it gives way when it does the same.
-        assert said(await client.predict(RUN, observations(4), "1")) == (1, "int8")
+        assert said(await client.predict(observations(4), "1")) == (1, "int8")
         with pytest.raises(InferenceUnavailableError):
-            await client.predict(RUN, poisonous, "1")
-        assert said(await client.predict(RUN, poisonous, "1")) == (1, "fp32")
+            await client.predict(poisonous, "1")
+        assert said(await client.predict(poisonous, "1")) == (1, "fp32")
 
 
 async def test_a_variant_that_fails_again_and_again_gives_way_to_fp32(
@@ -94,8 +94,8 @@ async def test_a_variant_that_fails_again_and_again_gives_way_to_fp32(
     fatal[2, 0] = 66
     async with (
         serve(precisions=auto(Fastest())) as served,
-        InferenceClient(served.address) as client,
-        client.stream(RUN) as stream,
+        AsyncModel(served.address, RUN) as client,
+        client.stream() as stream,
     ):
         await served.repository.refresh_variants()
         assert said(await stream.predict(observations(4))) == (1, "int8")
@@ -118,14 +118,14 @@ async def test_fp32_that_gives_infinities_takes_its_variants_along(
     poisonous[2, 0] = 66
     async with (
         serve(precisions=auto(Fastest())) as served,
-        InferenceClient(served.address) as client,
+        AsyncModel(served.address, RUN) as client,
     ):
         await served.repository.refresh_variants()
-        assert said(await client.predict(RUN, observations(1))) == (2, "int8")
+        assert said(await client.predict(observations(1))) == (2, "int8")
         with pytest.raises(InferenceUnavailableError):
-            await client.predict(RUN, poisonous, "2", "fp32")
+            await client.predict(poisonous, "2", "fp32")
         await served.repository.refresh()
         await served.repository.refresh_variants()
-        assert said(await client.predict(RUN, poisonous)) == (1, "fp32")
+        assert said(await client.predict(poisonous)) == (1, "fp32")
         with pytest.raises(IncompatibleModelError, match="non-finite"):
-            await client.predict(RUN, observations(1), "2")
+            await client.predict(observations(1), "2")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from zerofleet.client import AsyncModel
 from zerofleet.rpc import server
-from zerofleet.rpc.client import InferenceClient
 from zerofleet.rpc.prediction_stream import PredictionStream
 
 RUN = "marker"
@@ -44,11 +44,11 @@ async def test_no_call_is_lost_when_connections_end(
 
     async with (
         serve() as served,
-        InferenceClient(served.address, timeout=20) as client,
-        client.stream(RUN) as stream,
+        AsyncModel(served.address, RUN, timeout=60) as client,
+        client.stream() as stream,
     ):
         await asyncio.gather(
-            ask("unary", lambda: client.predict(RUN, observations(3))),
+            ask("unary", lambda: client.predict(observations(3))),
             ask("stream", lambda: stream.predict(observations(3))),
         )
     assert min(answers.values()) >= 50
@@ -64,8 +64,8 @@ async def test_a_client_moves_on_to_another_process(
     async with (
         serve(share_port=True) as one,
         serve(address=one.address, share_port=True) as other,
-        InferenceClient(one.address, timeout=20) as client,
-        client.stream(RUN) as stream,
+        AsyncModel(one.address, RUN, timeout=60) as client,
+        client.stream() as stream,
     ):
         async with asyncio.timeout(60):
             while not all(served.batcher.statistics.totals.rows for served in (one, other)):

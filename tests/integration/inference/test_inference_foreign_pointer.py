@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from zerofleet.client import AsyncModel
 from zerofleet.database import Promotion
-from zerofleet.rpc.client import InferenceClient
 
 RUN = "marker"
 
 
-async def _best(client: InferenceClient, observations: Any) -> int:
-    return (await client.predict(RUN, observations(1))).model_version
+async def _best(client: AsyncModel, observations: Any) -> int:
+    return (await client.predict(observations(1))).model_version
 
 
 async def test_promotions_are_followed_though_the_pointer_is_foreign(
@@ -21,7 +21,7 @@ async def test_promotions_are_followed_though_the_pointer_is_foreign(
         models.publish(version)
     models.promote(1)
     models.source.foreign = Promotion(40, 40, "0" * 64)  # its file is gone
-    async with serve() as served, InferenceClient(served.address) as client:
+    async with serve() as served, AsyncModel(served.address, RUN) as client:
         assert await _best(client, observations) == 1
         models.promote(2)
         await served.repository.refresh()
@@ -35,7 +35,7 @@ async def test_a_foreign_best_model_gives_way_to_a_lower_seq(
     """Its file was still there, and Postgres was away when the service started."""
     models.source.foreign = Promotion(40, 2, models.publish(2, make_marker(7)))
     models.source.away = True
-    async with serve() as served, InferenceClient(served.address) as client:
+    async with serve() as served, AsyncModel(served.address, RUN) as client:
         assert await _best(client, observations) == 2
         for version in (1, 2):
             models.publish(version)
@@ -44,7 +44,7 @@ async def test_a_foreign_best_model_gives_way_to_a_lower_seq(
         models.source.foreign = None  # repaired
         await served.repository.refresh()
         assert await _best(client, observations) == 1
-        answer = await client.predict(RUN, observations(1), "2")  # this chain's, not the other's
+        answer = await client.predict(observations(1), "2")  # this chain's, not the other's
         assert round(float(answer.value[0]) * 1024) == 2
         models.promote(2)
         await served.repository.refresh()
@@ -56,7 +56,7 @@ async def test_the_same_model_in_another_chain_stays_in_memory(
 ) -> None:
     models.source.foreign = Promotion(40, 1, models.publish(1))
     models.source.away = True
-    async with serve() as served, InferenceClient(served.address) as client:
+    async with serve() as served, AsyncModel(served.address, RUN) as client:
         models.promote(1)
         models.source.away = False
         models.source.foreign = None
@@ -71,7 +71,7 @@ async def test_a_stale_pointer_does_not_move_the_best_model_back(
     for version in (1, 2):
         models.publish(version)
         models.promote(version)
-    async with serve() as served, InferenceClient(served.address) as client:
+    async with serve() as served, AsyncModel(served.address, RUN) as client:
         models.source.foreign = models.source.chain[0]
         for away in (False, True):
             models.source.away = away

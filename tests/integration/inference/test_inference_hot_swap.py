@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from zerofleet.client import AsyncModel
 from zerofleet.errors import (
     IncompatibleModelError,
     InferenceUnavailableError,
     ModelNotFoundError,
 )
 from zerofleet.prediction import Prediction
-from zerofleet.rpc.client import InferenceClient
 
 RUN = "marker"
 
@@ -30,13 +30,13 @@ async def test_no_answer_names_another_model_under_swaps(
     """Several streams ask for the best and for exact versions while eight models are promoted."""
     models.publish(1)
     models.promote(1)
-    async with serve(threads=2, keep=3) as served, InferenceClient(served.address) as client:
+    async with serve(threads=2, keep=3) as served, AsyncModel(served.address, RUN) as client:
         stop = asyncio.Event()
         newest: Counter[int] = Counter()
 
         async def ask(version: str, rows: int) -> int:
             answers = 0
-            async with client.stream(RUN, version) as stream:
+            async with client.stream(version) as stream:
                 while not stop.is_set():
                     predictions = await asyncio.gather(
                         *(stream.predict(observations(rows + extra)) for extra in range(4))
@@ -91,15 +91,15 @@ async def test_a_damaged_model_leaves_the_old_one_serving(
 ) -> None:
     models.publish(1)
     models.promote(1)
-    async with serve() as served, InferenceClient(served.address) as client:
+    async with serve() as served, AsyncModel(served.address, RUN) as client:
         models.publish(2, damage(make_marker))
         models.promote(2)
         await served.repository.refresh()
         assert served.repository.failed_loads == 1
-        assert (await client.predict(RUN, observations(3))).model_version == 1
+        assert (await client.predict(observations(3))).model_version == 1
         with pytest.raises(IncompatibleModelError):
-            await client.predict(RUN, observations(3), "2")
-        assert not await client.model_ready(RUN, "2")
+            await client.predict(observations(3), "2")
+        assert not await client.ready("2")
         index = {state.version: state for state in await served.repository.index()}
         assert index[1].ready
         assert not index[2].ready
@@ -108,7 +108,7 @@ async def test_a_damaged_model_leaves_the_old_one_serving(
         models.publish(3)
         models.promote(3)
         await served.repository.refresh()
-        assert (await client.predict(RUN, observations(3))).model_version == 3
+        assert (await client.predict(observations(3))).model_version == 3
 
 
 async def test_bytes_under_a_wrong_name_are_not_loaded(
@@ -118,13 +118,13 @@ async def test_bytes_under_a_wrong_name_are_not_loaded(
     models.promote(1)
     async with (
         serve() as served,
-        InferenceClient(served.address) as patient,
-        InferenceClient(served.address, timeout=0.3) as client,
+        AsyncModel(served.address, RUN) as patient,
+        AsyncModel(served.address, RUN, timeout=0.3) as client,
     ):
         assert "do not hash to its name" in served.repository.waiting_for
-        assert not await patient.model_ready(RUN, "1")
+        assert not await patient.ready("1")
         with pytest.raises(InferenceUnavailableError, match="do not hash to its name"):
-            await client.predict(RUN, observations(1))
+            await client.predict(observations(1))
 
 
 async def test_a_start_with_a_damaged_best_model_serves_the_one_before(
@@ -135,8 +135,8 @@ async def test_a_start_with_a_damaged_best_model_serves_the_one_before(
         models.promote(version)
     models.publish(3, make_marker(3)[:-1])
     models.promote(3)
-    async with serve() as served, InferenceClient(served.address) as client:
-        assert (await client.predict(RUN, observations(1))).model_version == 2
+    async with serve() as served, AsyncModel(served.address, RUN) as client:
+        assert (await client.predict(observations(1))).model_version == 2
 
 
 async def test_a_missing_file_that_appears_later_is_loaded(
@@ -147,14 +147,14 @@ async def test_a_missing_file_that_appears_later_is_loaded(
     content = path.read_bytes()
     path.unlink()
     models.promote(1)
-    async with serve() as served, InferenceClient(served.address, timeout=20) as client:
+    async with serve() as served, AsyncModel(served.address, RUN, timeout=60) as client:
         assert "no model" in served.repository.waiting_for
         path.write_bytes(content)
         follower = asyncio.create_task(served.repository.follow_best(0.01))
         await until(lambda: served.repository.peek(None) is not None)
         follower.cancel()
         assert served.repository.waiting_for == ""
-        assert (await client.predict(RUN, observations(2))).model_version == 1
+        assert (await client.predict(observations(2))).model_version == 1
 
 
 async def test_a_file_that_cannot_be_read_now_is_asked_for_again(
@@ -167,13 +167,13 @@ async def test_a_file_that_cannot_be_read_now_is_asked_for_again(
     content = path.read_bytes()
     path.unlink()
     path.mkdir()  # read() fails, as on a disk that fails
-    async with serve() as served, InferenceClient(served.address, timeout=0.3) as hasty:
+    async with serve() as served, AsyncModel(served.address, RUN, timeout=0.3) as hasty:
         with pytest.raises(InferenceUnavailableError, match=r"cannot read .*: Is a directory"):
-            await hasty.predict(RUN, observations(1), "2")
+            await hasty.predict(observations(1), "2")
         path.rmdir()
         path.write_bytes(content)
-        async with InferenceClient(served.address, timeout=20) as patient:
-            assert (await patient.predict(RUN, observations(1), "2")).model_version == 2
+        async with AsyncModel(served.address, RUN, timeout=60) as patient:
+            assert (await patient.predict(observations(1), "2")).model_version == 2
 
 
 async def test_a_model_that_gives_infinities_is_used_no_more(
@@ -185,8 +185,8 @@ async def test_a_model_that_gives_infinities_is_used_no_more(
     poisonous[2, 0] = 66
     async with (
         serve() as served,
-        InferenceClient(served.address, timeout=20) as client,
-        client.stream(RUN) as stream,
+        AsyncModel(served.address, RUN, timeout=60) as client,
+        client.stream() as stream,
     ):
         models.publish(2, make_marker(2, poisoned=True))
         models.promote(2)
@@ -197,7 +197,7 @@ async def test_a_model_that_gives_infinities_is_used_no_more(
         await served.repository.refresh()
         assert (await stream.predict(poisonous)).model_version == 1
         with pytest.raises(IncompatibleModelError, match="non-finite"):
-            await client.predict(RUN, observations(1), "2")
+            await client.predict(observations(1), "2")
 
 
 async def test_stores_away_leave_loaded_models_serving(
@@ -206,17 +206,17 @@ async def test_stores_away_leave_loaded_models_serving(
     models.publish(1)
     models.publish(2)
     models.promote(1)
-    async with serve() as served, InferenceClient(served.address, timeout=1) as client:
+    async with serve() as served, AsyncModel(served.address, RUN, timeout=1) as client:
         models.source.away = True
         await served.repository.refresh()
-        assert (await client.predict(RUN, observations(1))).model_version == 1
-        assert (await client.predict(RUN, observations(1), "1")).model_version == 1
+        assert (await client.predict(observations(1))).model_version == 1
+        assert (await client.predict(observations(1), "1")).model_version == 1
         with pytest.raises(InferenceUnavailableError, match="stores are away"):
-            await client.predict(RUN, observations(1), "2")
+            await client.predict(observations(1), "2")
         models.source.away = False
-        assert (await client.predict(RUN, observations(1), "2")).model_version == 2
+        assert (await client.predict(observations(1), "2")).model_version == 2
         with pytest.raises(ModelNotFoundError):
-            await client.predict(RUN, observations(1), "3")
+            await client.predict(observations(1), "3")
 
 
 async def test_memory_is_bounded_and_keeps_the_best(
@@ -225,10 +225,10 @@ async def test_memory_is_bounded_and_keeps_the_best(
     for version in range(1, 12):
         models.publish(version)
     models.promote(1)
-    async with serve(keep=3) as served, InferenceClient(served.address) as client:
+    async with serve(keep=3) as served, AsyncModel(served.address, RUN) as client:
         for version in range(1, 12):
-            await client.predict(RUN, observations(1), str(version))
+            await client.predict(observations(1), str(version))
         versions = [model.version for model in served.repository.loaded()]
         assert len(versions) == 3
         assert versions[0] == 1
-        assert (await client.predict(RUN, observations(1))).model_version == 1
+        assert (await client.predict(observations(1))).model_version == 1

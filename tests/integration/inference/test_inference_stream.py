@@ -10,9 +10,9 @@ import grpc
 import grpc.aio
 import pytest
 
+from zerofleet.client import AsyncModel
 from zerofleet.errors import InferenceUnavailableError
 from zerofleet.local.ports import free_port
-from zerofleet.rpc.client import InferenceClient
 from zerofleet.rpc.codec import encode_request
 from zerofleet.rpc.prediction_stream import PredictionStream, stream_infer
 
@@ -44,7 +44,7 @@ async def test_servers_come_and_go_under_a_stream(
     serve: Any, observations: Any, until: Any
 ) -> None:
     address = _free_address()
-    async with InferenceClient(address, timeout=30) as client, client.stream(RUN) as stream:
+    async with AsyncModel(address, RUN, timeout=60) as client, client.stream() as stream:
         done = asyncio.Event()
         asker = asyncio.create_task(_ask(stream, observations(8), done))
         for _ in range(3):
@@ -59,7 +59,7 @@ async def test_servers_come_and_go_under_a_stream(
 @pytest.mark.usefixtures("published")
 async def test_drain_answers_what_has_come(serve: Any, observations: Any, until: Any) -> None:
     address = _free_address()
-    async with InferenceClient(address, timeout=30) as client, client.stream(RUN) as stream:
+    async with AsyncModel(address, RUN, timeout=60) as client, client.stream() as stream:
         done = asyncio.Event()
         async with serve(address=address) as served:
             asker = asyncio.create_task(_ask(stream, observations(64), done))
@@ -91,8 +91,8 @@ async def test_a_retired_stream_is_replaced_without_a_lost_call(
 
 async def test_no_server_is_unavailable_after_the_timeout(observations: Any) -> None:
     address = _free_address()
-    async with InferenceClient(address, timeout=0.3) as client, client.stream(RUN) as stream:
-        for predict in (stream.predict, lambda rows: client.predict(RUN, rows)):
+    async with AsyncModel(address, RUN, timeout=0.3) as client, client.stream() as stream:
+        for predict in (stream.predict, lambda rows: client.predict(rows)):
             with pytest.raises(InferenceUnavailableError, match=address):
                 await predict(observations(1))
         assert not await client.server_ready()
@@ -100,8 +100,8 @@ async def test_no_server_is_unavailable_after_the_timeout(observations: Any) -> 
 
 @pytest.mark.usefixtures("published")
 async def test_a_closed_stream_says_so(serve: Any, observations: Any) -> None:
-    async with serve() as served, InferenceClient(served.address) as client:
-        stream = client.stream(RUN)
+    async with serve() as served, AsyncModel(served.address, RUN) as client:
+        stream = client.stream()
         async with stream:
             await stream.predict(observations(1))
         with pytest.raises(InferenceUnavailableError, match="closed"):
@@ -112,8 +112,8 @@ async def test_a_closed_stream_says_so(serve: Any, observations: Any) -> None:
 async def test_cancelled_calls_leave_nothing_behind(
     serve: Any, observations: Any, until: Any
 ) -> None:
-    async with serve() as served, InferenceClient(served.address, timeout=20) as client:
-        async with client.stream(RUN) as stream:
+    async with serve() as served, AsyncModel(served.address, RUN, timeout=60) as client:
+        async with client.stream() as stream:
             await stream.predict(observations(1))
             given_up = [asyncio.create_task(stream.predict(observations(200))) for _ in range(20)]
             await asyncio.sleep(0)
@@ -123,13 +123,13 @@ async def test_cancelled_calls_leave_nothing_behind(
             assert not stream._questions
             assert (await stream.predict(observations(3))).model_version == 1
         await until(lambda: served.batcher.queue_rows == 0)
-        unary = [asyncio.create_task(client.predict(RUN, observations(200))) for _ in range(20)]
+        unary = [asyncio.create_task(client.predict(observations(200))) for _ in range(20)]
         await asyncio.sleep(0)
         for task in unary:
             task.cancel()
         await asyncio.gather(*unary, return_exceptions=True)
         await until(lambda: served.batcher.queue_rows == 0)
-        assert (await client.predict(RUN, observations(3))).model_version == 1
+        assert (await client.predict(observations(3))).model_version == 1
 
 
 @pytest.mark.usefixtures("published")
@@ -138,7 +138,7 @@ async def test_a_client_that_reads_no_answers_is_not_read_from(
 ) -> None:
     """Its answers would pile up in the server's memory otherwise."""
     async with serve() as served, grpc.aio.insecure_channel(served.address) as channel:
-        call = stream_infer(channel)(timeout=30)
+        call = stream_infer(channel)(timeout=60)
         written = 0
         with contextlib.suppress(TimeoutError):
             while written < 20_000:
@@ -147,5 +147,5 @@ async def test_a_client_that_reads_no_answers_is_not_read_from(
                 written += 1
         # Some answers fill the connection's window, a bounded number waits in the server.
         assert served.batcher.statistics.totals.success < written < 20_000
-        async with InferenceClient(served.address) as client:
-            assert (await client.predict(RUN, observations(3))).model_version == 1
+        async with AsyncModel(served.address, RUN) as client:
+            assert (await client.predict(observations(3))).model_version == 1

@@ -11,12 +11,12 @@ import tritonclient.grpc as triton
 from services.inference.metrics import InferenceCollector
 from services.inference.precision import Precisions
 from tests.integration.inference.variant_answers import MARKS, RUN, Fastest, auto, said
+from zerofleet.client import AsyncModel
 from zerofleet.errors import (
     InvalidRequestError,
     ModelNotFoundError,
     StoreUnavailableError,
 )
-from zerofleet.rpc.client import InferenceClient
 
 
 async def test_the_fastest_accepted_variant_answers_and_is_measured_once(
@@ -28,18 +28,18 @@ async def test_the_fastest_accepted_variant_answers_and_is_measured_once(
     models.publish_variant(1, "fp16")  # nothing for this provider
     models.promote(1)
     fastest = Fastest()
-    async with serve(precisions=auto(fastest)) as served, InferenceClient(served.address) as client:
-        assert said(await client.predict(RUN, observations(3))) == (1, "fp32")  # no waiting for it
+    async with serve(precisions=auto(fastest)) as served, AsyncModel(served.address, RUN) as client:
+        assert said(await client.predict(observations(3))) == (1, "fp32")  # no waiting for it
         await served.repository.refresh_variants()
-        async with client.stream(RUN) as stream:
+        async with client.stream() as stream:
             assert said(await stream.predict(observations(3))) == (1, "int8")
             models.promote(2)
             await served.repository.refresh()
             assert said(await stream.predict(observations(2))) == (2, "fp32")
             await served.repository.refresh_variants()
             assert said(await stream.predict(observations(2))) == (2, "int8")
-        assert said(await client.predict(RUN, observations(1), "3")) == (3, "int8")
-        assert said(await client.predict(RUN, observations(1), "1")) == (1, "int8")
+        assert said(await client.predict(observations(1), "3")) == (3, "int8")
+        assert said(await client.predict(observations(1), "1")) == (1, "int8")
     assert fastest.asked == [["fp32", "int8"]]
 
 
@@ -50,10 +50,10 @@ async def test_fp32_stays_where_it_is_the_fastest(
     models.publish_variant(1, "int8")
     models.promote(1)
     fastest = Fastest("fp32")
-    async with serve(precisions=auto(fastest)) as served, InferenceClient(served.address) as client:
+    async with serve(precisions=auto(fastest)) as served, AsyncModel(served.address, RUN) as client:
         for _ in range(2):
             await served.repository.refresh_variants()
-            assert said(await client.predict(RUN, observations(3))) == (1, "fp32")
+            assert said(await client.predict(observations(3))) == (1, "fp32")
     assert len(fastest.asked) == 1
 
 
@@ -65,26 +65,26 @@ async def test_a_request_may_name_the_variant(serve: Any, models: Any, observati
     models.publish_variant(2, "fp16")
     async with (
         serve(precisions=auto(Fastest())) as served,
-        InferenceClient(served.address) as client,
-        InferenceClient(served.address, precision="fp16") as half,
+        AsyncModel(served.address, RUN) as client,
+        AsyncModel(served.address, RUN, precision="fp16") as half,
     ):
         await served.repository.refresh_variants()
         for version in ("best", "2"):
             for precision in MARKS:
-                answer = await client.predict(RUN, observations(3), version, precision)
+                answer = await client.predict(observations(3), version, precision)
                 assert said(answer) == (2, precision)
-                async with client.stream(RUN, version, precision) as stream:
+                async with client.stream(version, precision) as stream:
                     assert said(await stream.predict(observations(3))) == (2, precision)
-        assert said(await half.predict(RUN, observations(1))) == (2, "fp16")
-        assert said(await half.predict(RUN, observations(1), precision="int8")) == (2, "int8")
+        assert said(await half.predict(observations(1))) == (2, "fp16")
+        assert said(await half.predict(observations(1), precision="int8")) == (2, "int8")
         with pytest.raises(ModelNotFoundError, match="version 1 has no accepted variant int8"):
-            await client.predict(RUN, observations(3), "1", "int8")
-        async with client.stream(RUN, "1", "fp16") as stream:
+            await client.predict(observations(3), "1", "int8")
+        async with client.stream("1", "fp16") as stream:
             with pytest.raises(ModelNotFoundError, match="no accepted variant fp16"):
                 await stream.predict(observations(3))
         with pytest.raises(InvalidRequestError, match=r"'precision' is 'int4': give fp32, int8"):
-            await client.predict(RUN, observations(3), "2", "int4")
-        assert said(await client.predict(RUN, observations(1))) == (2, "int8")
+            await client.predict(observations(3), "2", "int4")
+        assert said(await client.predict(observations(1))) == (2, "int8")
 
 
 async def test_the_precision_of_the_run_file(serve: Any, models: Any, observations: Any) -> None:
@@ -94,11 +94,11 @@ async def test_the_precision_of_the_run_file(serve: Any, models: Any, observatio
     models.publish_variant(1, "fp16")
     async with (
         serve(precisions=Precisions("fp16")) as served,
-        InferenceClient(served.address) as client,
+        AsyncModel(served.address, RUN) as client,
     ):
         await served.repository.refresh_variants()
-        assert said(await client.predict(RUN, observations(1))) == (2, "fp32")  # it has no other
-        assert said(await client.predict(RUN, observations(1), "1")) == (1, "fp16")
+        assert said(await client.predict(observations(1))) == (2, "fp32")  # it has no other
+        assert said(await client.predict(observations(1), "1")) == (1, "fp16")
 
 
 async def test_a_verdict_takes_a_precision_away_and_gives_it_back(
@@ -109,18 +109,18 @@ async def test_a_verdict_takes_a_precision_away_and_gives_it_back(
         models.publish_variant(version, "int8")
     models.promote(1)
     fastest = Fastest()
-    async with serve(precisions=auto(fastest)) as served, InferenceClient(served.address) as client:
+    async with serve(precisions=auto(fastest)) as served, AsyncModel(served.address, RUN) as client:
         await served.repository.refresh_variants()
-        assert said(await client.predict(RUN, observations(1), "2")) == (2, "int8")
+        assert said(await client.predict(observations(1), "2")) == (2, "int8")
         models.source.refusals.add("int8")
         await served.repository.refresh_variants()
-        assert said(await client.predict(RUN, observations(1))) == (1, "fp32")
-        assert said(await client.predict(RUN, observations(1), "2")) == (2, "fp32")
+        assert said(await client.predict(observations(1))) == (1, "fp32")
+        assert said(await client.predict(observations(1), "2")) == (2, "fp32")
         # The next match must be able to play it.
-        assert said(await client.predict(RUN, observations(1), precision="int8")) == (1, "int8")
+        assert said(await client.predict(observations(1), precision="int8")) == (1, "int8")
         models.source.refusals.clear()
         await served.repository.refresh_variants()
-        assert said(await client.predict(RUN, observations(1))) == (1, "int8")
+        assert said(await client.predict(observations(1))) == (1, "int8")
     assert len(fastest.asked) == 1
 
 
@@ -132,16 +132,16 @@ async def test_without_the_stores_what_answers_goes_on(
     models.promote(1)
     async with (
         serve(precisions=auto(Fastest())) as served,
-        InferenceClient(served.address) as client,
+        AsyncModel(served.address, RUN) as client,
     ):
         models.source.away = True
         await served.repository.refresh_variants()
-        assert said(await client.predict(RUN, observations(1))) == (1, "fp32")
+        assert said(await client.predict(observations(1))) == (1, "fp32")
         models.source.away = False
         await served.repository.refresh_variants()
         models.source.away = True
         await served.repository.refresh_variants()
-        assert said(await client.predict(RUN, observations(1))) == (1, "int8")
+        assert said(await client.predict(observations(1))) == (1, "int8")
 
 
 async def test_a_version_without_word_of_its_variants_answers_in_fp32(
@@ -157,13 +157,13 @@ async def test_a_version_without_word_of_its_variants_answers_in_fp32(
 
     async with (
         serve(precisions=auto(Fastest())) as served,
-        InferenceClient(served.address) as client,
+        AsyncModel(served.address, RUN) as client,
     ):
         await served.repository.refresh_variants()
         with monkeypatch.context() as patch:
             patch.setattr(models.source, "variants", away)
-            assert said(await client.predict(RUN, observations(1), "2")) == (2, "fp32")
-        assert said(await client.predict(RUN, observations(1))) == (1, "int8")
+            assert said(await client.predict(observations(1), "2")) == (2, "fp32")
+        assert said(await client.predict(observations(1))) == (1, "int8")
 
 
 async def test_no_answer_names_another_variant_under_swaps(
@@ -176,13 +176,13 @@ async def test_no_answer_names_another_variant_under_swaps(
     models.promote(1)
     async with (
         serve(threads=2, keep=3, precisions=auto(Fastest())) as served,
-        InferenceClient(served.address) as client,
+        AsyncModel(served.address, RUN) as client,
     ):
         stop = asyncio.Event()
         heard = set[tuple[int, str]]()
 
         async def ask(version: str, precision: str | None) -> None:
-            async with client.stream(RUN, version, precision) as stream:
+            async with client.stream(version, precision) as stream:
                 while not stop.is_set():
                     for prediction in await asyncio.gather(
                         *(stream.predict(observations(rows)) for rows in (1, 7, 30))
@@ -214,16 +214,16 @@ async def test_memory_is_bounded_with_variants_too(
         models.promote(version)
     async with (
         serve(keep=6, precisions=auto(Fastest())) as served,
-        InferenceClient(served.address) as client,
+        AsyncModel(served.address, RUN) as client,
     ):
         await served.repository.refresh_variants()
         for version in range(1, 9):
             for precision in ("fp32", "int8"):
-                await client.predict(RUN, observations(1), str(version), precision)
+                await client.predict(observations(1), str(version), precision)
         keys = [(model.version, model.precision) for model in served.repository.loaded()]
         assert len(keys) == 6
         assert {(2, "fp32"), (2, "int8")} <= set(keys)
-        assert said(await client.predict(RUN, observations(1))) == (2, "int8")
+        assert said(await client.predict(observations(1))) == (2, "int8")
 
 
 async def test_metadata_statistics_and_metrics_say_what_answers(
@@ -234,11 +234,11 @@ async def test_metadata_statistics_and_metrics_say_what_answers(
     models.promote(1)
     async with (
         serve(precisions=auto(Fastest())) as served,
-        InferenceClient(served.address) as client,
+        AsyncModel(served.address, RUN) as client,
     ):
-        await client.predict(RUN, observations(3))
+        await client.predict(observations(3))
         await served.repository.refresh_variants()
-        await client.predict(RUN, observations(4))
+        await client.predict(observations(4))
 
         def ask() -> Any:
             with triton.InferenceServerClient(served.address) as stock:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from services.inference.model import LoadedModel
+from services.inference.loaded_models import LoadedModel
 from services.inference.precision import Precisions
 from zerofleet.prediction import Prediction
 

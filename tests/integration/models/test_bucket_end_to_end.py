@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME, SECRET = "bucket", "canary-of-the-bucket"
-DEADLINE = 90.0
+DEADLINE = 120.0
 RUN_FILE = f"""
 name = "{NAME}"
 preset = "plain"
@@ -81,7 +81,7 @@ class Fleet:
         try:
             yield process
             process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
             process.wait()

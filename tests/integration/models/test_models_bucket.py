@@ -17,10 +17,10 @@ from zerofleet.errors import (
     ModelNotFoundError,
     StoreUnavailableError,
 )
-from zerofleet.models.bucket import ModelBucket
 from zerofleet.models.bucket_address import bucket_address
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.golden import Golden
+from zerofleet.models.object_store import ModelBucket
 from zerofleet.models.objects import Objects
 from zerofleet.models.publish import publish
 from zerofleet.models.shape import Shape

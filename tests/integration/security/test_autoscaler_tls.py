@@ -11,8 +11,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from zerofleet.rpc.channel import open_channel
-from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
+from zerofleet.rpc.channel import Channel
+from zerofleet.rpc.credentials import ServerCredentials
 from zerofleet.rpc.methods import SCALER, unary
 from zerofleet.rpc.scaler import ScaledObject, ScalerServer
 from zerofleet.rpc.schema import externalscaler as pb
@@ -38,7 +38,7 @@ async def serving(credentials: ServerCredentials) -> AsyncGenerator[str]:
 
 async def replicas(address: str, folder: Path | None) -> float:
     """What KEDA hears that has the certificate in a folder."""
-    channel = open_channel(address, ClientCredentials(folder))
+    channel = Channel(address, tls_folder=folder)
     try:
         ask = unary(channel, SCALER, "GetMetrics", pb.GetMetricsRequest, pb.GetMetricsResponse)
         metadata: Mapping[str, str] = {"role": "selfplay"}

@@ -25,10 +25,10 @@ async def test_what_comes_after_the_drain_has_begun_is_not_read(serve: Any, unti
         await until(lambda: served.backend.waiting == 1)
         served.server._inference.drain()
         live = channel.unary_unary(f"/{INFERENCE}/ServerLive")
-        await live(b"", timeout=30)  # by now it has begun
+        await live(b"", timeout=60)  # by now it has begun
         for _ in range(3):
             await call.write(_request("after"))
-            await live(b"", timeout=30)
+            await live(b"", timeout=60)
         assert served.backend.waiting == 1
         served.backend.go.set()
         answer: Any = await call.read()

@@ -13,9 +13,9 @@ import grpc.aio
 import numpy as np
 import pytest
 
+from zerofleet.client import AsyncModel
 from zerofleet.errors import OverloadedError
 from zerofleet.rpc import player_servicer, server
-from zerofleet.rpc.client import InferenceClient
 from zerofleet.rpc.codec import encode_request
 from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
 from zerofleet.rpc.limits import Limits
@@ -67,13 +67,13 @@ async def test_calls_of_all_are_bounded(serve: Any, until: Any) -> None:
     async with serve(limits=Limits(calls=3)) as served, stock_channel(served.address) as channel:
         served.backend.go.clear()
         calls = [
-            asyncio.ensure_future(_infer(channel)(encode_request(RUN, "best", ROWS), timeout=30))
+            asyncio.ensure_future(_infer(channel)(encode_request(RUN, "best", ROWS), timeout=60))
             for _ in range(3)
         ]
         await until(lambda: served.backend.waiting == 3)
-        async with InferenceClient(served.address) as another:
+        async with AsyncModel(served.address, RUN) as another:
             with pytest.raises(OverloadedError, match=r"(?i)concurrent rpc limit"):
-                await another.predict(RUN, ROWS)
+                await another.predict(ROWS)
         served.backend.go.set()
         assert [answer.model_version for answer in await asyncio.gather(*calls)] == ["1"] * 3
 
@@ -90,36 +90,36 @@ async def test_calls_of_one_token_leave_room_for_others(
     limits = Limits(calls=6, calls_of_one=2)
     async with (
         serve(ServerCredentials(token_roles_file=accepted), limits) as served,
-        InferenceClient(served.address, credentials=shown[0]) as greedy,
-        InferenceClient(served.address, credentials=shown[1]) as modest,
-        greedy.stream(RUN) as stream,
+        AsyncModel(served.address, RUN, **shown[0]) as greedy,
+        AsyncModel(served.address, RUN, **shown[1]) as modest,
+        greedy.stream() as stream,
     ):
         served.backend.go.clear()
         calls = [asyncio.ensure_future(ask(ROWS)) for ask in (stream.predict, _one(greedy))]
         await until(lambda: served.backend.waiting == 2)
         with pytest.raises(OverloadedError, match="token 'greedy' has 2 calls open"):
-            await greedy.predict(RUN, ROWS)
-        calls.append(asyncio.ensure_future(modest.predict(RUN, ROWS)))
+            await greedy.predict(ROWS)
+        calls.append(asyncio.ensure_future(modest.predict(ROWS)))
         await until(lambda: served.backend.waiting == 3)
         served.backend.go.set()
         assert [answer.model_version for answer in await asyncio.gather(*calls)] == [1] * 3
-        assert (await greedy.predict(RUN, ROWS)).model_version == 1  # there is room again
+        assert (await greedy.predict(ROWS)).model_version == 1  # there is room again
 
 
-def _one(client: InferenceClient) -> Any:
-    return lambda rows: client.predict(RUN, rows)
+def _one(client: AsyncModel) -> Any:
+    return lambda rows: client.predict(rows)
 
 
 async def test_without_tokens_the_address_is_who_calls(serve: Any, until: Any) -> None:
     async with (
         serve(limits=Limits(calls_of_one=1)) as served,
-        InferenceClient(served.address) as client,
+        AsyncModel(served.address, RUN) as client,
     ):
         served.backend.go.clear()
-        call = asyncio.ensure_future(client.predict(RUN, ROWS))
+        call = asyncio.ensure_future(client.predict(ROWS))
         await until(lambda: served.backend.waiting == 1)
         with pytest.raises(OverloadedError, match=r"address ipv[46]:\S+ has 1 calls open"):
-            await client.predict(RUN, ROWS)
+            await client.predict(ROWS)
         served.backend.go.set()
         await call
 
@@ -128,16 +128,16 @@ async def test_with_certificates_their_name_is_who_calls(serve: Any, until: Any,
     credentials = ServerCredentials(tls("inference"))
     async with (
         serve(credentials, Limits(calls_of_one=1)) as served,
-        InferenceClient(served.address, credentials=ClientCredentials(tls("selfplay"))) as worker,
-        InferenceClient(
-            served.address, credentials=ClientCredentials(tls("evaluator"))
+        AsyncModel(served.address, RUN, **ClientCredentials(tls_folder=tls("selfplay"))) as worker,
+        AsyncModel(
+            served.address, RUN, **ClientCredentials(tls_folder=tls("evaluator"))
         ) as evaluator,
     ):
         served.backend.go.clear()
-        calls = [asyncio.ensure_future(each.predict(RUN, ROWS)) for each in (worker, evaluator)]
+        calls = [asyncio.ensure_future(each.predict(ROWS)) for each in (worker, evaluator)]
         await until(lambda: served.backend.waiting == 2)
         with pytest.raises(OverloadedError, match="certificate 'selfplay' has 1 calls open"):
-            await worker.predict(RUN, ROWS)
+            await worker.predict(ROWS)
         served.backend.go.set()
         await asyncio.gather(*calls)
 
@@ -147,12 +147,12 @@ async def test_calls_of_one_connection_are_bounded(serve: Any, until: Any) -> No
     async with (
         serve(limits=Limits(calls_of_connection=2)) as served,
         stock_channel(served.address) as channel,
-        InferenceClient(served.address, timeout=30) as another,
+        AsyncModel(served.address, RUN, timeout=60) as another,
     ):
         served.backend.go.clear()
-        calls = [_infer(channel)(encode_request(RUN, "best", ROWS), timeout=30) for _ in range(5)]
+        calls = [_infer(channel)(encode_request(RUN, "best", ROWS), timeout=60) for _ in range(5)]
         await until(lambda: served.backend.waiting == 2)
-        asking = [asyncio.ensure_future(another.predict(RUN, ROWS)) for _ in range(5)]
+        asking = [asyncio.ensure_future(another.predict(ROWS)) for _ in range(5)]
         await until(lambda: served.backend.waiting == 4)
         await asyncio.wait(asking, timeout=0.3)
         assert served.backend.waiting == 4
@@ -170,11 +170,11 @@ async def test_metadata_is_bounded(serve: Any) -> None:
         stock_channel(served.address) as channel,
     ):
         ready = channel.unary_unary(f"/{INFERENCE}/ServerReady")
-        await ready(b"", metadata=(("x", "a" * 1000),), timeout=10)
+        await ready(b"", metadata=(("x", "a" * 1000),), timeout=60)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await ready(b"", metadata=(("x", "a" * 8000),), timeout=10)
+            await ready(b"", metadata=(("x", "a" * 8000),), timeout=60)
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        await ready(b"", timeout=10)
+        await ready(b"", timeout=60)
 
 
 @pytest.mark.parametrize("talks", [True, False])
@@ -219,9 +219,9 @@ async def test_garbage_to_a_service_that_grpc_brings_is_refused_like_any(serve: 
     async with serve() as served, stock_channel(served.address) as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check")
         with pytest.raises(grpc.aio.AioRpcError, match="not one of this method's") as caught:
-            await check(b"\xff", timeout=20)
+            await check(b"\xff", timeout=60)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        nothing = channel.stream_unary(f"/{INFERENCE}/ServerReady")(timeout=20)
+        nothing = channel.stream_unary(f"/{INFERENCE}/ServerReady")(timeout=60)
         await nothing.done_writing()
         assert await _code(nothing) is grpc.StatusCode.INVALID_ARGUMENT
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from zerofleet.client import AsyncModel
 from zerofleet.errors import ConfigError, InferenceUnavailableError
 from zerofleet.rpc.certificates import followed_certificates
-from zerofleet.rpc.client import InferenceClient
 from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
 from zerofleet.secrets.authority import make_authority, make_certificate
 from zerofleet.secrets.files import read_bytes
@@ -22,23 +22,23 @@ ROWS = np.zeros((2, 4), np.uint8)
 
 
 async def _asks(address: str, credentials: ClientCredentials, seconds: float = 10.0) -> int:
-    async with InferenceClient(address, timeout=seconds, credentials=credentials) as client:
-        return (await client.predict(RUN, ROWS)).model_version
+    async with AsyncModel(address, RUN, timeout=seconds, **credentials) as client:
+        return (await client.predict(ROWS)).model_version
 
 
 async def _is_answered(address: str, folder: Path | None) -> bool:
     """By one try alone."""
-    async with InferenceClient(address, credentials=ClientCredentials(folder)) as client:
+    async with AsyncModel(address, RUN, **ClientCredentials(tls_folder=folder)) as client:
         return await client.server_ready()
 
 
 async def test_both_sides_show_certificates(serve: Any, tls: Callable[[str], Path]) -> None:
     async with serve(ServerCredentials(tls("inference"))) as served:
-        credentials = ClientCredentials(tls("selfplay"))
+        credentials = ClientCredentials(tls_folder=tls("selfplay"))
         assert await _asks(served.address, credentials) == 1
         async with (
-            InferenceClient(served.address, credentials=credentials) as client,
-            client.stream(RUN) as stream,
+            AsyncModel(served.address, RUN, **credentials) as client,
+            client.stream() as stream,
         ):
             assert (await stream.predict(ROWS)).model_version == 1
 
@@ -71,7 +71,7 @@ async def test_whom_a_client_does_not_believe(
         # localhost is ::1 too, where nobody listens: the last error may be of that.
         address = served.address.replace("localhost", "127.0.0.1")
         with pytest.raises(InferenceUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
-            await _asks(address, ClientCredentials(tls("selfplay")), 2.0)
+            await _asks(address, ClientCredentials(tls_folder=tls("selfplay")), 2.0)
 
 
 async def test_certificates_are_rotated_without_a_restart(
@@ -90,23 +90,23 @@ async def test_certificates_are_rotated_without_a_restart(
         pair = make_certificate(authority, name, hosts, server=True, client=True)
         (folder / "next.crt").write_bytes(pair.certificate)
         (folder / "next.key").write_bytes(pair.key)
-    credentials = ClientCredentials(client)
+    credentials = ClientCredentials(tls_folder=client)
     async with (
         serve(ServerCredentials(server)) as served,
-        InferenceClient(served.address, timeout=10, credentials=credentials) as one,
-        one.stream(RUN) as stream,
+        AsyncModel(served.address, RUN, timeout=10, **credentials) as one,
+        one.stream() as stream,
     ):
         assert (await stream.predict(ROWS)).model_version == 1
         for folder in (server, client):
             (folder / "next.key").replace(folder / "tls.key")
             (folder / "next.crt").replace(folder / "tls.crt")
-            assert (await one.predict(RUN, ROWS)).model_version == 1
+            assert (await one.predict(ROWS)).model_version == 1
             assert await _asks(served.address, credentials) == 1
             assert (await stream.predict(ROWS)).model_version == 1  # over its old connection
         for folder in (server, client):  # nobody shows anything of the old authority any more
             _write(folder / "ca.crt", authority.certificate)
         assert await _asks(served.address, credentials) == 1
-        assert (await one.predict(RUN, ROWS)).model_version == 1
+        assert (await one.predict(ROWS)).model_version == 1
         assert not await _is_answered(served.address, tls("selfplay"))
 
 
@@ -118,9 +118,9 @@ async def test_a_rotation_that_went_wrong_changes_nothing(
     async with serve(ServerCredentials(server)) as served:
         for damage in (b"", b"-----BEGIN CERTIFICATE-----\n", read_bytes(tls("keda") / "tls.crt")):
             _write(server / "tls.crt", damage)
-            assert await _asks(served.address, ClientCredentials(tls("selfplay"))) == 1
+            assert await _asks(served.address, ClientCredentials(tls_folder=tls("selfplay"))) == 1
         (server / "tls.crt").unlink()
-        assert await _asks(served.address, ClientCredentials(tls("selfplay"))) == 1
+        assert await _asks(served.address, ClientCredentials(tls_folder=tls("selfplay"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ async def test_plaintext_stays_on_this_machine(serve: Any) -> None:
         async with serve(address="0.0.0.0:0"):
             pass
     with pytest.raises(ConfigError, match=r"inference\.fleet:8001 is another machine"):
-        async with InferenceClient("dns:///inference.fleet:8001"):
+        async with AsyncModel("dns:///inference.fleet:8001", RUN):
             pass
     async with serve(ServerCredentials(allow_plaintext=True), address="0.0.0.0:0") as served:
         assert await _asks(served.address, ClientCredentials()) == 1

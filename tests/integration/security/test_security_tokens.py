@@ -13,6 +13,7 @@ import grpc.aio
 import numpy as np
 import pytest
 
+from zerofleet.client import AsyncModel, AsyncPlayer
 from zerofleet.errors import (
     AccessDeniedError,
     ConfigError,
@@ -20,10 +21,8 @@ from zerofleet.errors import (
     UnauthenticatedError,
 )
 from zerofleet.prediction import Prediction
-from zerofleet.rpc.client import InferenceClient
 from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
 from zerofleet.rpc.methods import INFERENCE, PLAYER
-from zerofleet.rpc.player_client import PlayerClient
 from zerofleet.rpc.schema import service
 from zerofleet.secrets.tokens import add_token
 from zerofleet.waiting import PatientPredictor, Waits
@@ -60,18 +59,18 @@ async def _status(channel: Any, path: str, metadata: tuple[tuple[str, str], ...]
     """The status that an empty call of a method ends with."""
     streams = path.endswith(("ModelStreamInfer", "ServerReflectionInfo"))
     if streams:
-        call = channel.stream_stream(path)(metadata=metadata, timeout=10)
+        call = channel.stream_stream(path)(metadata=metadata, timeout=60)
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await call.done_writing()
             async for _ in call:
                 pass
     elif path.endswith("Analyze"):
-        call = channel.unary_stream(path)(b"", metadata=metadata, timeout=10)
+        call = channel.unary_stream(path)(b"", metadata=metadata, timeout=60)
         with contextlib.suppress(grpc.aio.AioRpcError):
             async for _ in call:
                 pass
     else:
-        call = channel.unary_unary(path)(b"", metadata=metadata, timeout=10)
+        call = channel.unary_unary(path)(b"", metadata=metadata, timeout=60)
         with contextlib.suppress(grpc.aio.AioRpcError):
             await call
     return (await call.code()).name
@@ -129,13 +128,13 @@ async def test_our_clients_send_theirs(
 ) -> None:
     async with serve(secured) as served:
         async with (
-            InferenceClient(served.address, credentials=shown("worker")) as client,
-            client.stream(RUN) as stream,
+            AsyncModel(served.address, RUN, **shown("worker")) as client,
+            client.stream() as stream,
         ):
             assert await client.server_ready()
-            assert (await client.predict(RUN, ROWS)).model_version == 1
+            assert (await client.predict(ROWS)).model_version == 1
             assert (await stream.predict(ROWS)).model_version == 1
-        async with PlayerClient(served.address, credentials=shown("client", "client")) as player:
+        async with AsyncPlayer(served.address, **shown("client", "client")) as player:
             assert (await player.describe()).run == RUN
 
 
@@ -145,27 +144,27 @@ async def test_a_refusal_is_an_error_of_its_own_and_comes_at_once(
     """The clients' timeouts are far longer than a test may take."""
     async with serve(secured) as served:
         async with (
-            InferenceClient(served.address, timeout=900, credentials=shown(None)) as client,
-            client.stream(RUN) as stream,
+            AsyncModel(served.address, RUN, timeout=900, **shown(None)) as client,
+            client.stream() as stream,
         ):
             for ask in (
                 client.server_ready,
-                lambda: client.predict(RUN, ROWS),
+                lambda: client.predict(ROWS),
                 lambda: stream.predict(ROWS),
             ):
                 with pytest.raises(UnauthenticatedError, match="this server wants one token"):
                     await ask()
         async with (
-            InferenceClient(served.address, timeout=900, credentials=shown("client")) as client,
-            client.stream(RUN) as stream,
+            AsyncModel(served.address, RUN, timeout=900, **shown("client")) as client,
+            client.stream() as stream,
         ):
             with pytest.raises(PermissionDeniedError, match="has the role client, which may not"):
                 await stream.predict(ROWS)
-        async with PlayerClient(served.address, timeout=900, credentials=shown("worker")) as player:
+        async with AsyncPlayer(served.address, timeout=900, **shown("worker")) as player:
             with pytest.raises(PermissionDeniedError):
                 await player.describe()
             with pytest.raises(PermissionDeniedError):
-                await anext(player.analyze("tic_tac_toe", []))
+                await anext(player.analyze(game="tic_tac_toe"))
 
 
 async def test_tokens_are_rotated_without_a_restart(serve: Any, tmp_path: Path) -> None:
@@ -174,23 +173,23 @@ async def test_tokens_are_rotated_without_a_restart(serve: Any, tmp_path: Path) 
     credentials = ClientCredentials(token_file=mine)
     async with (
         serve(ServerCredentials(token_roles_file=accepted)) as served,
-        InferenceClient(served.address, credentials=credentials) as client,
-        client.stream(RUN) as stream,
+        AsyncModel(served.address, RUN, **credentials) as client,
+        client.stream() as stream,
     ):
         await stream.predict(ROWS)
         old = accepted.read_text()
         token = add_token(accepted, "ann", "worker")
-        await client.predict(RUN, ROWS)
+        await client.predict(ROWS)
         mine.write_text(f"{token}\n")
-        await client.predict(RUN, ROWS)
+        await client.predict(ROWS)
         accepted.write_text(accepted.read_text().removeprefix(old))
-        await client.predict(RUN, ROWS)
+        await client.predict(ROWS)
         await stream.predict(ROWS)
         accepted.write_text("[[tokens]]\n")  # no good: those of before stay
-        await client.predict(RUN, ROWS)
+        await client.predict(ROWS)
         accepted.write_text("")
         with pytest.raises(UnauthenticatedError, match="does not know the token"):
-            await client.predict(RUN, ROWS)
+            await client.predict(ROWS)
         await stream.predict(ROWS)  # it passed the gate when it began; messages are not looked at
 
 
@@ -249,8 +248,6 @@ async def test_a_token_that_cannot_be_sent(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("zf_canary\N{SNOWMAN}")
     with pytest.raises(ConfigError, match="cannot be sent") as caught:
-        async with InferenceClient(
-            "127.0.0.1:1", credentials=ClientCredentials(token_file=path)
-        ) as c:
+        async with AsyncModel("127.0.0.1:1", RUN, **ClientCredentials(token_file=path)) as c:
             await asyncio.wait_for(c.server_ready(), 5)
     assert "canary" not in str(caught.value)

@@ -21,14 +21,14 @@ from zerofleet import games
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database
 from zerofleet.heartbeat import Heartbeats
+from zerofleet.local.monitor import work_words
 from zerofleet.local.ports import free_port
 from zerofleet.local.process import start_child
-from zerofleet.local.work import work_words
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.variant import Variant
 
 ROOT = Path(__file__).resolve().parents[3]
-DEADLINE = 60.0
+DEADLINE = 120.0
 # Each with no more rights than it needs.
 ROLES = {"inference": "worker", "selfplay": "worker", "evaluator": "evaluator"}
 

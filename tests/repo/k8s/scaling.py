@@ -89,9 +89,6 @@ def never_to_zero_and_never_in_jumps(fleet: Fleet) -> Iterator[str]:
         for trigger in spec["triggers"]:
             if trigger.get("metricType") != "AverageValue":
                 yield f"{name}: a fallback needs metricType AverageValue"
-            empty = trigger["metadata"].get("ignoreNullValues")
-            if trigger["type"] == "prometheus" and empty != "false":
-                yield f"{name}: a lost target would read as 0"
 
 
 def bounds_are_the_autoscalers_own(fleet: Fleet) -> Iterator[str]:
@@ -107,8 +104,6 @@ def bounds_are_the_autoscalers_own(fleet: Fleet) -> Iterator[str]:
 def the_autoscaler_is_where_keda_looks(fleet: Fleet) -> Iterator[str]:
     for document in fleet.of_kind("ScaledObject"):
         for trigger in document["spec"]["triggers"]:
-            if not trigger["type"].startswith("external"):
-                continue
             host, _, port = trigger["metadata"]["scalerAddress"].partition(":")
             name, namespace, *_ = host.split(".")
             service = fleet.get("Service", name)

@@ -1,7 +1,7 @@
 """JSON schemas of the kinds that operators bring, as strict as those of Kubernetes itself.
 
 They allow what our manifests use, which is less than the kinds have: a key that is not here is a
-typo until somebody looks it up and adds it. After KEDA 2.17, Prometheus Operator 0.60 and
+typo until it is looked up and added. After KEDA 2.17, Prometheus Operator 0.60 and
 cert-manager 1.12.
 """
 
@@ -13,7 +13,6 @@ Schema = dict[str, Any]
 
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _COUNT: Schema = {"type": "integer", "minimum": 1}
-_SWITCH: Schema = {"enum": ["true", "false"]}
 _TIME: Schema = {"type": "string", "pattern": "^[0-9]+(ms|s|m|h)$"}
 _HOURS: Schema = {"type": "string", "pattern": "^[0-9]+h$"}
 
@@ -49,37 +48,22 @@ def _kind(version: str, kind: str, spec: Schema) -> Schema:
     )
 
 
-def _trigger(kind: str, metadata: Schema) -> Schema:
-    return _object(
-        {
-            "type": {"const": kind},
-            "name": _TEXT,
-            # The default; the only one with which a fallback works.
-            "metricType": {"const": "AverageValue"},
-            "authenticationRef": _object({"name": _TEXT}, "name"),
-            "metadata": metadata,
-        },
-        "type metricType metadata",
-    )
-
-
-_EXTERNAL = _object(
+_TRIGGER = _object(
     {
-        "scalerAddress": {"type": "string", "pattern": "^[a-z0-9.-]+:[0-9]+$"},
-        "role": {"enum": ["selfplay", "inference"]},
-        "run": _TEXT,
+        "type": {"const": "external-push"},
+        # The default; the only one with which a fallback works.
+        "metricType": {"const": "AverageValue"},
+        "authenticationRef": _object({"name": _TEXT}, "name"),
+        "metadata": _object(
+            {
+                "scalerAddress": {"type": "string", "pattern": "^[a-z0-9.-]+:[0-9]+$"},
+                "role": {"enum": ["selfplay", "inference"]},
+                "run": _TEXT,
+            },
+            "scalerAddress role",
+        ),
     },
-    "scalerAddress role",
-)
-_PROMETHEUS = _object(
-    {
-        "serverAddress": {"type": "string", "pattern": "^https?://[^/]+$"},
-        "query": _TEXT,
-        "threshold": {"type": "string", "pattern": "^[0-9.]+$"},
-        "ignoreNullValues": _SWITCH,
-        "unsafeSsl": _SWITCH,
-    },
-    "serverAddress query threshold ignoreNullValues",
+    "type metricType metadata",
 )
 _RULES = _object(
     {
@@ -127,9 +111,7 @@ _SCALED_OBJECT = _object(
             },
             "horizontalPodAutoscalerConfig",
         ),
-        "triggers": _list(
-            {"oneOf": [_trigger("external-push", _EXTERNAL), _trigger("prometheus", _PROMETHEUS)]}
-        ),
+        "triggers": _list(_TRIGGER),
     },
     "scaleTargetRef minReplicaCount maxReplicaCount fallback advanced triggers",
 )

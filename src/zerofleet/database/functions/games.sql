@@ -91,6 +91,10 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no run %', in_run USING ERRCODE = 'foreign_key_violation';
     END IF;
+    -- The trainer makes partitions ahead; while it is away, the next one is made here.
+    IF NOT EXISTS (SELECT FROM position_partitions WHERE until > now() + interval '1 hour') THEN
+        PERFORM make_partitions(24, now() + interval '2 days');
+    END IF;
 
     WITH delivered AS MATERIALIZED (
         SELECT

@@ -15,7 +15,7 @@ END
 $$;
 COMMENT ON FUNCTION check_fence IS 'Refuse a row that carries an epoch that is not the newest.';
 
-CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON models
+CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE ON models
     FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON model_variants
     FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
@@ -29,10 +29,28 @@ CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON variant_verdicts
     FOR EACH ROW EXECUTE FUNCTION check_fence('evaluator');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON promotions
     FOR EACH ROW EXECUTE FUNCTION check_fence('evaluator');
+CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE ON position_needs
+    FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE ON train_metrics
     FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON train_events
     FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
+
+
+CREATE OR REPLACE FUNCTION never_by_console() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF session_user = 'zerofleet_console' THEN
+        RAISE EXCEPTION 'a session of zerofleet_console stores no games: log in as another role'
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION never_by_console IS
+    'The window does not wait for the console''s open transactions, so none of them may store games.';
+
+CREATE OR REPLACE TRIGGER never_by_console BEFORE INSERT OR UPDATE ON games
+    FOR EACH STATEMENT EXECUTE FUNCTION never_by_console();
 
 
 CREATE OR REPLACE FUNCTION forbid_change() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -33,6 +33,15 @@ GRANT EXECUTE ON FUNCTION submit_games TO zerofleet_evaluator;
 GRANT SELECT ON games TO zerofleet_trainer, zerofleet_evaluator;
 GRANT SELECT ON positions TO zerofleet_trainer;
 GRANT SELECT, INSERT ON rejected_games TO zerofleet_trainer;
+GRANT EXECUTE ON FUNCTION window_end TO zerofleet_trainer;
+GRANT EXECUTE ON FUNCTION window_blocker TO zerofleet_trainer, zerofleet_console;
+
+-- Which searches and models are kept.
+GRANT SELECT, INSERT, UPDATE ON position_needs TO zerofleet_trainer;
+GRANT EXECUTE ON FUNCTION
+    make_partitions, drop_partition, delete_old_positions, give_up_models, removable_files
+    TO zerofleet_trainer;
+GRANT EXECUTE ON FUNCTION first_game_uid, game_began TO zerofleet_trainer, zerofleet_console;
 
 -- Training.
 GRANT INSERT ON models TO zerofleet_trainer;

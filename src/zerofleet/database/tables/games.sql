@@ -43,8 +43,8 @@ COMMENT ON COLUMN games.began_at IS
     'When the game began, by this server''s clock: when it was stored, less the time that it took by '
     'the worker''s. Puts games in the order of their start.';
 COMMENT ON COLUMN games.tx IS
-    'Transaction that stored it. A reader takes tx < pg_snapshot_xmin(pg_current_snapshot()) only: '
-    'everything below is decided, so going on from the last tx read skips no late commit.';
+    'Transaction that stored it. A reader takes tx < window_end() only: everything below is decided, '
+    'so going on from the last tx read skips no late commit.';
 
 CREATE TABLE positions (
     game_uid uuid NOT NULL,
@@ -62,10 +62,15 @@ CREATE TABLE positions (
     priors real[] NOT NULL,
     policy_weights integer[],
     PRIMARY KEY (game_uid, ply)
-);
+) PARTITION BY RANGE (game_uid);
+CREATE TABLE positions_default PARTITION OF positions DEFAULT;
 COMMENT ON TABLE positions IS
     'One row for each ply of each game, with the search that chose the action. Stored in the same '
-    'transaction as its game by submit_games, the only writer, so no foreign key checks it again.';
+    'transaction as its game by submit_games, the only writer, so no foreign key checks it again. '
+    'Partitioned by when the game began, which its uid says, so that old searches can be forgotten '
+    'while games stay: see position_partitions.';
+COMMENT ON TABLE positions_default IS
+    'Positions that fall in no partition: of games whose uids are no UUIDv7, or of another time.';
 COMMENT ON COLUMN positions.ply IS 'Actions played before it: 0 is the empty board.';
 COMMENT ON COLUMN positions.action IS 'What was played.';
 COMMENT ON COLUMN positions.to_play IS '0 the first player, 1 the second.';

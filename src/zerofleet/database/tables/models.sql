@@ -7,6 +7,7 @@ CREATE TABLE models (
     location text NOT NULL,
     epoch bigint NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
+    removed_at timestamptz,
     PRIMARY KEY (run, version),
     UNIQUE (run, sha256)
 );
@@ -14,7 +15,10 @@ COMMENT ON TABLE models IS 'Published models. The file was there, and was loaded
 COMMENT ON COLUMN models.sha256 IS 'Of the model file, and its name.';
 COMMENT ON COLUMN models.step IS 'SGD steps that the weights have seen.';
 COMMENT ON COLUMN models.location IS 'Where the file is, relative to the model folder, or a URL.';
-COMMENT ON COLUMN models.epoch IS 'Fence of the trainer that wrote the row.';
+COMMENT ON COLUMN models.epoch IS 'Fence of the trainer that last wrote the row.';
+COMMENT ON COLUMN models.removed_at IS
+    'From when on its files, with those of its variants, may be gone ([retention]); null: they are '
+    'kept.';
 
 CREATE TABLE model_variants (
     run text NOT NULL,

@@ -23,6 +23,9 @@ CREATE VIEW resign_audit AS
 WITH audited AS (
     SELECT game_uid, run, result, plays_on FROM games
     WHERE kind = 'selfplay' AND (plays_on OR resign_threshold IS NULL)
+        AND EXISTS (
+            SELECT FROM positions AS p WHERE p.game_uid = games.game_uid AND p.ply = 0
+        )
 ), thresholds (threshold) AS (
     VALUES (-0.99::real), (-0.95), (-0.9), (-0.85), (-0.8), (-0.7), (-0.6), (-0.5)
 ), resignations AS (
@@ -67,7 +70,7 @@ FROM counted;
 COMMENT ON VIEW resign_audit IS
     'At each threshold: how many of the games played on it would have ended, and in how many of these '
     'that player did not lose. AlphaGo Zero kept the latter under 5 %. all_: over the games from '
-    'before there was a threshold too.';
+    'before there was a threshold too. Games whose searches are forgotten are left out.';
 
 CREATE VIEW resign_check AS
 SELECT
@@ -75,12 +78,13 @@ SELECT
     g.first_model AS model,
     count(*) AS games,
     count(*) FILTER (WHERE g.reason = 'resign') AS resigned,
-    count(*) FILTER (WHERE g.plays_on) AS played_on,
+    count(k.game_uid) AS played_on,
     count(r.outcome) AS would_resign,
     count(*) FILTER (WHERE r.outcome >= 0) AS wrong,
     round(100.0 * count(*) FILTER (WHERE r.outcome >= 0) / nullif(count(r.outcome), 0), 2)
         AS wrong_percent
 FROM games AS g
+LEFT JOIN positions AS k ON g.plays_on AND k.game_uid = g.game_uid AND k.ply = 0
 LEFT JOIN LATERAL (
     SELECT g.result * (1 - 2 * p.to_play) AS outcome FROM positions AS p
     WHERE p.game_uid = g.game_uid AND p.ply > 0
@@ -91,5 +95,6 @@ WHERE g.kind = 'selfplay' AND g.resign_threshold IS NOT NULL
 GROUP BY g.run, g.first_model;
 COMMENT ON VIEW resign_check IS
     'How v_resign fares, by model: over the games that began with one, how many were resigned; of '
-    'those played on, how many it would have ended, and in how many of these that player did not '
-    'lose. No v_resign was computed from a game that began with it, so this is a fair test.';
+    'those played on whose searches are kept, how many it would have ended, and in how many of these '
+    'that player did not lose. No v_resign was computed from a game that began with it, so this is a '
+    'fair test.';

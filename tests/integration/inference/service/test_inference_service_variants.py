@@ -14,6 +14,7 @@ import pytest
 
 from zerofleet import games
 from zerofleet.cli.status_text import doing_text
+from zerofleet.client import AsyncModel, AsyncPlayer
 from zerofleet.database import Database
 from zerofleet.database.matches import MatchScore
 from zerofleet.errors import StoreUnavailableError
@@ -21,8 +22,6 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.monitor import Monitor
 from zerofleet.models.shape import Shape
 from zerofleet.models.variant import Variant
-from zerofleet.rpc.client import InferenceClient
-from zerofleet.rpc.player_client import PlayerClient
 
 GAME = "connect_four"
 MARKS = {"fp32": 0.0, "int8": 0.25, "fp16": 0.5}
@@ -67,13 +66,13 @@ def figures(fleet: Any) -> dict[str, float]:
 
 def page(fleet: Any) -> str:
     url = f"http://127.0.0.1:{fleet.metrics_port}/metrics"
-    with urllib.request.urlopen(url, timeout=10) as found:
+    with urllib.request.urlopen(url, timeout=60) as found:
         return found.read().decode()
 
 
-async def answer(client: InferenceClient, **asked: str) -> str:
+async def answer(client: AsyncModel, **asked: str) -> str:
     rows = np.repeat(games.State(GAME).observation()[np.newaxis], 3, axis=0)
-    prediction = await client.predict("serving", rows, **asked)
+    prediction = await client.predict(rows, **asked)
     mark = prediction.model_version + MARKS[prediction.precision]
     np.testing.assert_allclose(prediction.value * 1024, mark)
     return f"{prediction.model_version} {prediction.precision}"
@@ -104,7 +103,7 @@ async def test_a_service_takes_up_variants_and_verdicts(
     with fleet.start(
         ZEROFLEET_INFERENCE__PRECISION="int8", ZEROFLEET_DATABASE_URL=role_url("worker")
     ):
-        async with InferenceClient(fleet.address, timeout=30) as client:
+        async with AsyncModel(fleet.address, fleet.run.name, timeout=60) as client:
             await until(lambda: figures(fleet).get("precision_int8") == 1.0)
             assert figures(fleet)["provider_cpu"] == 1.0
             assert "precision_fp32" not in figures(fleet)
@@ -115,8 +114,8 @@ async def test_a_service_takes_up_variants_and_verdicts(
             await until(lambda: figures(fleet).get("precision_int8") == 1.0)
             assert await answer(client) == "2 int8"
             assert await answer(client, precision="fp16") == "2 fp16"
-            async with PlayerClient(fleet.address, timeout=30) as player:
-                table = await player.search(GAME, [3])
+            async with AsyncPlayer(fleet.address, timeout=60) as player:
+                table = await player.search([3], game=GAME)
                 # Every leaf's value is the model's, so the root's is too, but for finished games.
                 assert (table.version, round(table.network_value * 4096)) == (2, 9)
             judge(fleet, 2, accepted=False)

@@ -1,0 +1,237 @@
+"""What the repository is made of, counted: files, lines, modules, names and who imports whom.
+
+``python scripts/house.py [CHECKOUT]``: of this repository, or of another checkout of it, so that
+two states can be held against each other. ``tests/repo/test_house.py`` holds the rules.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+SMALL = 60
+"""Lines; a module below this with one importer moves into it."""
+FILE_NAMES_SHARED = frozenset(
+    {"__init__.py", "__main__.py", "settings.py", "service.py", "metrics.py"}
+)
+"""What each service or package may have one of."""
+
+_KINDS = (
+    ("generated", ("*.pyi",)),
+    ("Python, src and services", ("src/*.py", "services/*.py")),
+    ("C++, core", ("core/include/*.h", "core/src/*", "core/bindings/*")),
+    ("SQL", ("*.sql",)),
+    ("tests", ("tests/*", "core/tests/*")),
+    ("docs", ("*.md",)),
+    ("deploy", ("deploy/*", "Dockerfile", "docker-compose.yml")),
+    ("bench, scripts, examples", ("bench/*", "scripts/*", "examples/*")),
+)
+
+
+@dataclass
+class Module:
+    """A Python module of src or services."""
+
+    path: Path
+    lines: int
+    imports: set[str] = field(default_factory=set[str])  # modules of ours
+    classes: list[str] = field(default_factory=list[str])
+
+
+class House:
+    """The modules of a checkout.
+
+    Args:
+        root: of a git checkout.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._trees = {
+            _module_name(path): (path, ast.parse((root / path).read_text(encoding="utf-8")))
+            for path in self.files("src/*.py", "services/*.py")
+        }
+        self._faces = {name: dict(self._face(name)) for name in self._trees}
+        self.modules = {name: self._module(name) for name in self._trees}
+
+    def files(self, *patterns: str) -> list[Path]:
+        """Files of these patterns that git knows or would add, relative to the root."""
+        listing = subprocess.run(
+            ["git", "ls-files", "-co", "--exclude-standard", "--", *patterns],
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return [Path(line) for line in listing.stdout.splitlines() if (self.root / line).is_file()]
+
+    def importers(self) -> dict[str, set[str]]:
+        """Who imports each module; what a package only passes on is its importers' own."""
+        found: dict[str, set[str]] = {name: set() for name in self.modules}
+        for name, module in self.modules.items():
+            for imported in module.imports:
+                found[imported].add(name)
+        return found
+
+    def small(self) -> dict[str, str]:
+        """Modules of fewer than ``SMALL`` lines that one module imports, and that one."""
+        return {
+            name: next(iter(importers))
+            for name, importers in self.importers().items()
+            if len(importers) == 1 and self.modules[name].lines < SMALL
+        }
+
+    def shared_class_names(self) -> dict[str, list[str]]:
+        """Names of classes that several modules define, and these."""
+        places = defaultdict[str, set[str]](set)
+        for name, module in self.modules.items():
+            for each in module.classes:
+                places[each].add(name)
+        return {each: sorted(where) for each, where in sorted(places.items()) if len(where) > 1}
+
+    def shared_file_names(self) -> dict[str, list[str]]:
+        """Names that several files have, beside those that each service may have."""
+        places = defaultdict[str, list[str]](list)
+        for module in self.modules.values():
+            if module.path.name not in FILE_NAMES_SHARED and "versions" not in module.path.parts:
+                places[module.path.name].append(str(module.path.parent))
+        return {name: sorted(where) for name, where in sorted(places.items()) if len(where) > 1}
+
+    def circles(self) -> list[list[str]]:
+        """Modules that import each other, over however many others."""
+        reached = {name: self._reached(name) for name in self.modules}
+        circles = {
+            tuple(sorted(other for other in reached[name] if name in reached[other]))
+            for name in self.modules
+            if name in reached[name]
+        }
+        return sorted(map(list, circles))
+
+    def arrows_and_floors(self, package: str) -> tuple[int, int, int]:
+        """Modules of a package, imports between them, and the longest chain of these."""
+        inside = {name for name in self.modules if name.startswith(f"{package}.")}
+        arrows = {name: self.modules[name].imports & inside for name in inside}
+
+        @cache
+        def floors(name: str, above: frozenset[str]) -> int:
+            below = arrows[name] - above
+            return 1 + max((floors(each, above | {name}) for each in below), default=0)
+
+        highest = max((floors(name, frozenset({name})) for name in inside), default=0)
+        return len(inside), sum(map(len, arrows.values())), highest
+
+    def _reached(self, name: str) -> set[str]:
+        reached, pending = set[str](), list(self.modules[name].imports)
+        while pending:
+            module = pending.pop()
+            if module not in reached:
+                reached.add(module)
+                pending += self.modules[module].imports
+        return reached
+
+    def _module(self, name: str) -> Module:
+        path, tree = self._trees[name]
+        lines = len((self.root / path).read_text(encoding="utf-8").splitlines())
+        module = Module(path, lines)
+        passed_on = set(self._faces[name].values()) if path.name == "__init__.py" else set[str]()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                module.classes.append(node.name)
+            elif isinstance(node, ast.Import):
+                module.imports |= {each.name for each in node.names if each.name in self._trees}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                module.imports |= {self._source(node.module, each.name) for each in node.names}
+        module.imports = (module.imports & self._trees.keys()) - passed_on - {name}
+        return module
+
+    def _source(self, module: str, name: str) -> str:
+        """The module that ``from module import name`` ends at."""
+        if f"{module}.{name}" in self._trees:
+            return f"{module}.{name}"
+        return self._faces.get(module, {}).get(name, module)
+
+    def _face(self, name: str) -> Iterator[tuple[str, str]]:
+        """Names that a package passes on (those of its ``__all__``), and where they are from."""
+        path, tree = self._trees[name]
+        if path.name != "__init__.py":
+            return
+        public = set[str]()
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                public = set(ast.literal_eval(node.value))
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for each in node.names:
+                    if each.name in public:
+                        yield each.name, node.module
+
+
+def _module_name(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    parts = parts[1:] if parts[0] == "src" else parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _lines(root: Path, paths: Iterable[Path]) -> int:
+    return sum((root / path).read_bytes().count(b"\n") for path in paths)
+
+
+def report(house: House) -> Iterator[str]:
+    """The lines of the report."""
+    files = house.files()
+    yield f"files {len(files)}, lines {_lines(house.root, files):,}"
+    counted = set[Path]()
+    for kind, patterns in _KINDS:
+        paths = set(house.files(*patterns)) - counted
+        counted |= paths
+        yield f"  {kind}: {len(paths)} files, {_lines(house.root, paths):,} lines"
+    others = set(files) - counted
+    yield f"  others: {len(others)} files, {_lines(house.root, others):,} lines"
+
+    sizes = [module.lines for module in house.modules.values()]
+    importers = house.importers()
+    ones = sum(len(names) == 1 for names in importers.values())
+    yield (
+        f"modules {len(sizes)}, median {median(sizes):.0f} lines, {sum(s < SMALL for s in sizes)} "
+        f"under {SMALL}, {sum(s >= 300 for s in sizes)} of 300 or more; one importer: {ones}"
+    )
+    small = house.small()
+    yield f"modules under {SMALL} lines with one importer: {len(small)}"
+    yield from (f"  {name} <- {importer}" for name, importer in sorted(small.items()))
+
+    classes = Counter(each for module in house.modules.values() for each in module.classes)
+    yield f"classes {classes.total()}"
+    for what, shared in (
+        ("class names of several modules", house.shared_class_names()),
+        ("file names of several folders", house.shared_file_names()),
+    ):
+        yield f"{what}: {len(shared)}"
+        yield from (f"  {name}: {', '.join(places)}" for name, places in shared.items())
+
+    arrows = sum(len(module.imports) for module in house.modules.values())
+    yield f"imports between modules: {arrows}"
+    services = {name.split(".")[1] for name in house.modules if name.startswith("services.")}
+    for service in sorted(services):
+        count, inside, floors = house.arrows_and_floors(f"services.{service}")
+        yield f"  services.{service}: {count} modules, {inside} imports, {floors} floors"
+    circles = house.circles()
+    yield f"circles of imports: {len(circles)}"
+    yield from (f"  {' <-> '.join(circle)}" for circle in circles)
+
+
+def main() -> None:
+    """Print the report."""
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1]
+    for line in report(House(root.resolve())):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()

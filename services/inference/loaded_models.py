@@ -1,0 +1,273 @@
+"""The models in memory: verified bytes, loaded once for each model thread, and warm."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from zerofleet.errors import (
+    IncompatibleModelError,
+    ModelNotFoundError,
+    StoreUnavailableError,
+    ZerofleetError,
+)
+from zerofleet.models.session import not_loaded
+
+FP32 = "fp32"
+
+
+class Session(Protocol):
+    """A model that runs on one thread; ``zerofleet.models.ModelSession`` is one."""
+
+    def run(
+        self, observations: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
+        """Logits ``[batch, num_actions]`` and value ``[batch]``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class LoadedModel:
+    """One version in one precision, ready to run."""
+
+    version: int
+    sha256: str
+    sessions: Sequence[Session]  # one for each model thread
+    precision: str = FP32
+    loaded_at: float = field(default_factory=time.time)
+
+    def run(
+        self, thread: int, observations: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
+        """Predict on the calling model thread's own session."""
+        return self.sessions[thread].run(observations)
+
+
+class ModelLoader:
+    """Turns a name into a loaded model; blocking, so call it on another thread.
+
+    Args:
+        read: verified bytes of a sha256.
+        open_session: a session of one thread from those bytes.
+        sessions: how many to open.
+        warm_up: observations ``[rows, observation_bytes]`` of a real position, run once on each
+            session, so that the first client does not pay for what is set up lazily.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], bytes],
+        open_session: Callable[[bytes], Session],
+        sessions: int,
+        warm_up: NDArray[np.uint8],
+    ) -> None:
+        self._read = read
+        self._open_session = open_session
+        self._sessions = sessions
+        self._warm_up = warm_up
+
+    def __call__(self, version: int, sha256: str) -> LoadedModel:
+        """Load a version.
+
+        Raises:
+            IncompatibleModelError: the file is missing or damaged, does not fit the game, or does
+                not answer a real position with finite numbers.
+            InferenceUnavailableError: memory is short, or the GPU fails.
+            StoreUnavailableError: the disk or the bucket does not give it now.
+        """
+        try:
+            model_bytes = self._read(sha256)
+        except ModelNotFoundError as error:
+            raise IncompatibleModelError(f"model version {version}: {error}") from error
+        except (StoreUnavailableError, OSError) as error:
+            raise StoreUnavailableError(f"model version {version}: {error}") from error
+        sessions = [self._open_session(model_bytes) for _ in range(self._sessions)]
+        for session in sessions:
+            try:
+                policy_logits, value = session.run(self._warm_up)
+            except Exception as error:
+                raise not_loaded(f"model version {version} does not run", error) from error
+            if not (np.isfinite(policy_logits).all() and np.isfinite(value).all()):
+                raise IncompatibleModelError(
+                    f"model version {version} answers the start of the game with numbers that are "
+                    "not finite"
+                )
+        return LoadedModel(version, sha256, tuple(sessions))
+
+
+_log = structlog.get_logger()
+
+_FIRST_RETRY_SECONDS = 1.0
+_LAST_RETRY_SECONDS = 30.0
+_LOADING_THREADS = 2
+_BANNED = "gave non-finite outputs or failed again and again"
+
+Key = tuple[int, str]
+"""Version and precision."""
+
+
+@dataclass(slots=True)
+class _Failure:
+    """A file that could not be loaded; tried again later, since disks and networks recover.
+
+    Not the error itself, whose traceback would keep the half-loaded model in memory.
+    """
+
+    kind: type[ZerofleetError]
+    reason: str
+    retry_at: float
+    pause: float
+
+
+class LoadedModels:
+    """The models in memory, by version and precision, and the files that could not be loaded.
+
+    Used from one event loop.
+
+    Args:
+        load: version and sha256 to a model, blocking; raises as ``load`` here.
+        keep: how many files at once; beyond, the longest unused are dropped.
+    """
+
+    def __init__(self, load: Callable[[int, str], LoadedModel], keep: int) -> None:
+        self.failed_loads = 0
+        self.pinned: frozenset[Key] = frozenset()
+        """Models that are never dropped for others."""
+        self._load_blocking = load
+        self._keep = max(3, keep)
+        self._models: OrderedDict[Key, LoadedModel] = OrderedDict()  # longest unused first
+        self._loading: dict[str, asyncio.Task[LoadedModel]] = {}  # by sha256, as the next two
+        self._failures: dict[str, _Failure] = {}
+        self._bad: set[str] = set()  # banned
+        # Loads take seconds of work or wait for a store; promotions and heartbeats go on meanwhile.
+        self._threads = ThreadPoolExecutor(_LOADING_THREADS, thread_name_prefix="load")
+
+    def get(self, version: int, precision: str) -> LoadedModel | None:
+        """A model that is in memory; it counts as used."""
+        model = self._models.get((version, precision))
+        if model is not None:
+            self._models.move_to_end((version, precision))
+        return model
+
+    def models(self) -> list[LoadedModel]:
+        """All, by version."""
+        return [self._models[key] for key in sorted(self._models)]
+
+    async def load(self, version: int, precision: str, sha256: str) -> LoadedModel:
+        """The model of this file; callers that ask while it is being loaded wait for the same load.
+
+        Raises:
+            IncompatibleModelError: it cannot be used.
+            InferenceUnavailableError: this machine cannot run it now.
+            StoreUnavailableError: the store of models does not give it now.
+        """
+        model = self._models.get((version, precision))
+        if model is not None and model.sha256 == sha256:
+            return model
+        self.check(version, sha256)
+        failure = self._failures.get(sha256)
+        if failure is not None and time.monotonic() < failure.retry_at:
+            raise failure.kind(failure.reason)
+        task = self._loading.get(sha256)
+        if task is None:
+            task = asyncio.create_task(self._load_once(version, precision, sha256))
+            task.add_done_callback(_look_at_error)
+            self._loading[sha256] = task
+        # Shielded: a client that goes away must not end the load for others that wait for it.
+        return await asyncio.shield(task)
+
+    def check(self, version: int, sha256: str) -> None:
+        """Raise ``IncompatibleModelError`` for a file that was banned."""
+        if sha256 in self._bad:
+            raise IncompatibleModelError(f"model version {version} {_BANNED}")
+
+    def remove(self, model: LoadedModel) -> None:
+        """Forget a model; its session goes when its last batch is done."""
+        if self._models.get((model.version, model.precision)) is model:
+            del self._models[model.version, model.precision]
+
+    def ban(self, model: LoadedModel) -> bool:
+        """Never use this file again; False when that was said before."""
+        if model.sha256 in self._bad:
+            return False
+        self._bad.add(model.sha256)
+        self.remove(model)
+        return True
+
+    def close(self) -> None:
+        """Begin no more loads; one that runs ends by itself and is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def has_troubles(self) -> bool:
+        """Whether any file could not be loaded or was banned."""
+        return bool(self._failures or self._bad)
+
+    def why_not(self, sha256: str) -> str:
+        """Why a file is not in memory."""
+        if sha256 in self._bad:
+            return _BANNED
+        failure = self._failures.get(sha256)
+        return failure.reason if failure else "not in memory"
+
+    async def _load_once(self, version: int, precision: str, sha256: str) -> LoadedModel:
+        try:
+            model = await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._load_blocking, version, sha256
+            )
+        except ZerofleetError as error:
+            self._note_failure(version, precision, sha256, error)
+            raise
+        finally:
+            del self._loading[sha256]
+        self._failures.pop(sha256, None)
+        model = replace(model, precision=precision)
+        self._models[version, precision] = model
+        self._models.move_to_end((version, precision))
+        self._evict((version, precision))
+        _log.info("model_loaded", version=version, precision=precision, sha256=sha256)
+        return model
+
+    def _note_failure(
+        self,
+        version: int,
+        precision: str,
+        sha256: str,
+        error: ZerofleetError,
+    ) -> None:
+        last = self._failures.get(sha256)
+        pause = _FIRST_RETRY_SECONDS if last is None else min(2 * last.pause, _LAST_RETRY_SECONDS)
+        reason = str(error)
+        self._failures[sha256] = _Failure(type(error), reason, time.monotonic() + pause, pause)
+        self.failed_loads += 1
+        if last is None or last.reason != reason:
+            # A variant that does not load costs speed, a version that does not is missing.
+            say = _log.error if precision == FP32 else _log.warning
+            say(
+                "model_not_loaded",
+                version=version,
+                precision=precision,
+                sha256=sha256,
+                reason=reason,
+            )
+
+    def _evict(self, newest: Key) -> None:
+        for key in [key for key in self._models if key not in self.pinned and key != newest]:
+            if len(self._models) <= self._keep:
+                return
+            del self._models[key]  # its session goes when its last batch is done
+
+
+def _look_at_error(task: asyncio.Task[LoadedModel]) -> None:
+    """Read the error: if all clients have gone, asyncio would complain that it was never read."""
+    if not task.cancelled():
+        task.exception()

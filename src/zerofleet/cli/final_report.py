@@ -1,0 +1,83 @@
+"""The last words of ``zerofleet up``: what was reached, what it cost, and what to do with it."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from zerofleet.cli.progress import elo_text, loss_text
+from zerofleet.local.data_folder import DataFolder
+from zerofleet.local.monitor import Exam, Figures
+from zerofleet.local.usage import Usage
+
+_QUERY = "SELECT model, at, against, score_percent, elo FROM promotion_history"
+
+
+def goal_text(reached: Exam | None, goal: float) -> str:
+    """Whether the goal was reached, and by whom."""
+    if reached is None:
+        return f"\nThe goal, an exam error rate of {goal:g}, is not reached yet."
+    return (
+        f"\nGoal reached: model {reached.version} has an exam error rate of "
+        f"{reached.error_rate:g} ({reached.errors:,} of {reached.positions:,}, "
+        f"at {reached.simulations} simulations)."
+    )
+
+
+def final_report(figures: Figures, usage: Usage, folder: DataFolder) -> str:
+    """Several lines for a person."""
+    lines = ["", *_cost(figures, usage)]
+    if figures.best_version is not None:
+        lines += ["", *_what_now(figures, folder)]
+    return "\n".join([*lines, *_go_on(folder)])
+
+
+def _cost(figures: Figures, usage: Usage) -> list[str]:
+    if figures.games == 0:
+        return []
+    lines = [
+        f"{figures.games:,} games, {figures.models} models, {figures.promotions} promoted; "
+        f"{usage.wall_seconds:.1f} s on the clock and {usage.cpu_seconds:.1f} CPU-seconds "
+        "since the first game."
+    ]
+    if figures.best_version is not None:
+        lines.append(
+            f"Best: model {figures.best_version}, Elo {elo_text(figures)}; "
+            f"loss held out: {loss_text(figures.held_out)}."
+        )
+    return lines
+
+
+def _what_now(figures: Figures, folder: DataFolder) -> list[str]:
+    data = f"--data {shlex.quote(str(_short(folder.root)))}"
+    model = _short(folder.models) / folder.run / str(figures.best_version) / "model.onnx"
+    lines = [
+        f"play     {_command()} play {data}",
+        f"query    {_command()} sql {data} -c '{_QUERY}'",
+        f"inspect  {_command()} status {data}",
+    ]
+    if figures.has_exam:
+        lines.append(f"exam     {_command()} exam {data} --model all")
+    return [*lines, f"model    {model}", f"logs     {_short(folder.logs)}"]
+
+
+def _go_on(folder: DataFolder) -> list[str]:
+    root = shlex.quote(str(_short(folder.root)))
+    run_file = shlex.quote(str(_short(folder.run_file)))
+    return [f"go on    {_command()} up {run_file} --data {root}"]
+
+
+def _command() -> str:
+    """What a person types here for this program, so that the lines can be pasted."""
+    if shutil.which("zerofleet") is not None:
+        return "zerofleet"
+    here = Path(sys.executable).parent / "zerofleet"
+    return shlex.quote(str(_short(here))) if here.exists() else "zerofleet"
+
+
+def _short(path: Path) -> Path:
+    """Relative to where the person is, if it lies below."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

@@ -1,0 +1,216 @@
+"""A game of a person against a model, over ``zerofleet.v1.Player``."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Protocol, Self
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from zerofleet_core import State
+
+from zerofleet.client import Player, SearchTable
+from zerofleet.rpc.credentials import ClientCredentials
+
+_HELP = """Type an action as it stands on the board, or
+  hint   what the model would do, and why
+  undo   take your last action back
+  board  show the board again
+  quit   leave (also Ctrl-D)"""
+_GREETING_SECONDS = 5.0
+_SIDES = ("first", "second")
+
+
+class Opponent(Protocol):
+    """Who answers."""
+
+    game: str
+    version: int
+
+    def search(self, actions: list[int]) -> SearchTable:
+        """Its whole opinion of a position."""
+        ...
+
+
+class RemoteOpponent:
+    """A model that answers over the wire.
+
+    Args:
+        address: of an inference service.
+        run: whose model; empty: the server's run.
+        game: that it plays.
+        version: "best" or a decimal version.
+        simulations: for each search; None: as the run file says.
+        credentials: what to show to the service.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        run: str,
+        game: str,
+        version: str,
+        simulations: int | None,
+        credentials: ClientCredentials,
+    ) -> None:
+        self.game = game
+        self.version = 0
+        self._asked = version
+        self._simulations = simulations
+        self._player = Player(address, run=run, **credentials)
+        # With little patience: a person sits and waits.
+        self._greeter = Player(address, run=run, timeout=_GREETING_SECONDS, **credentials)
+
+    def __enter__(self) -> Self:
+        with self._greeter as greeter:
+            self.version = greeter.predict(game=self.game, version=self._asked).version
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._player.close()
+
+    def search(self, actions: list[int]) -> SearchTable:
+        """Its whole opinion of a position."""
+        return self._player.search(
+            actions, game=self.game, version=self._asked, simulations=self._simulations
+        )
+
+
+class InteractiveGame:
+    """Asks the person and the opponent in turn, until the person leaves.
+
+    Args:
+        opponent: who answers.
+        you: 0 the first player, 1 the second.
+        ask: shows a prompt and reads a line; EOFError ends the game.
+        say: shows text.
+    """
+
+    def __init__(
+        self,
+        opponent: Opponent,
+        you: int,
+        *,
+        ask: Callable[[str], str] = input,
+        say: Callable[[str], None] = typer.echo,
+    ) -> None:
+        self._opponent = opponent
+        self._you = you
+        self._ask = ask
+        self._say = say
+        self._actions: list[int] = []
+
+    def play(self) -> None:
+        """Play until the person leaves."""
+        opponent = f"{self._opponent.game} against model {self._opponent.version}"
+        self._say(f"You are the {_SIDES[self._you]} player of {opponent}.\n{_HELP}\n")
+        try:
+            while self._turn():
+                pass
+        except (EOFError, KeyboardInterrupt):
+            self._say("")
+
+    def _turn(self) -> bool:
+        """One action of either side, or one command; False when the person leaves."""
+        state = State(self._opponent.game, self._actions)
+        if not state.is_terminal and state.to_play != self._you:
+            self._answer(state)
+            return True
+        self._say(f"\n{state}\n")
+        if state.is_terminal:
+            self._say(f"{self._outcome(state)} Type new, undo or quit.")
+        prompt = "> " if state.is_terminal else f"your action ({_SIDES[self._you]} player)> "
+        return self._obey(self._ask(prompt).strip(), state)
+
+    def _obey(self, line: str, state: State) -> bool:
+        match line.lower():
+            case "quit" | "q" | "exit":
+                return False
+            case "" | "board":
+                pass
+            case "help" | "h" | "?":
+                self._say(_HELP)
+            case "undo" | "u":
+                self._undo()
+            case "new":
+                self._actions.clear()
+            case "hint" if not state.is_terminal:
+                self._say(hint_table(state, self._opponent.search(self._actions)))
+            case _:
+                self._act(line, state)
+        return True
+
+    def _act(self, line: str, state: State) -> None:
+        try:
+            action = state.string_to_action(line)
+            state.copy().apply(action)
+        except ValueError as error:
+            possible = ", ".join(state.action_to_string(each) for each in state.legal_actions())
+            self._say(f"{error}\npossible now: {possible or 'nothing, the game is over'}")
+        else:
+            self._actions.append(action)
+
+    def _answer(self, state: State) -> None:
+        table = self._opponent.search(self._actions)
+        action = table.best_action
+        self._say(
+            f"model {table.version} plays {state.action_to_string(action)} "
+            f"(expects {table.root_value:+.2f} for itself, {table.simulations} simulations)"
+        )
+        self._actions.append(action)
+
+    def _undo(self) -> None:
+        """Back to the person's last decision, if there was one."""
+        state = State(self._opponent.game)
+        mine: list[int] = []
+        for ply, action in enumerate(self._actions):
+            if state.to_play == self._you:  # who may have several moves in a row
+                mine.append(ply)
+            state.apply(action)
+        if mine:
+            del self._actions[mine[-1] :]
+        else:
+            self._say("There is nothing to take back.")
+
+    def _outcome(self, state: State) -> str:
+        if state.result == 0:
+            return "A draw."
+        winner = 0 if state.result > 0 else 1
+        return "You win." if winner == self._you else "The model wins."
+
+
+_MOST_ROWS = 8
+_VARIATION_PLIES = 8
+
+
+def hint_table(state: State, search: SearchTable) -> str:
+    """Visits, prior, value and expected line of each action, the most visited first."""
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("action")
+    for number in ("visits", "prior", "value"):
+        table.add_column(number, justify="right")
+    table.add_column("expected line")
+    children = sorted(search.children, key=lambda child: (-child.visit_count, -child.prior))
+    for child in children[:_MOST_ROWS]:
+        table.add_row(
+            child.action_string,
+            str(child.visit_count),
+            f"{child.prior:.0%}",
+            "-" if child.q_value is None else f"{child.q_value:+.2f}",
+            _variation(state, child.principal_variation[:_VARIATION_PLIES]),
+        )
+    text = io.StringIO()
+    Console(file=text, width=100).print(table)
+    value = f"value of the position for you: {search.root_value:+.2f}"
+    return f"{text.getvalue()}{value} (model {search.version}, {search.simulations} simulations)"
+
+
+def _variation(state: State, actions: tuple[int, ...]) -> str:
+    state = state.copy()
+    words: list[str] = []
+    for action in actions:
+        words.append(state.action_to_string(action))
+        state.apply(action)
+    return " ".join(words)

@@ -1,0 +1,84 @@
+"""Which run a command means: that of a data folder, or that of the fleet it runs in.
+
+In the containers of a fleet the environment names its stores (``ZEROFLEET_DATABASE_URL``).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from zerofleet.errors import ConfigError
+from zerofleet.local.data_folder import MARKER, DataFolder
+
+if TYPE_CHECKING:
+    from zerofleet.config import ProcessSettings
+
+
+DEFAULT_ROOT = Path("zerofleet-data")
+
+
+def default_folder(run_name: str) -> Path:
+    """Where a run keeps its data unless ``--data`` says otherwise."""
+    return DEFAULT_ROOT / run_name
+
+
+def chosen_folder(data: Path | None, run_file: Path | None = None) -> DataFolder:
+    """The folder given, else the run file's, else the one used last; a guess is said on stderr.
+
+    Raises:
+        ConfigError: there is none, or what was given is not a data folder.
+    """
+    if data is not None:
+        return DataFolder.open(data)
+    if run_file is not None:
+        from zerofleet.config import load_run
+
+        return DataFolder.open(default_folder(load_run(run_file).name))
+    folders = [marker.parent for marker in DEFAULT_ROOT.glob(f"*/{MARKER}")]
+    if not folders:
+        raise ConfigError(
+            f"no data folder under {DEFAULT_ROOT}/ here: give --data DIR, or start a run with "
+            "`zerofleet up RUN.toml`"
+        )
+    folder = max(folders, key=_last_use)
+    others = f", used last of {len(folders)}" if len(folders) > 1 else ""
+    typer.echo(f"data folder: {folder}{others}", err=True)
+    return DataFolder.open(folder)
+
+
+def _last_use(folder: Path) -> float:
+    lock = folder / "lock"
+    return (lock if lock.exists() else folder).stat().st_mtime
+
+
+def in_fleet(data: Path | None) -> bool:
+    """Whether the environment names a run's stores, and no data folder was given."""
+    return data is None and "ZEROFLEET_DATABASE_URL" in os.environ
+
+
+def fleet_database(data: Path | None, given: str | None) -> str | None:
+    """The Postgres to ask: the one given, else that fleet's; None: a data folder's."""
+    return given or (os.environ["ZEROFLEET_DATABASE_URL"] if in_fleet(data) else None)
+
+
+def fleet_settings(run_file: Path | None) -> ProcessSettings:
+    """Where that fleet's stores and run file are.
+
+    Args:
+        run_file: in place of ZEROFLEET_RUN_FILE.
+
+    Raises:
+        ConfigError: no run file is named, or a value is not valid.
+    """
+    from zerofleet.config import ProcessSettings, read_settings
+
+    if run_file is None and "ZEROFLEET_RUN_FILE" not in os.environ:
+        raise ConfigError(
+            "ZEROFLEET_DATABASE_URL is set, so the run is a fleet's: give its run file, or "
+            "ZEROFLEET_RUN_FILE; a run of `zerofleet up` is meant with --data DIR"
+        )
+    return read_settings(ProcessSettings, [] if run_file is None else [str(run_file)])

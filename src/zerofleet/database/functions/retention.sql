@@ -1,0 +1,212 @@
+CREATE FUNCTION first_game_uid(in_at timestamptz) RETURNS uuid
+LANGUAGE sql IMMUTABLE STRICT
+RETURN (
+    lpad(to_hex((extract(epoch FROM in_at) * 1000)::bigint), 12, '0') || repeat('0', 20)
+)::uuid;
+COMMENT ON FUNCTION first_game_uid IS
+    'The least uid of a game that began at this time: uids are UUIDv7, whose first 48 bits are '
+    'milliseconds since 1970.';
+
+
+CREATE FUNCTION game_began(in_game_uid uuid) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE STRICT
+RETURN to_timestamp(
+    ('x0000' || left(replace(in_game_uid::text, '-', ''), 12))::bit(64)::bigint / 1000.0
+);
+COMMENT ON FUNCTION game_began IS
+    'When a game began, by its worker''s clock, from its uid: the way back of first_game_uid.';
+
+
+CREATE FUNCTION make_partitions(in_hours integer, in_until timestamptz) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '200ms'
+AS $$
+DECLARE
+    size CONSTANT interval := make_interval(hours => in_hours);
+    origin CONSTANT timestamptz := '2000-01-01 00:00:00+00';
+    most_moved CONSTANT integer := 100000;
+    since timestamptz;
+    until timestamptz;
+    partition name;
+    made integer := 0;
+BEGIN
+    IF in_hours < 1 THEN
+        RAISE EXCEPTION 'a partition of % hours cannot be made', in_hours
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    -- One caller at a time; the others go on without.
+    IF NOT pg_try_advisory_xact_lock(hashtext('zerofleet make_partitions')) THEN
+        RETURN 0;
+    END IF;
+    -- Where time has passed without partitions, what was stored then stays in positions_default.
+    until := greatest(
+        (SELECT max(p.until) FROM position_partitions AS p), date_bin(size, now(), origin)
+    );
+    WHILE until < in_until LOOP
+        since := until;
+        until := date_bin(size, since, origin) + size;
+        partition := 'positions_' || to_char(since AT TIME ZONE 'UTC', 'YYYYMMDD_HH24');
+        -- ATTACH lets submissions go on: it locks positions against other such changes alone, and
+        -- positions_default, which it searches, against everything. That one is all but empty,
+        -- and what it holds of the new stretch (from a clock that is ahead) moves out of it first.
+        BEGIN
+            LOCK TABLE positions_default IN ACCESS EXCLUSIVE MODE;
+            CONTINUE WHEN (
+                SELECT count(*) FROM (
+                    SELECT FROM positions_default AS p
+                    WHERE p.game_uid >= first_game_uid(since) AND p.game_uid < first_game_uid(until)
+                    LIMIT most_moved + 1
+                ) AS found
+            ) > most_moved;  -- stays there: moving would take too long
+            EXECUTE format('CREATE TABLE %I (LIKE positions INCLUDING ALL)', partition);
+            EXECUTE format(
+                'COMMENT ON TABLE %I IS %L', partition,
+                format('Positions of games that began from %s until %s.', since, until)
+            );
+            EXECUTE format(
+                'WITH moved AS (DELETE FROM positions_default WHERE game_uid >= %L '
+                'AND game_uid < %L RETURNING *) INSERT INTO %I SELECT * FROM moved',
+                first_game_uid(since), first_game_uid(until), partition
+            );
+            EXECUTE format(
+                'ALTER TABLE positions ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+                partition, first_game_uid(since), first_game_uid(until)
+            );
+            INSERT INTO position_partitions VALUES (partition, since, until);
+            made := made + 1;
+        EXCEPTION
+            WHEN lock_not_available THEN RETURN made;  -- it is being read; a later call tries again
+        END;
+    END LOOP;
+    RETURN made;
+END
+$$;
+COMMENT ON FUNCTION make_partitions IS
+    'Make the partitions of positions that are missing from now until a time, each of so many hours; '
+    'answers how many were made. Where one cannot be made now, positions_default takes its rows.';
+
+
+CREATE FUNCTION positions_needed() RETURNS timestamptz
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
+BEGIN ATOMIC
+    -- What was stored within the hour is kept whatever the runs say: they cannot have read it yet.
+    SELECT least(coalesce(min(coalesce(n.since, '-infinity')), '-infinity'), now() - interval '1 hour')
+    FROM runs AS r LEFT JOIN position_needs AS n ON n.run = r.name
+    WHERE n.run IS NOT NULL OR EXISTS (SELECT FROM games AS g WHERE g.run = r.name);
+END;
+COMMENT ON FUNCTION positions_needed IS
+    'Searches of games stored before this are needed by no run of the database.';
+
+
+CREATE FUNCTION drop_partition() RETURNS TABLE (partition name, outcome text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '100ms'
+AS $$
+#variable_conflict use_column
+DECLARE
+    oldest name;
+BEGIN
+    SELECT p.partition INTO oldest FROM position_partitions AS p
+    WHERE p.until <= positions_needed() ORDER BY p.since LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    -- Dropping locks all of positions for a moment. Readers and writers that come meanwhile wait
+    -- behind it, so it gives up soon when another session is reading, and is tried again later.
+    BEGIN
+        EXECUTE format('DROP TABLE IF EXISTS %I', oldest);
+        DELETE FROM position_partitions WHERE partition = oldest;
+        RETURN QUERY SELECT oldest, 'dropped';
+    EXCEPTION
+        WHEN lock_not_available THEN
+            RETURN QUERY SELECT oldest, 'another session is reading positions';
+        WHEN dependent_objects_still_exist THEN
+            RETURN QUERY SELECT oldest, SQLERRM;
+    END;
+END
+$$;
+COMMENT ON FUNCTION drop_partition IS
+    'Drop the oldest partition of positions if no run needs anything of it; says what came of it, '
+    'or nothing where there is none to drop.';
+
+
+CREATE FUNCTION delete_old_positions(in_games integer) RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
+BEGIN ATOMIC
+    WITH old AS MATERIALIZED (
+        SELECT p.game_uid FROM positions_default AS p JOIN games AS g USING (game_uid)
+        WHERE p.ply = 0 AND g.ingested_at < positions_needed() LIMIT in_games
+    ), gone AS (
+        -- Whole games: a reader takes a game with its first ply for one with all of them.
+        DELETE FROM positions_default AS p USING old WHERE p.game_uid = old.game_uid
+    )
+    SELECT count(*) FROM old;
+END;
+COMMENT ON FUNCTION delete_old_positions IS
+    'Delete from positions_default the searches of some games that no run needs; answers how many '
+    'games.';
+
+
+CREATE FUNCTION model_is_held(in_run text, in_version integer) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = public, pg_temp
+BEGIN ATOMIC
+    SELECT EXISTS (
+        SELECT FROM promotions AS p WHERE p.run = in_run AND p.version = in_version
+    ) OR EXISTS (
+        SELECT FROM matches AS m
+        WHERE m.run = in_run AND m.verdict IS NULL AND in_version IN (m.candidate, m.best)
+    );
+END;
+COMMENT ON FUNCTION model_is_held IS
+    'Whether a model''s files must stay, old as it may be: it was promoted, or plays a match.';
+
+
+CREATE FUNCTION give_up_models(
+    in_run text, in_newest integer, in_every integer, in_grace interval, in_epoch bigint
+) RETURNS integer[]
+LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
+BEGIN ATOMIC
+    -- Another service may have begun to use a model at the moment when it was given up.
+    UPDATE models AS m SET removed_at = NULL, epoch = in_epoch
+    WHERE m.run = in_run AND m.removed_at > now() AND model_is_held(m.run, m.version);
+    WITH given_up AS (
+        UPDATE models AS m SET removed_at = now() + in_grace, epoch = in_epoch
+        WHERE m.run = in_run AND m.removed_at IS NULL
+            AND m.version NOT IN (
+                SELECT n.version FROM models AS n
+                WHERE n.run = in_run ORDER BY n.version DESC LIMIT in_newest
+            )
+            AND coalesce(m.version % nullif(in_every, 0) <> 0, true)
+            AND NOT model_is_held(m.run, m.version)
+        RETURNING m.version
+    )
+    SELECT coalesce(array_agg(g.version ORDER BY g.version), '{}') FROM given_up AS g;
+END;
+COMMENT ON FUNCTION give_up_models IS
+    'Give up the files of all models but the promoted ones, the newest, every so many-th and those in '
+    'a match; answers their versions. The files go when the grace is over, unless a match or a '
+    'promotion has begun to need them by then.';
+
+
+CREATE FUNCTION removable_files(in_run text)
+RETURNS TABLE (version integer, sha256s text[])
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
+BEGIN ATOMIC
+    SELECT m.version, array(
+        SELECT f.sha256 FROM (
+            SELECT m.sha256
+            UNION
+            SELECT v.sha256 FROM model_variants AS v
+            WHERE v.run = m.run AND v.version = m.version AND v.sha256 IS NOT NULL
+        ) AS f
+        -- Runs may share a folder, and a file has its content's name.
+        WHERE NOT EXISTS (
+            SELECT FROM models AS k LEFT JOIN model_variants AS w USING (run, version)
+            WHERE k.removed_at IS NULL AND f.sha256 IN (k.sha256, w.sha256)
+        )
+    )
+    FROM models AS m
+    WHERE m.run = in_run AND m.removed_at <= now()
+        AND NOT model_is_held(m.run, m.version)
+    ORDER BY m.version;
+END;
+COMMENT ON FUNCTION removable_files IS
+    'Models that were given up and whose grace is over, with the files that belong to no other.';

@@ -1,0 +1,69 @@
+-- Which games a trainer may read, and what keeps it from the others.
+--
+-- games.tx is the number of the transaction that stored a game. A page of games ends below every
+-- transaction that is still open and may yet store one: such a one would otherwise commit below a
+-- page that was read, and its games be skipped. Open transactions that cannot store a game do not
+-- count, however long they stay open:
+--   - those of another database: a session stays in the database that it logged in to;
+--   - those of sessions that logged in as zerofleet_console: the trigger never_by_console refuses
+--     their games, whatever they were granted.
+-- Whether a transaction is one of these is looked up after the statement's snapshot was taken, and
+-- what is not found counts. A session's entry and its transaction's number are read one after the
+-- other; so that they belong together, ask this in the first statement of a transaction.
+CREATE FUNCTION window_end() RETURNS xid8
+LANGUAGE sql STABLE
+AS $$
+    SELECT CASE
+        WHEN pg_snapshot_xmin(pg_current_snapshot()) = pg_snapshot_xmax(pg_current_snapshot())
+            THEN pg_snapshot_xmax(pg_current_snapshot())
+        ELSE coalesce((
+            SELECT min(open_tx) FROM pg_snapshot_xip(pg_current_snapshot()) AS open_tx
+            WHERE NOT EXISTS (
+                SELECT FROM pg_stat_activity AS a
+                JOIN pg_database AS here ON here.datname = current_database()
+                WHERE a.backend_xid = open_tx::xid
+                    AND (a.datid <> here.oid OR a.usename = 'zerofleet_console')
+            ) AND NOT EXISTS (
+                SELECT FROM pg_prepared_xacts AS p
+                WHERE p.transaction = open_tx::xid AND p.database <> current_database()
+            )
+        ), pg_snapshot_xmax(pg_current_snapshot()))
+    END
+$$;
+COMMENT ON FUNCTION window_end IS
+    'Games of lower tx are decided: a reader that goes on from the last of them skips none. Has to '
+    'be in the statement that reads the games, so that both see the same moment.';
+
+
+CREATE FUNCTION window_blocker(in_run text)
+RETURNS TABLE (
+    pid integer, role text, application text, since timestamptz, waits_for text,
+    games bigint, waiting_seconds float8
+)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
+AS $$
+    WITH here AS MATERIALIZED (
+        SELECT window_end() AS tx
+    ), waiting AS MATERIALIZED (
+        SELECT count(*) AS games, extract(epoch FROM now() - min(ingested_at)) AS seconds
+        FROM games WHERE run = in_run AND kind = 'selfplay' AND tx >= (SELECT tx FROM here)
+    )
+    SELECT
+        a.pid, coalesce(a.usename, p.owner)::text,
+        coalesce('prepared transaction ' || p.gid, a.application_name),
+        coalesce(a.xact_start, p.prepared),
+        CASE
+            WHEN a.state = 'active' THEN coalesce(a.wait_event_type || ': ' || a.wait_event, 'its work')
+            WHEN a.state IS NULL THEN NULL
+            ELSE 'its client'
+        END,
+        w.games, w.seconds
+    FROM here CROSS JOIN waiting AS w
+    LEFT JOIN pg_stat_activity AS a ON a.backend_xid = here.tx::xid
+    LEFT JOIN pg_prepared_xacts AS p ON p.transaction = here.tx::xid
+    WHERE w.games > 0 AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
+$$;
+COMMENT ON FUNCTION window_blocker IS
+    'The open transaction that keeps stored games from the trainer; no row while none does. Since '
+    'when it is open and what it waits for are null where the owner may not see them (it may if it '
+    'is in pg_read_all_stats).';

@@ -1,0 +1,224 @@
+"""The data folder of a local run: its run, the process that holds it, and what is running in it.
+
+::
+
+    DATA/zerofleet.json     {"format": 1, "run": ..., "game": ...}: written once
+DATA/run.toml           the run file as it was when the run was last started
+DATA/lock               held with flock by the command that runs the stores
+DATA/running.json       where the holder's stores and services listen
+DATA/postgres, valkey, models, checkpoints, logs
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TextIO, cast
+
+from zerofleet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zerofleet.config import RunConfig
+
+
+FORMAT = 1
+MARKER = "zerofleet.json"
+_LOCK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """A folder that belongs to one run."""
+
+    root: Path
+    run: str
+    game: str
+
+    @classmethod
+    def open(cls, root: Path) -> Self:
+        """An existing data folder.
+
+        Raises:
+            ConfigError: it does not exist, is something else, or a newer zerofleet made it.
+        """
+        marker = root / MARKER
+        if not _exists(marker):
+            raise ConfigError(
+                f"{root} is not a data folder (no {MARKER} in it): "
+                "start a run there with `zerofleet up RUN.toml --data DIR`"
+            )
+        content = read_json(marker)
+        made_by = content.get("format")
+        if not isinstance(made_by, int):
+            raise ConfigError(f"{marker} is damaged: it names no format")
+        if made_by > FORMAT:
+            raise ConfigError(
+                f"{root} was made by a newer zerofleet (format {made_by}, this one knows "
+                f"{FORMAT}): update zerofleet or give another --data"
+            )
+        return cls(root.resolve(), str(content.get("run")), str(content.get("game")))
+
+    @classmethod
+    def for_run(cls, root: Path, run: RunConfig) -> Self:
+        """The folder of this run, made if there is none yet.
+
+        Raises:
+            ConfigError: the folder belongs to another run or game, or holds other things.
+        """
+        if not _exists(root / MARKER):
+            marker = {"format": FORMAT, "run": run.name, "game": run.game.name}
+            write_json(_made(root) / MARKER, marker)
+        folder = cls.open(root)
+        if (folder.run, folder.game) != (run.name, run.game.name):
+            raise ConfigError(
+                f"{root} belongs to the run '{folder.run}' of {folder.game}, not to "
+                f"'{run.name}' of {run.game.name}: give another --data"
+            )
+        return folder
+
+    def keep_run_file(self, run_file: Path) -> None:
+        """Copy the run file into the folder: services and later commands read it there.
+
+        Raises:
+            ConfigError: it cannot be copied.
+        """
+        if run_file.resolve() == self.run_file:
+            return
+        try:
+            shutil.copyfile(run_file, self.run_file)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot copy {run_file} to {self.run_file}: {error}: give a run file that is a "
+                "plain file, and a data folder that can be written to"
+            ) from error
+
+    @property
+    def run_file(self) -> Path:
+        """The run file that the services of this folder read."""
+        return self.root / "run.toml"
+
+    @property
+    def logs(self) -> Path:
+        """Logs of the services, ``NAME.log``."""
+        return self.root / "logs"
+
+    @property
+    def models(self) -> Path:
+        """Published models."""
+        return self.root / "models"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The trainer's checkpoints."""
+        return self.root / "checkpoints"
+
+    @contextlib.contextmanager
+    def hold(self, command: str) -> Generator[None]:
+        """Be the only one who runs stores here; the kernel lets go when the process ends.
+
+        Raises:
+            ConfigError: another process holds the folder.
+        """
+        with self._lock_file().open("a+", encoding="utf-8") as lock:
+            if not _locked(lock, patience=_LOCK_SECONDS):
+                pid, name = self._holder()
+                raise ConfigError(
+                    f"{self.root} is in use by `{name}` (process {pid}): stop it first, or give "
+                    "another --data"
+                )
+            lock.truncate(0)
+            lock.write(f"{os.getpid()} zerofleet {command}")
+            lock.flush()
+            yield
+
+    def is_held(self) -> bool:
+        """Whether a process runs stores here now."""
+        with self._lock_file().open("a+", encoding="utf-8") as lock:
+            return not _locked(lock, patience=0.0)
+
+    def holder_pid(self) -> int:
+        """The process that holds the folder, or held it last."""
+        return self._holder()[0]
+
+    def _holder(self) -> tuple[int, str]:
+        number, _, command = self._lock_file().read_text(encoding="utf-8").partition(" ")
+        return int(number) if number.isdigit() else 0, command or "zerofleet"
+
+    def _lock_file(self) -> Path:
+        path = self.root / "lock"
+        try:
+            path.touch()
+        except OSError as error:
+            raise ConfigError(f"cannot write to {self.root}: {error.strerror}") from error
+        return path
+
+
+def write_json(path: Path, content: dict[str, Any], *, mode: int = 0o644) -> None:
+    """Write a small file in one step: readers see the old content or the new."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.touch(mode)
+    temporary.chmod(mode)
+    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def _locked(lock: TextIO, *, patience: float) -> bool:
+    """Take the lock; patience bridges the moment in which another command only asks."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.02)
+        else:
+            return True
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError as error:
+        raise ConfigError(f"cannot look into {path.parent}: {error.strerror}") from error
+
+
+def _made(root: Path) -> Path:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if any(root.iterdir()):
+            raise ConfigError(f"{root} is not empty and not a data folder: give another --data")
+    except OSError as error:
+        raise ConfigError(f"cannot make the data folder {root}: {error.strerror}") from error
+    return root
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read what ``write_json`` wrote.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"cannot read {path}: it holds no JSON object")
+    return cast("dict[str, Any]", content)
+
+
+def write_private(path: Path, content: str) -> None:
+    """Write a file of mode 0600 in one step; at no moment may another user read it."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    temporary.touch(0o600)
+    temporary.write_text(content, encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,107 @@
+"""The house stays small: no room for one visitor, no name for two things, no circle of imports."""
+
+import runpy
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+COMMAND = "a command of the command line is a file of its name"
+PROGRAM = "what a program does, apart from the __main__ that starts it"
+ELSEWHERE = "another part of the code is being made simpler at this time"
+
+SMALL_AND_ALONE = {
+    "services.autoscaler.service": PROGRAM,
+    "services.evaluator.candidates": ELSEWHERE,
+    "services.evaluator.exact": ELSEWHERE,
+    "services.evaluator.examiner": ELSEWHERE,
+    "services.evaluator.metrics": ELSEWHERE,
+    "services.trainer.board": ELSEWHERE,
+    "services.trainer.exporter": ELSEWHERE,
+    "services.trainer.patience": ELSEWHERE,
+    "services.trainer.postponement": ELSEWHERE,
+    "services.trainer.precision": ELSEWHERE,
+    "zerofleet.cli.migrate": COMMAND,
+    "zerofleet.cli.redis_acl": COMMAND,
+    "zerofleet.cli.token": COMMAND,
+    "zerofleet.config.precision": ELSEWHERE,
+    "zerofleet.config.serve": ELSEWHERE,
+    "zerofleet.database.role_passwords": ELSEWHERE,
+    "zerofleet.database.runs": ELSEWHERE,
+    "zerofleet.rpc.access": ELSEWHERE,
+    "zerofleet.rpc.interceptors": ELSEWHERE,
+    "zerofleet.rpc.schema.externalscaler": ELSEWHERE,
+}
+"""Modules of fewer than 60 lines with one importer, and why each is not a part of that one."""
+
+SHARED_CLASS_NAMES: dict[str, str] = {
+    "Board": ELSEWHERE,
+    "Due": ELSEWHERE,
+    "Figures": ELSEWHERE,
+    "ModelShape": ELSEWHERE,
+    "Pair": ELSEWHERE,
+    "Player": ELSEWHERE,
+    "Pulse": ELSEWHERE,
+    "StoppedError": ELSEWHERE,
+    "Totals": ELSEWHERE,
+    "Variants": ELSEWHERE,
+    "Window": ELSEWHERE,
+    "_Commands": ELSEWHERE,
+    "_Look": ELSEWHERE,
+}
+"""Names of classes that more than one module defines, and why."""
+
+CIRCLES = [["services.trainer.learner", "services.trainer.team"]]  # ELSEWHERE
+"""Modules that import each other."""
+
+
+@cache
+def house() -> Any:
+    """What ``scripts/house.py`` counts."""
+    return runpy.run_path(str(ROOT / "scripts" / "house.py"))["House"](ROOT)
+
+
+def test_a_small_module_with_one_importer_is_a_part_of_it() -> None:
+    """An exception that no longer holds must leave the list."""
+    found = house().small()
+    assert len(house().modules) > 100
+    assert {name: found[name] for name in found.keys() - SMALL_AND_ALONE} == {}, "merge them"
+    assert SMALL_AND_ALONE.keys() - found.keys() == set(), "no longer so: strike them off"
+
+
+def test_a_class_name_means_one_thing() -> None:
+    found = house().shared_class_names()
+    assert {name: found[name] for name in found.keys() - SHARED_CLASS_NAMES} == {}, "rename one"
+    assert SHARED_CLASS_NAMES.keys() - found.keys() == set(), "no longer so: strike them off"
+
+
+def test_imports_go_one_way() -> None:
+    assert house().circles() == CIRCLES
+
+
+def test_the_counting_sees_what_it_should(tmp_path: Path) -> None:
+    """A checkout made by hand: who imports what, through a package's face too."""
+    sources = {
+        "face/__init__.py": "from zerofleet.face.a import A\n__all__ = ['A']\n",
+        "face/a.py": "class A: ...\n",
+        "face/b.py": "from zerofleet.face import A\nimport zerofleet.c\nclass B: ...\n",
+        "c.py": "def late():\n    from zerofleet.face.b import B\nclass A: ...\n",
+        "d.py": "from zerofleet.face import b\n" + "\n" * 100,
+        "__init__.py": "",
+    }
+    for name, text in sources.items():
+        path = tmp_path / "src" / "zerofleet" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    made = runpy.run_path(str(ROOT / "scripts" / "house.py"))["House"](tmp_path)
+    assert made.importers()["zerofleet.face.b"] == {"zerofleet.c", "zerofleet.d"}
+    assert made.small() == {
+        "zerofleet.face.a": "zerofleet.face.b",
+        "zerofleet.c": "zerofleet.face.b",
+    }
+    assert made.shared_class_names() == {"A": ["zerofleet.c", "zerofleet.face.a"]}
+    assert made.circles() == [["zerofleet.c", "zerofleet.face.b"]]
+    assert made.arrows_and_floors("zerofleet.face") == (2, 1, 2)

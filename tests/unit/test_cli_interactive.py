@@ -1,0 +1,119 @@
+"""A person at the prompt, line by line, against an opponent that answers by rote."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from zerofleet_core import State
+
+from zerofleet.cli.interactive import InteractiveGame, hint_table
+from zerofleet.rpc.player import SearchChild, SearchTable
+
+
+class FirstFree:
+    """Always wants the first legal action."""
+
+    game = "tic_tac_toe"
+    version = 7
+
+    def search(self, actions: list[int]) -> SearchTable:
+        state = State(self.game, actions)
+        children = tuple(
+            SearchChild(
+                action=action,
+                action_string=state.action_to_string(action),
+                visit_count=9 - rank,
+                prior=1 / len(state.legal_actions()),
+                q_value=None if rank else 0.25,
+                principal_variation=(action,),
+            )
+            for rank, action in enumerate(state.legal_actions())
+        )
+        best = children[0]
+        return SearchTable(
+            "run", 7, state.to_play, 9, 0.25, 0.0, best.action, best.action_string, children, True
+        )
+
+
+def played(lines: list[str], you: int = 0) -> str:
+    """Everything a person sees who types these lines and then Ctrl-D."""
+    text: list[str] = []
+    typed = iter(lines)
+
+    def ask(prompt: str) -> str:
+        text.append(prompt)
+        line = next(typed, None)
+        if line is None:
+            raise EOFError
+        return line
+
+    InteractiveGame(FirstFree(), you, ask=ask, say=text.append).play()
+    return "\n".join(text)
+
+
+@pytest.fixture
+def name() -> Callable[[int], str]:
+    return State("tic_tac_toe").action_to_string
+
+
+def test_a_won_game_is_called_won(name: Callable[[int], str]) -> None:
+    text = played([name(4), name(2), name(6)])
+    assert "You win." in text
+    assert "model 7 plays" in text
+    assert "expects +0.25 for itself" in text
+
+
+def test_a_lost_game_and_undo(name: Callable[[int], str]) -> None:
+    lost = played([name(3), name(4), name(8)])
+    assert "The model wins." in lost
+    assert "You win." in played([name(3), name(4), name(8), "undo", name(5)])
+
+
+def test_the_second_player_waits_for_the_first_action() -> None:
+    text = played([], you=1)
+    assert text.index("model 7 plays") < text.index("your action (second player)")
+    assert "nothing to take back" in played(["undo"], you=1)
+
+
+def test_illegal_and_unknown_input_says_what_is_possible(name: Callable[[int], str]) -> None:
+    text = played(["nonsense", name(4), name(4)])
+    assert "nonsense" in text
+    assert text.count("possible now:") == 2
+
+
+def test_commands(name: Callable[[int], str]) -> None:
+    text = played(["help", "hint", "board", "", name(4), "new", "quit", name(0)])
+    assert text.count("Type an action") == 2
+    assert "expected line" in text
+    assert text.count("model 7 plays") == 1
+
+
+def test_the_hint_shows_the_most_visited_first() -> None:
+    state = State("tic_tac_toe")
+    rows = hint_table(state, FirstFree().search([])).splitlines()
+    assert rows[0].split()[:2] == ["action", "visits"]
+    assert rows[1].split()[:4] == [state.action_to_string(0), "9", "11%", "+0.25"]
+    assert rows[2].split()[3] == "-"
+    assert "model 7, 9 simulations" in rows[-1]
+
+
+def test_undo_where_a_player_moves_again() -> None:
+    """In Dots and Boxes whoever closes a box does."""
+
+    class Boxes(FirstFree):
+        game = "openspiel:dots_and_boxes(num_rows=1,num_cols=2)"
+
+    generator = random.Random(1)
+    players: list[int] = []
+    while players[-3:] != [0, 0, 1]:
+        state = State(Boxes.game)
+        actions: list[int] = []
+        players = []
+        while not state.is_terminal and players[-3:] != [0, 0, 1]:
+            players.append(state.to_play)
+            actions.append(generator.choice(state.legal_actions()))
+            state.apply(actions[-1])
+    game = InteractiveGame(Boxes(), 0)
+    game._actions = list(actions)
+    game._undo()
+    assert game._actions == actions[:-2]
