@@ -283,7 +283,5 @@ def _elements(row: Row[Any], name: str, lengths: NDArray[np.int64]) -> NDArray[A
     if not (is_plain & (entries == (lengths if size == 4 else lengths.astype(np.int16)))).all():
         raise RecordRejectedError(f"{name} does not fit legal_actions, or is no plain array")
     before = np.repeat(np.arange(1, len(lengths) + 1), lengths)  # headers up to each element
-    places: NDArray[np.int64] = (
-        before * head + np.arange(lengths.sum()) * stride + _LENGTH_BYTES // size
-    )
-    return words[places].astype(dtype)
+    each = np.arange(len(before), dtype=np.int64)
+    return words[before * head + each * stride + _LENGTH_BYTES // size].astype(dtype)
