@@ -106,7 +106,7 @@ FROM env AS evaluator
 LABEL org.opencontainers.image.title="zerofleet-evaluator" \
       org.opencontainers.image.description="Judges new models and promotes the better ones"
 # Programs that models are rated against. GNU Go is GPL and runs as a process of its own; it is not
-# in by default, so that whoever passes this image on passes on nothing under another licence.
+# in by default, so that this image can be passed on without anything under another licence.
 ARG ANCHORS=""
 ENV PATH=$PATH:/usr/games
 # DL3008: as above. SC2086 wants quotes, and ANCHORS may name several packages.

@@ -7,8 +7,12 @@ IMAGES ?= selfplay inference trainer evaluator autoscaler tools
 # The trainer for GPUs is the same target with another torch, and so has a tag of its own.
 TAG ?= $(VERSION)
 
+# Tests wait more than they compute, so more of them than there are cores run at a time.
+WORKERS ?= 4
+TEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run up test test-fleet test-core test-chaos check check-deploy fmt proto bench clean images compose-test
+.PHONY: help setup run up test test-loaded test-fleet test-core test-chaos check check-deploy fmt proto bench clean images compose-test
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,15 +27,17 @@ up: setup ## train RUN=runs/connect_four.toml until Ctrl-C
 	@$(BIN)/zerofleet up $(RUN)
 
 test: setup ## the tests: nothing is needed beside what make setup made
-	$(BIN)/python -m pytest -m "not fleet and not docker and not gpu and not soak"
+	$(TEST) -m "not fleet and not docker and not gpu and not soak"
+
+test-loaded: setup ## the tests three times in a row, with eight busy loops beside them
+	for i in 1 2 3; do $(BIN)/python scripts/loaded.py 8 $(MAKE) --no-print-directory test || exit 1; done
 
 test-fleet: setup ## whole fleets train, are killed and are looked at for secrets
-	$(BIN)/python -m pytest -m "fleet and not docker and not gpu and not soak"
+	$(TEST) -m "fleet and not docker and not gpu and not soak"
 
-test-core: setup ## the C++ tests, also under ASan and UBSan
-	cd core && for preset in debug asan; do \
-	  ../$(BIN)/cmake --preset $$preset && ../$(BIN)/cmake --build --preset $$preset && \
-	  ../$(BIN)/ctest --preset $$preset || exit 1; done
+test-core: setup ## the C++ tests, under ASan and UBSan
+	cd core && ../$(BIN)/cmake --preset asan && ../$(BIN)/cmake --build --preset asan && \
+	  ../$(BIN)/ctest --preset asan
 
 test-chaos: setup ## SIGKILL of each service, 20 times each under load
 	$(BIN)/python -m pytest -m soak -s tests/chaos
@@ -48,14 +54,14 @@ compose-test: setup ## build the images, bring the fleet up by Compose, ask it, 
 check: setup ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python proto/generate.py --check
+	$(BIN)/python proto/generate.py --types
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'core/*.h' 'core/*.cpp')
 	$(BIN)/bandit -q -c pyproject.toml -r src services scripts
-	$(BIN)/python proto/generate.py --check
 
-check-deploy: setup ## render, validate and scan how it is deployed; no cluster needed
-	$(BIN)/python scripts/deploy_tools.py
+check-deploy: setup ## render, validate and scan how it is deployed; needs kubectl, no cluster
 	NEEDS_KUBECTL=1 $(BIN)/python -m pytest -q tests/repo -k k8s
 	$(BIN)/python scripts/deploy_check.py
 

@@ -28,9 +28,9 @@ from rich.console import Console
 from rich.table import Table
 from zerofleet_core import GameColumns, ReplayBuffer, SearchConfig, SelfPlay
 
-from services.trainer.bucket import TrainBucket
 from services.trainer.learner import Learner
 from services.trainer.schedule import window_limit
+from services.trainer.train_bucket import TrainBucket
 from zerofleet import games
 from zerofleet.config import RunConfig, SearchSection, run_from_values
 from zerofleet.exam import examine

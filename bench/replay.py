@@ -22,10 +22,10 @@ from bench.processes import cpu_clock
 from bench.report import Row, parser, positive, show, told
 from bench.stores import bench_folder, pid_of, postgres_of
 from bench.workloads import Workload
-from services.trainer.bucket import TrainBucket
 from services.trainer.learner import Learner
 from services.trainer.overfit import OverfitWatch
 from services.trainer.state import Training
+from services.trainer.train_bucket import TrainBucket
 from services.trainer.window import Window
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, Submission

@@ -20,9 +20,9 @@ import numpy as np
 from bench.batches import BatchCost, Served, served
 from bench.report import Row, positive, show, told
 from services.autoscaler.desired_replicas import Desired, ScalingRule
-from services.trainer.bucket import TrainBucket
-from services.trainer.demand import Demand
+from services.trainer.train_bucket import Demand, TrainBucket
 from zerofleet.config import ScalingSection
+from zerofleet.figures import DemandFigures
 from zerofleet.fleet import FleetFigures
 
 TICK_SECONDS = 5.0
@@ -268,14 +268,14 @@ class Simulation:
     def _figures(self, now: float) -> FleetFigures:
         """As the heartbeats say it."""
         is_silent = now < self._trainer.publishes_until - PUBLISH_SECONDS / 2
-        figures = {} if is_silent else self._trainer.demand.figures()
-        trains = "samples_per_second" in figures
+        figures = DemandFigures() if is_silent else self._trainer.demand.figures()
+        trains = figures.samples_per_second is not None
         workers, replicas, found = float(self._pods.up), float(self._servers.up), self._served
         rows = found.messages * MESSAGE_ROWS * replicas if workers else 0.0
         return FleetFigures(
             trainers=float(trains),
-            samples_per_second=figures.get("samples_per_second", 0.0),
-            reuse_target=figures["reuse_target"] if trains else 0.0,
+            samples_per_second=figures.samples_per_second or 0.0,
+            reuse_target=figures.reuse_target if trains else 0.0,
             workers=workers,
             playing=workers,
             active=workers,

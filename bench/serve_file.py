@@ -23,13 +23,15 @@ from bench.providers import MAX_BATCH_ROWS, provider_of
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.loaded_models import LoadedModel, ModelLoader
-from services.inference.repository import Promoted, Repository
-from zerofleet import games, telemetry
+from services.inference.repository import Repository
+from zerofleet import games
+from zerofleet.database import Promotion
 from zerofleet.games import State
 from zerofleet.models.device_session import open_session
 from zerofleet.models.provider import Provider
-from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
+from zerofleet.service import configure_logs
 
 RUN = "bench"
 NOTHING = "-"
@@ -41,11 +43,11 @@ class OneFile:
     def __init__(self, sha256: str) -> None:
         self._sha256 = sha256
 
-    def best(self) -> Promoted:
+    def best(self) -> Promotion:
         """The only version."""
-        return Promoted(1, PLAY_VERSION, self._sha256)
+        return Promotion(1, PLAY_VERSION, self._sha256)
 
-    def promotions(self) -> Sequence[Promoted]:
+    def promotions(self) -> Sequence[Promotion]:
         """The only promotion."""
         return [self.best()]
 
@@ -96,7 +98,7 @@ async def serve(game: str, model_bytes: bytes, sessions: int, provider: Provider
         loader = loader_of_nothing(game, sessions)
     repository = Repository(RUN, OneFile(hashlib.sha256(model_bytes).hexdigest()), loader)
     limits = BatchLimits(MAX_BATCH_ROWS, 64 * MAX_BATCH_ROWS, threads=sessions)
-    shape = ModelShape(spec.observation_bytes, spec.num_actions, MAX_BATCH_ROWS)
+    shape = RequestShape(spec.observation_bytes, spec.num_actions, MAX_BATCH_ROWS)
     async with Batcher(limits, repository.mark_bad) as batcher:
         await repository.refresh()
         backend = Backend(repository, batcher, shape)
@@ -109,7 +111,7 @@ async def serve(game: str, model_bytes: bytes, sessions: int, provider: Provider
 
 
 if __name__ == "__main__":
-    telemetry.configure("inference", level="warning")
+    configure_logs("inference", level="warning")
     game, file, sessions, name = sys.argv[1:]
     content = b"" if file == NOTHING else Path(file).read_bytes()
     asyncio.run(serve(game, content, int(sessions), provider_of(name)))

@@ -91,8 +91,8 @@ def bytes_per_position(url: str) -> int:
     try:
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT (pg_total_relation_size('positions') + pg_total_relation_size('games'))"
-                " / greatest(1, (SELECT count(*) FROM positions))"
+                "SELECT (pg_total_relation_size('games') + (SELECT sum(bytes) FROM "
+                "positions_on_disk)) / greatest(1, (SELECT count(*) FROM positions))"
             )
             return int(cursor.fetchall()[0][0])
     finally:

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from bench.games_played import RUN, played_games
@@ -27,17 +28,25 @@ def store(
     """Submit the records over and over; what Postgres has committed."""
     end, games, positions = time.monotonic() + seconds, 0, 0
     while games == 0 or time.monotonic() < end:
-        batch = [
-            Submission(dataclasses.replace(each, game_uid=new_game_uid(datetime.now(UTC))))
-            for each in records
-        ]
-        answers = database.submit_games(RUN, name, batch)
-        stored = [r.length for r, a in zip(records, answers, strict=True) if a == "stored"]
-        if not stored:
-            raise SystemExit(f"Postgres answers {set(answers)} to games that were just played")
-        games += len(stored)
-        positions += sum(stored)
+        submit(database, name, records)
+        games += len(records)
+        positions += sum(record.length for record in records)
     return {"games": games, "positions": positions}
+
+
+def submit(database: Database, name: str, records: Sequence[GameRecord]) -> None:
+    """Submit the records once, under new uids.
+
+    Raises:
+        SystemExit: Postgres does not take all of them.
+    """
+    batch = [
+        Submission(dataclasses.replace(each, game_uid=new_game_uid(datetime.now(UTC))))
+        for each in records
+    ]
+    answers = set(database.submit_games(RUN, name, batch))
+    if answers != {"stored"}:
+        raise SystemExit(f"Postgres answers {answers} to games that were just played")
 
 
 def main() -> None:

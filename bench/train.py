@@ -27,9 +27,8 @@ from bench.games_played import played_games, run_of
 from bench.processes import cpu_clock
 from bench.report import Row, parser, positive, show, told
 from bench.workloads import Workload
-from services.trainer.learner import Learner
+from services.trainer.learner import Learner, Precision
 from services.trainer.measurement import Batch
-from services.trainer.precision import Precision
 from services.trainer.team import Team
 from services.trainer.trainer import sample_seed
 from zerofleet.config import RunConfig

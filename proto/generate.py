@@ -1,7 +1,8 @@
 """Compile ``proto/`` into ``src/zerofleet/rpc/schema``: one descriptor set, and types to read.
 
-    python proto/generate.py            writes the files
-    python proto/generate.py --check    only says whether they are fresh (exit status 1 if not)
+    python proto/generate.py            writes all of it
+    python proto/generate.py --types    only the types, which are not kept in git
+    python proto/generate.py --check    only says whether the descriptor set is fresh (1 if not)
 
 No Python code is generated: ``zerofleet.rpc.schema`` builds the message classes from the
 descriptor set, so the runtime's version of protobuf need not match the compiler's.
@@ -53,18 +54,19 @@ def _strict(types: bytes) -> bytes:
 def main() -> int:
     """Write or check the generated files."""
     parser = argparse.ArgumentParser(description="Compile proto/ into zerofleet.rpc.schema.")
-    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if stale")
-    check = parser.parse_args().check
-    stale = [
-        name
-        for name, content in compile_schema().items()
-        if not (TARGET / name).is_file() or (TARGET / name).read_bytes() != content
-    ]
-    if check:
-        for name in stale:
-            sys.stderr.write(f"{name} is stale: run python proto/generate.py\n")
-        return 1 if stale else 0
-    for name, content in compile_schema().items():
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--types", action="store_true", help="write the types alone")
+    chosen.add_argument("--check", action="store_true", help="write nothing, exit 1 if stale")
+    options = parser.parse_args()
+    files = compile_schema()
+    if options.check:
+        fresh = (TARGET / DESCRIPTOR_SET).read_bytes() == files[DESCRIPTOR_SET]
+        if not fresh:
+            sys.stderr.write(f"{DESCRIPTOR_SET} is stale: run python proto/generate.py\n")
+        return 0 if fresh else 1
+    if options.types:
+        del files[DESCRIPTOR_SET]
+    for name, content in files.items():
         (TARGET / name).write_bytes(content)
     return 0
 

@@ -2,25 +2,30 @@
 
 Every overlay rendered; each object against the schemas of several versions of Kubernetes,
 strictly; checkov over manifests and Dockerfile, and for secrets that were left in a file; hadolint;
-shellcheck. Schemas of the kinds that operators bring, and the rules that no scanner knows, are
-tests: tests/repo for Kubernetes, tests/docker/test_compose_file.py for Compose, of which checkov
-knows nothing.
+shellcheck. Needs kubectl; the others go into .venv-tools, because checkov pins half of PyPI.
+Schemas of the kinds that operators bring, and the rules that no scanner knows, are tests:
+tests/repo for Kubernetes, tests/docker/test_compose_file.py for Compose, of which checkov knows
+nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import venv
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import yaml
-from render_deploy import TOOLS, find_kubectl, render
+from render_deploy import NO_KUBECTL, find_kubectl, render
 
 ROOT = Path(__file__).resolve().parent.parent
+TOOLS = ROOT / ".venv-tools"
+REQUIREMENTS = ROOT / "deploy" / "check-requirements.txt"
 # The oldest that the manifests are for, the newest that the schemas are there of, and between.
 KUBERNETES = ("1.30", "1.32", "1.34", "1.37")
 # A check that lets this pass checks nothing.
@@ -34,9 +39,10 @@ SCANNED = ("local", "production", "production-gpu")
 def main() -> int:
     """Check all; 1 where something was found."""
     kubectl = find_kubectl()
-    if kubectl is None or not (TOOLS / "bin" / "checkov").exists():
-        print("tools are missing: run `python scripts/deploy_tools.py`", file=sys.stderr)
+    if kubectl is None:
+        print(NO_KUBECTL, file=sys.stderr)
         return 1
+    install_tools()
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         rendered = render(kubectl, Path(folder) / "rendered")
@@ -56,6 +62,19 @@ def main() -> int:
             results = list(pool.map(lambda check: run(*check), checks))
     print(f"{len(rendered)} renderings, {time.monotonic() - started:.0f} s")
     return 0 if all(results) else 1
+
+
+def install_tools() -> None:
+    """Make .venv-tools, unless it is there and fits its requirements."""
+    stamp, wanted = TOOLS / "stamp", hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    print("==> make .venv-tools with the scanners", flush=True)
+    venv.create(TOOLS, with_pip=True, clear=True)
+    install = [TOOLS / "bin" / "python", "-m", "pip", "install", "-q", "--no-deps"]
+    options = ["--disable-pip-version-check", "-r", REQUIREMENTS]
+    subprocess.run([*install, *options], check=True)
+    stamp.write_text(wanted)
 
 
 def lay_out(rendered: dict[str, Path], core: Path, scanned: Path) -> None:

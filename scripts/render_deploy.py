@@ -18,7 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TOOLS = ROOT / ".venv-tools"
+NO_KUBECTL = (
+    "no kubectl with kustomize 5 on PATH: install kubectl 1.27 or newer (Debian 13 has it as "
+    "kubectl; for others https://kubernetes.io/docs/tasks/tools)"
+)
 _LEAST_KUSTOMIZE = (5, 0)
 
 Edit = Callable[[str], str]
@@ -31,11 +34,7 @@ def main() -> int:
         return 2
     kubectl = find_kubectl()
     if kubectl is None:
-        print(
-            "no kubectl with kustomize 5 here: install kubectl 1.27 or newer, or let "
-            "`python scripts/deploy_tools.py` fetch it",
-            file=sys.stderr,
-        )
+        print(NO_KUBECTL, file=sys.stderr)
         return 1
     for name, path in sorted(render(kubectl, Path(sys.argv[1])).items()):
         print(f"{name}: {path}")
@@ -43,9 +42,9 @@ def main() -> int:
 
 
 def find_kubectl() -> str | None:
-    """A kubectl that can render these overlays: the tools' own, else the one on PATH."""
-    candidates = (str(TOOLS / "bin" / "kubectl"), shutil.which("kubectl"))
-    return next((each for each in candidates if each and _is_new_enough(each)), None)
+    """The kubectl on PATH, if it can render these overlays."""
+    kubectl = shutil.which("kubectl")
+    return kubectl if kubectl is not None and _is_new_enough(kubectl) else None
 
 
 def render(kubectl: str, out: Path) -> dict[str, Path]:
@@ -87,7 +86,7 @@ def _as_it_is(text: str) -> str:
 
 
 def _with_gpu(text: str) -> str:
-    return re.sub(r"# (- \S+/components/gpu)", r"\1", text)
+    return re.sub(r"# (- \S+/components/gpu-)", r"\1", text)
 
 
 def _with_tls(text: str) -> str:

@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -62,6 +61,8 @@ def main() -> int:
         pip("--no-build-isolation", "--no-deps", "--force-reinstall", str(ROOT / "core"))
         step("install zerofleet itself")
         pip("--no-build-isolation", "--no-deps", "-e", str(ROOT))
+        # What a type checker, in an editor too, reads of the messages.
+        subprocess.run([PYTHON, ROOT / "proto" / "generate.py", "--types"], check=True)
     except subprocess.CalledProcessError as error:
         print(f"set-up stopped: {' '.join(map(str, error.cmd))} failed", file=sys.stderr)
         return 1
@@ -84,44 +85,19 @@ def install_packages() -> None:
 
 
 def install_torch() -> None:
-    """Torch without gigabytes of CUDA where there is no NVIDIA driver to use them."""
-    torch = next(
-        line for line in CONSTRAINTS.read_text().splitlines() if line.startswith("torch==")
-    )
-    plain_is_small = platform.system() != "Linux" or offered_version(torch).endswith("+cpu")
-    if plain_is_small or Path("/proc/driver/nvidia/version").exists():
-        pip(torch)
-        return
-    if reachable("download.pytorch.org"):
-        pip("--index-url", TORCH_CPU_INDEX, "--no-deps", torch)
-        pip(torch)
-        return
-    print("    the CPU build of torch is out of reach: fetching the CUDA build, several GB")
-    pip(torch)
+    """Torch without gigabytes of CUDA where there is no NVIDIA driver to use them.
 
-
-def offered_version(requirement: str) -> str:
-    """The version that pip would choose, as the machine's own indexes and links offer it."""
-    options = ["install", "-q", "--dry-run", "--no-deps", "--report", "-"]
-    report = subprocess.run(
-        [PYTHON, "-m", "pip", *options, requirement],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if report.returncode:
-        return ""
-    installs = json.loads(report.stdout)["install"]
-    return installs[0]["metadata"]["version"] if installs else "installed+cpu"
-
-
-def reachable(host: str) -> bool:
-    """Whether a TCP connection to the host's HTTPS port opens within three seconds."""
-    try:
-        socket.create_connection((host, 443), timeout=3).close()
-    except OSError:
-        return False
-    return True
+    Its build for CPUs is on torch's own index, or among the links that this machine's pip knows.
+    """
+    lines = CONSTRAINTS.read_text().splitlines()
+    torch = next(line for line in lines if line.startswith("torch=="))
+    if platform.system() == "Linux" and not Path("/proc/driver/nvidia/version").exists():
+        index = ["--retries", "1", "--extra-index-url", TORCH_CPU_INDEX]
+        try:
+            pip("--no-deps", *index, f"{torch}+cpu", quiet=True)
+        except subprocess.CalledProcessError:
+            print("    the CPU build of torch is out of reach: fetching the CUDA build, several GB")
+    pip(torch)  # all that it asks for, and torch itself where it is not there yet
 
 
 def requirements() -> list[str]:
@@ -139,22 +115,14 @@ def requirements() -> list[str]:
     return sorted({name for name in names if not name.startswith("zerofleet")})
 
 
-def pip(*arguments: str) -> None:
-    """Install under the one constraints file."""
+def pip(*arguments: str, quiet: bool = False) -> None:
+    """Install under the one constraints file; quiet: what pip says against it is not shown."""
+    options = ["-q", "--disable-pip-version-check", "-c", CONSTRAINTS]
     subprocess.run(
-        [
-            PYTHON,
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "--disable-pip-version-check",
-            "-c",
-            CONSTRAINTS,
-            *arguments,
-        ],
+        [PYTHON, "-m", "pip", "install", *options, *arguments],
         # setuptools warns of any editable installation: nothing that the reader could mend.
         env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        stderr=subprocess.DEVNULL if quiet else None,
         check=True,
     )
 

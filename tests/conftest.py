@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import redis
+from hypothesis import HealthCheck, settings
 
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
@@ -19,6 +20,14 @@ from zerofleet.testing.databases import DatabaseTemplate
 
 # Some tests import onnxruntime themselves, perhaps before zerofleet.models.runtime does.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
+# Several tests compute at a time: threads of one that wait for each other only take from the rest.
+# Processes that tests start inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 # Nothing here has to survive a crash of the machine; a killed server recovers all the same.
 FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
@@ -112,7 +121,7 @@ def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
     """Poll until a condition holds, with a deadline."""
 
     async def poll(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while not condition():  # noqa: ASYNC110 - what is waited for has no event
                 await asyncio.sleep(0.005)
 

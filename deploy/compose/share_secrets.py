@@ -1,7 +1,7 @@
 """Give each service a folder with its own secrets alone: ``share_secrets.py ALL FOR``.
 
 ALL is what ``python -m zerofleet.secrets`` makes; FOR has a folder for each consumer, which in
-Compose is a volume that nobody else mounts. Safe to repeat; files that differ are replaced.
+Compose is a volume that no other service mounts. Safe to repeat; files that differ are replaced.
 """
 
 from __future__ import annotations

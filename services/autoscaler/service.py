@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from asyncio import Event
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -16,6 +17,9 @@ from zerofleet.rpc.credentials import ServerCredentials
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.scaler import ScalerServer
 from zerofleet.service import beat, first_of, served_metrics
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 _log = structlog.get_logger()
 
@@ -30,9 +34,15 @@ async def serve(run: RunConfig, settings: AutoscalerSettings, stop: Event) -> No
     """
     with contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats:
         watch = Watch(heartbeats, run.scaling)
+
+        def collector() -> Collector:
+            from services.autoscaler.metrics import WatchCollector
+
+            return WatchCollector(watch)
+
         with (
             HealthServer(settings.health_address) as health,
-            _metrics(settings, watch),
+            served_metrics(settings.metrics_address, collector),
         ):
             async with ScalerServer(
                 settings.scaler_address,
@@ -43,17 +53,9 @@ async def serve(run: RunConfig, settings: AutoscalerSettings, stop: Event) -> No
                 await first_of(
                     stop.wait(),
                     watch.watch(),
-                    beat(heartbeats, "autoscaler", settings.worker_name, watch.pulse),
+                    beat(heartbeats, settings.worker_name, watch.pulse),
                     health.keep_ticking(),
                 )
                 _log.info("draining")
                 await server.drain(_DRAIN_SECONDS)
     _log.info("stopped")
-
-
-def _metrics(settings: AutoscalerSettings, watch: Watch) -> contextlib.AbstractContextManager[None]:
-    if settings.metrics_address is None:
-        return contextlib.nullcontext()
-    from services.autoscaler.metrics import WatchCollector  # only who wants it pays for it
-
-    return served_metrics(settings.metrics_address, WatchCollector(watch))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-
 from zerofleet.config import ProcessSettings
 
 
@@ -13,8 +10,3 @@ class AutoscalerSettings(ProcessSettings):
 
     scaler_address: str = "127.0.0.1:9001"
     """Where the autoscaler listens."""
-
-    @property
-    def worker_name(self) -> str:
-        """The name in heartbeats."""
-        return self.worker or f"{socket.gethostname()}-{os.getpid()}"

@@ -10,6 +10,7 @@ import structlog
 from services.autoscaler.desired_replicas import Desired, ScalingRule
 from zerofleet.config import ScalingSection
 from zerofleet.errors import StoreUnavailableError
+from zerofleet.figures import AutoscalerFigures
 from zerofleet.fleet import FleetFigures, observe
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.service import Pulse
@@ -67,12 +68,13 @@ class Watch:
         self._tell(now, answers, reason)
         self.answers = answers
 
-    def pulse(self) -> Pulse:
+    def pulse(self) -> Pulse[AutoscalerFigures]:
         """For the heartbeat; progress is the looks taken."""
-        figures: dict[str, float] = {}
-        if self.answers is not None:
-            figures["selfplay_replicas"] = self.answers.selfplay.count
-            figures["inference_replicas"] = self.answers.inference.count
+        answers = self.answers
+        figures = AutoscalerFigures(
+            selfplay_replicas=answers and answers.selfplay.count,
+            inference_replicas=answers and answers.inference.count,
+        )
         return Pulse(self.looks, self._waiting_for, figures)
 
     def _tell(self, now: float, answers: Desired | None, reason: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from services.evaluator.service import serve
-from services.evaluator.settings import EvaluatorSettings
+from zerofleet.config import ProcessSettings
 from zerofleet.service import run_service
 
 if __name__ == "__main__":
-    run_service("evaluator", EvaluatorSettings, serve)
+    run_service("evaluator", ProcessSettings, serve)

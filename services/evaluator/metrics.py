@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from zerofleet.figures import EvaluatorFigures, numbers
 from zerofleet.service import Pulse
 
 _PREFIX = "zerofleet_evaluator"
@@ -15,7 +16,7 @@ _PREFIX = "zerofleet_evaluator"
 class PulseCollector(Collector):
     """Reads an evaluator's pulse when it is asked for."""
 
-    def __init__(self, pulse: Callable[[], Pulse]) -> None:
+    def __init__(self, pulse: Callable[[], Pulse[EvaluatorFigures]]) -> None:
         self._pulse = pulse
 
     def collect(self) -> Iterator[Metric]:
@@ -24,6 +25,6 @@ class PulseCollector(Collector):
         yield CounterMetricFamily(
             f"{_PREFIX}_progress", "Games played and models judged.", value=pulse.progress
         )
-        for name, value in pulse.figures.items():
+        for name, value in numbers(pulse.figures).items():
             words = name.replace("_", " ").capitalize()
             yield GaugeMetricFamily(f"{_PREFIX}_{name}", f"{words}.", value=value)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import structlog
+from pydantic import TypeAdapter
 
 from services.evaluator.anchors import check_anchors
 from services.evaluator.evaluator import Evaluator
@@ -14,24 +17,27 @@ from services.evaluator.openings import draw_openings
 from services.evaluator.pool import RatingPool
 from services.evaluator.promotion import Promoter, reconcile
 from services.evaluator.referee import Referee
-from services.evaluator.settings import EvaluatorSettings
 from services.evaluator.spare import SpareTime
 from services.evaluator.variant_duty import VariantDuty
 from zerofleet.best import BestPointer
 from zerofleet.client import AsyncModel
-from zerofleet.config import RunConfig
+from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StaleEpochError
+from zerofleet.figures import EvaluatorFigures
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.rpc.credentials import client_credentials
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import Pulse, beat, first_of, served_metrics
 from zerofleet.waiting import Waits
 
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
 _log = structlog.get_logger()
 
 
-async def serve(run: RunConfig, settings: EvaluatorSettings, stop: asyncio.Event) -> None:
+async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) -> None:
     """Judge models until ``stop`` is set, or until another evaluator takes over.
 
     Raises:
@@ -52,26 +58,24 @@ async def serve(run: RunConfig, settings: EvaluatorSettings, stop: asyncio.Event
             settings.inference_address, run.name, **client_credentials(settings)
         ) as model:
             life = Life(run, settings, database, pointer, model, waits)
+
+            def collector() -> Collector:
+                from services.evaluator.metrics import PulseCollector
+
+                return PulseCollector(life.pulse)
+
             try:
-                with _metrics(settings, life):
+                with served_metrics(settings.metrics_address, collector):
                     await first_of(
                         stop.wait(),
                         life.judge(),
                         reconcile(pointer, database),
-                        beat(heartbeats, "evaluator", settings.worker_name, life.pulse),
+                        beat(heartbeats, settings.worker_name, life.pulse),
                         health.keep_ticking(),
                     )
             except StaleEpochError as error:
                 _log.warning("fenced", reason=str(error))
     _log.info("stopped")
-
-
-def _metrics(settings: EvaluatorSettings, life: Life) -> contextlib.AbstractContextManager[None]:
-    if settings.metrics_address is None:
-        return contextlib.nullcontext()
-    from services.evaluator.metrics import PulseCollector  # only who wants it pays for it
-
-    return served_metrics(settings.metrics_address, PulseCollector(life.pulse))
 
 
 class Life:
@@ -89,7 +93,7 @@ class Life:
     def __init__(
         self,
         run: RunConfig,
-        settings: EvaluatorSettings,
+        settings: ProcessSettings,
         database: Database,
         pointer: BestPointer,
         model: AsyncModel,
@@ -124,9 +128,13 @@ class Life:
         self._evaluator = Evaluator(office, referee, promoter, pool, spare)
         await self._evaluator.run()
 
-    def pulse(self) -> Pulse:
+    def pulse(self) -> Pulse[EvaluatorFigures]:
         """Progress, and what is waited for."""
         evaluator = self._evaluator
         if evaluator is None:
-            return Pulse(0, str(self._waits))
-        return Pulse(evaluator.progress, str(self._waits), evaluator.figures)
+            return Pulse(0, str(self._waits), EvaluatorFigures())
+        return Pulse(evaluator.progress, str(self._waits), _typed(evaluator.figures))
+
+
+def _typed(figures: Mapping[str, float]) -> EvaluatorFigures:
+    return TypeAdapter(EvaluatorFigures).validate_python(figures)

@@ -18,7 +18,7 @@ from zerofleet.errors import (
 )
 from zerofleet.prediction import Prediction
 from zerofleet.rpc.backend import ModelCounters, ModelState
-from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.codec import RequestShape
 
 
 class Backend:
@@ -35,7 +35,7 @@ class Backend:
         self,
         repository: Repository,
         batcher: Batcher,
-        shape: ModelShape,
+        shape: RequestShape,
         provider: str = "cpu",
     ) -> None:
         self.repository = repository
@@ -52,7 +52,7 @@ class Backend:
         """This process serves one run."""
         return (self.repository.run,)
 
-    def shape(self, run: str) -> ModelShape:
+    def shape(self, run: str) -> RequestShape:
         """See ``InferenceBackend``."""
         self.repository.require(run)
         return self._shape
@@ -114,11 +114,11 @@ class Backend:
         """Versions in memory, ascending."""
         return sorted({model.version for model in self.repository.loaded()})
 
-    def told(self, run: str, version: int | None) -> Mapping[str, str]:
+    def parameters(self, run: str, version: int | None) -> Mapping[str, str]:
         """See ``InferenceBackend``."""
         model = self.repository.peek(version)
-        told = {"provider": self.provider}
-        return told if model is None else told | {"precision": model.precision}
+        found = {"provider": self.provider}
+        return found if model is None else found | {"precision": model.precision}
 
     def counters(self, run: str) -> list[ModelCounters]:
         """Counters of the versions in memory, each over all of its precisions."""

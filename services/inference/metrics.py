@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -16,10 +14,9 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from services.inference.batcher import Batcher
-from services.inference.figures import Figures
+from services.inference.figures import Load
 from services.inference.repository import Repository
 from services.inference.statistics import Histogram
-from zerofleet.errors import ConfigError
 
 _PREFIX = "zerofleet_inference"
 
@@ -32,12 +29,12 @@ class InferenceCollector(Collector):
         batcher: Batcher,
         repository: Repository,
         provider: str,
-        figures: Figures | None = None,
+        load: Load,
     ) -> None:
         self._batcher = batcher
         self._repository = repository
         self._provider = provider
-        self._figures = figures
+        self._load = load
 
     def collect(self) -> Iterator[Metric]:
         """All metrics, in base units."""
@@ -115,7 +112,7 @@ class InferenceCollector(Collector):
             (
                 "capacity_rows_per_second",
                 "Positions a second in full batches, 0 while that is not known.",
-                self._figures.capacity if self._figures else 0.0,
+                self._load.capacity,
             ),
         ):
             yield GaugeMetricFamily(f"{_PREFIX}_{name}", text, value=value)
@@ -130,22 +127,3 @@ def _histogram(name: str, text: str, histogram: Histogram) -> Metric:
     return HistogramMetricFamily(
         f"{_PREFIX}_{name}", text, buckets=buckets, sum_value=histogram.total
     )
-
-
-def serve_metrics(address: str, collector: Collector) -> WSGIServer:
-    """Serve ``/metrics`` over HTTP on a thread of its own, until ``shutdown()``.
-
-    Raises:
-        ConfigError: ``address`` is not ``host:port``, or cannot be bound.
-    """
-    host, _, port = address.rpartition(":")
-    registry = CollectorRegistry()
-    registry.register(collector)
-    try:
-        server, _ = start_http_server(int(port), host.strip("[]"), registry)
-    except (OSError, ValueError, OverflowError) as error:
-        raise ConfigError(
-            f"cannot serve metrics on '{address}' ({error}): "
-            "give a free host:port in ZEROFLEET_METRICS_ADDRESS"
-        ) from error
-    return server

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import structlog
@@ -13,9 +14,8 @@ import structlog
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.device import active_provider, numbers
-from services.inference.figures import Figures
+from services.inference.figures import Load
 from services.inference.loaded_models import ModelLoader
-from services.inference.metrics import InferenceCollector, serve_metrics
 from services.inference.player import ModelPlayer
 from services.inference.precision import RUNS, Precisions, fastest_model
 from services.inference.repository import Repository
@@ -26,17 +26,21 @@ from zerofleet import games
 from zerofleet.best import BestPointer
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
+from zerofleet.figures import InferenceFigures
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.device_session import open_session
 from zerofleet.models.provider import Provider, prune_engines
 from zerofleet.models.session import ModelSession
 from zerofleet.models.store import open_store
-from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.credentials import ServerCredentials
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.limits import Limits
 from zerofleet.rpc.server import Server
-from zerofleet.service import Pulse, beat, first_of
+from zerofleet.service import Pulse, beat, first_of, served_metrics
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 _log = structlog.get_logger()
 
@@ -82,11 +86,11 @@ async def _answer_together(
 ) -> None:
     """Be the parent of the processes that answer; its heartbeat only says that it is there."""
 
-    def pulse() -> Pulse:
-        return Pulse(0, "", {"devices": float(len(devices))})
+    def pulse() -> Pulse[InferenceFigures]:
+        return Pulse(0, "", InferenceFigures(devices=len(devices)))
 
     with contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats:
-        beating = asyncio.create_task(beat(heartbeats, "inference", settings.worker_name, pulse))
+        beating = asyncio.create_task(beat(heartbeats, settings.worker_name, pulse))
         try:
             status = await serve_several(settings, devices, stop)
         finally:
@@ -147,9 +151,9 @@ async def _answer(
     stop: asyncio.Event,
 ) -> None:
     spec = games.spec(run.game.name)
-    shape = ModelShape(spec.observation_bytes, spec.num_actions, run.inference.max_batch_rows)
+    shape = RequestShape(spec.observation_bytes, spec.num_actions, run.inference.max_batch_rows)
     backend = Backend(repository, batcher, shape, provider.name)
-    figures = Figures(batcher, repository, provider.name)
+    load = Load(batcher, repository, provider.name)
     player = ModelPlayer(run.game.name, run.search, repository, batcher)
     server = Server(
         settings.listen_address,
@@ -161,8 +165,13 @@ async def _answer(
         limits=Limits(call_seconds=settings.call_seconds),
     )
     health = HealthServer(settings.health_address, ready=lambda: server.serving, names=server.names)
-    collector = InferenceCollector(batcher, repository, provider.name, figures)
-    with _metrics(settings, collector), health:
+
+    def collector() -> Collector:
+        from services.inference.metrics import InferenceCollector
+
+        return InferenceCollector(batcher, repository, provider.name, load)
+
+    with served_metrics(settings.metrics_address, collector), health:
         async with server:
             _log.info("serving", address=settings.listen_address, port=server.port, run=run.name)
             await first_of(
@@ -171,7 +180,7 @@ async def _answer(
                 repository.follow_best(_POLL_SECONDS),
                 repository.follow_variants(_VARIANTS_SECONDS),
                 _keep_health(server, backend),
-                beat(heartbeats, "inference", settings.worker_name, figures.pulse),
+                beat(heartbeats, settings.worker_name, load.pulse),
                 health.keep_ticking(),
             )
             _log.info("draining", queue_rows=batcher.queue_rows)
@@ -186,16 +195,3 @@ async def _keep_health(server: Server, backend: Backend) -> None:
     while True:
         await server.set_serving(backend.ready())
         await asyncio.sleep(_POLL_SECONDS / 2)
-
-
-@contextlib.contextmanager
-def _metrics(settings: InferenceSettings, collector: InferenceCollector) -> Generator[None]:
-    if settings.metrics_address is None:
-        yield
-        return
-    server = serve_metrics(settings.metrics_address, collector)
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from pathlib import Path
 
 from pydantic import Field
@@ -27,8 +25,3 @@ class InferenceSettings(ProcessSettings):
     """Where TensorRT keeps what it built of each model."""
     share_port: bool = False
     """Set for the processes that share an address."""
-
-    @property
-    def worker_name(self) -> str:
-        """The name in heartbeats."""
-        return self.worker or f"{socket.gethostname()}-{os.getpid()}"

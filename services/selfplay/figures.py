@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from services.selfplay.lane import Lane
 from zerofleet.config import RunConfig
+from zerofleet.figures import SelfplayFigures
 
 _WINDOW_SECONDS = 30.0
 _PLIES_TO_COUNT = 4  # of each game: from then on a worker's own plies say what one costs
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class PlayTotals:
     """Counts since the worker's start, over all its engines."""
 
     games: int = 0
@@ -25,7 +26,7 @@ class Totals:
     cache_hits: int = 0
 
     @classmethod
-    def of(cls, lanes: Sequence[Lane]) -> Totals:
+    def of(cls, lanes: Sequence[Lane]) -> PlayTotals:
         """Sum the engines' statistics, and what the lanes have seen."""
         statistics = [lane.engine.statistics for lane in lanes]
         return cls(
@@ -53,7 +54,7 @@ class PlyCost:
         self._enough_plies = _PLIES_TO_COUNT * play.engines * play.games_per_engine
         self._trained_share = share * (1 - run.trainer.held_out_share)
 
-    def training_positions(self, simulations: float, totals: Totals) -> float:
+    def training_positions(self, simulations: float, totals: PlayTotals) -> float:
         """Positions to train on that come of so many simulations.
 
         Args:
@@ -68,11 +69,11 @@ class PlyCost:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _PlayLook:
     """What there was at one moment."""
 
     seconds: float
-    totals: Totals
+    totals: PlayTotals
     waiting: bool
     paused: bool
 
@@ -86,22 +87,22 @@ class Rates:
 
     def __init__(self, cost: PlyCost) -> None:
         self._cost = cost
-        self._looks: deque[_Look] = deque()
+        self._looks: deque[_PlayLook] = deque()
 
     def take(
-        self, seconds: float, totals: Totals, *, waiting: bool = False, paused: bool = False
-    ) -> dict[str, float]:
-        """Remember how things are, and answer the rates up to now.
+        self, seconds: float, totals: PlayTotals, *, waiting: bool = False, paused: bool = False
+    ) -> SelfplayFigures:
+        """Remember how things are, and answer the rates up to now, without what others know.
 
         Args:
             seconds: by a clock that never goes back.
             totals: at that time.
-            waiting: whether the worker waits for anybody ...
+            waiting: whether the worker waits for another service ...
             paused: ... and whether that is the trainer, which is behind.
         """
         if not totals.simulations:
             self._looks.clear()  # its start is no part of its speed
-        self._looks.append(_Look(seconds, totals, waiting, paused))
+        self._looks.append(_PlayLook(seconds, totals, waiting, paused))
         while seconds - self._looks[0].seconds > _WINDOW_SECONDS:
             self._looks.popleft()
         since, before = self._looks[0].seconds, self._looks[0].totals
@@ -109,14 +110,14 @@ class Rates:
         positions = totals.positions - before.positions
         hits = totals.cache_hits - before.cache_hits
         simulations = (totals.simulations - before.simulations) / elapsed
-        return {
-            "games": float(totals.games),
-            "resigned_games": float(totals.resigned_games),
-            "games_per_hour": (totals.games - before.games) / elapsed * 3600.0,
-            "positions_per_s": positions / elapsed,
-            "simulations_per_s": simulations,
-            "training_positions_per_second": self._cost.training_positions(simulations, totals),
-            "waiting_share": sum(look.waiting for look in self._looks) / len(self._looks),
-            "pause_share": sum(look.paused for look in self._looks) / len(self._looks),
-            "cache_hit_rate": hits / (hits + positions) if hits + positions else 0.0,
-        }
+        return SelfplayFigures(
+            games=totals.games,
+            resigned_games=totals.resigned_games,
+            games_per_hour=(totals.games - before.games) / elapsed * 3600.0,
+            positions_per_s=positions / elapsed,
+            simulations_per_s=simulations,
+            training_positions_per_second=self._cost.training_positions(simulations, totals),
+            waiting_share=sum(look.waiting for look in self._looks) / len(self._looks),
+            pause_share=sum(look.paused for look in self._looks) / len(self._looks),
+            cache_hit_rate=hits / (hits + positions) if hits + positions else 0.0,
+        )

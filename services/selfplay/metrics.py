@@ -19,11 +19,6 @@ _COUNTED = {
     "simulations": "Simulations run.",
     "cache_hits": "Predictions found in the cache.",
 }
-_MEASURED = {
-    "training_positions_per_second": "Positions to train on that come of its simulations.",
-    "waiting_share": "Share of the last half minute in which it waited for anybody.",
-    "pause_share": "Share of the last half minute in which it let the trainer catch up.",
-}
 
 
 class WorkerCollector(Collector):
@@ -47,10 +42,25 @@ class WorkerCollector(Collector):
             "Finished games that are not stored yet.",
             value=self._worker.writer.spooled,
         )
-        for name, text in _MEASURED.items():
-            yield GaugeMetricFamily(
-                f"{_PREFIX}_{name}", text, value=self._worker.figures.get(name, 0.0)
-            )
+        figures = self._worker.figures
+        for name, text, value in (
+            (
+                "training_positions_per_second",
+                "Positions to train on that come of its simulations.",
+                figures.training_positions_per_second,
+            ),
+            (
+                "waiting_share",
+                "Share of the last half minute in which it waited for another service.",
+                figures.waiting_share,
+            ),
+            (
+                "pause_share",
+                "Share of the last half minute in which it let the trainer catch up.",
+                figures.pause_share,
+            ),
+        ):
+            yield GaugeMetricFamily(f"{_PREFIX}_{name}", text, value=value)
         threshold = self._worker.resignation.threshold
         resign = GaugeMetricFamily(
             f"{_PREFIX}_resign_threshold",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from services.selfplay.writer import GameWriter
-from zerofleet.heartbeat import Heartbeat
+from zerofleet.figures import TrainerFigures
 from zerofleet.waiting import Waits
 
 
@@ -35,12 +35,12 @@ class Pause:
         """Whether play is paused for the trainer's sake."""
         return not self._trainer_keeps_up.is_set()
 
-    def hear(self, trainer: Heartbeat | None) -> None:
-        """Learn from the trainer's heartbeat how many positions it has not trained on yet."""
+    def hear(self, trainer: TrainerFigures | None) -> None:
+        """Learn from the trainer's figures how many positions it has not trained on yet."""
         if trainer is None:
             # It must catch up with what there is before it can say how much that is.
             self._begin("the trainer to come up")
-        elif trainer.figures.get("unspent_positions", 0.0) > self._max_ahead:
+        elif trainer.unspent_positions > self._max_ahead:
             self._begin(f"the trainer, {self._max_ahead} positions behind")
         else:
             self.hear_nothing()

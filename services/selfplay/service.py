@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from services.selfplay.pointed import PointedPredictor
 from services.selfplay.settings import SelfplaySettings
@@ -20,6 +20,9 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.rpc.credentials import client_credentials
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import first_of, served_metrics
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 
 async def serve(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event) -> None:
@@ -63,16 +66,13 @@ async def _work(
     stop: asyncio.Event,
     *beside: Coroutine[Any, Any, object],
 ) -> None:
-    with _metrics(settings, worker):
+    def collector() -> Collector:
+        from services.selfplay.metrics import WorkerCollector
+
+        return WorkerCollector(worker)
+
+    with served_metrics(settings.metrics_address, collector):
         await worker.run(stop, *beside)
-
-
-def _metrics(settings: SelfplaySettings, worker: Worker) -> contextlib.AbstractContextManager[None]:
-    if settings.metrics_address is None:
-        return contextlib.nullcontext()
-    from services.selfplay.metrics import WorkerCollector  # only who wants it pays for it
-
-    return served_metrics(settings.metrics_address, WorkerCollector(worker))
 
 
 def check(run: RunConfig) -> None:

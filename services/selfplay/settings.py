@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,11 +23,6 @@ class SelfplaySettings(ProcessSettings):
 
     selfplay_ledger: Path | None = None
     """A file that gets a line for each finished game and for each answer; unset: none."""
-
-    @property
-    def worker_name(self) -> str:
-        """The name in records, leases and heartbeats."""
-        return self.worker or f"{socket.gethostname()}-{os.getpid()}"
 
     def seeds(self, run_seed: int) -> Iterator[int]:
         """One seed for each engine, without end.

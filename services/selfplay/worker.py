@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ import structlog
 from zerofleet_core import SearchConfig, SelfPlay
 
 from services.selfplay.audit import AuditFile
-from services.selfplay.figures import PlyCost, Rates, Totals
+from services.selfplay.figures import PlayTotals, PlyCost, Rates
 from services.selfplay.lane import Lane
 from services.selfplay.ledger import Ledger
 from services.selfplay.pause import Pause
@@ -24,6 +25,7 @@ from services.selfplay.writer import GameWriter
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.figures import SelfplayFigures
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord
@@ -78,7 +80,7 @@ class Worker:
                 Lane(engine, ledger, patient, self.writer, self.saver, play.save_every_plies)
             )
         self.resignation = Resignation(run, database, [lane.engine for lane in self.lanes])
-        self.figures: dict[str, float] = {}
+        self.figures = SelfplayFigures()
         """Of the last heartbeat."""
         self._rates = Rates(PlyCost(run))
 
@@ -97,7 +99,7 @@ class Worker:
             await first_of(
                 stop.wait(),
                 self._live(),
-                beat(self._heartbeats, "selfplay", self._name, self.pulse),
+                beat(self._heartbeats, self._name, self.pulse),
                 self._hear_trainer(),
                 outlasting(writing),
                 *beside,
@@ -202,18 +204,18 @@ class Worker:
         """The games that this worker plays, or has finished and not stored yet."""
         return [uid for lane in self.lanes for uid in lane.ledger.held] + self.writer.held
 
-    def pulse(self) -> Pulse:
+    def pulse(self) -> Pulse[SelfplayFigures]:
         """For the heartbeat; progress is the simulations run."""
         totals = self.totals()
-        figures = self._rates.take(
-            time.monotonic(), totals, waiting=bool(self.waits), paused=self._pause.goes_on
+        self.figures = replace(
+            self._rates.take(
+                time.monotonic(), totals, waiting=bool(self.waits), paused=self._pause.goes_on
+            ),
+            spool=self.writer.spooled,
+            conflicts=self.writer.answers["conflict"],
+            resign_threshold=self.resignation.threshold,
         )
-        figures["spool"] = float(self.writer.spooled)
-        figures["conflicts"] = float(self.writer.answers["conflict"])
-        if self.resignation.threshold is not None:
-            figures["resign_threshold"] = self.resignation.threshold
-        self.figures = figures
-        return Pulse(totals.simulations, str(self.waits), figures)
+        return Pulse(totals.simulations, str(self.waits), self.figures)
 
     async def _hear_trainer(self) -> None:
         """Listen to how far the trainer is behind, where play must not run ahead of it."""
@@ -225,9 +227,9 @@ class Worker:
                     self._pause.hear_nothing()
             await asyncio.sleep(_HEAR_SECONDS)
 
-    def totals(self) -> Totals:
+    def totals(self) -> PlayTotals:
         """Counts since the start, over all engines."""
-        return Totals.of(self.lanes)
+        return PlayTotals.of(self.lanes)
 
 
 async def outlasting(task: asyncio.Task[None]) -> None:

@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-from threading import Event
-from types import FrameType
+import asyncio
 
-from zerofleet import games
-from zerofleet.config import ProcessSettings, load_run, read_settings
-from zerofleet.errors import ConfigError, ZerofleetError
+from zerofleet.config import ProcessSettings, RunConfig
+from zerofleet.service import run_service
 
 
-def main() -> int:
-    """Train until SIGTERM or SIGINT; returns the exit status."""
-    stop = Event()
+async def _serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) -> None:
+    # Only now: torch takes a second to import, and bad input need not wait for it.
+    from services.trainer.service import serve
 
-    def leave(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        stop.set()
-
-    signal.signal(signal.SIGTERM, leave)
-    signal.signal(signal.SIGINT, leave)
-    try:
-        settings = read_settings(ProcessSettings, sys.argv[1:])
-        run = load_run(settings.run_file)
-        games.spec(run.game.name)
-        # Only now: torch takes a second to import, and bad input need not wait for it.
-        from services.trainer.service import serve
-
-        serve(run, settings, stop)
-    except ZerofleetError as error:
-        sys.stderr.write(f"trainer: {error}\n")
-        return error.exit_code if isinstance(error, ConfigError) else 1
-    return 0
+    await serve(run, settings, stop)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_service("trainer", ProcessSettings, _serve)

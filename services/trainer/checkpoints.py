@@ -102,6 +102,14 @@ class CheckpointFolder:
                 return checkpoint
         return None
 
+    def newest_epoch(self) -> int:
+        """The newest fence epoch of any file, whole or not; 0 of none.
+
+        The next trainer's must be above it: of checkpoints the newest few by name are kept.
+        """
+        names = (_FILE.fullmatch(path.name) for path in self.folder.glob("checkpoint-*"))
+        return max((int(name[1]) for name in names if name), default=0)
+
     def _manifests(self) -> list[Path]:
         """Oldest first, by epoch and then by step."""
         named = [(_NAME.fullmatch(path.name), path) for path in self.folder.glob("*.json")]

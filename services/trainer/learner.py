@@ -1,21 +1,22 @@
-"""SGD with momentum on samples of the window, and the figures that show how well it fits."""
+"""SGD with momentum on samples of the window, in how many bits, and how well the network fits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
 
-from services.trainer.measurement import Batch, Measurement, TracedBatch, measurement
-from services.trainer.precision import Precision
+from services.trainer.measurement import Batch, TracedBatch, measurement
 from services.trainer.schedule import learning_rate
-from services.trainer.team import Team
+from services.trainer.team import Order, ProcessTeam, Team
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
+from zerofleet.figures import Measurement
 from zerofleet.network import (
     Losses,
+    LossScale,
     Momentum,
     PolicyValueNet,
     WeightAverage,
@@ -23,6 +24,41 @@ from zerofleet.network import (
     losses,
 )
 from zerofleet.network.model import BoardShape
+
+Wanted = Literal["auto", "off", "bf16", "fp16"]
+
+
+class Precision:
+    """The precision of the forward pass; weights, losses and momentum are float32 always.
+
+    Args:
+        wanted: auto takes bf16 on a GPU that has it, and float32 anywhere else.
+        device: where the network is.
+    """
+
+    def __init__(self, wanted: Wanted, device: torch.device) -> None:
+        self._device = device
+        self.dtype = _dtype(wanted, device)
+        # bf16 has float32's range: only fp16 loses small gradients.
+        self.loss_scale = LossScale() if self.dtype is torch.float16 else None
+
+    def predict(
+        self, network: Callable[[Tensor], tuple[Tensor, Tensor]], observations: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The network's answers in float32, computed in this precision."""
+        if self.dtype is None:
+            return network(observations)
+        with torch.autocast(self._device.type, dtype=self.dtype):
+            policy_logits, value = network(observations)
+        return policy_logits.float(), value.float()
+
+    def scaled(self, loss: Tensor) -> Tensor:
+        """The loss to go backward from."""
+        return loss if self.loss_scale is None else loss * self.loss_scale.scale
+
+    def unscale(self, gradient: Tensor) -> bool:
+        """Undo ``scaled`` in the gradient, in place; whether the gradient can be used."""
+        return self.loss_scale is None or self.loss_scale.unscale(gradient)
 
 
 class Learner:
@@ -72,7 +108,7 @@ class Learner:
         return None if self._gradient_norm is None else self._gradient_norm.item()
 
     def train(self, batch: Batch) -> None:
-        """Take one step of SGD, together with everybody else."""
+        """Take one step of SGD, together with the other processes of the team."""
         self.train_on(self._team.deal(batch))
 
     def train_on(self, share: Batch) -> None:
@@ -152,9 +188,24 @@ class Learner:
         self.step, self.samples = step, samples
 
     def share(self) -> None:
-        """Let every process go on from here."""
+        """Let every process of the team go on from here."""
         if self._team.size > 1:
             self._team.share(self.state(), self.step, self.samples)
+
+    def follow(self, team: ProcessTeam, row: tuple[int, int]) -> None:
+        """Do what the team's leader says, until it says to leave.
+
+        Args:
+            team: whose leader is another process.
+            row: bytes of an observation, and actions.
+        """
+        while (said := team.hear()).order != Order.LEAVE:
+            if said.order == Order.STATE:
+                state = self.state()
+                team.receive_state(state)
+                self.restore(state, said.step, said.samples)
+            else:
+                self.train_on(team.receive_batch(row))
 
     def _weighted(self, parts: Losses) -> Tensor:
         return parts.policy + self._settings.value_loss_weight * parts.value
@@ -189,3 +240,10 @@ def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         for name, tensor in tensors.items()
         if name.startswith(start)
     }
+
+
+def _dtype(wanted: Wanted, device: torch.device) -> torch.dtype | None:
+    if wanted == "auto":
+        modern = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.bfloat16 if modern else None
+    return {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}[wanted]

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from zerofleet.figures import Measurement, Stage
 from zerofleet.network import losses
 
 STAGES = 4
@@ -27,43 +28,6 @@ class TracedBatch:
     ply: NDArray[np.int32]  # [batch] actions played before the position
     game_length: NDArray[np.int32]  # [batch] plies of its whole game
     game_age: NDArray[np.int64]  # [batch] games that have come in since its game
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """Calibration of the value in one quarter of the games, for the player to move."""
-
-    stage: int  # 1 to 4
-    positions: int
-    predicted: float  # mean value
-    actual: float  # mean result
-    squared_error: float  # mean (z - v)^2
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """How well the network, in evaluation mode, predicts a batch; means over its positions."""
-
-    positions: int
-    policy_loss: float  # cross-entropy -pi^T log p, nats
-    value_loss: float  # squared error (z - v)^2
-    policy_error: float | None  # standard error of policy_loss, see _standard_error
-    value_error: float | None  # standard error of value_loss
-    total_loss: float  # what SGD minimises: both, weighted, and the l2 term
-    policy_entropy: float  # of p, nats
-    target_entropy: float  # of pi, nats: the least that policy_loss can be
-    policy_agreement: float  # share where the network's first choice is the search's
-    search_kl: float  # KL(pi || p), nats: policy_loss above that least
-    explained_variance: float | None  # 1 - value_loss / variance of z; None where z is constant
-    value_bias: float  # mean of v - z
-    distinct_share: float  # distinct observations of all in the batch
-    age_games: float  # mean age
-    calibration: tuple[Stage, ...]  # of the stages that the batch has positions of
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether every loss is a number; lost weights show here."""
-        return bool(np.isfinite([self.policy_loss, self.value_loss, self.total_loss]).all())
 
 
 def measurement(

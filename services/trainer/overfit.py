@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from services.trainer.measurement import Measurement
 from zerofleet.config import OverfitSection
+from zerofleet.figures import Measurement
 
 Event = Literal["overfit_begins", "overfit_ends"]
 

@@ -1,42 +1,29 @@
-"""Candidate models: exported, checked, and then known to everybody."""
+"""Candidate models: exported, checked, and then made known by their rows."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import structlog
 import torch
 from numpy.typing import NDArray
-from zerofleet_core import GameSpec
+from zerofleet_core import GameSpec, State
 
 import zerofleet
-from services.trainer.random_play import random_positions
+from services.trainer.places import Places
 from zerofleet.database import ModelRow
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
 from zerofleet.models.golden import Golden
 from zerofleet.models.publish import Published, publish
-from zerofleet.models.store import ModelStore
 from zerofleet.models.variant import Variant, VariantRequest
 from zerofleet.network import PolicyValueNet, export_onnx
 
 GOLDEN_POSITIONS = 64  # of random play, and as many again of random bits
 
 _log = structlog.get_logger()
-
-Insert = Callable[[int, str, int, Mapping[str, float], str, Sequence[Variant]], None]
-"""Writes the rows: version, sha256, step, metrics, location, variants. Repeated calls do nothing
-more."""
-
-
-class ModelRows(Protocol):
-    """The part of the database that a publisher looks at."""
-
-    def model(self, run: str, version: int) -> ModelRow | None:
-        """One model of a run."""
-        ...
 
 
 class Publisher:
@@ -45,9 +32,8 @@ class Publisher:
     Args:
         run: name of the run.
         spec: the game.
-        store: where model files go.
-        rows: where to look up what somebody else has published.
-        insert: writes the rows of a model, waiting for the database if need be.
+        places: where files and rows go.
+        epoch: the trainer's fence epoch.
         every_steps: steps between two models.
         published: the models that exist already.
     """
@@ -56,17 +42,15 @@ class Publisher:
         self,
         run: str,
         spec: GameSpec,
-        store: ModelStore,
-        rows: ModelRows,
-        insert: Insert,
+        places: Places,
+        epoch: int,
         every_steps: int,
         published: Sequence[ModelRow],
     ) -> None:
         self._run = run
         self._spec = spec
-        self._store = store
-        self._rows = rows
-        self._insert = insert
+        self._places = places
+        self._epoch = epoch
         self._every_steps = every_steps
         self.version = max((row.version for row in published), default=0)
         self._last_step = max((row.step for row in published), default=None)
@@ -96,6 +80,7 @@ class Publisher:
         Raises:
             IncompatibleModelError: the file does not load or disagrees with the network.
             OSError: the folder cannot be written.
+            StoppedError: told to leave while Postgres was waited for.
             StoreUnavailableError: the bucket cannot be written; nothing tells of this version.
             StaleEpochError: another trainer has taken over.
         """
@@ -110,13 +95,11 @@ class Publisher:
         }
         try:
             published = publish(
-                self._store,
+                self._places.models,
                 export_onnx(portable, self._spec.observation_bytes, metadata),
                 version,
                 golden_answers(portable, self._observations),
-                lambda sha256, location, made: self._insert(
-                    version, sha256, step, metrics, location, made
-                ),
+                partial(self._insert, version, step, metrics),
                 wanted=variants,
             )
         except StaleEpochError:
@@ -133,11 +116,27 @@ class Publisher:
         """Publish nothing for this step after all; the next interval is tried again."""
         self._last_step = step
 
+    def _insert(
+        self,
+        version: int,
+        step: int,
+        metrics: Mapping[str, float],
+        sha256: str,
+        location: str,
+        variants: Sequence[Variant],
+    ) -> None:
+        run, database, epoch = self._run, self._places.database, self._epoch
+        self._places.ask(
+            lambda: database.insert_model(
+                run, version, sha256, step, metrics, location, epoch, variants
+            )
+        )
+
     def _give_back(self, version: int) -> None:
-        """Put the file of whoever did publish this version back into the Triton repository."""
-        row = self._rows.model(self._run, version)
+        """Put the file of the trainer that did publish this version back for Triton."""
+        row = self._places.database.model(self._run, version)
         if row is not None:
-            self._store.expose(row.sha256, version, self._spec)
+            self._places.models.expose(row.sha256, version, self._spec)
 
 
 def golden_observations(spec: GameSpec, seed: int = 0) -> NDArray[np.uint8]:
@@ -153,3 +152,23 @@ def golden_answers(network: PolicyValueNet, observations: NDArray[np.uint8]) -> 
         inputs = torch.from_numpy(observations)  # pyright: ignore[reportUnknownMemberType]
         policy_logits, value = network(inputs)
     return Golden(observations, policy_logits.numpy(), value.numpy())
+
+
+def random_positions(
+    spec: GameSpec, positions: int, generator: np.random.Generator
+) -> NDArray[np.uint8]:
+    """Every position of game after game of random moves: ``[positions, observation_bytes]``.
+
+    Args:
+        spec: the game.
+        positions: how many.
+        generator: draws the moves.
+    """
+    played = np.empty((positions, spec.observation_bytes), np.uint8)
+    state = State(spec.name)
+    for row in played:
+        if state.is_terminal:
+            state = State(spec.name)
+        row[:] = state.observation()
+        state.apply(int(generator.choice(state.legal_actions())))
+    return played

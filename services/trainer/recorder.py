@@ -3,53 +3,68 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import structlog
 
-from services.trainer.measurement import Measurement
 from services.trainer.overfit import Event
+from services.trainer.places import Places
 from services.trainer.state import Training
 from services.trainer.window import Window
 from zerofleet.config import RunConfig
 from zerofleet.database.metrics import Split
+from zerofleet.errors import ConfigError
+from zerofleet.figures import Measurement, numbers
 
 _log = structlog.get_logger()
 
-Answer = TypeVar("Answer")
 SPLITS: tuple[Split, ...] = ("train", "held_out")
 
 
-class MetricRows(Protocol):
-    """The part of the database that a recorder writes to."""
+class TensorBoard:
+    """Writes scalars to a folder that ``tensorboard --logdir`` shows.
 
-    def insert_train_metrics(
-        self, run: str, step: int, split: Split, values: Mapping[str, Any], epoch: int
-    ) -> None:
-        """Record the figures of one split."""
-        ...
+    Args:
+        folder: made at the first write.
 
-    def insert_train_event(self, run: str, step: int, event: str, detail: str, epoch: int) -> None:
-        """Write down what happened."""
-        ...
+    Raises:
+        ConfigError: the package is not installed.
+    """
 
-
-class Board(Protocol):
-    """Somebody else who wants the figures."""
+    def __init__(self, folder: Path) -> None:
+        try:
+            # Here: a second of imports that only who wants it pays for.
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ConfigError(
+                "trainer.tensorboard = true needs a package that is not installed: "
+                "pip install 'zerofleet[tensorboard]', or leave the key out"
+            ) from error
+        self._kind: Any = SummaryWriter
+        self._folder = folder
+        self._writer: Any = None
 
     def write(self, step: int, figures: Mapping[str, float]) -> None:
-        """Show figures by name at a step."""
-        ...
+        """Add one point to each curve; training and held-out curves share a section.
 
+        What a trainer before this one wrote for the first step and later is not shown any more.
+        """
+        if self._writer is None:
+            self._writer = self._kind(str(self._folder), purge_step=step)
+        for name, figure in figures.items():
+            split = next((s for s in ("train", "held_out") if name.startswith(f"{s}_")), None)
+            tag = f"{name.removeprefix(f'{split}_')}/{split}" if split else f"trainer/{name}"
+            self._writer.add_scalar(tag, figure, step)
+        self._writer.flush()
 
-class Patient(Protocol):
-    """Repeats a call until the database answers."""
-
-    def __call__(self, call: Callable[[], Answer], /) -> Answer:
-        """The answer."""
-        ...
+    def close(self) -> None:
+        """Write what is left."""
+        if self._writer is not None:
+            self._writer.close()
 
 
 class Recorder:
@@ -57,6 +72,8 @@ class Recorder:
 
     Args:
         run: the run file.
+        places: where rows go.
+        epoch: the trainer's fence epoch.
         training: what is measured, and slowed when it overfits.
         window: what samples are drawn from.
         sample_seed: the seed of a draw for a purpose, at the present step.
@@ -66,49 +83,44 @@ class Recorder:
     def __init__(
         self,
         run: RunConfig,
+        places: Places,
+        epoch: int,
         training: Training,
         window: Window,
         sample_seed: Callable[[str], int],
-        board: Board | None = None,
+        board: TensorBoard | None = None,
     ) -> None:
         self._run = run
+        self._places = places
+        self._epoch = epoch
         self._training = training
         self._window = window
         self._sample_seed = sample_seed
         self._board = board
-        self._measured: dict[Split, Measurement] = {}
+        self.measured: Mapping[Split, Measurement] = {}
+        """The newest of each split."""
         self._measured_at: int | None = None  # positions received by then
-
-    def open(self, rows: MetricRows, ask: Patient, epoch: int) -> None:
-        """Say where rows go; once, before anything is measured.
-
-        Args:
-            rows: the database.
-            ask: waits for it.
-            epoch: the trainer's fence epoch.
-        """
-        self._rows, self._ask, self._epoch = rows, ask, epoch
 
     def measure(self) -> None:
         """Measure equal samples of both splits, write them down, and draw the consequences."""
         size, learner = self._run.trainer.batch_size, self._training.learner
+        measured = dict(self.measured)
         for split in SPLITS:
             traced = self._window.trace(split, size, self._sample_seed("measure"))
             if traced is not None:
-                self._measured[split] = learner.measure(traced)
+                measured[split] = learner.measure(traced)
+        self.measured = measured  # at once, for those who read it from another thread
         self._measured_at = self._training.bucket.received
         event = self._observe()
-        for split, measured in self._measured.items():
-            values = self._row(split, measured)
-            self._ask(
-                lambda split=split, values=values: self._rows.insert_train_metrics(
-                    self._run.name, learner.step, split, values, self._epoch
-                )
+        run, epoch, insert = self._run.name, self._epoch, self._places.database.insert_train_metrics
+        for split, found in measured.items():
+            self._places.ask(
+                partial(insert, run, learner.step, split, self._row(split, found), epoch)
             )
         if event is not None:
             self._happened(event)
         if self._board is not None:
-            self._board.write(learner.step, self.figures())
+            self._board.write(learner.step, self.by_name())
 
     def look_again(self) -> None:
         """While training waits: measure again once games for a whole interval have come in.
@@ -124,28 +136,29 @@ class Recorder:
         elif bucket.received - self._measured_at >= self._interval:
             self.measure()
 
-    def figures(self) -> dict[str, float]:
+    def by_name(self) -> dict[str, float]:
         """The newest figures as ``train_policy_loss`` and so on, those that are known."""
         watch = self._training.watch
-        figures: dict[str, float] = {
-            f"{split}_{name}": figure
-            for split, measured in list(self._measured.items())
-            for name, figure in _by_name(measured)
-        }
-        figures["overfit"] = float(watch.active)
+        found = {"overfit": float(watch.active)}
+        for split, measured in self.measured.items():
+            found |= numbers(measured, f"{split}_")
+            for stage in measured.calibration:
+                table = numbers(stage, f"{split}_stage_{stage.stage}_")
+                del table[f"{split}_stage_{stage.stage}_stage"]
+                found |= table
         known = {
             "policy_gap": watch.policy_gap,
             "value_gap": watch.value_gap,
             "gradient_norm": self._training.learner.gradient_norm,
         }
-        return figures | {name: figure for name, figure in known.items() if figure is not None}
+        return found | {name: figure for name, figure in known.items() if figure is not None}
 
     def _observe(self) -> Event | None:
-        if len(self._measured) < len(SPLITS):
+        if len(self.measured) < len(SPLITS):
             return None
         return self._training.watch.observe(
-            self._measured["train"],
-            self._measured["held_out"],
+            self.measured["train"],
+            self.measured["held_out"],
             self._window.held_out.positions,
             self._training.bucket.received,
             self._window.trained.positions,
@@ -168,9 +181,8 @@ class Recorder:
             value_gap=watch.value_gap,
             action=self._run.overfit.action,
         )
-        self._ask(
-            lambda: self._rows.insert_train_event(self._run.name, step, event, detail, self._epoch)
-        )
+        insert = self._places.database.insert_train_event
+        self._places.ask(partial(insert, self._run.name, step, event, detail, self._epoch))
 
     def _row(self, split: Split, measured: Measurement) -> dict[str, Any]:
         learner, bucket, watch = self._training.learner, self._training.bucket, self._training.watch
@@ -194,15 +206,3 @@ class Recorder:
         settings = self._run.trainer
         samples = settings.batch_size * settings.metrics_every_steps
         return math.ceil(samples / settings.samples_per_position)
-
-
-def _by_name(measured: Measurement) -> Iterator[tuple[str, float]]:
-    """What is known, the table of stages as ``stage_1_predicted`` and so on."""
-    for name, figure in asdict(measured).items():
-        if isinstance(figure, int | float):  # neither unknown nor the table
-            yield name, figure
-    for stage in measured.calibration:
-        yield f"stage_{stage.stage}_positions", stage.positions
-        yield f"stage_{stage.stage}_predicted", stage.predicted
-        yield f"stage_{stage.stage}_actual", stage.actual
-        yield f"stage_{stage.stage}_squared_error", stage.squared_error

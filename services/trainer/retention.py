@@ -14,9 +14,7 @@ from zerofleet.models.store import ModelStore
 
 EVERY_SECONDS = 600.0
 RETRY_SECONDS = 20.0  # after a partition that could not be dropped because it was being read
-GRACE = timedelta(minutes=10)
-"""Between giving a model up and removing its files: a match that was about to use it has begun by
-then."""
+GRACE = timedelta(minutes=10)  # a match that was about to use the model has begun by then
 DELETED_AT_ONCE = 500  # games; each transaction takes a fraction of a second
 REMOVED_AT_ONCE = 50  # models
 
@@ -31,13 +29,22 @@ class Retention:
         database: as the trainer.
         models: where the run's models are.
         epoch: the trainer's fence epoch.
+        grace: between giving a model up and removing its files.
     """
 
-    def __init__(self, run: RunConfig, database: Database, models: ModelStore, epoch: int) -> None:
+    def __init__(
+        self,
+        run: RunConfig,
+        database: Database,
+        models: ModelStore,
+        epoch: int,
+        grace: timedelta = GRACE,
+    ) -> None:
         self._run = run
         self._database = database
         self._models = models
         self._epoch = epoch
+        self._grace = grace
         self._removed: set[int] = set()
         self._next = 0.0
 
@@ -85,7 +92,7 @@ class Retention:
             self._run.name,
             newest=self._run.retention.models_newest,
             every=self._run.retention.models_every,
-            grace=GRACE,
+            grace=self._grace,
             epoch=self._epoch,
         )
         if given_up:

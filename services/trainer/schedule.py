@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 
 from zerofleet.config import TrainerSection
+from zerofleet.errors import ConfigError
 
 WARMUP_FLOOR = 1 / 20
 
@@ -49,3 +50,23 @@ def held_out_limit(settings: TrainerSection, positions: int, least: int) -> int:
     """
     share = settings.held_out_share
     return max(least, math.ceil(positions * share / (1 - share)))
+
+
+def check_sizes(settings: TrainerSection) -> None:
+    """Refuse sizes with which the trainer would wait for ever.
+
+    Raises:
+        ConfigError: one line that names both keys.
+    """
+    room = settings.window_positions
+    if settings.min_positions > room:
+        raise ConfigError(
+            f"trainer.min_positions = {settings.min_positions}, but trainer.window_positions = "
+            f"{room}: training could never start; lower the first or raise the second"
+        )
+    if settings.batch_size > room * settings.samples_per_position:
+        raise ConfigError(
+            f"trainer.batch_size = {settings.batch_size}, but trainer.window_positions = {room} "
+            f"pay for {room * settings.samples_per_position:g} samples at most: lower the first "
+            "or raise the second"
+        )

@@ -1,112 +1,182 @@
-"""The trainer service, wired: stores, folders, the loop, the metrics."""
+"""The trainer service, wired: stores, folders, the thread that trains, metrics, heartbeat."""
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Mapping
+import asyncio
+import contextlib
+import time
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
+from typing import TYPE_CHECKING
 
+import structlog
 import torch
 
 from services.trainer.checkpoints import CheckpointFolder
 from services.trainer.learner import Learner
-from services.trainer.team import ProcessTeam, Team, is_started_by_torchrun
-from services.trainer.trainer import Places, Trainer
-from zerofleet import games, telemetry
+from services.trainer.places import Places
+from services.trainer.recorder import TensorBoard
+from services.trainer.state import take_over
+from services.trainer.team import ProcessTeam, Team, open_team
+from services.trainer.trainer import Trainer
+from zerofleet import games
 from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import ZerofleetError
+from zerofleet.figures import TrainerFigures
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.models.store import open_store
+from zerofleet.models.store import ModelStore, open_store
 from zerofleet.rpc.health import HealthServer
-from zerofleet.service import served_metrics
+from zerofleet.service import Pulse, beat, first_of, served_metrics
+from zerofleet.waiting import StoppedError, Waits
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 # A step of a large network on a slow machine, or making a model's variants, is no standstill.
 STUCK_SECONDS = 600.0
 
+_log = structlog.get_logger()
 
-def serve(run: RunConfig, settings: ProcessSettings, stop: Event) -> None:
-    """Train until told to stop: alone, or as one of the processes that torchrun started.
+
+async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) -> None:
+    """Train until ``stop`` is set: alone, or as one of the processes that torchrun started.
+
+    All of torch's work is done in one thread; this loop only beats and serves metrics.
 
     Raises:
         ConfigError: a person must mend something; the message says what.
         StaleEpochError: another trainer has taken over this run.
         IncompatibleModelError: the first model cannot be published.
     """
-    telemetry.configure("trainer", level=settings.log_level)
-    if not is_started_by_torchrun():
-        lead(run, settings, stop, Team())
-        return
-    with ProcessTeam(run.trainer.batch_size) as team:
-        if team.rank == 0:
-            lead(run, settings, stop, team)
-        else:
-            follow(run, team)
-
-
-def lead(run: RunConfig, settings: ProcessSettings, stop: Event, team: Team) -> None:
-    """Be the process that has the database; the others leave with it.
-
-    Raises:
-        ZerofleetError: as ``serve`` says.
-    """
-    spec = games.spec(run.game.name)
-    with (
-        HealthServer(settings.health_address, stuck_seconds=STUCK_SECONDS) as health,
-        Database(settings.database_url) as database,
-    ):
-        places = Places(
-            database=database,
-            heartbeats=TickingHeartbeats(settings.redis_url, run.name, health),
-            models=open_store(settings, run.name, run.inference.max_batch_rows),
-            checkpoints=CheckpointFolder(settings.checkpoint_folder / run.name),
-            worker=settings.worker or f"{socket.gethostname()}-{os.getpid()}",
-        )
+    with ThreadPoolExecutor(1, thread_name_prefix="training") as thread:
+        in_thread = asyncio.get_running_loop().run_in_executor
+        team = await in_thread(thread, open_team, run.trainer.batch_size)
         try:
-            trainer = Trainer(run, spec, places, stop, team)
-            _run(trainer, settings.metrics_address)
-        except ZerofleetError:
-            team.dismiss()
-            raise
-        # After an error of another kind the others may be in the middle of a step, where they
-        # would not hear this: they end when the connection does.
-        team.dismiss()
-
-
-class TickingHeartbeats(Heartbeats):
-    """Heartbeats that are ticks for health too: the loop beats wherever it may be."""
-
-    def __init__(self, redis_url: str, run: str, health: HealthServer) -> None:
-        super().__init__(redis_url, run)
-        self._health = health
-
-    def beat(
-        self,
-        service: str,
-        worker: str,
-        progress: int,
-        waiting_for: str,
-        figures: Mapping[str, float],
-        ttl: float = 10.0,
-    ) -> None:
-        """See ``Heartbeats.beat``."""
-        self._health.tick()
-        super().beat(service, worker, progress, waiting_for, figures, ttl)
+            if isinstance(team, ProcessTeam) and team.rank > 0:
+                await in_thread(thread, follow, run, team)
+            else:
+                await lead(run, settings, stop, team, thread)
+        finally:
+            await in_thread(thread, team.close)
 
 
 def follow(run: RunConfig, team: ProcessTeam) -> None:
     """Be one of the others: train as the leader says, without database or folders."""
     spec = games.spec(run.game.name)
     torch.set_num_threads(run.trainer.threads)
-    team.follow(Learner(spec, run, team), (spec.observation_bytes, spec.num_actions))
+    Learner(spec, run, team).follow(team, (spec.observation_bytes, spec.num_actions))
 
 
-def _run(trainer: Trainer, metrics_address: str | None) -> None:
-    if metrics_address is None:
-        trainer.run()
-        return
-    from services.trainer.exporter import FigureCollector  # only who wants it pays for it
+async def lead(
+    run: RunConfig,
+    settings: ProcessSettings,
+    stop: asyncio.Event,
+    team: Team,
+    thread: ThreadPoolExecutor,
+) -> None:
+    """Be the process that has the database; the others leave with it.
 
-    with served_metrics(metrics_address, FigureCollector(trainer.figures)):
-        trainer.run()
+    Raises:
+        ZerofleetError: as ``serve`` says.
+    """
+    with (
+        HealthServer(settings.health_address, stuck_seconds=STUCK_SECONDS) as health,
+        Database(settings.database_url) as database,
+        contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
+    ):
+        models = open_store(settings, run.name, run.inference.max_batch_rows)
+        checkpoints = CheckpointFolder(settings.checkpoint_folder / run.name)
+        trainer = TrainerThread(run, database, models, checkpoints, team, health)
+
+        def collector() -> Collector:
+            from services.trainer.metrics import TrainerCollector
+
+            return TrainerCollector(trainer.pulse)
+
+        with served_metrics(settings.metrics_address, collector):
+            training = asyncio.get_running_loop().run_in_executor(thread, trainer.train)
+            try:
+                await first_of(
+                    stop.wait(),
+                    asyncio.wait([training]),
+                    beat(heartbeats, settings.worker_name, trainer.beating_pulse),
+                )
+            finally:
+                trainer.stop()
+                await asyncio.wait([training])
+            training.result()
+
+
+class TrainerThread:
+    """The run's trainer, seen from outside its thread; it begins by waiting for its stores.
+
+    Args:
+        run: the run.
+        database: the record.
+        models: where models are published.
+        checkpoints: the run's.
+        team: the processes that this one leads.
+        health: told at each round of the loop, which is what shows progress: the event loop of this
+            process comes round also while training is stuck.
+    """
+
+    def __init__(
+        self,
+        run: RunConfig,
+        database: Database,
+        models: ModelStore,
+        checkpoints: CheckpointFolder,
+        team: Team,
+        health: HealthServer,
+    ) -> None:
+        self._run = run
+        self._team = team
+        self._health = health
+        self._waits = Waits(self._turn)
+        self._stop = Event()
+        self._places = Places(database, models, checkpoints, self._waits, self._stop, self._turn)
+        self._trainer: Trainer | None = None
+        self._turned = time.monotonic()
+
+    def train(self) -> None:
+        """Take over as the run's trainer, then train until told to stop; blocks.
+
+        Raises:
+            ZerofleetError: as ``serve`` says.
+        """
+        run, places = self._run, self._places
+        try:
+            folder = places.checkpoints.folder / "tensorboard"
+            board = TensorBoard(folder) if run.trainer.tensorboard else None
+            resumed = take_over(run, places, self._team)
+            self._trainer = Trainer(run, places, resumed, board)
+            self._trainer.run()
+        except StoppedError:
+            pass
+        except ZerofleetError:
+            self._team.dismiss()
+            raise
+        # After an error of another kind the others may be in the middle of a step, where they
+        # would not hear this: they end when the connection does.
+        self._team.dismiss()
+
+    def stop(self) -> None:
+        """Have ``train`` return after the step, or the wait, that it is in."""
+        self._stop.set()
+
+    def pulse(self) -> Pulse[TrainerFigures]:
+        """The step, what is waited for, and the figures."""
+        trainer = self._trainer
+        if trainer is None:
+            return Pulse(0, str(self._waits), TrainerFigures())
+        return Pulse(trainer.step, str(self._waits) or trainer.lacks, trainer.figures())
+
+    def beating_pulse(self) -> Pulse[TrainerFigures] | None:
+        """The same; None while training is stuck: a heartbeat shows progress and not life."""
+        is_stuck = time.monotonic() - self._turned >= STUCK_SECONDS
+        return None if is_stuck else self.pulse()
+
+    def _turn(self) -> None:
+        self._turned = time.monotonic()
+        self._health.tick()

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
+import torch
 
-from services.trainer.bucket import TrainBucket
 from services.trainer.checkpoints import CheckpointFolder, TrainerState
 from services.trainer.learner import Learner
 from services.trainer.overfit import OverfitWatch
+from services.trainer.places import Places
+from services.trainer.schedule import check_sizes
+from services.trainer.team import Team
+from services.trainer.train_bucket import TrainBucket
+from zerofleet import games
 from zerofleet.config import RunConfig
+from zerofleet.database import ModelRow
 from zerofleet.errors import ConfigError
 
 _log = structlog.get_logger()
@@ -112,3 +119,52 @@ class Checkpoints:
         """On the way out: write what an unplanned stop would have lost."""
         if self._saved_step is not None and self._saved_step != self._training.learner.step:
             self.save()
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What a trainer goes on from, once it has the run's fence."""
+
+    epoch: int  # of the fence
+    training: Training
+    checkpoints: Checkpoints
+    published: Sequence[ModelRow]
+    next_tx: int  # the window begins with the games after this transaction
+
+
+def take_over(run: RunConfig, places: Places, team: Team) -> Resumed:
+    """Become the run's trainer: take the fence, and find the state to go on from.
+
+    Args:
+        run: the run file.
+        places: stores and folders.
+        team: the processes that this one leads.
+
+    Raises:
+        ConfigError: with these sizes training could never start, or the checkpoints are not this
+            run's.
+        StoppedError: told to leave while a store or the disk was waited for.
+    """
+    check_sizes(run.trainer)
+    torch.set_num_threads(run.trainer.threads)
+    training = Training(
+        Learner(games.spec(run.game.name), run, team),
+        TrainBucket(run.trainer.samples_per_position),
+        OverfitWatch(run.overfit),
+    )
+    database, ask = places.database, places.ask
+    ask(lambda: database.wait_ready(0))
+    ask(lambda: database.register_run(run))
+    above = places.checkpoints.newest_epoch()
+    epoch = ask(lambda: database.acquire_fence(run.name, "trainer", above=above))
+    published = ask(lambda: database.models(run.name))
+    checkpoints = Checkpoints(run, places.checkpoints, training, epoch)
+    published_step = max((row.step for row in published), default=None)
+    places.on_disk("checkpoint folder", lambda: checkpoints.resume(published_step))
+    training.learner.share()
+    ask(
+        lambda: places.models.sweep(lambda sha256: database.names_file(run.name, sha256)),
+        "Postgres or the store of models",
+    )
+    next_tx = ask(lambda: database.window_start(run.name, run.trainer.window_games))
+    return Resumed(epoch, training, checkpoints, published, next_tx)

@@ -1,7 +1,7 @@
 """Processes that train one network together, started by torchrun; or one process alone.
 
 The process of rank 0 leads: it alone has the database, the window, the checkpoints and the models.
-It draws each batch, deals an equal share to everybody, itself included, and all average their
+It draws each batch, deals an equal share to each, itself included, and all average their
 gradients, which lie in one vector. Weights and momentum are equal everywhere from the start, so
 they stay equal. Batch normalisation takes the mean and variance of each share by itself, as in
 ``DistributedDataParallel``; its running figures are averaged at each step, so they too agree.
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -21,21 +22,23 @@ from torch import Tensor
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from services.trainer.learner import Learner
     from services.trainer.measurement import Batch
 
-# Between two steps the leader may wait for games for days; torchrun ends whoever is left behind.
+# Between two steps the leader may wait for games for days; torchrun ends those left behind.
 PATIENCE = timedelta(days=365)
 
 
 class Team:
-    """One process alone: it leads nobody."""
+    """One process alone, without others to lead."""
 
     rank = 0
     size = 1
 
     def __init__(self) -> None:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def close(self) -> None:
+        """Leave the team."""
 
     def deal(self, batch: Batch) -> Batch:
         """Give every process its share of a batch; the leader's own share."""
@@ -45,13 +48,13 @@ class Team:
         """Replace float vectors by their means over all processes, in place."""
 
     def share(self, state: Mapping[str, Tensor], step: int, samples: int) -> None:
-        """Let everybody go on from the leader's state."""
+        """Let the others go on from the leader's state."""
 
     def dismiss(self) -> None:
-        """Let everybody leave."""
+        """Let the others leave."""
 
 
-class _Order(IntEnum):
+class Order(IntEnum):
     """What the leader says before each thing that all do together."""
 
     STEP = 1
@@ -59,8 +62,17 @@ class _Order(IntEnum):
     LEAVE = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An order, and the leader's place in training that goes with ``STATE``."""
+
+    order: Order
+    step: int
+    samples: int
+
+
 class ProcessTeam(Team):
-    """This process among those that torchrun started; a context manager.
+    """This process among those that torchrun started.
 
     Batches and orders travel by gloo from memory to memory, gradients by NCCL between GPUs.
 
@@ -87,15 +99,13 @@ class ProcessTeam(Team):
             backends = "cpu:gloo,cuda:nccl"
         distributed.init_process_group(backends, timeout=PATIENCE)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
+    def close(self) -> None:
+        """Leave the team."""
         self._torch.destroy_process_group()
 
     def deal(self, batch: Batch) -> Batch:
         """Scatter the rows of a batch, in order of rank."""
-        self._say(_Order.STEP)
+        self._say(Order.STEP)
         for column in batch:
             whole = torch.from_numpy(column)  # pyright: ignore[reportUnknownMemberType]
             shares = list(whole.chunk(self.size))
@@ -114,35 +124,33 @@ class ProcessTeam(Team):
                 offset += vector.numel()
 
     def share(self, state: Mapping[str, Tensor], step: int, samples: int) -> None:
-        """Send the state to everybody."""
-        self._say(_Order.STATE, step, samples)
+        """Send the state to the others."""
+        self._say(Order.STATE, step, samples)
         for tensor in state.values():
             self._torch.broadcast(tensor.contiguous(), 0)
 
     def dismiss(self) -> None:
-        """Let everybody leave."""
-        self._say(_Order.LEAVE)
+        """Let the others leave."""
+        self._say(Order.LEAVE)
 
-    def follow(self, learner: Learner, row: tuple[int, int]) -> None:
-        """Do what the leader says, until it says to leave.
+    def hear(self) -> Said:
+        """Wait for the leader's next order."""
+        words = torch.empty(3, dtype=torch.int64)
+        self._torch.broadcast(words, 0)
+        order, step, samples = cast("list[int]", words.tolist())  # pyright: ignore[reportUnknownMemberType]
+        return Said(Order(order), step, samples)
+
+    def receive_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take over the leader's tensors, in place; after ``STATE``."""
+        for tensor in state.values():
+            self._torch.broadcast(tensor, 0)
+
+    def receive_batch(self, row: tuple[int, int]) -> Batch:
+        """This process's share of a batch; after ``STEP``.
 
         Args:
-            learner: of this process, made from the same run file.
             row: bytes of an observation, and actions.
         """
-        while True:
-            order, step, samples = self._hear()
-            if order == _Order.LEAVE:
-                return
-            if order == _Order.STATE:
-                state = learner.state()
-                for tensor in state.values():
-                    self._torch.broadcast(tensor, 0)
-                learner.restore(state, step, samples)
-            else:
-                learner.train_on(self._receive(row))
-
-    def _receive(self, row: tuple[int, int]) -> Batch:
         observation_bytes, num_actions = row
         columns = (
             torch.empty(self._rows, observation_bytes, dtype=torch.uint8),
@@ -153,16 +161,14 @@ class ProcessTeam(Team):
             self._torch.scatter(column)
         return cast("Batch", tuple(cast("Any", column).numpy() for column in columns))
 
-    def _say(self, order: _Order, step: int = 0, samples: int = 0) -> None:
+    def _say(self, order: Order, step: int = 0, samples: int = 0) -> None:
         self._torch.broadcast(torch.tensor([order, step, samples]), 0)
 
-    def _hear(self) -> tuple[int, int, int]:
-        words = torch.empty(3, dtype=torch.int64)
-        self._torch.broadcast(words, 0)
-        order, step, samples = cast("list[int]", words.tolist())  # pyright: ignore[reportUnknownMemberType]
-        return order, step, samples
 
+def open_team(batch_size: int) -> Team | ProcessTeam:
+    """This process alone, or among those that torchrun started.
 
-def is_started_by_torchrun() -> bool:
-    """Whether this process is one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+    Raises:
+        ConfigError: a batch cannot be divided evenly.
+    """
+    return ProcessTeam(batch_size) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else Team()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 from zerofleet_core import GameSpec
 
-from services.trainer.random_play import random_positions
+from services.trainer.publisher import random_positions
 from services.trainer.window import Window
 from zerofleet.config import RunConfig
 from zerofleet.database.metrics import Split
+from zerofleet.figures import VariantFigures
 from zerofleet.models.variant import Bounds, Positions, Variant, VariantRequest
 
 _log = structlog.get_logger()
@@ -42,7 +43,8 @@ class Variants:
         self._window = window
         self._sample_seed = sample_seed
         self._waiting = waiting
-        self._figures: dict[str, float] = {}
+        self.figures: Mapping[str, VariantFigures] = {}
+        """The newest model's, by precision."""
 
     def request(self) -> VariantRequest | None:
         """What to make of the present network; None where the run file wants nothing.
@@ -64,11 +66,6 @@ class Variants:
     def report(self, version: int, variants: Sequence[Variant]) -> None:
         """Say what became of a model's variants."""
         for variant in variants:
-            figures = {
-                "policy_kl": variant.policy_kl,
-                "value_difference": variant.value_difference,
-                "accepted": float(not variant.reason),
-            }
             if variant.reason:
                 say, outcome = _log.warning, {"reason": variant.reason}
             else:
@@ -81,15 +78,14 @@ class Variants:
                 value_difference=variant.value_difference,
                 **outcome,
             )
-            self._figures |= {
-                f"{variant.precision}_{name}": figure
-                for name, figure in figures.items()
-                if figure is not None
-            }
-
-    def figures(self) -> dict[str, float]:
-        """The newest model's, as ``int8_policy_kl`` and so on; ``int8_accepted`` is 0 or 1."""
-        return dict(self._figures)
+        self.figures = {
+            variant.precision: VariantFigures(
+                policy_kl=variant.policy_kl,
+                value_difference=variant.value_difference,
+                accepted=not variant.reason,
+            )
+            for variant in variants
+        }
 
     def _draw(self, split: Split, positions: int) -> NDArray[np.uint8]:
         seed = self._sample_seed(f"variants/{split}")

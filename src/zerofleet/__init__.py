@@ -9,16 +9,17 @@ The layers, top to bottom; a module imports only from layers below its own:
 - ``zerofleet.client``: for programs that ask a trained player; sync and asyncio.
 - ``zerofleet.rpc``: the wire: Open Inference Protocol and ``zerofleet.v1.Player``.
 - ``zerofleet.network`` (torch) and ``zerofleet.models``: weights, exported models, sessions.
-- ``zerofleet.service``: what every asynchronous service does the same way.
+- ``zerofleet.service``: what every service does the same way.
 - ``zerofleet.fleet``: what a fleet does and needs; advice for a person.
 - ``zerofleet.best`` and ``zerofleet.heartbeat``: what lives in Redis.
 - ``zerofleet.database``: what lives in Postgres; ``zerofleet.redis_connection``: reaching Redis.
 - ``zerofleet.config``: the run file and the settings of a process.
 - ``zerofleet.games``: the rules, as Python sees them.
 - ``zerofleet.waiting``: waiting for others, out loud.
-- ``zerofleet.records`` and ``zerofleet.prediction``: the nouns that travel between services.
+- ``zerofleet.records``, ``zerofleet.prediction`` and ``zerofleet.figures``: the nouns that travel
+  between services.
 - ``zerofleet.secrets``: passwords, tokens and certificates, all of them files.
-- ``zerofleet.telemetry`` and ``zerofleet.errors``.
+- ``zerofleet.errors``.
 
 Below them all is ``zerofleet_core``, the C++ search and rules.
 """

@@ -40,7 +40,7 @@ return 1
 """
 
 
-class _Commands(Protocol):
+class _PointerCommands(Protocol):
     """What is used of Redis."""
 
     def hgetall(self, name: str) -> dict[bytes, bytes]: ...
@@ -61,7 +61,7 @@ class BestPointer:
 
     def __init__(self, redis_url: str, run: str) -> None:
         client, self._place = open_redis(redis_url)
-        self._redis = cast("_Commands", client)
+        self._redis = cast("_PointerCommands", client)
         self._key = f"zerofleet:{run}:best"
         self._run = run
 

@@ -18,7 +18,9 @@
 
 
 class ZerofleetError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose; a service that ends with one says it in one line."""
+
+    exit_code = 1
 
 
 class ConfigError(ZerofleetError):

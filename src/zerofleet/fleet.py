@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 from zerofleet.config import ScalingSection
+from zerofleet.figures import Figures, InferenceFigures, SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat
 
 LEAST_ACTIVE = 0.1  # share of its time in which a worker must play for its speed to be known
@@ -81,11 +82,9 @@ class FleetFigures:
 def observe(heartbeats: Iterable[Heartbeat]) -> FleetFigures:
     """Sum up what was said; heartbeats disappear within seconds when they are not renewed."""
     sums = dict.fromkeys((*(field.name for field in fields(FleetFigures)), "measured"), 0.0)
-    readers = {"trainer": _trainer, "selfplay": _worker, "inference": _replica}
     for beat in heartbeats:
-        if beat.service in readers:
-            for name, value in readers[beat.service](beat).items():
-                sums[name] += value
+        for name, value in _share(beat.figures).items():
+            sums[name] += value
     measured = sums.pop("measured")
     if measured:
         sums["capacity_rows_per_second"] *= sums["replicas"] / measured
@@ -100,21 +99,30 @@ def mean(looks: Sequence[FleetFigures]) -> FleetFigures:
     })  # fmt: skip
 
 
-def _trainer(beat: Heartbeat) -> dict[str, float]:
-    samples = beat.figures.get("samples_per_second", 0.0)
+def _share(figures: Figures) -> dict[str, float]:
+    """What one process adds to the fleet's sums."""
+    if isinstance(figures, TrainerFigures):
+        return _trainer(figures)
+    if isinstance(figures, SelfplayFigures):
+        return _worker(figures)
+    return _replica(figures) if isinstance(figures, InferenceFigures) else {}
+
+
+def _trainer(figures: TrainerFigures) -> dict[str, float]:
+    samples = figures.demand.samples_per_second or 0.0
     if samples <= 0:
         return {}
     return {
         "trainers": 1.0,
         "samples_per_second": samples,
-        "reuse_target": beat.figures.get("reuse_target", 0.0),
+        "reuse_target": figures.demand.reuse_target,
     }
 
 
-def _worker(beat: Heartbeat) -> dict[str, float]:
-    positions = beat.figures.get("training_positions_per_second", 0.0)
+def _worker(figures: SelfplayFigures) -> dict[str, float]:
+    positions = figures.training_positions_per_second
     waiting, paused = (
-        min(1.0, max(0.0, beat.figures.get(name, 0.0))) for name in ("waiting_share", "pause_share")
+        min(1.0, max(0.0, share)) for share in (figures.waiting_share, figures.pause_share)
     )
     if positions <= 0 and waiting <= 0:
         return {"workers": 1.0}
@@ -127,18 +135,17 @@ def _worker(beat: Heartbeat) -> dict[str, float]:
     }
 
 
-def _replica(beat: Heartbeat) -> dict[str, float]:
-    figures = beat.figures
-    if "capacity_rows_per_second" not in figures:
-        return {}  # the parent of the processes of several devices
-    rows, capacity = figures.get("rows_per_second", 0.0), figures["capacity_rows_per_second"]
+def _replica(figures: InferenceFigures) -> dict[str, float]:
+    if figures.devices:
+        return {}  # its processes say how much they do
+    rows, capacity = figures.rows_per_second, figures.capacity_rows_per_second
     return {
         "replicas": 1.0,
         "measured": float(capacity > 0),
         "rows_per_second": rows,
         "capacity_rows_per_second": capacity,
-        "filled": rows * figures.get("fill", 0.0),
-        "waited": rows * figures.get("queue_wait_per_compute", 0.0),
+        "filled": rows * (figures.fill or 0.0),
+        "waited": rows * (figures.queue_wait_per_compute or 0.0),
     }
 
 

@@ -8,35 +8,51 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from zerofleet.figures import KINDS, Figures, TrainerFigures
 from zerofleet.redis_connection import open_redis, our_errors
 
 _SCAN_COUNT = 1000
-_TRAINER = "trainer"
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """The last that one process said of itself."""
 
-    service: str
     worker: str
     progress: int
     """Grows with the work done; one that stands still while nothing is waited for is stuck."""
     waiting_for: str
     """Empty while it works."""
-    figures: Mapping[str, float]
+    figures: Figures
+
+    @property
+    def service(self) -> str:
+        """Such as ``selfplay``: what its figures say."""
+        return self.figures.service
 
 
-_HEARTBEAT = TypeAdapter(Heartbeat)
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """A heartbeat as it stands in Redis."""
+
+    service: str
+    worker: str
+    progress: int
+    waiting_for: str
+    figures: dict[str, Any]
 
 
-class _Commands(Protocol):
+_CONTENT = TypeAdapter(_Content)
+_FIGURES = {service: TypeAdapter[Figures](kind) for service, kind in KINDS.items()}
+
+
+class _HeartbeatCommands(Protocol):
     """What is used of Redis."""
 
     def set(self, name: str, value: str, *, px: int) -> object: ...
@@ -58,43 +74,32 @@ class Heartbeats:
 
     def __init__(self, redis_url: str, run: str) -> None:
         client, self._place = open_redis(redis_url)
-        self._redis = cast("_Commands", client)
+        self._redis = cast("_HeartbeatCommands", client)
         self._prefix = f"zerofleet:{run}:heartbeat:"
 
-    def beat(
-        self,
-        service: str,
-        worker: str,
-        progress: int,
-        waiting_for: str,
-        figures: Mapping[str, float],
-        ttl: float = 10.0,
-    ) -> None:
+    def beat(self, beat: Heartbeat, ttl: float = 10.0) -> None:
         """Say that a process is alive.
 
         Args:
-            service: such as ``selfplay``.
-            worker: name of the process.
-            progress: grows with the work done.
-            waiting_for: what it waits for, in words; empty while it works.
-            figures: what somebody who watches wants to know.
+            beat: what it says of itself.
             ttl: seconds until it counts as gone.
 
         Raises:
             StoreUnavailableError: Redis does not answer.
         """
-        content = {
-            "service": service,
-            "worker": worker,
-            "progress": progress,
-            "waiting_for": waiting_for,
-            "figures": dict(figures),
-        }
+        content = _Content(
+            service=beat.service,
+            worker=beat.worker,
+            progress=beat.progress,
+            waiting_for=beat.waiting_for,
+            figures=asdict(beat.figures),
+        )
+        key = self._key(beat.service, beat.worker)
         with our_errors(self._place):
-            self._redis.set(self._key(service, worker), json.dumps(content), px=round(ttl * 1000))
+            self._redis.set(key, json.dumps(asdict(content)), px=round(ttl * 1000))
 
     def read(self) -> list[Heartbeat]:
-        """Everybody who is alive, by service and worker.
+        """All who are alive, by service and worker.
 
         Raises:
             StoreUnavailableError: Redis does not answer.
@@ -105,16 +110,16 @@ class Heartbeats:
             contents = self._redis.mget(keys) if keys else []
         return [beat for content in contents if (beat := _understood(content)) is not None]
 
-    def read_trainer(self) -> Heartbeat | None:
-        """The trainer's alone, at a cost that does not grow with the fleet; None: it is away.
+    def read_trainer(self) -> TrainerFigures | None:
+        """What the trainer says, at a cost that does not grow with the fleet; None: it is away.
 
         Raises:
             StoreUnavailableError: Redis does not answer.
         """
         with our_errors(self._place):
-            # MGET, as for all of them: it is what workers could do before there was this.
-            [content] = self._redis.mget([self._key(_TRAINER, "")])
-        return _understood(content)
+            [content] = self._redis.mget([self._key(TrainerFigures.service, "")])
+        beat = _understood(content)
+        return beat.figures if beat and isinstance(beat.figures, TrainerFigures) else None
 
     def close(self) -> None:
         """Close the connections."""
@@ -122,19 +127,32 @@ class Heartbeats:
 
     def _key(self, service: str, worker: str) -> str:
         """Where a process beats; a run has one trainer, which is found without its name."""
-        return f"{self._prefix}{service}:{'only' if service == _TRAINER else worker}"
+        return f"{self._prefix}{service}:{'only' if service == TrainerFigures.service else worker}"
 
 
 def _understood(content: bytes | None) -> Heartbeat | None:
     """What a key holds; None for nothing, and for what no process of ours has written.
 
-    One process must not be able to stop those that read about all.
+    One process must not be able to stop those that read about all. A figure that holds a number
+    that is not finite is left out.
     """
     if content is None:
         return None
     try:
-        beat = _HEARTBEAT.validate_json(content)
+        beat = _CONTENT.validate_json(content)
+        kind = _FIGURES.get(beat.service)
+        if kind is None:
+            return None
+        known = {name: value for name, value in beat.figures.items() if _is_finite(value)}
+        figures = kind.validate_python(known)
     except ValidationError:
         return None
-    numbers = {name: value for name, value in beat.figures.items() if math.isfinite(value)}
-    return replace(beat, figures=numbers)
+    return Heartbeat(beat.worker, beat.progress, beat.waiting_for, figures)
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_finite, cast("dict[str, object]", value).values()))
+    if isinstance(value, list):
+        return all(map(_is_finite, cast("list[object]", value)))
+    return not isinstance(value, float) or math.isfinite(value)

@@ -1,26 +1,32 @@
-"""What asynchronous services do alike: start, stop on a signal, beat, end together."""
+"""What all services do alike: start, log, stop on a signal, beat, serve metrics, end together."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
+import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from zerofleet import games, telemetry
+import structlog
+
+from zerofleet import games
 from zerofleet.config import ProcessSettings, RunConfig, load_run, read_settings
-from zerofleet.errors import AccessDeniedError, ConfigError, StoreUnavailableError
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
+from zerofleet.figures import Figures
+from zerofleet.heartbeat import Heartbeat, Heartbeats
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
-_BEAT_SECONDS = 1.0
+BEAT_SECONDS = 1.0
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)
+_Figures = TypeVar("_Figures", bound=Figures, covariant=True)
 
 
 def run_service(
@@ -30,7 +36,8 @@ def run_service(
 ) -> None:
     """Be the service ``name`` until SIGTERM or SIGINT.
 
-    Bad input, and credentials that a server refuses, are one line and exit status 2.
+    Any error raised on purpose is one line; of bad input, and of credentials that a server refuses,
+    the exit status is 2, else 1.
 
     Args:
         name: bound to every log record.
@@ -39,13 +46,55 @@ def run_service(
     """
     try:
         settings = read_settings(settings_type, sys.argv[1:])
-        telemetry.configure(name, level=settings.log_level)
+        configure_logs(name, level=settings.log_level)
         run = load_run(settings.run_file)
         games.spec(run.game.name)  # a game that is not there ends it here, with the way out
         asyncio.run(_serve(run, settings, serve))
-    except (ConfigError, AccessDeniedError) as error:
+    except ZerofleetError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)
+
+
+def configure_logs(service: str, *, level: str = "info", json: bool | None = None) -> None:
+    """Send structlog's and the standard library's records through one pipeline to stderr.
+
+    Args:
+        service: bound to every record.
+        level: the least severe level that is shown.
+        json: force JSON or console; by default JSON unless stderr is a terminal.
+    """
+    as_json = not sys.stderr.isatty() if json is None else json
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    # Tracebacks without the values of variables: some are secrets.
+    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if as_json else console
+    )
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[level.upper()]
+        ),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    finish: list[structlog.typing.Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    ]
+    if as_json:
+        finish.append(structlog.processors.format_exc_info)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared, processors=[*finish, renderer]
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    structlog.contextvars.bind_contextvars(service=service)
 
 
 async def _serve(
@@ -76,43 +125,57 @@ async def first_of(*parts: Coroutine[Any, Any, object]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class Pulse(Generic[_Figures]):
     """What a service says of itself once a second."""
 
     progress: int
     """Grows while the service gets on: progress, not life."""
     waiting_for: str
-    figures: Mapping[str, float] = field(default_factory=dict[str, float])
+    figures: _Figures
 
 
 async def beat(
-    heartbeats: Heartbeats, service: str, worker: str, pulse: Callable[[], Pulse]
+    heartbeats: Heartbeats, worker: str, pulse: Callable[[], Pulse[Figures] | None]
 ) -> None:
-    """Beat for ever; a Redis that is away is no reason to stop."""
+    """Beat for ever; a Redis that is away is no reason to stop.
+
+    Args:
+        heartbeats: where it goes.
+        worker: name of this process.
+        pulse: asked each time; None: the service does not get on, and is not to be taken for alive.
+    """
     while True:
         now = pulse()
-        with contextlib.suppress(StoreUnavailableError):
-            await asyncio.to_thread(
-                heartbeats.beat, service, worker, now.progress, now.waiting_for, dict(now.figures)
-            )
-        await asyncio.sleep(_BEAT_SECONDS)
+        if now is not None:
+            said = Heartbeat(worker, now.progress, now.waiting_for, now.figures)
+            with contextlib.suppress(StoreUnavailableError):
+                await asyncio.to_thread(heartbeats.beat, said)
+        await asyncio.sleep(BEAT_SECONDS)
 
 
 @contextlib.contextmanager
-def served_metrics(address: str, collector: Collector) -> Generator[None]:
+def served_metrics(address: str | None, collector: Callable[[], Collector]) -> Generator[None]:
     """Serve ``/metrics`` from a thread while this is entered.
+
+    Args:
+        address: ``host:port``; ``:port`` is that port on every address of this machine, as where
+            gRPC listens; None: nothing is served.
+        collector: makes what is served; called only where it is, since whoever wants no metrics
+            need not import the library.
 
     Raises:
         ConfigError: the address is not ``host:port``, or cannot be bound.
     """
-    # Here, because only who wants metrics pays for the library.
+    if address is None:
+        yield
+        return
     from prometheus_client import CollectorRegistry, start_http_server
 
-    host, _, port = address.rpartition(":")
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)
+    registry.register(collector())
     try:
-        server, thread = start_http_server(int(port), host.strip("[]") or "127.0.0.1", registry)
+        host, port = _host_and_port(address)
+        server, thread = start_http_server(port, host, registry)
     except (OSError, ValueError, OverflowError) as error:
         raise ConfigError(
             f"cannot serve metrics on '{address}' ({error}): "
@@ -124,3 +187,12 @@ def served_metrics(address: str, collector: Collector) -> Generator[None]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, colon, port = address.rpartition(":")
+    if not colon:
+        raise ValueError("no port is named")
+    if not host:
+        host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # nosec B104
+    return host.strip("[]"), int(port)

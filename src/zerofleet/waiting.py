@@ -10,7 +10,6 @@ from threading import Event
 from typing import ParamSpec, TypeVar
 
 import numpy as np
-import structlog
 from numpy.typing import NDArray
 
 from zerofleet.errors import (
@@ -21,8 +20,6 @@ from zerofleet.errors import (
     UnauthenticatedError,
 )
 from zerofleet.prediction import Prediction, Predictor
-
-_log = structlog.get_logger()
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -80,13 +77,13 @@ class Waits:
             self._turned()
         if self._things.get(who) != thing:
             self._things[who] = thing
-            _log.info("waiting", part=who, waiting_for=thing, **why)
+            _say("waiting", part=who, waiting_for=thing, **why)
 
     def end(self, who: str) -> None:
         """``who`` goes on."""
         thing = self._things.pop(who, None)
         if thing is not None:
-            _log.info("waited", part=who, waited_for=thing)
+            _say("waited", part=who, waited_for=thing)
 
     async def ask_store(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Make a store's call in a thread, until the store answers.
@@ -127,7 +124,8 @@ class Waits:
             try:
                 answer = call()
             except away as error:
-                self.begin("store", thing, reason=str(error))
+                why = f": {error.strerror}" if isinstance(error, OSError) else ""
+                self.begin("store", f"{thing}{why}", reason=str(error))
             else:
                 self.end("store")
                 return answer
@@ -194,3 +192,9 @@ class PatientPredictor:
     def _say(self, what: str, reason: str = "") -> None:
         why = {"reason": reason} if reason else {}
         self._waits.begin(self._who, f"{what} inference".strip(), **why)
+
+
+def _say(event: str, **values: object) -> None:
+    import structlog  # here: clients want the delays alone, and it takes long to import
+
+    structlog.get_logger().info(event, **values)

@@ -19,7 +19,7 @@ from zerofleet import games
 from zerofleet.config import SearchSection
 from zerofleet.database import Promotion
 from zerofleet.errors import ModelNotFoundError
-from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 
 RUN = "contract"
@@ -67,7 +67,7 @@ class InProcess:
 
     repository: Repository
     batcher: Batcher
-    shape: ModelShape
+    shape: RequestShape
     player: ModelPlayer
 
 
@@ -85,7 +85,7 @@ def in_process() -> Open:
         async with Batcher(BatchLimits(64, 1024), repository.mark_bad) as batcher:
             await repository.refresh()
             spec = games.spec(GAME)
-            shape = ModelShape(spec.observation_bytes, spec.num_actions, 64)
+            shape = RequestShape(spec.observation_bytes, spec.num_actions, 64)
             player = ModelPlayer(GAME, SearchSection(num_simulations=40), repository, batcher)
             yield InProcess(repository, batcher, shape, player)
 

@@ -28,7 +28,7 @@ def player(over_wire: Any) -> Any:
 
     @contextlib.asynccontextmanager
     async def opened(run: str = "") -> AsyncIterator[AsyncPlayer]:
-        async with over_wire() as address, AsyncPlayer(address, run=run, timeout=60) as client:
+        async with over_wire() as address, AsyncPlayer(address, run=run, timeout=120) as client:
             yield client
 
     return opened

@@ -34,7 +34,7 @@ def predictor(request: Any, in_process: Any, over_wire: Any) -> Any:
                 return
             if request.param in ("stream", "unary"):
                 address = await stack.enter_async_context(over_wire())
-                model = await stack.enter_async_context(AsyncModel(address, RUN, timeout=60))
+                model = await stack.enter_async_context(AsyncModel(address, RUN, timeout=120))
                 if request.param == "unary":
                     yield model
                 else:

@@ -45,7 +45,7 @@ def elsewhere(over_wire: Any) -> Any:
 
 
 async def test_both_players_ask_the_same(over_wire: Any) -> None:
-    async with over_wire() as address, AsyncPlayer(address, timeout=60) as player:
+    async with over_wire() as address, AsyncPlayer(address, timeout=120) as player:
         table = await player.search([4, 0], simulations=60, seed=3)
         opinion = await player.predict([4, 0], version=1)
         action = await player.play([4, 0], simulations=60, seed=3)
@@ -53,7 +53,7 @@ async def test_both_players_ask_the_same(over_wire: Any) -> None:
         description = await player.describe()
 
         def blocking() -> None:
-            with Player(address, timeout=60) as blocking:
+            with Player(address, timeout=120) as blocking:
                 assert blocking.search([4, 0], simulations=60, seed=3) == table
                 assert blocking.predict([4, 0], version=1) == opinion
                 assert blocking.play([4, 0], simulations=60, seed=3) == action
@@ -69,7 +69,7 @@ async def test_both_players_ask_the_same(over_wire: Any) -> None:
 
 @pytest.mark.parametrize("position", [[4, 0], ["b2", "a1"], "b2 a1", " b2\na1 "])
 async def test_positions_as_people_write_them(over_wire: Any, position: Any) -> None:
-    async with over_wire() as address, AsyncPlayer(address, timeout=60) as player:
+    async with over_wire() as address, AsyncPlayer(address, timeout=120) as player:
         opinion = await player.predict(position, game=GAME)
     assert opinion.actions == (1, 2, 3, 5, 6, 7, 8)
 
@@ -81,7 +81,7 @@ def test_sgf_is_told_by_its_bracket() -> None:
 
 async def test_errors_say_what_is_wrong(elsewhere: Any) -> None:
     def work(address: str) -> None:
-        with Player(address, timeout=60) as player:
+        with Player(address, timeout=120) as player:
             with pytest.raises(InvalidRequestError, match="ply 1: illegal action 4"):
                 player.play([4, 4])
             with pytest.raises(InvalidRequestError, match=f"this server plays '{GAME}', not 'go'"):
@@ -99,7 +99,7 @@ async def test_many_threads_share_a_player(elsewhere: Any) -> None:
 
     def work(address: str) -> None:
         with (
-            Player(address, timeout=60) as player,
+            Player(address, timeout=120) as player,
             Player(address) as other,
             ThreadPoolExecutor(8) as threads,
         ):
@@ -131,14 +131,14 @@ async def test_an_analysis_that_is_left_ends_at_the_server(
     async with over_player() as (address, player):
 
         def work() -> None:
-            with Player(address, timeout=60) as client:
+            with Player(address, timeout=120) as client:
                 for _ in client.analyze(simulations=20_000, every_simulations=1):
                     assert player.searches == 1
                     break
                 client.describe()  # asked after the end of the analysis, on the same connection
 
         await asyncio.to_thread(work)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while player.searches:  # noqa: ASYNC110 - what is waited for has no event
                 await asyncio.sleep(0.005)
 
@@ -172,7 +172,7 @@ def test_closing_ends_a_call_that_is_out() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        player = Player(f"127.0.0.1:{silent.getsockname()[1]}", timeout=60)
+        player = Player(f"127.0.0.1:{silent.getsockname()[1]}", timeout=120)
         with ThreadPoolExecutor(1) as thread:
             asked = thread.submit(player.describe)
             silent.accept()[0].close()  # it is out
@@ -201,7 +201,7 @@ heavy = ("sqlalchemy", "alembic", "psycopg2", "redis", "torch", "onnxruntime", "
          "typer", "rich", "prometheus_client", "zerofleet_core", "zerofleet.config",
          "zerofleet.database", "structlog", "cryptography", "obstore")
 print([name for name in heavy if name in sys.modules])
-player = zerofleet.client.Player(sys.argv[1], timeout=60)
+player = zerofleet.client.Player(sys.argv[1], timeout=120)
 print(player.describe().run)
 sys.stdout.flush()
 child = os.fork()
@@ -225,7 +225,7 @@ async def test_it_is_light_says_that_it_was_forked_and_leaves_quietly(elsewhere:
             [sys.executable, "-c", PROGRAM, address],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         # gRPC says that it saw the fork; it was never closed, and nothing else complains.
@@ -256,13 +256,13 @@ async def test_a_batch_of_any_size(in_process: Any, over_wire: Any) -> None:
         logits, value = model.run(0, rows)
     async with (
         over_wire() as address,
-        AsyncModel(address, RUN, message_rows=64, timeout=60) as asked,
+        AsyncModel(address, RUN, message_rows=64, timeout=120) as asked,
     ):
         answer = await asked.predict(rows)
         alone = await asked.predict(rows[:1])
 
         def blocking() -> Any:
-            with Model(address, RUN, version=1, message_rows=50, timeout=60) as blocking:
+            with Model(address, RUN, version=1, message_rows=50, timeout=120) as blocking:
                 return blocking.predict(rows)
 
         other = await asyncio.to_thread(blocking)
@@ -275,9 +275,9 @@ async def test_a_batch_of_any_size(in_process: Any, over_wire: Any) -> None:
 
 async def test_a_model_says_what_is_wrong(elsewhere: Any) -> None:
     def work(address: str) -> None:
-        with Model(address, "stranger", timeout=60) as model, pytest.raises(ModelNotFoundError):
+        with Model(address, "stranger", timeout=120) as model, pytest.raises(ModelNotFoundError):
             model.predict(observations(200))
-        with Model(address, RUN, message_rows=64, timeout=60) as model:
+        with Model(address, RUN, message_rows=64, timeout=120) as model:
             for wrong in (observations(0), observations(3)[:, :1], observations(3).astype(float)):
                 with pytest.raises(InvalidRequestError):
                     model.predict(wrong)

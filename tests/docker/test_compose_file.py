@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 from pydantic import BaseModel
+from services.evaluator.settings import EvaluatorSettings
 
 import zerofleet
 from services.autoscaler.settings import AutoscalerSettings
-from services.evaluator.settings import EvaluatorSettings
 from services.inference.settings import InferenceSettings
 from services.selfplay.settings import SelfplaySettings
 from zerofleet.config import RunConfig

@@ -24,7 +24,7 @@ from zerofleet.models.half import to_fp16
 from zerofleet.models.provider import Provider
 from zerofleet.models.session import ModelSession
 from zerofleet.prediction import Prediction
-from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 
 pytestmark = pytest.mark.gpu
@@ -104,7 +104,7 @@ async def test_no_answer_names_another_model_under_swaps(
     heard: Counter[tuple[int, str]] = Counter()
     async with Batcher(BatchLimits(MOST, 4096, sessions), repository.mark_bad) as batcher:
         await repository.refresh()
-        shape = ModelShape(SPEC.observation_bytes, SPEC.num_actions, MOST)
+        shape = RequestShape(SPEC.observation_bytes, SPEC.num_actions, MOST)
         backend = Backend(repository, batcher, shape, provider.name)
         async with (
             Server("127.0.0.1:0", inference=backend) as server,

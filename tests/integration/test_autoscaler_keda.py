@@ -15,7 +15,8 @@ from google.protobuf import message_factory
 from services.autoscaler.keda import KedaScaler
 from services.autoscaler.watch import Watch
 from zerofleet.config import ScalingSection
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.figures import DemandFigures, InferenceFigures, SelfplayFigures, TrainerFigures
+from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.rpc.credentials import ServerCredentials
 from zerofleet.rpc.scaler import ScalerServer
 from zerofleet.rpc.schema import service
@@ -80,7 +81,7 @@ class Keda:
             lambda message: message.SerializeToString(),
             response.FromString,
         )
-        return await call(request, timeout=60)
+        return await call(request, timeout=120)
 
 
 class Scaled:
@@ -95,13 +96,18 @@ class Scaled:
 
     def beat(self, workers: int, samples: float) -> None:
         """Workers that make 10 positions a second each."""
-        beat = self.heartbeats.beat
-        beat("trainer", "t", 1, "", {"samples_per_second": samples, "reuse_target": 4.0})
-        rows = {"rows_per_second": 100.0 * workers, "capacity_rows_per_second": 10_000.0}
-        beat("inference", "i", 1, "", {**rows, "fill": 0.3, "queue_wait_per_compute": 0.2})
+        demand = DemandFigures(samples_per_second=samples, reuse_target=4.0)
+        inference = InferenceFigures(
+            rows_per_second=100.0 * workers,
+            capacity_rows_per_second=10_000.0,
+            fill=0.3,
+            queue_wait_per_compute=0.2,
+        )
+        play = SelfplayFigures(training_positions_per_second=10.0)
+        self.heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(demand=demand)))
+        self.heartbeats.beat(Heartbeat("i", 1, "", inference))
         for number in range(workers):
-            figures = {"training_positions_per_second": 10.0}
-            beat("selfplay", f"w{number}", 1, "", figures)
+            self.heartbeats.beat(Heartbeat(f"w{number}", 1, "", play))
 
 
 @pytest.fixture
@@ -177,7 +183,7 @@ async def test_both_streams_say_it_at_once_and_end_when_the_server_drains(scaled
     assert (await active.read()).result
     [spec] = (await specs.read()).metricSpecs
     assert (spec.metricName, spec.targetSizeFloat) == ("zerofleet-selfplay-replicas", 1.0)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         await scaled.server.drain(10.0)
         assert await active.read() is grpc.aio.EOF
         assert await specs.read() is grpc.aio.EOF

@@ -10,12 +10,19 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.figures import (
+    AutoscalerFigures,
+    DemandFigures,
+    InferenceFigures,
+    SelfplayFigures,
+    TrainerFigures,
+)
+from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.ports import free_port
 
 pytestmark = pytest.mark.slow
@@ -48,19 +55,20 @@ def heartbeats(valkey_url: str) -> Iterator[Heartbeats]:
 def beat(heartbeats: Heartbeats, samples: float) -> None:
     """Two workers that make 10 positions a second each, once a look at least."""
     trainer = {"samples_per_second": samples, "reuse_target": 4.0}
-    heartbeats.beat("trainer", "t", 1, "", trainer, ttl=60)
+    heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(demand=DemandFigures(**trainer))), ttl=60)
     rows = {"rows_per_second": 200.0, "capacity_rows_per_second": 10_000.0}
     inference = {**rows, "fill": 0.31, "queue_wait_per_compute": 0.2}
-    heartbeats.beat("inference", "i", 1, "", inference, ttl=60)
+    heartbeats.beat(Heartbeat("i", 1, "", InferenceFigures(**inference)), ttl=60)
     for name in ("a", "b"):
         figures = {"training_positions_per_second": 10.0}
-        heartbeats.beat("selfplay", name, 1, "", figures, ttl=60)
+        heartbeats.beat(Heartbeat(name, 1, "", SelfplayFigures(**figures)), ttl=60)
 
 
-def figures(heartbeats: Heartbeats) -> Mapping[str, float]:
-    """Of the autoscaler's own heartbeat."""
-    found = [each.figures for each in heartbeats.read() if each.service == "autoscaler"]
-    return found[0] if found else {}
+def asked_for(heartbeats: Heartbeats) -> int | None:
+    """Workers, by the autoscaler's own heartbeat."""
+    found = [each.figures for each in heartbeats.read()]
+    said = [each for each in found if isinstance(each, AutoscalerFigures)]
+    return said[0].selfplay_replicas if said else None
 
 
 def test_explains_each_change_exports_it_and_leaves_on_sigterm(
@@ -96,7 +104,7 @@ def test_explains_each_change_exports_it_and_leaves_on_sigterm(
         assert 'zerofleet_autoscaler_current_replicas{role="selfplay"} 2.0' in seen
         assert "zerofleet_autoscaler_reuse 6.0" in seen
         assert "zerofleet_autoscaler_reuse_target 4.0" in seen
-        until(lambda: figures(heartbeats).get("selfplay_replicas") == 3)
+        until(lambda: asked_for(heartbeats) == 3)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0, errors

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bench import __main__ as suite
-from bench import efficiency, replay, report, rules, search_match, store, train, tree
+from bench import efficiency, replay, report, retention, rules, search_match, store, train, tree
 from bench.games_played import played_games, random_positions
 from bench.model_file import model_bytes
 from bench.targets import figures
@@ -178,6 +178,17 @@ def test_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert_sane(rows, "games_per_s", "positions_per_s", "positions_per_cpu_s")
     assert_sane(rows, "worker_us_per_position", "postgres_us_per_position", "bytes_per_position")
     assert len(figures(rows)) == 1
+
+
+@pytest.mark.slow
+def test_retention(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--game", "tic_tac_toe", "--positions", "3000", "--days", "3"]
+    rows = here(retention.main, capsys, *small)
+    assert len(rows) == 3
+    assert_sane(rows, "submissions", "median_submission_ms", "longest_submission_ms")
+    assert_sane(rows, "bytes_per_position", "game_bytes_per_position", "positions")
+    assert rows[1]["drops"] == 1
+    assert_sane(rows[1:2], "longest_drop_ms", "attempts", "megabytes_before", "megabytes_after")
 
 
 @pytest.mark.slow

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
+import psycopg2
 import pytest
 from sgfmill import sgf as sgfmill_sgf
 from typer.testing import CliRunner
@@ -85,6 +87,18 @@ def test_the_last_games(
     assert collection.count("FF[4]") == 3
 
 
+def test_a_game_whose_searches_are_forgotten_has_its_moves_without_comments(
+    database_url: str, run_file: Path, records: list[GameRecord]
+) -> None:
+    with closing(psycopg2.connect(database_url)) as owner, owner, owner.cursor() as cursor:
+        cursor.execute("DELETE FROM positions")
+    for record in records:
+        text = wrote(run_file, record.game_uid, "--database-url", database_url)
+        assert sgf.read(text) == (GAME, record.actions.tolist())
+        assert "C[" not in text
+        assert f"RE[{'B' if record.result == 1 else 'W'}" in text
+
+
 def test_in_a_container_of_the_fleet_the_database_need_not_be_named(
     role_url: Callable[[str], str],
     run_file: Path,
@@ -152,7 +166,7 @@ def test_a_stored_name_imports_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "hostile.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
     now = datetime.now(UTC)
-    played = PlayedGame(uuid4(), "python:hostile:Game", "selfplay", 1, None, "rules", now, [])
+    played = PlayedGame(uuid4(), "python:hostile:Game", "selfplay", 1, None, "rules", now, "", [])
     with pytest.raises(ConfigError, match="SGF is for go and othello"):
         sgf_of_game("r", played)
     assert "hostile" not in sys.modules

@@ -116,7 +116,7 @@ def test_a_server_that_comes_back_is_used_again(store_folder: Path) -> None:
 
 
 def _patiently(ask: Callable[[], T]) -> T:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while True:
         try:
             return ask()

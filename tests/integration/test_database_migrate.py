@@ -124,8 +124,8 @@ def sources(kind: str) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "catalog"),
     [
-        ("TABLE", "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition"
-         " AND relname <> 'alembic_version' AND relnamespace = 'public'::regnamespace"),
+        ("TABLE", "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND "
+         "relname !~ 'alembic_version|positions_[0-9]' AND relnamespace = 'public'::regnamespace"),
         ("VIEW", "SELECT viewname FROM pg_views WHERE schemaname = 'public'"),
         ("FUNCTION", "SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace"),
     ],

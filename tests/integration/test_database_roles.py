@@ -22,17 +22,18 @@ TABLES = EVERYBODY | {
     *("matches", "match_games", "rating_games", "variant_games"),
     *("exams", "ratings", "anchor_ratings"),
     *("fences", "train_metrics", "train_events", "resign_thresholds"),
+    *("position_partitions", "position_needs"),
 }
 VIEWS = {
     *("games_per_hour", "model_summary", "openings", "value_calibration", "game_length"),
     *("duplicates", "game_moves", "promotion_history", "match_history", "variant_history"),
     *("resign_audit", "resign_check", "resign_history", "training_curve", "value_by_stage"),
-    *("rated_games", "ratings_with_interval"),
+    *("rated_games", "ratings_with_interval", "positions_on_disk"),
 }
 MAY_READ = {
     "worker": EVERYBODY,
     "trainer": EVERYBODY
-    | {"games", "positions", "rejected_games"}
+    | {"games", "positions", "rejected_games", "position_needs"}
     | {"train_metrics", "train_events", "resign_thresholds"},
     "evaluator": EVERYBODY
     | {"games", "matches", "match_games", "rating_games", "variant_games", "rated_games"}
@@ -41,7 +42,7 @@ MAY_READ = {
 }
 MAY_INSERT = {
     "worker": set[str](),
-    "trainer": {"models", "model_variants", "rejected_games"}
+    "trainer": {"models", "model_variants", "rejected_games", "position_needs"}
     | {"train_metrics", "train_events", "resign_thresholds"},
     "evaluator": {"matches", "match_games", "rating_games", "promotions", "exams"}
     | {"ratings", "anchor_ratings", "variant_games", "variant_verdicts"},
@@ -50,6 +51,7 @@ MAY_INSERT = {
 RATING = {"elo", "elo_error", "games", "at"}
 MAY_UPDATE = {  # all columns where none are named
     ("trainer", "train_metrics"): set[str](),
+    ("trainer", "position_needs"): set[str](),
     ("evaluator", "ratings"): RATING,
     ("evaluator", "anchor_ratings"): RATING,
     ("evaluator", "matches"): {"verdict", "candidate_score", "decided_at", "epoch"}
@@ -71,6 +73,15 @@ FUNCTIONS = {
     "record_fault(NULL, 'g', 1)": set[str](),
     "column_fault('c', '{}'::integer[], 1)": set[str](),
     "check_unfinished('{}', 'g')": set[str](),
+    "make_partitions(1, now())": {"trainer"},
+    "drop_partition()": {"trainer"},
+    "delete_old_positions(1)": {"trainer"},
+    "positions_needed()": set[str](),
+    "give_up_models('r', 2, 0, '1 day', 1)": {"trainer"},
+    "removable_files('r')": {"trainer"},
+    "model_is_held('r', 1)": set[str](),
+    "first_game_uid(now())": {"trainer", "console"},
+    "game_began(gen_random_uuid())": {"trainer", "console"},
     "window_end()": {"trainer"},
     "window_blocker('r')": {"trainer", "console"},
     "check_fence()": set[str](),
@@ -137,6 +148,7 @@ def columns(url: str) -> dict[str, list[str]]:
             "SELECT relname, array_agg(attname::text) FROM pg_class "
             "JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped "
             "WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm') "
+            "AND NOT relispartition "  # a partition is read through its table
             "GROUP BY relname"
         )
         found = dict(cursor.fetchall())

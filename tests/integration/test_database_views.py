@@ -292,7 +292,7 @@ def test_every_table_view_and_function_says_what_it_is(database: Database) -> No
         ask(
             database,
             "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace "
-            "AND relkind IN ('r', 'v') AND relname <> 'alembic_version' "
+            "AND relkind IN ('r', 'p', 'v') AND relname <> 'alembic_version' "
             "AND obj_description(oid, 'pg_class') IS NULL",
         )
         == []

@@ -13,10 +13,10 @@ import psycopg2
 import pytest
 from psycopg2 import errors
 
-from services.trainer.bucket import TrainBucket
 from services.trainer.learner import Learner
 from services.trainer.overfit import OverfitWatch
 from services.trainer.state import Training
+from services.trainer.train_bucket import TrainBucket
 from services.trainer.window import Window
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission, migrate

@@ -65,7 +65,7 @@ def test_stores_that_die_come_back_in_the_same_place(
         assert started[0].process is not None
         os.kill(started[0].process.pid, signal.SIGKILL)
         with Database(stores.urls.database["console"]) as database:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 120
             while True:
                 try:
                     database.summary(RUN.name)

@@ -29,7 +29,7 @@ def program(tmp_path: Path, name: str, code: str, stop_seconds: float = 5.0) -> 
     return Program(name, (sys.executable, "-c", code), {}, tmp_path / f"{name}.log", stop_seconds)
 
 
-async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"
@@ -137,7 +137,7 @@ asyncio.run(main())
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while is_alive(pid):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -92,7 +92,7 @@ class Up:
         return self.process.wait(90)
 
     def wait_for_no_orphans(self) -> None:
-        _, alive = psutil.wait_procs(self.family, timeout=60)
+        _, alive = psutil.wait_procs(self.family, timeout=120)
         assert not alive
 
 
@@ -174,7 +174,7 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
     best = int(reached[1])
     assert "CPU-seconds since the first game" in up.text()
     again = start("--until", "goal", "--set", "goal.exam_error_rate=0.06")
-    assert again.process.wait(60) == 0
+    assert again.process.wait(120) == 0
     assert f"Goal reached: model {best}" in again.text()
     assert "stopping selfplay" not in again.text()
 

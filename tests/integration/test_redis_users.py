@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from zerofleet.best import BestPointer
 from zerofleet.cli import app
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import ConfigError, StoreUnavailableError
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.figures import KINDS, SelfplayFigures, TrainerFigures
+from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.ports import free_port
 from zerofleet.local.process import start_child, stop_child
 from zerofleet.local.valkey import find_valkey
@@ -66,7 +68,7 @@ class Server:
         configuration.write_text(settings)
         self.process = start_child([find_valkey(), configuration], log=folder / "server.log")
         self.all = redis.Redis(port=self.port, username="test", password="all")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             try:
                 self.all.ping()
@@ -112,7 +114,7 @@ def test_each_call_of_ours_by_each_user(server: Server, user: str) -> None:
     beats, pointer = Heartbeats(server.url(user), "test"), BestPointer(server.url(user), "test")
     with contextlib.closing(beats), contextlib.closing(pointer):
         for service, who in BEAT_AS.items():
-            refused = is_refused(lambda: beats.beat(service, "w-1", 1, "", {"a": 1.0}))  # noqa: B023
+            refused = is_refused(partial(beats.beat, Heartbeat("w-1", 1, "", KINDS[service]())))
             assert refused == (user != who), service
         assert is_refused(beats.read) == (user not in READ_BEATS)
         assert is_refused(beats.read_trainer) == (user not in HEAR_TRAINER)
@@ -129,10 +131,8 @@ def test_a_worker_hears_the_trainer_and_nobody_else(server: Server) -> None:
         contextlib.closing(Heartbeats(server.url("trainer"), "test")) as trainer,
         contextlib.closing(Heartbeats(server.url("worker"), "test")) as worker,
     ):
-        trainer.beat("trainer", "t-1", 1, "", {"unspent_positions": 5.0})
-        heard = worker.read_trainer()
-        assert heard is not None
-        assert heard.figures == {"unspent_positions": 5.0}
+        trainer.beat(Heartbeat("t-1", 1, "", TrainerFigures(unspent_positions=5.0)))
+        assert worker.read_trainer() == TrainerFigures(unspent_positions=5.0)
     for command in (
         "SCAN 0",
         "MGET zerofleet:test:heartbeat:selfplay:w-1",
@@ -187,27 +187,27 @@ def test_a_password_is_rotated_without_an_outage(server: Server) -> None:
     """Both are good for a while; the file is read again at each connection."""
     path = server.passwords / "worker"
     with contextlib.closing(Heartbeats(server.url("worker"), "test")) as beats:
-        beats.beat("selfplay", "w", 1, "", {})
+        beats.beat(Heartbeat("w", 1, "", SelfplayFigures()))
         path.write_text("canary-new\ncanary-worker\n")
         server.write_users()
         operator = redis.Redis(port=server.port, username="operator", password="canary-operator")
         with contextlib.closing(operator):
             operator.acl_load()  # ends the connections of users that have changed
-        beats.beat("selfplay", "w", 2, "", {})
+        beats.beat(Heartbeat("w", 2, "", SelfplayFigures()))
         path.write_text("canary-new\n")
         server.write_users()
         server.all.acl_load()
-        beats.beat("selfplay", "w", 3, "", {})
+        beats.beat(Heartbeat("w", 3, "", SelfplayFigures()))
         path.write_text("canary-wrong\n")
         server.all.client_kill_filter(user="worker")
         with pytest.raises(StoreUnavailableError) as caught:
-            beats.beat("selfplay", "w", 4, "", {})
+            beats.beat(Heartbeat("w", 4, "", SelfplayFigures()))
         assert "canary" not in str(caught.value)
         path.unlink()
         with pytest.raises(StoreUnavailableError, match="cannot read"):
-            beats.beat("selfplay", "w", 4, "", {})
+            beats.beat(Heartbeat("w", 4, "", SelfplayFigures()))
         path.write_text("canary-new\n")
-        beats.beat("selfplay", "w", 5, "", {})
+        beats.beat(Heartbeat("w", 5, "", SelfplayFigures()))
     path.write_text("canary-worker\n")
     server.write_users()
     server.all.acl_load()

@@ -70,8 +70,8 @@ async def test_resigned_games_are_stored_and_replay(database: Database, valkey_u
             "VALUES ('test', 0.25, 100, 50, 1, 0.05, 1, 100, -0.1)"
         )
         await until(lambda: worker.totals().resigned_games >= 60)
-        await until(lambda: heartbeats.read()[0].figures.get("resigned_games", 0) > 0)
-        assert heartbeats.read()[0].figures["resign_threshold"] == 0.25
+        await until(lambda: heartbeats.read()[0].figures.resigned_games > 0)
+        assert heartbeats.read()[0].figures.resign_threshold == 0.25
     finished = sum(lane.engine.statistics.games_finished for lane in worker.lanes)
     assert worker.writer.answers == {"stored": finished}
 

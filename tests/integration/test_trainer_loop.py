@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
 import psycopg2
 import pytest
 
-from services.trainer import pulse
 from services.trainer.checkpoints import CheckpointFolder
-from services.trainer.trainer import Places, Trainer
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError, StaleEpochError
 from zerofleet.games import spec
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.local.postgres_programs import find_programs
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
@@ -69,6 +68,7 @@ class Surroundings:
     trainer_url: str
     valkey_url: str
     folder: Path
+    train: Callable[..., AbstractContextManager[Future[None]]]
     run: RunConfig = field(default_factory=a_run)
     started: int = 0
 
@@ -78,26 +78,10 @@ class Surroundings:
         assert set(answers) == {"stored"}
         return records
 
-    @contextlib.contextmanager
-    def training(self) -> Iterator[Future[None]]:
-        """A trainer in a thread; asked to leave at the end."""
-        stop = Event()
+    def training(self) -> AbstractContextManager[Future[None]]:
+        """A trainer that is told to leave at the end."""
         self.started += 1
-        with Database(self.trainer_url) as database, ThreadPoolExecutor(1) as pool:
-            places = Places(
-                database=database,
-                heartbeats=Heartbeats(self.valkey_url, "loop"),
-                models=ModelFolder(self.folder / "models", "loop"),
-                checkpoints=CheckpointFolder(self.folder / "checkpoints" / "loop"),
-                worker=f"trainer-{self.started}",
-            )
-            trainer = Trainer(self.run, spec("tic_tac_toe"), places, stop)
-            running = pool.submit(trainer.run)
-            try:
-                yield running
-            finally:
-                stop.set()
-                running.exception(timeout=DEADLINE)
+        return self.train(self.run, f"trainer-{self.started}", self.valkey_url)
 
     def train_until(self, condition: Callable[[], object]) -> None:
         with self.training() as running:
@@ -140,12 +124,11 @@ def surroundings(
     database_url: str,
     valkey_url: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    train: Any,
 ) -> Iterator[Surroundings]:
-    monkeypatch.setattr(pulse, "BEAT_SECONDS", 0.1)
     with Database(database_url) as database:
         database.register_run(a_run())
-        yield Surroundings(database, role_url("trainer"), valkey_url, tmp_path)
+        yield Surroundings(database, role_url("trainer"), valkey_url, tmp_path, train)
 
 
 def test_first_model_at_once_and_then_it_says_what_it_waits_for(surroundings: Surroundings) -> None:
@@ -303,6 +286,42 @@ def test_the_newer_trainer_wins(surroundings: Surroundings) -> None:
             until(lambda: second.done() or len(surroundings.steps()) > models)
         second.result()
     assert surroundings.steps() == sorted(set(surroundings.steps()))
+
+
+def test_beside_an_older_dump_of_postgres_nothing_new_is_deleted(
+    surroundings: Surroundings, postgres: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    """The fence of the dump is behind the checkpoints, whose names begin with its epoch."""
+    checkpoints = CheckpointFolder(tmp_path / "checkpoints" / "loop")
+    name = surroundings.trainer_url.split("?")[0].rpartition("/")[2]
+    programs, dump = find_programs().folder, tmp_path / "dump"
+    superuser = postgres.url("superuser", name)
+    surroundings.submit(range(60))
+    surroundings.train_until(lambda: len(surroundings.steps()) >= 2)
+    subprocess.run([programs / "pg_dump", "-Fc", "-f", dump, superuser], check=True)
+    for more in range(3):
+        surroundings.submit(range(60 + 40 * more, 100 + 40 * more))
+        models = len(surroundings.steps())
+        surroundings.train_until(lambda models=models: len(surroundings.steps()) > models)
+    assert checkpoints.newest_epoch() == 4
+    newest = checkpoints.newest()
+    assert newest is not None
+
+    restore = [programs / "pg_restore", "--clean", "--if-exists", "-d", superuser, dump]
+    subprocess.run(restore, check=True)
+    assert surroundings.query("SELECT epoch FROM fences") == [(1,)]
+    surroundings.submit(range(300, 400))
+    further = newest.state.step + 10
+    surroundings.train_until(lambda: max(surroundings.steps()) >= further)
+    assert surroundings.query("SELECT epoch FROM fences") == [(5,)]
+    after = checkpoints.newest()
+    assert after is not None
+    assert after.path.name.startswith("checkpoint-000005-")
+    assert after.state.step >= further
+    metrics = {"policy_loss": 1.0, "value_loss": 1.0}
+    for epoch in range(1, 5):  # the trainers from before, should one be there still
+        with pytest.raises(StaleEpochError):
+            surroundings.database.insert_train_metrics("loop", 1, "train", metrics, epoch)
 
 
 def test_valkey_away_changes_nothing(surroundings: Surroundings) -> None:

@@ -5,26 +5,22 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from services.trainer import pulse
 from services.trainer import trainer as loop
-from services.trainer.checkpoints import CheckpointFolder
-from services.trainer.trainer import Places, Trainer
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
-from zerofleet.games import spec
-from zerofleet.heartbeat import Heartbeat, Heartbeats
-from zerofleet.models.folder import ModelFolder
+from zerofleet.figures import TrainerFigures
+from zerofleet.heartbeat import Heartbeats
 from zerofleet.records import GameRecord
+from zerofleet.service import Pulse
 from zerofleet.testing.records import changed, random_record
 
 pytestmark = pytest.mark.slow
@@ -79,9 +75,8 @@ class Surroundings:
     """Stores and folders of one test."""
 
     database: Database
-    trainer_url: str
     valkey_url: str
-    folder: Path
+    train: Callable[..., AbstractContextManager[Future[None]]]
 
     def submit(self, seeds: range, *, labels_mean_something: bool = False) -> None:
         games = [a_game(seed, labels_mean_something=labels_mean_something) for seed in seeds]
@@ -90,22 +85,10 @@ class Surroundings:
 
     @contextlib.contextmanager
     def training(self, run: RunConfig) -> Iterator[None]:
-        stop = Event()
-        with Database(self.trainer_url) as database, ThreadPoolExecutor(1) as pool:
-            places = Places(
-                database=database,
-                heartbeats=Heartbeats(self.valkey_url, "overfit"),
-                models=ModelFolder(self.folder / "models", "overfit"),
-                checkpoints=CheckpointFolder(self.folder / "checkpoints"),
-                worker="trainer",
-            )
-            running = pool.submit(Trainer(run, spec("tic_tac_toe"), places, stop).run)
-            try:
-                yield
-                assert not running.done()
-            finally:
-                stop.set()
-                running.result(timeout=DEADLINE)
+        with self.train(run) as running:
+            yield
+            assert not running.done()
+        running.result()
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self.database._rows(statement)]
@@ -113,9 +96,12 @@ class Surroundings:
     def events(self) -> list[str]:
         return [event.event for event in self.database.train_events("overfit")]
 
-    def beat(self) -> Heartbeat:
+    def beat(self) -> Pulse[TrainerFigures]:
         beats = Heartbeats(self.valkey_url, "overfit").read()
-        return beats[0] if beats else Heartbeat("trainer", "none", 0, "its start", {})
+        for beat in beats:
+            assert isinstance(beat.figures, TrainerFigures)
+            return Pulse(beat.progress, beat.waiting_for, beat.figures)
+        return Pulse(0, "its start", TrainerFigures())
 
     def is_idle(self) -> bool:
         """Whether all that was paid for has been trained."""
@@ -131,17 +117,12 @@ def until(condition: Callable[[], object]) -> None:
 
 @pytest.fixture
 def surroundings(
-    role_url: Callable[[str], str],
-    database_url: str,
-    valkey_url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    database_url: str, valkey_url: str, monkeypatch: pytest.MonkeyPatch, train: Any
 ) -> Iterator[Surroundings]:
-    monkeypatch.setattr(pulse, "BEAT_SECONDS", 0.05)
     monkeypatch.setattr(loop, "POLL_SECONDS", 0.05)
     with Database(database_url) as database:
         database.register_run(a_run())
-        yield Surroundings(database, role_url("trainer"), valkey_url, tmp_path)
+        yield Surroundings(database, valkey_url, train)
 
 
 def test_a_run_that_learns_by_heart_is_caught_and_slowed(surroundings: Surroundings) -> None:
@@ -151,9 +132,9 @@ def test_a_run_that_learns_by_heart_is_caught_and_slowed(surroundings: Surroundi
         until(surroundings.is_idle)
         words = surroundings.beat()
     assert "slowed down: held-out above training loss by" in words.waiting_for
-    assert words.figures["overfit"] == 1
-    assert words.figures["pace"] == 0.25
-    assert words.figures["unspent_positions"] == 0
+    assert words.figures.overfit
+    assert words.figures.pace == 0.25
+    assert words.figures.unspent_positions == 0
 
     [said] = [log for log in logs if log["event"] == "overfit_begins"]
     assert said["policy_gap"] > 0.2 or said["value_gap"] > 0.1
@@ -183,7 +164,7 @@ def test_it_goes_on_slowly_after_a_restart(surroundings: Surroundings) -> None:
         until(lambda: surroundings.events() == ["overfit_begins"])
     with surroundings.training(a_run("slow")):
         until(surroundings.is_idle)
-        assert surroundings.beat().figures["pace"] == 0.25
+        assert surroundings.beat().figures.pace == 0.25
     assert surroundings.events().count("overfit_begins") == 1
 
 
@@ -232,7 +213,7 @@ def test_waiting_ends_when_new_games_have_renewed_the_window(surroundings: Surro
         until(lambda: surroundings.beat().waiting_for.startswith("new games, at most"))
         beat = surroundings.beat()
         assert "held-out above training loss by" in beat.waiting_for
-        assert beat.figures["unspent_positions"] == 0
+        assert beat.figures.unspent_positions == 0
         surroundings.submit(range(50, 60))
         until(lambda: surroundings.beat().waiting_for != beat.waiting_for)
         assert surroundings.beat().progress == beat.progress

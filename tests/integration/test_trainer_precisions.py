@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
 
-from services.trainer import pulse
-from services.trainer.bucket import TrainBucket
-from services.trainer.checkpoints import CheckpointFolder
 from services.trainer.learner import Learner
 from services.trainer.overfit import OverfitWatch
 from services.trainer.state import Training
-from services.trainer.trainer import Places, Trainer
+from services.trainer.train_bucket import TrainBucket
 from services.trainer.variants import Variants
 from services.trainer.window import Window
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
+from zerofleet.figures import TrainerFigures, VariantFigures
 from zerofleet.games import State, spec
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.folder import ModelFolder
@@ -83,7 +81,7 @@ def variants_of(run: RunConfig, database: Database) -> tuple[Variants, Window]:
 def test_nothing_is_asked_for_where_the_run_file_wants_nothing(database: Database) -> None:
     variants, _ = variants_of(a_run(), database)
     assert variants.request() is None
-    assert variants.figures() == {}
+    assert variants.figures == {}
 
 
 def test_positions_are_the_windows_as_soon_as_it_has_enough(database: Database) -> None:
@@ -112,9 +110,9 @@ class Surroundings:
     """Stores and folders of one test; the trainer itself has only the rights of its role."""
 
     database: Database
-    trainer_url: str
     valkey_url: str
     folder: Path
+    train: Callable[..., AbstractContextManager[Future[None]]]
 
     @property
     def models(self) -> ModelFolder:
@@ -123,48 +121,31 @@ class Surroundings:
     def blobs(self) -> set[str]:
         return {path.name for path in (self.folder / "models" / "blobs").iterdir()}
 
-    def figures(self) -> dict[str, float]:
+    def variants(self) -> Mapping[str, VariantFigures]:
         beats = Heartbeats(self.valkey_url, "test").read()
-        return {name: figure for beat in beats for name, figure in beat.figures.items()}
+        found = [beat.figures for beat in beats if isinstance(beat.figures, TrainerFigures)]
+        return found[0].variants if found else {}
 
-    def train(self, run: RunConfig, until: Callable[[], object]) -> None:
+    def train_until(self, run: RunConfig, condition: Callable[[], object]) -> None:
         """Run a trainer until something is so."""
-        stop, deadline = Event(), time.monotonic() + DEADLINE
-        with Database(self.trainer_url) as database, ThreadPoolExecutor(1) as pool:
-            places = Places(
-                database=database,
-                heartbeats=Heartbeats(self.valkey_url, "test"),
-                models=self.models,
-                checkpoints=CheckpointFolder(self.folder / "checkpoints"),
-                worker="a trainer",
-            )
-            running = pool.submit(Trainer(run, SPEC, places, stop).run)
-            try:
-                while not running.done() and not until():
-                    assert time.monotonic() < deadline, "it did not happen in time"
-                    time.sleep(0.02)
-            finally:
-                stop.set()
-                running.result(timeout=DEADLINE)
+        deadline = time.monotonic() + DEADLINE
+        with self.train(run) as running:
+            while not running.done() and not condition():
+                assert time.monotonic() < deadline, "it did not happen in time"
+                time.sleep(0.02)
+        running.result()
 
 
 @pytest.fixture
-def surroundings(
-    role_url: Callable[[str], str],
-    database: Database,
-    valkey_url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Surroundings:
-    monkeypatch.setattr(pulse, "BEAT_SECONDS", 0.1)
-    return Surroundings(database, role_url("trainer"), valkey_url, tmp_path)
+def surroundings(database: Database, valkey_url: str, tmp_path: Path, train: Any) -> Surroundings:
+    return Surroundings(database, valkey_url, tmp_path, train)
 
 
 def test_each_model_has_its_variants(surroundings: Surroundings) -> None:
     run = a_run(variants=["int8", "fp16"], max_policy_kl=1.0, max_value_difference=1.0)
     database = surroundings.database
     submit(database, range(60))
-    surroundings.train(
+    surroundings.train_until(
         run,
         lambda: len(database.models("test")) >= 2 and "fp16_policy_kl" in surroundings.figures(),
     )
@@ -192,7 +173,7 @@ def test_each_model_has_its_variants(surroundings: Surroundings) -> None:
 
 def test_what_loses_too_much_is_a_row_with_its_reason(surroundings: Surroundings) -> None:
     run = a_run(variants=["int8"], max_policy_kl=1e-12)
-    surroundings.train(run, lambda: "int8_accepted" in surroundings.figures())
+    surroundings.train_until(run, lambda: "int8_accepted" in surroundings.figures())
     [model] = surroundings.database.models("test")
     [variant] = surroundings.database.variants("test", 1)
     assert not variant.accepted
@@ -207,9 +188,9 @@ def test_what_loses_too_much_is_a_row_with_its_reason(surroundings: Surroundings
 def test_files_of_a_publication_that_was_cut_off_are_swept(surroundings: Surroundings) -> None:
     """Those without a row alone, whatever the note of them says."""
     run, folder = a_run(), surroundings.models
-    surroundings.train(run, lambda: surroundings.database.models("test"))
+    surroundings.train_until(run, lambda: surroundings.database.models("test"))
     [model] = surroundings.database.models("test")
     orphan = folder.publish(folder.stage(b"a variant"))
     folder.announce([orphan.stem, model.sha256])
-    surroundings.train(run, lambda: surroundings.blobs() == {f"{model.sha256}.onnx"})
+    surroundings.train_until(run, lambda: surroundings.blobs() == {f"{model.sha256}.onnx"})
     assert surroundings.blobs() == {f"{model.sha256}.onnx"}

@@ -130,7 +130,7 @@ def test_killed_at_random_moments(trainer: TrainerProcess) -> None:
     trainer.submit(range(200, 300))
     until(lambda: trainer.measured_step() > last + 10)
     process.terminate()
-    assert process.wait(60) == 0
+    assert process.wait(120) == 0
     process.communicate()
     steps = trainer.check_models()
     assert steps == [10 * i for i in range(len(steps))]
@@ -141,7 +141,7 @@ def test_sigterm_saves_and_leaves(trainer: TrainerProcess) -> None:
     process = trainer.start()
     until(lambda: trainer.measured_step() >= 7)
     process.terminate()
-    assert process.wait(60) == 0
+    assert process.wait(120) == 0
     process.communicate()
     assert trainer.saved_step() == trainer.measured_step()
 
@@ -153,7 +153,7 @@ def test_sigterm_while_it_waits_for_postgres(trainer: TrainerProcess) -> None:
     assert '"waiting_for": "Postgres"' in process.stderr.readline()
     assert "127.0.0.1:1" in process.stderr.readline()
     process.terminate()
-    _, rest = process.communicate(timeout=60)
+    _, rest = process.communicate(timeout=120)
     assert process.returncode == 0
     assert "Traceback" not in rest
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 from zerofleet_core import State
 
-from services.trainer.bucket import TrainBucket
 from services.trainer.learner import Learner
 from services.trainer.overfit import OverfitWatch
-from services.trainer.resignation import Calibrator
 from services.trainer.state import Training
+from services.trainer.train_bucket import TrainBucket
+from services.trainer.trainer import Calibrator
 from services.trainer.window import Window
 from zerofleet.config import ResignSection, run_from_values
 from zerofleet.database import Database, Submission
@@ -57,11 +58,37 @@ def test_a_resigned_game_and_its_policy_targets_come_through(database: Database)
     assert set(value_target.tolist()) == {-1.0, 1.0}
 
 
-def test_the_threshold_is_written_down(database: Database) -> None:
-    settings = ResignSection(enabled=True, min_games=5)
+def test_the_threshold_is_computed_at_once_and_then_every_so_many_seconds(
+    database: Database,
+) -> None:
+    settings = ResignSection(enabled=True, every_seconds=30, min_games=7, window_games=9)
     calibrator = Calibrator("test", settings, database)
-    calibrator.calibrate()
-    assert not calibrator.due()
+    assert calibrator.due(1_000.0)
+    calibrator.calibrate(1_000.0)
+    assert [calibrator.due(now) for now in (1_000.0, 1_029.9, 1_030.0)] == [False, False, True]
     assert database.resign_threshold("test") is None
-    [row] = database._rows("SELECT games, threshold FROM resign_thresholds")
-    assert tuple(row) == (0, None)
+    [row] = database._rows(
+        "SELECT games, threshold, min_games, window_games FROM resign_thresholds"
+    )
+    assert tuple(row) == (0, None, 7, 9)
+
+
+def test_it_is_never_computed_where_nobody_resigns(database: Database) -> None:
+    assert not Calibrator("test", ResignSection(enabled=False), database).due(1e9)
+
+
+def test_a_new_threshold_is_said_once(database: Database) -> None:
+    calibrator = Calibrator("test", ResignSection(enabled=True), database)
+    calibrator.calibrate(0.0)
+    said: list[list[float | None]] = []
+    for threshold in (-0.9, -0.9, -0.8, None):
+        database._run(  # what stays while games are few
+            "INSERT INTO resign_thresholds (run, threshold, games, would_resign, wrong, "
+            "false_positive_share, min_games, window_games, highest) "
+            "VALUES ('test', :threshold, 9, 5, 0, 0.05, 1, 9, -0.8)",
+            threshold=threshold,
+        )
+        with capture_logs() as logs:
+            calibrator.calibrate(0.0)
+        said.append([log["threshold"] for log in logs])
+    assert said == [[-0.9], [], [-0.8], [None]]

@@ -21,8 +21,10 @@ from safetensors.numpy import load_file
 from services.trainer.checkpoints import CheckpointFolder
 from services.trainer.learner import Learner
 from services.trainer.measurement import Batch
+from services.trainer.team import ProcessTeam
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database, Submission
+from zerofleet.errors import ConfigError
 from zerofleet.games import spec
 from zerofleet.testing.records import target_record
 
@@ -32,7 +34,7 @@ DEADLINE = 120.0
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 GAME = spec("tic_tac_toe")
 
-# Trains as rank 0 or 1 on the batches of a file, and writes the leader's state.
+# Trains as rank 0 or 1 on each series of batches, from the start, and writes the state after it.
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -47,20 +49,21 @@ folder = Path(sys.argv[1])
 torch.set_num_threads(1)
 run, game = load_run(folder / "run.toml"), spec("tic_tac_toe")
 with ProcessTeam(run.trainer.batch_size) as team:
-    learner = Learner(game, run, team)
-    if team.rank:
-        with torch.no_grad():
-            next(learner.network.parameters()).zero_()  # the leader's state replaces it
-        team.follow(learner, (game.observation_bytes, game.num_actions))
-    else:
-        learner.share()
-        with np.load(folder / "batches.npz") as batches:
-            for step in range(len(batches["value"])):
-                columns = ("observations", "policy", "value")
-                learner.train(tuple(batches[column][step] for column in columns))
-        team.dismiss()
-    state = {name: tensor.numpy().copy() for name, tensor in learner.state().items()}
-    save_file(state, str(folder / f"rank{team.rank}.safetensors"))
+    for series in sys.argv[2:]:
+        learner = Learner(game, run, team)
+        if team.rank:
+            with torch.no_grad():
+                next(learner.network.parameters()).zero_()  # the leader's state replaces it
+            team.follow(learner, (game.observation_bytes, game.num_actions))
+        else:
+            learner.share()
+            with np.load(folder / f"{series}.npz") as batches:
+                for step in range(len(batches["value"])):
+                    columns = ("observations", "policy", "value")
+                    learner.train(tuple(batches[column][step] for column in columns))
+            team.dismiss()
+        state = {name: tensor.numpy().copy() for name, tensor in learner.state().items()}
+        save_file(state, str(folder / f"{series}-{team.rank}.safetensors"))
 """
 
 RUN_FILE = """
@@ -105,41 +108,45 @@ def joined(first: Batch, second: Batch) -> Batch:
     return observations, policy, value
 
 
-def train_in_two_processes(folder: Path, batches: list[Batch]) -> dict[str, np.ndarray]:
-    columns = [np.stack(column) for column in zip(*batches, strict=True)]
-    np.savez(folder / "batches.npz", observations=columns[0], policy=columns[1], value=columns[2])
-    command = [*TORCHRUN, str(folder / "program.py"), str(folder)]
+def train_in_two_processes(folder: Path, **series: list[Batch]) -> dict[str, dict[str, np.ndarray]]:
+    """The state after each series of batches, which both processes must agree on."""
+    for name, batches in series.items():
+        observations, policy, value = (np.stack(column) for column in zip(*batches, strict=True))
+        np.savez(folder / f"{name}.npz", observations=observations, policy=policy, value=value)
+    command = [*TORCHRUN, str(folder / "program.py"), str(folder), *series]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr
-    leader, follower = (load_file(folder / f"rank{rank}.safetensors") for rank in (0, 1))
-    assert leader.keys() == follower.keys()
-    for name, tensor in leader.items():
-        np.testing.assert_array_equal(tensor, follower[name], err_msg=name)
-    return leader
+    states: dict[str, dict[str, np.ndarray]] = {}
+    for name in series:
+        leader, follower = (load_file(folder / f"{name}-{rank}.safetensors") for rank in (0, 1))
+        assert leader.keys() == follower.keys()
+        for key, tensor in leader.items():
+            np.testing.assert_array_equal(tensor, follower[key], err_msg=key)
+        states[name] = leader
+    return states
 
 
 def test_two_processes_take_the_steps_of_one(run: RunConfig, tmp_path: Path) -> None:
     """Where both halves of each batch show the same positions, with other targets: then batch
-    normalisation, which looks at each half alone, sees what one process sees."""
-    batches: list[Batch] = []
+    normalisation, which looks at each half alone, sees what one process sees.
+
+    From one point, the first step on halves that differ is the mean of the steps on either.
+    """
+    alike: list[Batch] = []
     for step in range(4):
         observations, _, _ = first = half(step)
         _, policy, value = half(100 + step)
-        batches.append(joined(first, (observations, policy, value)))
-    found = train_in_two_processes(tmp_path, batches)
+        alike.append(joined(first, (observations, policy, value)))
+    halves = half(0), half(1)
+    found = train_in_two_processes(tmp_path, alike=alike, unlike=[joined(*halves)])
     alone = Learner(GAME, run)
-    for batch in batches:
+    for batch in alike:
         alone.train(batch)
     for name, tensor in alone.state().items():
         # One process divides its running variances by n - 1 of twice as many numbers.
         bound = 0.02 if name.endswith("running_var") else 2e-4
-        np.testing.assert_allclose(found[name], tensor, rtol=bound, atol=1e-5, err_msg=name)
-
-
-def test_halves_that_differ_are_normalised_each_by_itself(run: RunConfig, tmp_path: Path) -> None:
-    """From one point, the first step on both halves is the mean of the steps on either."""
-    halves = half(0), half(1)
-    found = train_in_two_processes(tmp_path, [joined(*halves)])
+        found_here = found["alike"][name]
+        np.testing.assert_allclose(found_here, tensor, rtol=bound, atol=1e-5, err_msg=name)
     either: list[dict[str, torch.Tensor]] = []
     for each in halves:
         learner = Learner(GAME, run)
@@ -147,7 +154,8 @@ def test_halves_that_differ_are_normalised_each_by_itself(run: RunConfig, tmp_pa
         either.append(learner.state())
     for name, first in either[0].items():
         wanted = (first.double() + either[1][name].double()) / 2
-        np.testing.assert_allclose(found[name], wanted, rtol=2e-4, atol=1e-5, err_msg=name)
+        found_here = found["unlike"][name]
+        np.testing.assert_allclose(found_here, wanted, rtol=2e-4, atol=1e-5, err_msg=name)
 
 
 @pytest.fixture
@@ -206,18 +214,8 @@ def test_torchrun_starts_one_trainer_of_two_processes(
         assert models[-1].metrics["average_decay"] == 0.5
 
 
-def test_a_batch_that_cannot_be_divided(
-    run: RunConfig, environment: dict[str, str], tmp_path: Path
-) -> None:
-    path = tmp_path / "run.toml"
-    path.write_text(RUN_FILE.replace("batch_size = 32", "batch_size = 33"))
-    done = subprocess.run(
-        [*TORCHRUN, "-m", "services.trainer", str(path)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=DEADLINE,
-    )
-    assert done.returncode != 0
-    assert "trainer.batch_size = 33 cannot be divided among 2 processes" in done.stderr
+def test_a_batch_that_cannot_be_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match=r"batch_size = 33 cannot be divided among 2 processes"):
+        ProcessTeam(33)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from services.trainer import window as module
-from services.trainer.bucket import TrainBucket
 from services.trainer.learner import Learner
 from services.trainer.overfit import OverfitWatch
 from services.trainer.schedule import window_limit
 from services.trainer.state import Training
+from services.trainer.train_bucket import TrainBucket
 from services.trainer.window import Window
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repo.k8s.fleet import Fleet
+from tests.repo.k8s.manifests import Manifests
 
 ROOT = Path(__file__).resolve().parents[2]
 _spec = spec_from_file_location("render_deploy", ROOT / "scripts" / "render_deploy.py")
@@ -21,12 +21,12 @@ VARIANTS: tuple[str, ...] = tuple(render_deploy.VARIANTS)
 
 
 @pytest.fixture(scope="session")
-def fleets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Fleet]:
+def fleets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifests]:
     """What each overlay, and each way of using it, renders to."""
     kubectl = render_deploy.find_kubectl()
     if kubectl is None:
         if os.environ.get("NEEDS_KUBECTL"):
-            pytest.fail("no kubectl with kustomize 5: `python scripts/deploy_tools.py` fetches it")
-        pytest.skip("no kubectl with kustomize 5 here; `make check-deploy` fetches it")
+            pytest.fail(render_deploy.NO_KUBECTL)
+        pytest.skip(render_deploy.NO_KUBECTL)
     files = render_deploy.render(kubectl, tmp_path_factory.mktemp("deploy"))
-    return {name: Fleet.read(path) for name, path in files.items()}
+    return {name: Manifests.read(path) for name, path in files.items()}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.repo.conftest import VARIANTS
 from tests.repo.k8s import network, pods, scaling, settings
-from tests.repo.k8s.fleet import Document, Fleet
+from tests.repo.k8s.manifests import Document, Manifests
 from tests.repo.k8s.schemas import SCHEMAS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ CORE = ("v1", "apps/v1", "batch/v1", "policy/v1", "autoscaling/v2", "networking.
 SCHEDULING = "scheduling.k8s.io/v1"
 CLUSTER_WIDE = ("Namespace", "PriorityClass")
 
-Rule = Callable[[Fleet], Iterable[str]]
+Rule = Callable[[Manifests], Iterable[str]]
 RULES: tuple[Rule, ...] = (
     pods.every_pod_is_restricted,
     pods.every_pod_states_its_resources,
@@ -32,7 +32,7 @@ RULES: tuple[Rule, ...] = (
     network.selectors_select,
     network.services_reach_ports_that_exist,
     network.addresses_are_services,
-    network.everybody_is_denied_by_default,
+    network.all_is_denied_by_default,
     network.both_ends_of_each_flow_agree,
     network.pods_reach_what_they_need_and_no_more,
     network.grpc_is_safe,
@@ -50,32 +50,32 @@ of_each_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 @of_each_variant
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_the_rules_are_kept(fleets: dict[str, Fleet], variant: str, rule: Rule) -> None:
+def test_the_rules_are_kept(fleets: dict[str, Manifests], variant: str, rule: Rule) -> None:
     assert list(rule(fleets[variant])) == []
 
 
 @of_each_variant
-def test_what_pods_name_exists_or_is_to_be_made(fleets: dict[str, Fleet], variant: str) -> None:
+def test_what_pods_name_exists_or_is_to_be_made(fleets: dict[str, Manifests], variant: str) -> None:
     assert list(pods.everything_named_exists(fleets[variant], to_be_made(variant))) == []
     assert list(pods.files_named_are_mounted(fleets[variant], secret_keys(variant))) == []
 
 
 @of_each_variant
 def test_every_process_reads_what_it_is_told(
-    fleets: dict[str, Fleet], variant: str, tmp_path: Path
+    fleets: dict[str, Manifests], variant: str, tmp_path: Path
 ) -> None:
     assert list(settings.every_process_reads_what_it_is_told(fleets[variant], tmp_path)) == []
 
 
 @of_each_variant
-def test_images_are_targets_of_the_dockerfile(fleets: dict[str, Fleet], variant: str) -> None:
+def test_images_are_targets_of_the_dockerfile(fleets: dict[str, Manifests], variant: str) -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
     targets = set(re.findall(r"^FROM .+ AS (\S+)$", dockerfile, flags=re.MULTILINE))
     assert list(pods.images_are_targets_of_the_dockerfile(fleets[variant], targets)) == []
 
 
 def test_gpus_are_for_inference_and_the_trainer_where_they_are_asked_for(
-    fleets: dict[str, Fleet],
+    fleets: dict[str, Manifests],
 ) -> None:
     with_gpu = {
         variant: {
@@ -93,14 +93,16 @@ def test_gpus_are_for_inference_and_the_trainer_where_they_are_asked_for(
 
 
 @of_each_variant
-def test_kinds_of_operators_fit_their_schemas(fleets: dict[str, Fleet], variant: str) -> None:
+def test_kinds_of_operators_fit_their_schemas(fleets: dict[str, Manifests], variant: str) -> None:
     for document in fleets[variant].documents:
         if document["apiVersion"] not in (*CORE, SCHEDULING):
             check_schema(document)
 
 
 @of_each_variant
-def test_all_is_in_one_namespace_with_pod_security(fleets: dict[str, Fleet], variant: str) -> None:
+def test_all_is_in_one_namespace_with_pod_security(
+    fleets: dict[str, Manifests], variant: str
+) -> None:
     fleet = fleets[variant]
     (namespace,) = fleet.of_kind("Namespace")
     for mode in ("enforce", "audit", "warn"):
@@ -112,7 +114,7 @@ def test_all_is_in_one_namespace_with_pod_security(fleets: dict[str, Fleet], var
         assert inside == (None if document["kind"] in CLUSTER_WIDE else name), document
 
 
-def test_a_typo_in_an_operators_kind_is_refused(fleets: dict[str, Fleet]) -> None:
+def test_a_typo_in_an_operators_kind_is_refused(fleets: dict[str, Manifests]) -> None:
     scaled = fleets["production"].of_kind("ScaledObject")[0]
     misspelt = {**scaled, "spec": {**scaled["spec"], "minReplicas": 1}}
     with pytest.raises(jsonschema.ValidationError, match="minReplicas"):

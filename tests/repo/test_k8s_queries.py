@@ -8,7 +8,7 @@ from pathlib import Path
 import promql_parser
 import pytest
 
-from tests.repo.k8s.fleet import Fleet
+from tests.repo.k8s.manifests import Manifests
 
 ROOT = Path(__file__).resolve().parents[2]
 # Metrics that are not ours: the kubelet's.
@@ -16,7 +16,7 @@ OUTSIDE = {"kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacit
 
 
 @pytest.fixture(scope="session")
-def expressions(fleets: dict[str, Fleet]) -> dict[str, str]:
+def expressions(fleets: dict[str, Manifests]) -> dict[str, str]:
     """Every expression, by where it stands."""
     found: dict[str, str] = {}
     for fleet in fleets.values():

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.repo.k8s import pods, settings
-from tests.repo.k8s.fleet import Document, Fleet
+from tests.repo.k8s.manifests import Document, Manifests
 from tests.repo.test_k8s_manifests import RULES, secret_keys, to_be_made
 
 ABBREVIATIONS = {
@@ -28,9 +28,9 @@ def test_every_rule_has_a_damage() -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: f"{damage[0]}-{damage[2]}")
-def test_a_damage_is_found(fleets: dict[str, Fleet], damage: list[Any]) -> None:
+def test_a_damage_is_found(fleets: dict[str, Manifests], damage: list[Any]) -> None:
     rule, name, path, value, words = damage
-    damaged = Fleet(copy.deepcopy(fleets["production"].documents))
+    damaged = Manifests(copy.deepcopy(fleets["production"].documents))
     document = damaged.get(*name.split("/"))
     assert document is not None
     put(document, path, value)
@@ -40,9 +40,9 @@ def test_a_damage_is_found(fleets: dict[str, Fleet], damage: list[Any]) -> None:
 
 
 def test_settings_that_a_process_would_refuse_are_found(
-    fleets: dict[str, Fleet], tmp_path: Path
+    fleets: dict[str, Manifests], tmp_path: Path
 ) -> None:
-    damaged = Fleet(copy.deepcopy(fleets["production"].documents))
+    damaged = Manifests(copy.deepcopy(fleets["production"].documents))
     document = damaged.get("Deployment", "inference")
     assert document is not None
     put(document, "CONTAINER.env.ZEROFLEET_INFERENCE__SESSIONS.value", "none")
@@ -50,7 +50,7 @@ def test_settings_that_a_process_would_refuse_are_found(
     assert "ZEROFLEET_INFERENCE__SESSIONS" in complaint
 
 
-def complaints(rule: str, fleet: Fleet) -> Iterable[str]:
+def complaints(rule: str, fleet: Manifests) -> Iterable[str]:
     """What a rule says; some want to know more than the manifests."""
     if rule == "everything_named_exists":
         return pods.everything_named_exists(fleet, to_be_made("production"))

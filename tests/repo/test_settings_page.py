@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from services.autoscaler.settings import AutoscalerSettings
 from services.evaluator.settings import EvaluatorSettings
+
+from services.autoscaler.settings import AutoscalerSettings
 from services.inference.settings import InferenceSettings
 from services.selfplay.settings import SelfplaySettings
 from zerofleet.config import ProcessSettings

@@ -13,11 +13,12 @@ from zerofleet.cli.final_report import final_report
 from zerofleet.cli.progress import LiveTable, PlainLines, duration, one_line
 from zerofleet.cli.status_text import status_text, status_values
 from zerofleet.database import Kept
+from zerofleet.figures import InferenceFigures
 from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.monitor import Exam, Figures, Loss, ServiceState
+from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState
 from zerofleet.local.usage import Usage
 
-EMPTY = Figures(
+EMPTY = RunFigures(
     run="r",
     game="tic_tac_toe",
     games=0,
@@ -29,7 +30,7 @@ EMPTY = Figures(
     promotions=0,
     has_exam=True,
 )
-FULL = Figures(
+FULL = RunFigures(
     run="r",
     game="tic_tac_toe",
     games=12_345,
@@ -133,14 +134,14 @@ def test_status_as_text_and_json() -> None:
 
 
 def test_status_says_what_inference_runs_on() -> None:
-    figures = {"rows_per_s": 10.0, "provider_cuda": 1.0, "precision_fp16": 1.0}
+    figures = InferenceFigures(rows_per_s=10.0, provider="cuda", precision="fp16")
     busy = ServiceState("inference", "predicts", figures=figures)
     assert (
         status_text(FULL, KEPT, [busy], "h:1").splitlines()[-2].endswith("predicts on cuda in fp16")
     )
     early = replace(busy, doing="waits for a model", waiting_for="a model")
     assert status_text(FULL, KEPT, [early], "h:1").splitlines()[-2].endswith("waits for a model")
-    first = replace(busy, figures={"provider_cpu": 1.0})
+    first = replace(busy, figures=InferenceFigures(provider="cpu"))
     assert status_text(FULL, KEPT, [first], "h:1").splitlines()[-2].endswith("predicts on cpu")
 
 

@@ -79,5 +79,5 @@ def test_bad_lines_are_refused(outcome: object) -> None:
 
 @pytest.mark.slow
 def test_the_first_player_wins_in_the_centre() -> None:
-    """What Allen and Allis found in 1988: whatever the second player answers there."""
-    assert connect_four_outcome([3]) == -1
+    """The line that Allen and Allis found in 1988, in which both stay in the centre."""
+    assert connect_four_outcome([3, 3]) == 1

@@ -55,7 +55,7 @@ async def played(
             roster.over.set()
 
     search = match_search(SearchSection(), 12)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         await Table(GAME, OPENINGS, search, sides, roster, keep).play()
     return kept
 

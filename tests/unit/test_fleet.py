@@ -5,6 +5,13 @@ from __future__ import annotations
 import pytest
 
 from zerofleet.config import ScalingSection, run_from_values
+from zerofleet.figures import (
+    DemandFigures,
+    EvaluatorFigures,
+    InferenceFigures,
+    SelfplayFigures,
+    TrainerFigures,
+)
 from zerofleet.fleet import FleetFigures, advise, need_of, observe
 from zerofleet.heartbeat import Heartbeat
 
@@ -28,10 +35,15 @@ def beats(
     }
     play = {"training_positions_per_second": 10.0, "waiting_share": 0.0, "pause_share": 0.0}
     return [
-        Heartbeat("trainer", "t", 1, "", {"samples_per_second": samples, "reuse_target": 4.0}),
-        Heartbeat("inference", "i", 1, "", inference),
-        *(Heartbeat("selfplay", f"w{number}", 1, "", play) for number in range(workers)),
-        Heartbeat("evaluator", "e", 1, "", {}),
+        Heartbeat(
+            "t",
+            1,
+            "",
+            TrainerFigures(demand=DemandFigures(samples_per_second=samples, reuse_target=4.0)),
+        ),
+        Heartbeat("i", 1, "", InferenceFigures(**inference)),
+        *(Heartbeat(f"w{number}", 1, "", SelfplayFigures(**play)) for number in range(workers)),
+        Heartbeat("e", 1, "", EvaluatorFigures()),
     ]
 
 
@@ -48,7 +60,9 @@ def test_sums_over_all_processes() -> None:
 def test_replicas_count_by_their_rows() -> None:
     busy = {"rows_per_second": 900.0, "capacity_rows_per_second": 1_000.0, "fill": 1.0}
     idle = {"rows_per_second": 100.0, "capacity_rows_per_second": 1_000.0, "fill": 0.0}
-    found = [Heartbeat("inference", name, 1, "", f) for name, f in (("a", busy), ("b", idle))]
+    found = [
+        Heartbeat(name, 1, "", InferenceFigures(**f)) for name, f in (("a", busy), ("b", idle))
+    ]
     fleet = observe(found)
     assert (fleet.replicas, fleet.capacity_rows_per_second) == (2, 2_000)
     assert fleet.fill == pytest.approx(0.9)
@@ -59,7 +73,7 @@ def test_a_replica_that_does_not_know_its_capacity_counts_like_the_others() -> N
     busy = {"rows_per_second": 800.0, "capacity_rows_per_second": 1_000.0}
     new = {"rows_per_second": 0.0, "capacity_rows_per_second": 0.0}
     alone, both = (
-        observe([*beats(), *(Heartbeat("inference", name, 1, "", f) for name, f in found)])
+        observe([*beats(), *(Heartbeat(name, 1, "", InferenceFigures(**f)) for name, f in found)])
         for found in ([("a", busy)], [("a", busy), ("b", new)])
     )
     assert both.capacity_rows_per_second == 1.5 * alone.capacity_rows_per_second
@@ -69,9 +83,11 @@ def test_a_replica_that_does_not_know_its_capacity_counts_like_the_others() -> N
 
 
 def test_a_process_that_only_starts_or_leads_several_does_not_count() -> None:
-    parent = Heartbeat("inference", "p", 0, "", {"devices": 2.0})
-    starting = Heartbeat("selfplay", "s", 0, "", {"training_positions_per_second": 0.0})
-    untrained = Heartbeat("trainer", "t", 0, "2,000 positions", {"reuse_target": 4.0})
+    parent = Heartbeat("p", 0, "", InferenceFigures(devices=2))
+    starting = Heartbeat("s", 0, "", SelfplayFigures(training_positions_per_second=0.0))
+    untrained = Heartbeat(
+        "t", 0, "2,000 positions", TrainerFigures(demand=DemandFigures(reuse_target=4.0))
+    )
     fleet = observe([parent, starting, untrained])
     assert (fleet.replicas, fleet.workers, fleet.playing, fleet.trainers) == (0, 1, 0, 0)
     assert fleet.missing == "no figures of inference"
@@ -79,7 +95,7 @@ def test_a_process_that_only_starts_or_leads_several_does_not_count() -> None:
 
 def test_one_that_waits_is_not_slow() -> None:
     figures = {"training_positions_per_second": 5.0, "waiting_share": 0.5, "pause_share": 0.2}
-    fleet = observe([Heartbeat("selfplay", "w", 1, "inference", figures)])
+    fleet = observe([Heartbeat("w", 1, "inference", SelfplayFigures(**figures))])
     assert (fleet.playing, fleet.active, fleet.paused) == (1, 0.5, 0.2)
 
 

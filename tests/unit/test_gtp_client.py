@@ -61,7 +61,7 @@ async def test_a_program_that_owes_an_answer_is_not_asked_to_leave(tmp_path: Pat
 
 async def test_a_program_within_a_script_ends_with_it() -> None:
     """Left alone it would hold our end of its output open, and whoever ends it would wait."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         async with GtpClient(["sh", "-c", "sleep 600; true"], timeout=0.1) as engine:
             with pytest.raises(EngineGoneError, match="has not answered"):
                 await engine.send("thinks")

@@ -12,7 +12,7 @@ async def test_a_terminal_that_is_gone_is_the_end() -> None:
     try:
         lines = _lines(theirs)
         os.write(ours, b"name\n")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             assert await lines.get() == "name\n"
             os.close(ours)
             assert await lines.get() is None

@@ -29,7 +29,7 @@ class HeldSession:
     def run(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         self.sizes.append(len(observations))
         self.started.set()
-        assert self.go.wait(60)
+        assert self.go.wait(120)
         if self.error is not None:
             raise self.error
         value = 2 * observations[:, 0].astype(np.float32)

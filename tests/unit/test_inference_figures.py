@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from services.inference.batcher import Batcher, BatchLimits
-from services.inference.figures import Figures
+from services.inference.figures import Load
 from services.inference.repository import Repository
 
 
@@ -24,9 +24,7 @@ class Server:
             waiting_for="",
             peek=lambda version: SimpleNamespace(version=3, precision=self.precision),
         )
-        self.figures = Figures(
-            self.batcher, cast("Repository", repository), provider, lambda: self.now
-        )
+        self.load = Load(self.batcher, cast("Repository", repository), provider, lambda: self.now)
 
     def second(self, *, batches: int, rows: int, requests: int, wait: float, run: float) -> None:
         """A second in which batches ran: seconds that each request waited, and each batch ran."""
@@ -43,38 +41,38 @@ def test_fill_wait_and_capacity_of_the_last_half_minute() -> None:
     server = Server()
     for _ in range(60):
         server.second(batches=8, rows=250, requests=8, wait=0.02, run=0.1)
-        found = server.figures.figures()
-    assert found["rows_per_second"] == pytest.approx(2_000)
-    assert found["fill"] == pytest.approx(0.25)
-    assert found["queue_wait_per_compute"] == pytest.approx(0.2)
-    assert found["capacity_rows_per_second"] == pytest.approx(2_500)  # a row is 0.4 ms
+        found = server.load.figures()
+    assert found.rows_per_second == pytest.approx(2_000)
+    assert found.fill == pytest.approx(0.25)
+    assert found.queue_wait_per_compute == pytest.approx(0.2)
+    assert found.capacity_rows_per_second == pytest.approx(2_500)  # a row is 0.4 ms
     for _ in range(31):
         server.second(batches=0, rows=0, requests=0, wait=0, run=0)
-        found = server.figures.figures()
-    assert found["rows_per_second"] == 0.0
-    assert "queue_wait_per_compute" not in found
-    assert found["capacity_rows_per_second"] == pytest.approx(2_500)
+        found = server.load.figures()
+    assert found.rows_per_second == 0.0
+    assert found.queue_wait_per_compute is None
+    assert found.capacity_rows_per_second == pytest.approx(2_500)
 
 
 def test_every_model_thread_adds_its_capacity() -> None:
     server = Server(threads=2)
     server.second(batches=8, rows=250, requests=8, wait=0.02, run=0.1)
-    assert server.figures.figures()["capacity_rows_per_second"] == pytest.approx(5_000)
+    assert server.load.figures().capacity_rows_per_second == pytest.approx(5_000)
 
 
 def test_another_precision_is_another_cost() -> None:
     server = Server()
     server.second(batches=1, rows=100, requests=1, wait=0, run=0.1)
-    assert server.figures.figures()["capacity_rows_per_second"] == pytest.approx(1_000)
+    assert server.load.figures().capacity_rows_per_second == pytest.approx(1_000)
     server.precision = "int8"
     server.second(batches=1, rows=100, requests=1, wait=0, run=0.025)
-    assert server.figures.figures()["capacity_rows_per_second"] == pytest.approx(4_000)
+    assert server.load.figures().capacity_rows_per_second == pytest.approx(4_000)
 
 
 def test_on_a_gpu_nothing_is_known_of_full_batches_before_there_are_some() -> None:
     server = Server(provider="cuda")
     server.second(batches=9, rows=100, requests=9, wait=0, run=0.002)
-    assert server.figures.figures()["capacity_rows_per_second"] == 0.0
+    assert server.load.figures().capacity_rows_per_second == 0.0
     server.second(batches=9, rows=1_000, requests=9, wait=0, run=0.005)
-    assert server.figures.capacity == 0.0  # not looked at yet
-    assert server.figures.figures()["capacity_rows_per_second"] == pytest.approx(200_000)
+    assert server.load.capacity == 0.0  # not looked at yet
+    assert server.load.figures().capacity_rows_per_second == pytest.approx(200_000)

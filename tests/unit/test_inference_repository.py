@@ -37,7 +37,7 @@ async def test_clients_who_ask_a_store_that_hangs_take_no_thread_from_others() -
     asking = [asyncio.create_task(repository.index()) for _ in range(64)]
     try:
         await asyncio.sleep(0)
-        assert await asyncio.wait_for(asyncio.to_thread(lambda: "other work"), 60) == "other work"
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "other work"), 120) == "other work"
     finally:
         source.answers.set()
     assert await asyncio.gather(*asking) == [[]] * 64
@@ -50,7 +50,7 @@ async def test_models_that_load_slowly_take_no_thread_from_others() -> None:
     try:
         while source.loading < 2:  # noqa: ASYNC110 - two threads set it
             await asyncio.sleep(0)
-        assert await asyncio.wait_for(asyncio.to_thread(lambda: "other work"), 60) == "other work"
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "other work"), 120) == "other work"
         assert source.loading == 2
     finally:
         source.answers.set()

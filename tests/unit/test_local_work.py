@@ -1,59 +1,60 @@
 """What a service does, in words."""
 
+from dataclasses import replace
+
 import pytest
 
 from zerofleet.cli.progress import one_line
-from zerofleet.local.monitor import Figures, ServiceState, work_words
+from zerofleet.figures import KINDS, EvaluatorFigures, InferenceFigures
+from zerofleet.local.monitor import RunFigures, ServiceState, work_words
 
-MATCH = {
-    "match_in_play": 1.0,
-    "match_games": 23.0,
-    "match_most_games": 64.0,
-    "match_score": 0.6087,
-}
-VARIANT = {
-    "variant_in_play": 1.0,
-    "variant_version": 12.0,
-    "variant_int8": 1.0,
-    "variant_games": 18.0,
-    "variant_most_games": 40.0,
-    "variant_score": 0.5,
-}
-RATING = {
-    "rating_in_play": 1.0,
-    "rating_player": 12.0,
-    "rating_player_games": 18.0,
-    "rating_player_most_games": 40.0,
-    "rating_games": 500.0,
-}
-OVER = {"match_in_play": 0.0, "variant_in_play": 0.0, "rating_in_play": 0.0}
+MATCH = EvaluatorFigures(
+    match_in_play=True, match_games=23, match_most_games=64, match_score=0.6087
+)
+VARIANT = EvaluatorFigures(
+    variant_in_play=True,
+    variant_version=12,
+    variant_int8=True,
+    variant_games=18,
+    variant_most_games=40,
+    variant_score=0.5,
+)
+RATING = EvaluatorFigures(
+    rating_in_play=True, rating_player=12, rating_player_games=18, rating_player_most_games=40
+)
 
 
 @pytest.mark.parametrize(
     ("figures", "words"),
     [
-        ({**RATING, **VARIANT, **MATCH}, "plays a match: 23 of 64 games, score 0.61"),
-        ({"match_in_play": 1.0, "match_most_games": 8.0}, "plays a match: 0 of 8 games"),
+        (replace(MATCH, rating_in_play=True), "plays a match: 23 of 64 games, score 0.61"),
         (
-            {**MATCH, **RATING, **VARIANT, "match_in_play": 0.0},
-            "plays int8 of 12 against fp32: 18 of 40 games, score 0.50",
+            EvaluatorFigures(match_in_play=True, match_most_games=8),
+            "plays a match: 0 of 8 games",
         ),
-        ({**MATCH, **VARIANT, **RATING, **OVER, "rating_in_play": 1.0}, "rates 12: 18 of 40 games"),
-        ({**MATCH, **VARIANT, **RATING, **OVER}, "judges"),
-        ({"best_version": 3.0}, "judges"),
+        (VARIANT, "plays int8 of 12 against fp32: 18 of 40 games, score 0.50"),
+        (replace(RATING, match_games=23), "rates 12: 18 of 40 games"),
+        (replace(RATING, rating_in_play=False), "judges"),
+        (EvaluatorFigures(best_version=3), "judges"),
     ],
 )
-def test_an_evaluator_says_how_far_it_is(figures: dict[str, float], words: str) -> None:
-    assert work_words("evaluator", figures) == words
+def test_an_evaluator_says_how_far_it_is(figures: EvaluatorFigures, words: str) -> None:
+    assert work_words(figures) == words
 
 
-def test_other_services() -> None:
-    assert work_words("trainer", {"match_in_play": 1.0}) == "trains"
-    assert work_words("unheard of", {}) == "works"
+def test_every_service_has_words() -> None:
+    assert {service: work_words(kind()) for service, kind in KINDS.items()} == {
+        "selfplay": "plays",
+        "inference": "predicts",
+        "trainer": "trains",
+        "evaluator": "judges",
+        "autoscaler": "sizes the fleet",
+    }
+    assert work_words(InferenceFigures(devices=2)) == "predicts on 2 GPUs"
 
 
 def test_the_line_of_up_tells_of_the_evaluator_at_work() -> None:
-    figures = Figures(
+    figures = RunFigures(
         run="r",
         game="connect_four",
         games=0,

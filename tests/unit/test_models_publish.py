@@ -119,7 +119,7 @@ def test_killed_at_every_point(tmp_path: Path) -> None:
 
     def run(stop_at: str) -> int:
         command = [sys.executable, "-c", PUBLISHER, str(tmp_path), stop_at]
-        return subprocess.run(command, check=False, timeout=60).returncode
+        return subprocess.run(command, check=False, timeout=120).returncode
 
     for point in POINTS:
         rows.unlink(missing_ok=True)

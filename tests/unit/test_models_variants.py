@@ -17,8 +17,8 @@ import psutil
 import pytest
 import torch
 from numpy.typing import NDArray
-
 from services.trainer.random_play import random_positions
+
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
@@ -215,7 +215,7 @@ def test_a_tool_that_hangs_is_ended(
     assert children() == before
 
 
-def told(
+def reason_given(
     folder: ModelFolder,
     staged: StagedModel,
     content: Positions,
@@ -253,7 +253,7 @@ def test_a_child_slow_to_read_gets_all_of_it(
     os.mkfifo(start)
     program.write_text(f"#!/bin/sh\nread -r _ < {start}\necho $(wc -c) bytes >&2\nexit 1\n")
     content = of_size(count)
-    reason = told(folder, staged, content, lambda: start.write_text("now\n"))
+    reason = reason_given(folder, staged, content, lambda: start.write_text("now\n"))
     assert reason == f"{len(content.to_bytes())} bytes"
 
 
@@ -263,7 +263,7 @@ def test_a_child_that_dies_without_reading_is_named(
     folder: ModelFolder, staged: StagedModel, program: Path, count: int, script: str
 ) -> None:
     program.write_text(f"#!/bin/sh\n{script}\n")
-    reason = told(folder, staged, of_size(count), lambda: None)
+    reason = reason_given(folder, staged, of_size(count), lambda: None)
     assert reason == "zerofleet.models.make_variant ended with status 3"
 
 
@@ -274,7 +274,7 @@ def test_a_child_that_never_reads_is_ended_in_time(
     monkeypatch.setattr(publishing, "_VARIANT_SECONDS", 0.05)
     monkeypatch.setattr(publishing, "_POLL_SECONDS", 0.01)
     before = children()
-    reason = told(folder, staged, of_size(5_000_000), lambda: None)
+    reason = reason_given(folder, staged, of_size(5_000_000), lambda: None)
     assert reason == "zerofleet.models.make_variant took over 0 s"
     assert children() == before
 
@@ -285,7 +285,7 @@ def test_a_child_that_complains_at_length_before_it_reads_is_heard(
     """More than a pipe holds, both ways at once."""
     complain = "head -c 1000000 /dev/zero | tr '\\0' x >&2"
     program.write_text(f"#!/bin/sh\n{complain}\ncat > /dev/null\necho >&2\necho why >&2\nexit 1\n")
-    assert told(folder, staged, of_size(5_000_000), lambda: None) == "why"
+    assert reason_given(folder, staged, of_size(5_000_000), lambda: None) == "why"
 
 
 class _LeavingError(Exception):

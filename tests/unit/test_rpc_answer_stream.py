@@ -15,7 +15,7 @@ from zerofleet.rpc import codec
 from zerofleet.rpc.answer_stream import AnswerStream
 from zerofleet.rpc.schema import open_inference as pb
 
-SHAPE = codec.ModelShape(observation_bytes=1, num_actions=1, max_batch_rows=4)
+SHAPE = codec.RequestShape(observation_bytes=1, num_actions=1, max_batch_rows=4)
 BOUND = 8 * SHAPE.max_batch_rows
 
 
@@ -48,7 +48,7 @@ class Server:
     def runs(self) -> list[str]:
         return ["run"]
 
-    def shape(self, run: str) -> codec.ModelShape:
+    def shape(self, run: str) -> codec.RequestShape:
         del run
         return SHAPE
 
@@ -100,7 +100,7 @@ async def test_requests_that_fail_give_their_room_back(fails: str) -> None:
     stream = _stream(server, client)
     for _ in range(300):
         client.reads.release()
-    await asyncio.wait_for(stream.run(draining=False), 60)
+    await asyncio.wait_for(stream.run(draining=False), 120)
     assert server.rows == 1_200
     assert [answer.error_message for answer in client.answers] == ["send again later"] * 300
 

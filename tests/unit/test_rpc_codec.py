@@ -17,7 +17,7 @@ from zerofleet.prediction import Prediction
 from zerofleet.rpc import codec
 from zerofleet.rpc.schema.open_inference import ModelInferRequest
 
-SHAPE = codec.ModelShape(observation_bytes=16, num_actions=7, max_batch_rows=64)
+SHAPE = codec.RequestShape(observation_bytes=16, num_actions=7, max_batch_rows=64)
 BOTH = (codec.POLICY_LOGITS, codec.VALUE)
 
 

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from services.selfplay.figures import PlyCost, Rates, Totals
+from services.selfplay.figures import PlayTotals, PlyCost, Rates
 from services.selfplay.pause import Pause
 from services.selfplay.writer import GameWriter
 from zerofleet.config import run_from_values
-from zerofleet.heartbeat import Heartbeat
+from zerofleet.figures import TrainerFigures
 from zerofleet.waiting import Waits
 
 
@@ -28,32 +28,32 @@ def cost(**play: Any) -> PlyCost:
 
 def test_a_new_worker_costs_what_the_run_file_says() -> None:
     """A quarter of the plies costs 100, the others 20; a fifth of the games is held out."""
-    found = cost().training_positions(400.0, Totals(plies=3, simulations=10_000))
+    found = cost().training_positions(400.0, PlayTotals(plies=3, simulations=10_000))
     assert found == pytest.approx(400 / 40 * 0.25 * 0.8)
 
 
 def test_one_that_has_played_costs_what_it_did() -> None:
-    found = cost().training_positions(400.0, Totals(plies=4 * 16, simulations=64 * 25))
+    found = cost().training_positions(400.0, PlayTotals(plies=4 * 16, simulations=64 * 25))
     assert found == pytest.approx(400 / 25 * 0.25 * 0.8)
 
 
 def test_rates_are_of_the_last_half_minute() -> None:
     rates = Rates(cost())
     for second in range(60):
-        found = rates.take(float(second), Totals(simulations=1 + 40 * second, plies=second))
-    assert found["simulations_per_s"] == pytest.approx(40)
+        found = rates.take(float(second), PlayTotals(simulations=1 + 40 * second, plies=second))
+    assert found.simulations_per_s == pytest.approx(40)
     for second in range(60, 91):
-        found = rates.take(float(second), Totals(simulations=2_361, plies=59))
-    assert found["simulations_per_s"] == 0.0
-    assert found["training_positions_per_second"] == 0.0
+        found = rates.take(float(second), PlayTotals(simulations=2_361, plies=59))
+    assert found.simulations_per_s == 0.0
+    assert found.training_positions_per_second == 0.0
 
 
 def test_the_start_is_no_part_of_the_speed() -> None:
     rates = Rates(cost())
     for second in range(20):
-        rates.take(float(second), Totals())
-    found = rates.take(20.0, Totals(simulations=80))
-    assert found["simulations_per_s"] == pytest.approx(80)
+        rates.take(float(second), PlayTotals())
+    found = rates.take(20.0, PlayTotals(simulations=80))
+    assert found.simulations_per_s == pytest.approx(80)
 
 
 def test_says_how_long_it_waited_and_how_long_for_the_trainer() -> None:
@@ -61,19 +61,19 @@ def test_says_how_long_it_waited_and_how_long_for_the_trainer() -> None:
     for second in range(31):
         found = rates.take(
             float(second),
-            Totals(simulations=1),
+            PlayTotals(simulations=1),
             waiting=second >= 16,
             paused=second >= 28,
         )
-    assert found["waiting_share"] == pytest.approx(15 / 31)
-    assert found["pause_share"] == pytest.approx(3 / 31)
+    assert found.waiting_share == pytest.approx(15 / 31)
+    assert found.pause_share == pytest.approx(3 / 31)
 
 
 def test_a_pause_for_the_trainer_goes_on_until_it_keeps_up() -> None:
     """Also while the trainer is not there: that is no speed of the worker's either."""
     pause = Pause(cast("GameWriter", None), 100, Waits())
     assert not pause.goes_on
-    behind = Heartbeat("trainer", "t", 1, "", {"unspent_positions": 101.0})
+    behind = TrainerFigures(unspent_positions=101.0)
     for heard in (behind, None):
         pause.hear(heard)
         assert pause.goes_on

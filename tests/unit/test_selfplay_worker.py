@@ -15,6 +15,7 @@ from services.selfplay.worker import Worker
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, SaveStatus, Submission, SubmitStatus
 from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.figures import TrainerFigures
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.prediction import Prediction
 from zerofleet.records import GameRecord
@@ -68,13 +69,13 @@ class Stores:
         self.log.append("release")
         return 0
 
-    def beat(self, service: str, worker: str, progress: int, *_: object, **__: object) -> None:
-        self.progress = progress
+    def beat(self, beat: Heartbeat) -> None:
+        self.progress = beat.progress
 
-    def read_trainer(self) -> Heartbeat:
+    def read_trainer(self) -> TrainerFigures:
         if self.redis_away:
             raise StoreUnavailableError("no Redis")
-        return Heartbeat("trainer", "t", 1, "", {"unspent_positions": self.behind})
+        return TrainerFigures(unspent_positions=self.behind)
 
 
 class Slow:
@@ -116,7 +117,7 @@ async def running(worker: Worker) -> AsyncIterator[None]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             if condition():
                 return
@@ -208,7 +209,7 @@ async def test_an_unforeseen_error_takes_no_finished_game_along(
     else:
         monkeypatch.setattr(worker.saver, "save", fail)
     with pytest.raises(RuntimeError, match="unforeseen"):
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, 120)
     assert worker.writer.spooled == 0
     assert len(stores.stored) == worker.totals().games
     if part == "predict":

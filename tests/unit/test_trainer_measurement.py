@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from services.trainer.measurement import Measurement, TracedBatch, measurement
+from services.trainer.measurement import TracedBatch, measurement
+from zerofleet.figures import Measurement
 
 
 def measured(

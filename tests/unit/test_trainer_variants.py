@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from services.trainer.learner import Learner
+from services.trainer.learner import Learner, Precision
 from services.trainer.measurement import Batch, TracedBatch
-from services.trainer.precision import Precision
 from zerofleet.config import NetworkSection, RunConfig, run_from_values
 from zerofleet.games import spec
 from zerofleet.network import LossScale

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from zerofleet.cli.progress import elo_text, loss_text
 from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.monitor import Exam, Figures
+from zerofleet.local.monitor import Exam, RunFigures
 from zerofleet.local.usage import Usage
 
 _QUERY = "SELECT model, at, against, score_percent, elo FROM promotion_history"
@@ -26,7 +26,7 @@ def goal_text(reached: Exam | None, goal: float) -> str:
     )
 
 
-def final_report(figures: Figures, usage: Usage, folder: DataFolder) -> str:
+def final_report(figures: RunFigures, usage: Usage, folder: DataFolder) -> str:
     """Several lines for a person."""
     lines = ["", *_cost(figures, usage)]
     if figures.best_version is not None:
@@ -34,7 +34,7 @@ def final_report(figures: Figures, usage: Usage, folder: DataFolder) -> str:
     return "\n".join([*lines, *_go_on(folder)])
 
 
-def _cost(figures: Figures, usage: Usage) -> list[str]:
+def _cost(figures: RunFigures, usage: Usage) -> list[str]:
     if figures.games == 0:
         return []
     lines = [
@@ -50,7 +50,7 @@ def _cost(figures: Figures, usage: Usage) -> list[str]:
     return lines
 
 
-def _what_now(figures: Figures, folder: DataFolder) -> list[str]:
+def _what_now(figures: RunFigures, folder: DataFolder) -> list[str]:
     data = f"--data {shlex.quote(str(_short(folder.root)))}"
     model = _short(folder.models) / folder.run / str(figures.best_version) / "model.onnx"
     lines = [

@@ -18,7 +18,7 @@ from zerofleet.config import RunConfig
 from zerofleet.database import Database, migrate
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.monitor import Exam, Figures, Monitor
+from zerofleet.local.monitor import Exam, Monitor, RunFigures
 from zerofleet.local.programs import Surroundings, inference_address
 from zerofleet.local.running import Running
 from zerofleet.local.stores import Stores, StoreUrls
@@ -83,7 +83,7 @@ class LocalRun:
         typer.echo(final_report(figures, self._meter.usage, self._folder))
         return self._goal is None or reached is not None
 
-    def _train(self, stores: Stores) -> tuple[Figures, Exam | None]:
+    def _train(self, stores: Stores) -> tuple[RunFigures, Exam | None]:
         """The loop over running stores; the last figures, and the exam that met the goal."""
         owner_url = stores.urls.database["owner"]
         migrate(owner_url)
@@ -108,7 +108,7 @@ class LocalRun:
                 make_best(self._run.name, reached.version, stores.urls)
             return monitor.figures(), reached
 
-    async def _supervise(self, stores: Stores, monitor: Monitor, figures: Figures) -> Figures:
+    async def _supervise(self, stores: Stores, monitor: Monitor, figures: RunFigures) -> RunFigures:
         """Run the services until the goal, a signal or a failure; the last figures."""
         surroundings = Surroundings(self._folder, stores.urls, self._address)
         supervisor = Supervisor(surroundings.loop(self._workers), self._progress.say)

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from zerofleet.local.monitor import Figures, Loss, ServiceState
+from zerofleet.local.monitor import Loss, RunFigures, ServiceState
 
 _LINE_SECONDS = 5.0
 _Z_95 = 1.96  # standard errors on either side that hold 95% of a normal distribution
@@ -28,7 +28,7 @@ class Progress(Protocol):
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: object) -> None: ...
-    def show(self, figures: Figures, services: Sequence[ServiceState]) -> None:
+    def show(self, figures: RunFigures, services: Sequence[ServiceState]) -> None:
         """The state of things now."""
         ...
 
@@ -59,7 +59,7 @@ class LiveTable:
         with contextlib.suppress(OSError):
             self._live.stop()
 
-    def show(self, figures: Figures, services: Sequence[ServiceState]) -> None:
+    def show(self, figures: RunFigures, services: Sequence[ServiceState]) -> None:
         """Redraw."""
         seconds = time.monotonic() - self._began
         with contextlib.suppress(OSError):
@@ -85,7 +85,7 @@ class PlainLines:
     def __exit__(self, *exception: object) -> None:
         pass
 
-    def show(self, figures: Figures, services: Sequence[ServiceState]) -> None:
+    def show(self, figures: RunFigures, services: Sequence[ServiceState]) -> None:
         """A line, if the last one is old enough or something is new."""
         now = time.monotonic()
         news = (figures.games > 0, figures.best_version, len(figures.exams))
@@ -100,12 +100,12 @@ class PlainLines:
             sys.stdout.flush()
 
 
-def draw(figures: Figures, services: Sequence[ServiceState], seconds: float) -> RenderableType:
+def draw(figures: RunFigures, services: Sequence[ServiceState], seconds: float) -> RenderableType:
     """The table; ``seconds`` since the start."""
     return Group(_figures_table(figures, seconds), _services_table(services))
 
 
-def _figures_table(figures: Figures, seconds: float) -> Table:
+def _figures_table(figures: RunFigures, seconds: float) -> Table:
     table = Table(
         title=f"{figures.run} ({figures.game}), up {duration(seconds)}",
         title_justify="left",
@@ -140,7 +140,7 @@ def _services_table(services: Sequence[ServiceState]) -> Table:
     return table
 
 
-def one_line(figures: Figures, services: Sequence[ServiceState], seconds: float) -> str:
+def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: float) -> str:
     """Everything in one line of a log."""
     parts = [
         duration(seconds),
@@ -169,13 +169,13 @@ def loss_text(loss: Loss | None) -> str:
     return "none yet" if loss is None else f"policy {loss.policy:.3f} value {loss.value:.3f}"
 
 
-def distinct_text(figures: Figures) -> str:
+def distinct_text(figures: RunFigures) -> str:
     """Whether self-play explores: a falling share means that it repeats itself."""
     share = figures.distinct_share
     return "none yet" if share is None else f"{share:.1%} of the last {min(figures.games, 1000):,}"
 
 
-def best_text(figures: Figures) -> str:
+def best_text(figures: RunFigures) -> str:
     """The promoted model and how long it has been the best."""
     if figures.best_version is None:
         return "none yet"
@@ -183,7 +183,7 @@ def best_text(figures: Figures) -> str:
     return f"{figures.best_version} of {figures.models}{age}"
 
 
-def elo_text(figures: Figures) -> str:
+def elo_text(figures: RunFigures) -> str:
     """Of the best model, with half of its 95% interval."""
     if figures.elo is None:
         return "none yet"
@@ -191,7 +191,7 @@ def elo_text(figures: Figures) -> str:
     return f"{figures.elo:+.0f}{error}"
 
 
-def exam_text(figures: Figures) -> str:
+def exam_text(figures: RunFigures) -> str:
     """Error rates of the last promoted models, oldest first."""
     exams = [f"{exam.version}: {exam.error_rate:.2%}" for exam in figures.exams[-4:]]
     return ", ".join(exams) or "none yet"

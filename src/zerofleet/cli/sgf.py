@@ -38,6 +38,8 @@ def sgf(
 ) -> None:
     """Write stored games of Go or Othello as SGF, with the search's opinion as comments.
 
+    Games whose searches are not kept any more ([retention] of the run file) have no comments.
+
     A run that is stopped has its database started for the time. Where ZEROFLEET_DATABASE_URL is
     set, as in the containers of a fleet, that Postgres is asked.
     """

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from zerofleet_core import State
 
+from zerofleet.games import parse_actions
 from zerofleet.games.sgf import SgfGame, require_sgf, write
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def sgf_of_game(run: str, played: PlayedGame) -> str:
     return write(
         SgfGame(
             game=played.game,
-            actions=[ply.action for ply in played.plies],
+            actions=_actions(played),
             black=_player(run, played.first_model),
             white=_player(run, played.second_model),
             resigned=played.reason == "resign",
@@ -37,6 +38,12 @@ def sgf_of_game(run: str, played: PlayedGame) -> str:
             },
         )
     )
+
+
+def _actions(played: PlayedGame) -> list[int]:
+    if played.plies:
+        return [ply.action for ply in played.plies]
+    return parse_actions(played.game, played.moves)
 
 
 def _player(run: str, model: int | None) -> str:

@@ -9,12 +9,13 @@ from typing import Any
 
 from zerofleet.cli.progress import best_text, distinct_text, elo_text, exam_text, loss_text
 from zerofleet.database import Kept
+from zerofleet.figures import InferenceFigures
 from zerofleet.fleet import Advice
-from zerofleet.local.monitor import Figures, ServiceState
+from zerofleet.local.monitor import RunFigures, ServiceState
 
 
 def status_values(
-    figures: Figures,
+    figures: RunFigures,
     kept: Kept,
     services: Sequence[ServiceState],
     address: str | None,
@@ -35,7 +36,7 @@ def status_values(
 
 
 def status_text(
-    figures: Figures,
+    figures: RunFigures,
     kept: Kept,
     services: Sequence[ServiceState],
     address: str | None,
@@ -67,7 +68,7 @@ def status_text(
     return "\n".join(f"{name:<{width}}{value}" for name, value in rows.items())
 
 
-def _kept_text(figures: Figures, kept: Kept) -> str:
+def _kept_text(figures: RunFigures, kept: Kept) -> str:
     searches = f"{_size_text(kept.bytes)} of searches"
     if kept.since is not None and kept.bytes_per_day is not None:
         a_day = _size_text(kept.bytes_per_day)
@@ -95,13 +96,8 @@ def _doing_by_name(services: Sequence[ServiceState]) -> dict[str, str]:
 
 def doing_text(service: ServiceState) -> str:
     """What a service does; of inference also in which precision and on what."""
-    provider, precision = _named(service, "provider_"), _named(service, "precision_")
-    if provider is None or service.waiting_for:
+    figures = service.figures
+    if not isinstance(figures, InferenceFigures) or not figures.provider or service.waiting_for:
         return service.doing
-    return f"{service.doing} on {provider}" + (f" in {precision}" if precision else "")
-
-
-def _named(service: ServiceState, prefix: str) -> str | None:
-    """The word among its figures that begins so: figures are numbers, and such a one is 1."""
-    names = (name for name, value in service.figures.items() if value and name.startswith(prefix))
-    return next((name.removeprefix(prefix) for name in names), None)
+    precision = f" in {figures.precision}" if figures.precision else ""
+    return f"{service.doing} on {figures.provider}{precision}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,7 +47,8 @@ class ProcessSettings(BaseSettings):
     listen_address: str = "127.0.0.1:8001"
     """Where the inference service listens."""
     metrics_address: str | None = None
-    """Where Prometheus metrics are served over HTTP (``host:port``); unset: nowhere."""
+    """Where Prometheus metrics are served over HTTP: ``host:port``, or ``:port`` for that port on
+    every address of the machine; unset: nowhere."""
     health_address: str | None = None
     """Where a plaintext gRPC server answers probes (``grpc.health.v1``, nothing else)."""
     tls_folder: Path | None = None
@@ -76,6 +79,11 @@ class ProcessSettings(BaseSettings):
     """Offer gRPC server reflection."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least severe record that is logged."""
+
+    @property
+    def worker_name(self) -> str:
+        """The name of this process in records, leases and heartbeats."""
+        return self.worker or f"{socket.gethostname()}-{os.getpid()}"
 
     @model_validator(mode="before")
     @classmethod

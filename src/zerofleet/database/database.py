@@ -12,13 +12,13 @@ from zerofleet.database.runs import Runs
 from zerofleet.database.summary import Summaries
 from zerofleet.database.variant_matches import VariantMatches
 from zerofleet.database.variants import Variants
-from zerofleet.database.window import Window
+from zerofleet.database.window import Windows
 
 
 class Database(
     Runs,
     Games,
-    Window,
+    Windows,
     Resignations,
     Models,
     Retentions,

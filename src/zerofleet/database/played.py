@@ -14,7 +14,8 @@ from zerofleet.database.connection import ConnectionPool
 from zerofleet.errors import RecordRejectedError
 
 _COLUMNS = """
-SELECT g.game_uid, r.game, g.kind, g.first_model, g.second_model, g.reason, g.finished_at
+SELECT g.game_uid, r.game, g.kind, g.first_model, g.second_model, g.reason,
+    g.finished_at, g.moves
 FROM games AS g JOIN runs AS r ON r.name = g.run WHERE g.run = :run
 """
 _PLIES = """
@@ -47,7 +48,8 @@ class PlayedGame:
     second_model: int | None
     reason: str  # what ended it: "rules" or "resign"
     finished_at: datetime
-    plies: Sequence[PlayedPly]
+    moves: str  # in the game's notation
+    plies: Sequence[PlayedPly]  # none where the searches are not kept any more
 
 
 class PlayedGames(ConnectionPool):

@@ -53,8 +53,12 @@ class Promotions(ConnectionPool):
 
     def promotion_history(self, run: str) -> list[PromotionRow]:
         """The whole chain, newest first, with who promoted, why and when."""
+        rows = self._rows(_HISTORY, run=run)
         return [
-            PromotionRow(Promotion(*row[:3]), *row[3:]) for row in self._rows(_HISTORY, run=run)
+            PromotionRow(
+                Promotion(row.seq, row.version, row.sha256), row.match_id, row.actor, row.at
+            )
+            for row in rows
         ]
 
     def promote(

@@ -134,7 +134,7 @@ class Retentions(ConnectionPool):
     def drop_partition(self) -> PartitionDrop | None:
         """Drop the oldest partition of searches if no run needs it; None where there is none.
 
-        It gives up within a tenth of a second when another session reads: try again later.
+        It gives up within half a second where another session goes on reading: try again later.
         """
         rows = self._rows("SELECT partition, outcome FROM drop_partition()")
         return PartitionDrop(*rows[0]) if rows else None

@@ -32,12 +32,20 @@ class Runs(ConnectionPool):
                 "give this run another name"
             )
 
-    def acquire_fence(self, run: str, role: FencedRole) -> int:
+    def acquire_fence(self, run: str, role: FencedRole, *, above: int = 0) -> int:
         """Become the one trainer, or the one evaluator, whose writes are taken.
+
+        Args:
+            run: name of the run.
+            role: what to become.
+            above: the newest epoch that is known from elsewhere, such as from checkpoints. Postgres
+                may be restored from a dump that is older than they are.
 
         Returns:
             The epoch that every write must carry. Writes of those who came before are refused
             from now on with ``StaleEpochError``.
         """
-        [row] = self._rows("SELECT acquire_fence(:run, :role) AS epoch", run=run, role=role)
+        [row] = self._rows(
+            "SELECT acquire_fence(:run, :role, :above) AS epoch", run=run, role=role, above=above
+        )
         return row.epoch

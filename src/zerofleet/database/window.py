@@ -29,13 +29,32 @@ def _sent(name: str) -> str:
     return f"string_agg({_SENT[DTYPES[name].name]}({name}), '') AS {name}"
 
 
-# Arrays leave as one string of bytes for each column, because reading numbers from text one by one
-# would cost more than all the rest. Rows of the subquery come in order, so the aggregates above it
-# need no sorting of their own.
+# Whole transactions (WITH TIES), and only those that no transaction still open can precede.
+_PAGE = """
+SELECT
+    max(tx::text::bigint) AS next_tx,
+    min(game_uid::text) AS first_uid,
+    max(game_uid::text) AS last_uid
+FROM (
+    SELECT game_uid, tx FROM games
+    WHERE run = :run AND kind = 'selfplay'
+        AND tx > CAST(CAST(:after_tx AS text) AS xid8)
+        AND tx < (SELECT window_end())
+    ORDER BY games.tx FETCH FIRST :limit ROWS WITH TIES
+) AS page
+"""
+
+# The uids between which the page's games are tell the planner which partitions to leave out; to
+# leave them out game by game would cost a third more.
+# The arrays leave as one string of bytes for each column, because reading numbers from text one
+# by one would cost more than all the rest. Rows of the subquery come in order, so the aggregates
+# above it need no sorting of their own.
 _READ = f"""
 WITH page AS MATERIALIZED (
     SELECT game_uid, tx, result, reason, length FROM games AS g
-    WHERE {{chosen}}
+    WHERE run = :run AND kind = 'selfplay'
+        AND tx > CAST(CAST(:after_tx AS text) AS xid8)
+        AND tx <= CAST(CAST(:next_tx AS text) AS xid8)
 ), kept AS MATERIALIZED (
     SELECT * FROM page
     WHERE NOT EXISTS (
@@ -43,16 +62,23 @@ WITH page AS MATERIALIZED (
     )
     -- Else its searches are forgotten: see position_partitions. OFFSET 0 keeps this a look into
     -- the index for each game.
-    AND EXISTS (SELECT FROM positions AS p WHERE p.game_uid = page.game_uid AND p.ply = 0 OFFSET 0)
+    AND EXISTS (
+        SELECT FROM positions AS p
+        WHERE p.game_uid = page.game_uid AND p.ply = 0
+            AND p.game_uid BETWEEN CAST(:first_uid AS uuid) AND CAST(:last_uid AS uuid)
+        OFFSET 0
+    )
 ), plies AS (
     SELECT k.tx, k.game_uid, p.ply, {", ".join(f"p.{n}" for n in _PLY_COLUMNS + _ACTION_COLUMNS)}
     FROM kept AS k CROSS JOIN LATERAL (
-        SELECT * FROM positions AS p WHERE p.game_uid = k.game_uid OFFSET 0
+        SELECT * FROM positions AS p
+        WHERE p.game_uid = k.game_uid
+            AND p.game_uid BETWEEN CAST(:first_uid AS uuid) AND CAST(:last_uid AS uuid)
+        OFFSET 0
     ) AS p
     ORDER BY k.tx, k.game_uid, p.ply
 )
 SELECT
-    (SELECT max(tx)::text FROM page) AS next_tx,
     (SELECT string_agg(uuid_send(game_uid), '' ORDER BY tx, game_uid) FROM kept) AS game_uids,
     (SELECT array_agg(tx::text::bigint ORDER BY tx, game_uid) FROM kept) AS txs,
     (SELECT array_agg(result ORDER BY tx, game_uid) FROM kept) AS results,
@@ -63,15 +89,6 @@ SELECT
     {", ".join(map(_sent, _PLY_COLUMNS + _ACTION_COLUMNS))}
 FROM plies
 """
-# Whole transactions (WITH TIES), and only those that no transaction still open can precede.
-_READ_PAGE = _READ.format(
-    chosen="""run = :run AND kind = 'selfplay'
-        AND tx > CAST(CAST(:after_tx AS text) AS xid8)
-        AND tx < (SELECT window_end())
-    ORDER BY tx FETCH FIRST :limit ROWS WITH TIES"""
-)
-_READ_ONE = _READ.format(chosen="game_uid = CAST(:game_uid AS uuid)")
-
 _WINDOW_START = """
 SELECT tx::text AS first_tx FROM games
 WHERE run = :run AND kind = 'selfplay' AND tx < (SELECT window_end())
@@ -139,7 +156,7 @@ class WindowBlocker:
         )
 
 
-class Window(ConnectionPool):
+class Windows(ConnectionPool):
     """Reading stored games without ever skipping one that commits late."""
 
     def read_games(self, run: str, after_tx: int, limit: int) -> GameWindow:
@@ -154,20 +171,42 @@ class Window(ConnectionPool):
             after_tx: ``next_tx`` of the page before; 0 begins with the first game.
             limit: about how many games; more when a transaction holds more.
         """
-        [row] = self._rows(_READ_PAGE, run=run, after_tx=after_tx, limit=limit)
-        if row.next_tx is None:
+        [page] = self._rows(_PAGE, run=run, after_tx=after_tx, limit=limit)
+        if page.next_tx is None:
             return GameWindow([], after_tx)
-        page = GameWindow([], int(row.next_tx))
+
+        def games(first_uid: object, last_uid: object) -> list[StoredGame]:
+            [row] = self._rows(
+                _READ,
+                run=run,
+                after_tx=after_tx,
+                next_tx=page.next_tx,
+                first_uid=str(first_uid),
+                last_uid=str(last_uid),
+            )
+            return _games(row)
+
+        window = GameWindow([], page.next_tx)
         try:
-            page.games.extend(_games(row))
+            window.games.extend(games(page.first_uid, page.last_uid))
         except RecordRejectedError:  # find the ones; the others are not to blame
-            for game_uid in _uids(row):
-                [row] = self._rows(_READ_ONE, run=run, game_uid=str(game_uid))
+            for game_uid in self._uids(run, after_tx, page.next_tx):
                 try:
-                    page.games.extend(_games(row))
+                    window.games.extend(games(game_uid, game_uid))
                 except RecordRejectedError as error:
-                    page.unreadable.append((game_uid, str(error)))
-        return page
+                    window.unreadable.append((game_uid, str(error)))
+        return window
+
+    def _uids(self, run: str, after_tx: int, next_tx: int) -> list[UUID]:
+        rows = self._rows(
+            "SELECT game_uid FROM games WHERE run = :run AND kind = 'selfplay' "
+            "AND tx > CAST(CAST(:after_tx AS text) AS xid8) "
+            "AND tx <= CAST(CAST(:next_tx AS text) AS xid8) ORDER BY games.tx, game_uid",
+            run=run,
+            after_tx=after_tx,
+            next_tx=next_tx,
+        )
+        return [row.game_uid for row in rows]
 
     def window_start(self, run: str, newest_games: int) -> int:
         """The ``after_tx`` from which ``read_games`` gives the newest games, and few more.
@@ -198,20 +237,15 @@ class Window(ConnectionPool):
         return row.games
 
 
-def _uids(row: Row[Any]) -> list[UUID]:
-    uids = bytes(row.game_uids or b"")
-    return [UUID(bytes=uids[start : start + 16]) for start in range(0, len(uids), 16)]
-
-
 def _games(row: Row[Any]) -> list[StoredGame]:
     """The games of a row of ``_READ``.
 
     Raises:
         RecordRejectedError: what is stored of them does not fit together.
     """
-    uids = _uids(row)
-    if not uids:
+    if row.game_uids is None:
         return []
+    uids = bytes(row.game_uids)
     first_plies = _starts(np.asarray(row.lengths, np.int64))
     children = np.frombuffer(row.children or b"", ">i4").astype(np.int64)
     if len(children) != first_plies[-1]:
@@ -230,7 +264,7 @@ def _games(row: Row[Any]) -> list[StoredGame]:
         entries = slice(offsets[0], offsets[-1])
         games.append(
             StoredGame(
-                uids[i],
+                UUID(bytes=uids[16 * i : 16 * i + 16]),
                 tx,
                 result,
                 reason,

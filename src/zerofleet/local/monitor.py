@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
 
@@ -12,16 +12,17 @@ from zerofleet.config import RunConfig
 from zerofleet.database import Database, Kept
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.exam import has_exam
+from zerofleet.figures import (
+    AutoscalerFigures,
+    EvaluatorFigures,
+    Figures,
+    InferenceFigures,
+    SelfplayFigures,
+    TrainerFigures,
+)
 from zerofleet.fleet import Advice, advise, observe
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.supervisor import Child
-
-_WORK = {
-    "inference": "predicts",
-    "trainer": "trains",
-    "selfplay": "plays",
-    "autoscaler": "sizes the fleet",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Exam:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class RunFigures:
     """A run in numbers."""
 
     run: str
@@ -100,7 +101,8 @@ class ServiceState:
     waiting_for: str = ""
     down: bool = False
     restarts: int = 0
-    figures: dict[str, float] = field(default_factory=dict[str, float])
+    figures: Figures | None = None
+    """Of its heartbeat."""
 
 
 class Monitor:
@@ -133,7 +135,7 @@ class Monitor:
         """
         self._heartbeats.read()
 
-    def figures(self) -> Figures:
+    def figures(self) -> RunFigures:
         """The run in numbers, now.
 
         Raises:
@@ -142,6 +144,8 @@ class Monitor:
         self._beats = []
         with contextlib.suppress(StoreUnavailableError):
             self._beats = self._heartbeats.read()
+        said = [beat.figures for beat in self._beats]
+        workers = [figures for figures in said if isinstance(figures, SelfplayFigures)]
         summary = self._database.summary(self._run.name)
         history = self._database.promotion_history(self._run.name)
         promoted = {row.promotion.version for row in history}
@@ -152,14 +156,14 @@ class Monitor:
         ]
         blocker = self._database.window_blocker(self._run.name)
         age = (datetime.now(UTC) - history[0].at).total_seconds() if history else None
-        return Figures(
+        return RunFigures(
             run=self._run.name,
             game=self._run.game.name,
             games=summary.games,
             positions=summary.positions,
             games_last_hour=summary.games_last_hour,
-            games_per_hour=self._rate("games_per_hour"),
-            positions_per_s=self._rate("positions_per_s"),
+            games_per_hour=sum(worker.games_per_hour for worker in workers),
+            positions_per_s=sum(worker.positions_per_s for worker in workers),
             models=summary.models,
             promotions=summary.promotions,
             has_exam=has_exam(self._run.game.name),
@@ -199,10 +203,6 @@ class Monitor:
         """
         return advise(observe(self._beats), self._run.scaling, cores)
 
-    def _rate(self, figure: str) -> float:
-        """Sum over the self-play workers that have a heartbeat."""
-        return sum(beat.figures.get(figure, 0.0) for beat in self._beats)
-
 
 def _state_of_child(child: Child, beats: dict[str, Heartbeat]) -> ServiceState:
     name = child.program.name
@@ -216,42 +216,45 @@ def _state_of_child(child: Child, beats: dict[str, Heartbeat]) -> ServiceState:
 
 def _state(name: str, beat: Heartbeat, restarts: int) -> ServiceState:
     waits = f"waits for {beat.waiting_for}" if beat.waiting_for else ""
-    doing = waits or work_words(beat.service, beat.figures)
-    return ServiceState(
-        name, doing, beat.waiting_for, restarts=restarts, figures=dict(beat.figures)
-    )
+    doing = waits or work_words(beat.figures)
+    return ServiceState(name, doing, beat.waiting_for, restarts=restarts, figures=beat.figures)
 
 
 def _loss(policy: float | None, value: float | None) -> Loss | None:
     return None if policy is None or value is None else Loss(policy, value)
 
 
-def work_words(service: str, figures: Mapping[str, float]) -> str:
-    """What a service does that waits for nothing.
+def work_words(figures: Figures) -> str:
+    """What a service does that waits for nothing."""
+    match figures:
+        case EvaluatorFigures():
+            return _judging(figures)
+        case TrainerFigures():
+            return "trains"
+        case InferenceFigures():
+            return f"predicts on {figures.devices} GPUs" if figures.devices else "predicts"
+        case AutoscalerFigures():
+            return "sizes the fleet"
+        case _:
+            return "plays"
 
-    Args:
-        service: such as ``trainer``.
-        figures: of its heartbeat.
-    """
-    return _judging(figures) if service == "evaluator" else _WORK.get(service, "works")
 
-
-def _judging(figures: Mapping[str, float]) -> str:
+def _judging(figures: EvaluatorFigures) -> str:
     """A match goes before the games that wait for it."""
-    if figures.get("match_in_play"):
-        return f"plays a match: {_games(figures, 'match')}"
-    if figures.get("variant_in_play"):
-        named = (name for name in ("int8", "fp16") if figures.get(f"variant_{name}"))
-        variant = f"{next(named, 'a variant')} of {figures.get('variant_version', 0):.0f}"
-        return f"plays {variant} against fp32: {_games(figures, 'variant')}"
-    if figures.get("rating_in_play"):
-        return f"rates {figures.get('rating_player', 0):.0f}: {_games(figures, 'rating_player')}"
+    if figures.match_in_play:
+        games = _games(figures.match_games, figures.match_most_games, figures.match_score)
+        return f"plays a match: {games}"
+    if figures.variant_in_play:
+        precision = "int8" if figures.variant_int8 else "fp16"
+        games = _games(figures.variant_games, figures.variant_most_games, figures.variant_score)
+        return f"plays {precision} of {figures.variant_version} against fp32: {games}"
+    if figures.rating_in_play:
+        games = _games(figures.rating_player_games, figures.rating_player_most_games, None)
+        return f"rates {figures.rating_player}: {games}"
     return "judges"
 
 
-def _games(figures: Mapping[str, float], kind: str) -> str:
+def _games(played: int, most: int, score: float | None) -> str:
     """Such as ``23 of 64 games, score 0.61``."""
-    played, most = (figures.get(f"{kind}_{name}", 0) for name in ("games", "most_games"))
-    score = figures.get(f"{kind}_score")
-    games = f"{played:.0f} of {most:.0f} games"
+    games = f"{played} of {most} games"
     return games if score is None else f"{games}, score {score:.2f}"

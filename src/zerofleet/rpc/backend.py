@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerofleet.prediction import Prediction
-from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.codec import RequestShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class InferenceBackend(Protocol):
         """What the models run on: cpu, cuda, tensorrt or openvino."""
         ...
 
-    def shape(self, run: str) -> ModelShape:
+    def shape(self, run: str) -> RequestShape:
         """What models of the run take and give.
 
         Raises:
@@ -125,7 +125,7 @@ class InferenceBackend(Protocol):
         """Versions in memory, ascending."""
         ...
 
-    def told(self, run: str, version: int | None) -> Mapping[str, str]:
+    def parameters(self, run: str, version: int | None) -> Mapping[str, str]:
         """What clients are told of how a version is run: its provider, its precision."""
         ...
 

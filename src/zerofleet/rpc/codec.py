@@ -33,7 +33,7 @@ _MOST_VALUES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class ModelShape:
+class RequestShape:
     """What a model of a run takes and gives, the same for all its versions."""
 
     observation_bytes: int
@@ -79,7 +79,7 @@ def encode_request(
     return request
 
 
-def decode_request(request: ModelInferRequest, shape: ModelShape) -> NDArray[np.uint8]:
+def decode_request(request: ModelInferRequest, shape: RequestShape) -> NDArray[np.uint8]:
     """The observations of a request, ``[batch, observation_bytes]`` uint8, read-only, not copied.
 
     Raises:
@@ -116,7 +116,7 @@ def _some(first: Sequence[object], count: int) -> str:
     return shown if len(first) == count else f"{shown}, ... ({count} of them)"
 
 
-def _rows(sent: Sequence[int], shape: ModelShape) -> int:
+def _rows(sent: Sequence[int], shape: RequestShape) -> int:
     if len(sent) != 2 or sent[1] != shape.observation_bytes or sent[0] < 1:
         raise InvalidRequestError(
             f"'{OBSERVATION}' has shape [{_some(sent[:_MOST_VALUES], len(sent))}]: send "

@@ -113,7 +113,7 @@ class InferenceServicer:
         # One number for each row: dims may not be empty, the reshape says that the shape is.
         value = config.output.add(name=codec.VALUE, data_type=pb.TYPE_FP32, dims=[1])
         value.reshape.SetInParent()
-        for name, text in self._backend.told(request.name, version).items():
+        for name, text in self._backend.parameters(request.name, version).items():
             config.parameters[name].string_value = text
         return pb.ModelConfigResponse(config=config)
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections import Counter
-from collections.abc import Generator
 from dataclasses import dataclass
-
-from zerofleet.errors import OverloadedError
 
 _MAX_CALLS = 16_384
 
@@ -28,32 +23,3 @@ class Limits:
     """Of all metadata of one call."""
     call_seconds: float = 60.0
     """The deadline of a unary call that comes without one. Streams end with their connection."""
-
-
-class Room:
-    """Counts the calls that each caller has open.
-
-    Args:
-        most: of one caller.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._open: Counter[str] = Counter()
-
-    @contextlib.contextmanager
-    def taken(self, caller: str) -> Generator[None]:
-        """A call of this caller, while it is open.
-
-        Raises:
-            OverloadedError: the caller has too many.
-        """
-        if self._open[caller] >= self._most:
-            raise OverloadedError(f"{caller} has {self._most} calls open, and no more are taken")
-        self._open[caller] += 1
-        try:
-            yield
-        finally:
-            self._open[caller] -= 1
-            if not self._open[caller]:
-                del self._open[caller]  # or addresses would pile up

@@ -12,11 +12,11 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from zerofleet.errors import ConfigError
+from zerofleet.rpc.authentication import AuthenticationInterceptor
 from zerofleet.rpc.backend import InferenceBackend
 from zerofleet.rpc.certificates import followed_certificates, server_credentials
 from zerofleet.rpc.codec import MAX_MESSAGE_BYTES
 from zerofleet.rpc.credentials import ServerCredentials
-from zerofleet.rpc.gate import Gate
 from zerofleet.rpc.inference_servicer import InferenceServicer
 from zerofleet.rpc.interceptors import ErrorInterceptor
 from zerofleet.rpc.limits import Limits
@@ -200,7 +200,7 @@ def bare_server(
         ("grpc.so_reuseport", int(share_port)),
     )
     return grpc.aio.server(
-        interceptors=(ErrorInterceptor(), Gate(limits, tokens)),
+        interceptors=(ErrorInterceptor(), AuthenticationInterceptor(limits, tokens)),
         options=options,
         maximum_concurrent_rpcs=limits.calls,
     )

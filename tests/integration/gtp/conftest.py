@@ -19,7 +19,7 @@ from services.inference.player import ModelPlayer
 from services.inference.repository import Repository
 from zerofleet.config import SearchSection
 from zerofleet.database import Promotion
-from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 
 RUN = "gtp"
@@ -90,7 +90,7 @@ def player_server() -> Open:
         spec = game_spec(game)
         async with Batcher(BatchLimits(64, 1024), repository.mark_bad) as batcher:
             await repository.refresh()
-            shape = ModelShape(spec.observation_bytes, spec.num_actions, 64)
+            shape = RequestShape(spec.observation_bytes, spec.num_actions, 64)
             section = search or SearchSection(num_simulations=12)
             player = ModelPlayer(game, section, repository, batcher)
             backend = Backend(repository, batcher, shape)

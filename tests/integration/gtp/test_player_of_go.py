@@ -108,7 +108,7 @@ async def test_a_silent_stream_is_given_up(player_server: Any) -> None:
 
 async def searches(player: Any, count: int) -> None:
     """Wait until so many searches are running."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while player.searches != count:  # noqa: ASYNC110 (the player tells nobody)
             await asyncio.sleep(0)
 

@@ -23,7 +23,7 @@ from zerofleet.errors import ModelNotFoundError, StoreUnavailableError
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.models.shape import Shape
-from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 
 RUN = "marker"
@@ -211,7 +211,7 @@ def serve(models: Models) -> Serve:
         repository = Repository(RUN, models.source, loader, keep, precisions)
         limits = BatchLimits(max_batch_rows, max_queue_rows, threads)
         async with Batcher(limits, repository.mark_bad) as batcher:
-            shape = ModelShape(SHAPE.observation_bytes, SHAPE.num_actions, max_batch_rows)
+            shape = RequestShape(SHAPE.observation_bytes, SHAPE.num_actions, max_batch_rows)
             backend = Backend(repository, batcher, shape)
             await repository.refresh()
             async with Server(

@@ -144,7 +144,7 @@ async def test_every_bad_request_harms_only_its_sender(
             request = encode_request(RUN, "best", observations(2))
             change(request)
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await infer(request, timeout=60)
+                await infer(request, timeout=120)
             assert caught.value.code() is code, name
             details = caught.value.details() or ""
             assert text in details, name
@@ -168,7 +168,7 @@ async def test_client_raises_our_errors(serve: Any, observations: Any, over: Any
     async with serve() as served:
 
         async def predict(run: str, rows: np.ndarray, version: str = "best") -> None:
-            async with AsyncModel(served.address, run, message_rows=300, timeout=60) as model:
+            async with AsyncModel(served.address, run, message_rows=300, timeout=120) as model:
                 if over == "unary":
                     await model.predict(rows, version)
                     return
@@ -191,7 +191,7 @@ async def test_client_raises_our_errors(serve: Any, observations: Any, over: Any
 async def test_a_full_queue_refuses_and_recovers(serve: Any, observations: Any) -> None:
     async with (
         serve(max_queue_rows=300) as served,
-        AsyncModel(served.address, RUN, timeout=60) as client,
+        AsyncModel(served.address, RUN, timeout=120) as client,
         client.stream() as stream,
     ):
         predictions = [stream.predict(observations(250)) for _ in range(40)]
@@ -211,7 +211,7 @@ async def test_before_the_first_promotion_requests_wait(
         with pytest.raises(InferenceUnavailableError, match="first promoted model"):
             await hasty.predict(observations(1))
         async with (
-            AsyncModel(served.address, RUN, timeout=60) as patient,
+            AsyncModel(served.address, RUN, timeout=120) as patient,
             patient.stream() as stream,
         ):
             waiting = asyncio.create_task(stream.predict(observations(3)))
@@ -242,7 +242,7 @@ async def test_messages_that_are_not_the_protocols(serve: Any, observations: Any
     """Garbage and messages over the limit end their own call; a stranger's stream goes on."""
     async with (
         serve() as served,
-        AsyncModel(served.address, RUN, timeout=60) as client,
+        AsyncModel(served.address, RUN, timeout=120) as client,
         client.stream() as good,
         grpc.aio.insecure_channel(
             served.address, options=[("grpc.max_send_message_length", -1)]
@@ -256,10 +256,10 @@ async def test_messages_that_are_not_the_protocols(serve: Any, observations: Any
             (bytes(2 << 20), grpc.StatusCode.RESOURCE_EXHAUSTED),
         ):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await infer(message, timeout=60)
+                await infer(message, timeout=120)
             assert caught.value.code() is code
             assert (await good.predict(observations(2))).model_version == 1
-        garbage = channel.stream_stream(f"/{INFERENCE}/ModelStreamInfer")(timeout=60)
+        garbage = channel.stream_stream(f"/{INFERENCE}/ModelStreamInfer")(timeout=120)
         await garbage.write(b"\xff\xff\xff")
         answer = pb.ModelStreamInferResponse.FromString(await garbage.read())
         assert "not a ModelInferRequest" in answer.error_message
@@ -270,5 +270,5 @@ async def test_messages_that_are_not_the_protocols(serve: Any, observations: Any
         assert await garbage.code() is grpc.StatusCode.OK
         unknown = channel.unary_unary(f"/{INFERENCE}/RepositoryModelLoad")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await unknown(b"", timeout=60)
+            await unknown(b"", timeout=120)
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -44,7 +44,7 @@ async def test_no_call_is_lost_when_connections_end(
 
     async with (
         serve() as served,
-        AsyncModel(served.address, RUN, timeout=60) as client,
+        AsyncModel(served.address, RUN, timeout=120) as client,
         client.stream() as stream,
     ):
         await asyncio.gather(
@@ -64,9 +64,9 @@ async def test_a_client_moves_on_to_another_process(
     async with (
         serve(share_port=True) as one,
         serve(address=one.address, share_port=True) as other,
-        AsyncModel(one.address, RUN, timeout=60) as client,
+        AsyncModel(one.address, RUN, timeout=120) as client,
         client.stream() as stream,
     ):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while not all(served.batcher.statistics.totals.rows for served in (one, other)):
                 assert (await stream.predict(observations(2))).model_version == 1

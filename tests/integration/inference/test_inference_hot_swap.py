@@ -147,7 +147,7 @@ async def test_a_missing_file_that_appears_later_is_loaded(
     content = path.read_bytes()
     path.unlink()
     models.promote(1)
-    async with serve() as served, AsyncModel(served.address, RUN, timeout=60) as client:
+    async with serve() as served, AsyncModel(served.address, RUN, timeout=120) as client:
         assert "no model" in served.repository.waiting_for
         path.write_bytes(content)
         follower = asyncio.create_task(served.repository.follow_best(0.01))
@@ -172,7 +172,7 @@ async def test_a_file_that_cannot_be_read_now_is_asked_for_again(
             await hasty.predict(observations(1), "2")
         path.rmdir()
         path.write_bytes(content)
-        async with AsyncModel(served.address, RUN, timeout=60) as patient:
+        async with AsyncModel(served.address, RUN, timeout=120) as patient:
             assert (await patient.predict(observations(1), "2")).model_version == 2
 
 
@@ -185,7 +185,7 @@ async def test_a_model_that_gives_infinities_is_used_no_more(
     poisonous[2, 0] = 66
     async with (
         serve() as served,
-        AsyncModel(served.address, RUN, timeout=60) as client,
+        AsyncModel(served.address, RUN, timeout=120) as client,
         client.stream() as stream,
     ):
         models.publish(2, make_marker(2, poisoned=True))

@@ -82,7 +82,7 @@ async def test_async_infer(serve: Any, models: Any, observations: Any) -> None:
                 [_input(observations(rows))],
                 lambda result, error: answers.put((result, error)),
             )
-        return [answers.get(timeout=60) for _ in range(8)]
+        return [answers.get(timeout=120) for _ in range(8)]
 
     answers = await _in_thread(serve, models, work)
     assert all(error is None for _, error in answers)
@@ -95,9 +95,9 @@ async def test_stream_and_an_error_in_it(serve: Any, models: Any, observations: 
         client.start_stream(lambda result, error: answers.put((result, error)))
         client.async_stream_infer(RUN, [_input(observations(4))], request_id="a")
         client.async_stream_infer("stranger", [_input(observations(4))], request_id="b")
-        first = [answers.get(timeout=60) for _ in range(2)]
+        first = [answers.get(timeout=120) for _ in range(2)]
         client.async_stream_infer(RUN, [_input(observations(6))], request_id="c")
-        last = answers.get(timeout=60)
+        last = answers.get(timeout=120)
         client.stop_stream()
         return [*first, last]
 

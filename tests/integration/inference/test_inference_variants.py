@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import tritonclient.grpc as triton
 
+from services.inference.figures import Load
 from services.inference.metrics import InferenceCollector
 from services.inference.precision import Precisions
 from tests.integration.inference.variant_answers import MARKS, RUN, Fastest, auto, said
@@ -259,7 +260,9 @@ async def test_metadata_statistics_and_metrics_say_what_answers(
         assert (counters.version, counters.inference_count) == ("1", 7)
         assert counters.inference_stats.success.count == 2
         assert [batch.batch_size for batch in counters.batch_stats] == [3, 4]
-        collector = InferenceCollector(served.batcher, served.repository, "cpu")
+        collector = InferenceCollector(
+            served.batcher, served.repository, "cpu", Load(served.batcher, served.repository, "cpu")
+        )
         samples = {
             (sample.name.removeprefix("zerofleet_inference_"), *sample.labels.values()): sample
             for metric in collector.collect()

@@ -81,7 +81,7 @@ class Fleet:
         try:
             yield process
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
+            assert process.wait(120) == 0
         finally:
             process.kill()
             process.wait()

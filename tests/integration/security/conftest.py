@@ -13,7 +13,7 @@ import pytest
 from zerofleet.errors import ModelNotFoundError
 from zerofleet.prediction import Prediction
 from zerofleet.rpc.backend import ModelCounters, ModelState
-from zerofleet.rpc.codec import ModelShape
+from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
 from zerofleet.rpc.limits import Limits
 from zerofleet.rpc.player import (
@@ -27,7 +27,7 @@ from zerofleet.rpc.server import Server
 from zerofleet.secrets.fleet import FleetSecrets
 
 RUN = "secured"
-SHAPE = ModelShape(observation_bytes=4, num_actions=3, max_batch_rows=64)
+SHAPE = RequestShape(observation_bytes=4, num_actions=3, max_batch_rows=64)
 
 
 class Zeros:
@@ -46,7 +46,7 @@ class Zeros:
     def runs(self) -> Sequence[str]:
         return [RUN]
 
-    def shape(self, run: str) -> ModelShape:
+    def shape(self, run: str) -> RequestShape:
         if run != RUN:
             raise ModelNotFoundError(f"no model '{run}'")
         return SHAPE
@@ -79,7 +79,7 @@ class Zeros:
     def loaded_versions(self, run: str) -> list[int]:
         return [1]
 
-    def told(self, run: str, version: int | None) -> Mapping[str, str]:
+    def parameters(self, run: str, version: int | None) -> Mapping[str, str]:
         return {}
 
     def counters(self, run: str) -> list[ModelCounters]:

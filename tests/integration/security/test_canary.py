@@ -200,7 +200,7 @@ def test_a_fleet_plays_and_tells_nobody_its_secrets(fleet: Fleet, database_url: 
     fleet.start("selfplay", "unknown", ZEROFLEET_TOKEN_FILE=str(wrong))
     fleet.start("evaluator", "locked-out", ZEROFLEET_DATABASE_PASSWORD_FILE=str(wrong))
     fleet.start("selfplay", "silent", ZEROFLEET_REDIS_PASSWORD_FILE=str(wrong))
-    assert denied.wait(60) == 2
+    assert denied.wait(120) == 2
     assert "the role client, which may not call" in fleet.log("denied").splitlines()[-1]
     fleet.until(lambda: "does not know the token" in fleet.log("unknown"))
     fleet.until(lambda: "password authentication failed" in fleet.log("locked-out"))

@@ -19,16 +19,16 @@ RUN = "secured"
 async def test_what_comes_after_the_drain_has_begun_is_not_read(serve: Any, until: Any) -> None:
     """Workers have always something in flight: such a stream would not end by itself."""
     async with serve() as served, grpc.aio.insecure_channel(served.address) as channel:
-        call = stream_infer(channel)(timeout=60)
+        call = stream_infer(channel)(timeout=120)
         served.backend.go.clear()
         await call.write(_request("before"))
         await until(lambda: served.backend.waiting == 1)
         served.server._inference.drain()
         live = channel.unary_unary(f"/{INFERENCE}/ServerLive")
-        await live(b"", timeout=60)  # by now it has begun
+        await live(b"", timeout=120)  # by now it has begun
         for _ in range(3):
             await call.write(_request("after"))
-            await live(b"", timeout=60)
+            await live(b"", timeout=120)
         assert served.backend.waiting == 1
         served.backend.go.set()
         answer: Any = await call.read()

@@ -54,7 +54,7 @@ async def test_a_call_without_a_deadline_gets_the_servers(serve: Any, until: Any
         )
         await until(lambda: served.backend.waiting == 0)  # what it asked for is taken back
         patient = asyncio.ensure_future(
-            _infer(channel)(encode_request(RUN, "best", ROWS), timeout=60)
+            _infer(channel)(encode_request(RUN, "best", ROWS), timeout=120)
         )
         await until(lambda: served.backend.waiting == 1)
         await asyncio.wait({patient}, timeout=0.4)
@@ -67,7 +67,7 @@ async def test_calls_of_all_are_bounded(serve: Any, until: Any) -> None:
     async with serve(limits=Limits(calls=3)) as served, stock_channel(served.address) as channel:
         served.backend.go.clear()
         calls = [
-            asyncio.ensure_future(_infer(channel)(encode_request(RUN, "best", ROWS), timeout=60))
+            asyncio.ensure_future(_infer(channel)(encode_request(RUN, "best", ROWS), timeout=120))
             for _ in range(3)
         ]
         await until(lambda: served.backend.waiting == 3)
@@ -147,10 +147,10 @@ async def test_calls_of_one_connection_are_bounded(serve: Any, until: Any) -> No
     async with (
         serve(limits=Limits(calls_of_connection=2)) as served,
         stock_channel(served.address) as channel,
-        AsyncModel(served.address, RUN, timeout=60) as another,
+        AsyncModel(served.address, RUN, timeout=120) as another,
     ):
         served.backend.go.clear()
-        calls = [_infer(channel)(encode_request(RUN, "best", ROWS), timeout=60) for _ in range(5)]
+        calls = [_infer(channel)(encode_request(RUN, "best", ROWS), timeout=120) for _ in range(5)]
         await until(lambda: served.backend.waiting == 2)
         asking = [asyncio.ensure_future(another.predict(ROWS)) for _ in range(5)]
         await until(lambda: served.backend.waiting == 4)
@@ -170,11 +170,11 @@ async def test_metadata_is_bounded(serve: Any) -> None:
         stock_channel(served.address) as channel,
     ):
         ready = channel.unary_unary(f"/{INFERENCE}/ServerReady")
-        await ready(b"", metadata=(("x", "a" * 1000),), timeout=60)
+        await ready(b"", metadata=(("x", "a" * 1000),), timeout=120)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await ready(b"", metadata=(("x", "a" * 8000),), timeout=60)
+            await ready(b"", metadata=(("x", "a" * 8000),), timeout=120)
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        await ready(b"", timeout=60)
+        await ready(b"", timeout=120)
 
 
 @pytest.mark.parametrize("talks", [True, False])
@@ -190,7 +190,7 @@ async def test_a_stream_that_its_client_never_ends_is_ended(
         if talks:
             await call.write(encode_request(RUN, "best", ROWS, "1"))
             assert (await call.read()).infer_response.model_version == "1"
-        assert await asyncio.wait_for(call.code(), 30) is grpc.StatusCode.UNAVAILABLE
+        assert await asyncio.wait_for(call.code(), 120) is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_a_call_is_judged_before_any_message_of_it_comes(serve: Any, tmp_path: Path) -> None:
@@ -212,16 +212,16 @@ async def test_a_call_is_judged_before_any_message_of_it_comes(serve: Any, tmp_p
 
 
 async def _code(call: Any) -> grpc.StatusCode:
-    return await asyncio.wait_for(call.code(), 30)
+    return await asyncio.wait_for(call.code(), 120)
 
 
 async def test_garbage_to_a_service_that_grpc_brings_is_refused_like_any(serve: Any) -> None:
     async with serve() as served, stock_channel(served.address) as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check")
         with pytest.raises(grpc.aio.AioRpcError, match="not one of this method's") as caught:
-            await check(b"\xff", timeout=60)
+            await check(b"\xff", timeout=120)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        nothing = channel.stream_unary(f"/{INFERENCE}/ServerReady")(timeout=60)
+        nothing = channel.stream_unary(f"/{INFERENCE}/ServerReady")(timeout=120)
         await nothing.done_writing()
         assert await _code(nothing) is grpc.StatusCode.INVALID_ARGUMENT
 

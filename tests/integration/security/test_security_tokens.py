@@ -59,18 +59,18 @@ async def _status(channel: Any, path: str, metadata: tuple[tuple[str, str], ...]
     """The status that an empty call of a method ends with."""
     streams = path.endswith(("ModelStreamInfer", "ServerReflectionInfo"))
     if streams:
-        call = channel.stream_stream(path)(metadata=metadata, timeout=60)
+        call = channel.stream_stream(path)(metadata=metadata, timeout=120)
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await call.done_writing()
             async for _ in call:
                 pass
     elif path.endswith("Analyze"):
-        call = channel.unary_stream(path)(b"", metadata=metadata, timeout=60)
+        call = channel.unary_stream(path)(b"", metadata=metadata, timeout=120)
         with contextlib.suppress(grpc.aio.AioRpcError):
             async for _ in call:
                 pass
     else:
-        call = channel.unary_unary(path)(b"", metadata=metadata, timeout=60)
+        call = channel.unary_unary(path)(b"", metadata=metadata, timeout=120)
         with contextlib.suppress(grpc.aio.AioRpcError):
             await call
     return (await call.code()).name
@@ -249,5 +249,5 @@ async def test_a_token_that_cannot_be_sent(tmp_path: Path) -> None:
     path.write_text("zf_canary\N{SNOWMAN}")
     with pytest.raises(ConfigError, match="cannot be sent") as caught:
         async with AsyncModel("127.0.0.1:1", RUN, **ClientCredentials(token_file=path)) as c:
-            await asyncio.wait_for(c.server_ready(), 5)
+            await asyncio.wait_for(c.server_ready(), 120)
     assert "canary" not in str(caught.value)

@@ -164,7 +164,7 @@ class Fleet:
         url = self.environment["ZEROFLEET_REDIS_URL"]
         with contextlib.closing(Heartbeats(url, self.run.name)) as heartbeats:
             beats = [beat for beat in heartbeats.read() if beat.service == service]
-        return work_words(service, beats[0].figures) if beats else ""
+        return work_words(beats[0].figures) if beats else ""
 
     def until(self, condition: Callable[[], bool], every: float = 0.02) -> None:
         """Wait for a condition."""

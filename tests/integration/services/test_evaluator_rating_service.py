@@ -43,7 +43,7 @@ def players(fleet: Any) -> dict[tuple[str, str], int]:
 
 def leave(process: Any, fleet: Any) -> None:
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
+    assert process.wait(120) == 0
     assert "Traceback" not in fleet.log("evaluator")
 
 
@@ -122,7 +122,7 @@ def test_who_rates_for_a_run_that_another_has_taken_over_leaves(make_fleet: Any)
     process = fleet.start("evaluator")
     fleet.until(lambda: bool(players(fleet)))
     fleet.database.acquire_fence("rated", "evaluator")
-    assert process.wait(60) == 0
+    assert process.wait(120) == 0
     assert "fenced" in fleet.log("evaluator")
 
 

@@ -44,7 +44,7 @@ def test_a_sequential_match_ends_early_and_whoever_judges_it_agrees(make_fleet: 
     fleet.until(lambda: "zerofleet_evaluator_match_llr" in page())
     assert "zerofleet_evaluator_match_pairs_counted" in page()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
+    assert process.wait(120) == 0
     judged = match(fleet)
     assert (judged.test, judged.verdict, judged.decided_by) == ("sprt", "rejected", "sprt")
     assert judged.llr is not None

@@ -39,7 +39,7 @@ def judge_until(fleet: Any, condition: Callable[[], bool]) -> None:
     process = fleet.start("evaluator")
     fleet.until(condition)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
+    assert process.wait(120) == 0
     assert "Traceback" not in fleet.log("evaluator")
 
 
@@ -82,7 +82,7 @@ def test_the_first_model_is_promoted_at_once_and_examined(make_fleet: Any) -> No
     heartbeats.close()
     assert "zerofleet_evaluator_best_version 1.0" in page()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
+    assert process.wait(120) == 0
     assert "Traceback" not in fleet.log("evaluator")
 
     assert versions(fleet) == [1]
@@ -199,7 +199,7 @@ def test_candidates_that_cannot_play_hold_nobody_up(make_fleet: Any) -> None:
     fleet.start("inference")
     fleet.until(lambda: verdict(fleet, 4) in ("promoted", "rejected"))
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
+    assert process.wait(120) == 0
     assert "Traceback" not in fleet.log("evaluator")
 
 
@@ -219,7 +219,7 @@ def test_a_best_model_that_cannot_play_is_replaced(make_fleet: Any) -> None:
     fleet.publish(4, seed=4)
     fleet.until(lambda: verdict(fleet, 4) in ("promoted", "rejected"))
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
+    assert process.wait(120) == 0
     assert "Traceback" not in fleet.log("evaluator")
 
 
@@ -317,10 +317,10 @@ def test_of_two_evaluators_one_judges(make_fleet: Any) -> None:
     taken = "SELECT FROM fences WHERE role = 'evaluator' AND epoch = 2"
     fleet.until(lambda: bool(fleet.query(taken)))
     fleet.publish(2, seed=5)
-    assert first.wait(60) == 0
+    assert first.wait(120) == 0
     fleet.until(lambda: versions(fleet) == [1, 2])
     second.send_signal(signal.SIGTERM)
-    assert second.wait(60) == 0
+    assert second.wait(120) == 0
     actors = [row.actor for row in fleet.database.promotion_history("judged")[::-1]]
     assert actors == ["first", "second"]
     assert fleet.database.match_score(matches(fleet)[2].match_id).games == 40
@@ -361,10 +361,10 @@ def test_a_killed_evaluator_resumes_its_match(make_fleet: Any) -> None:
     assert (match.decided_by, match.games_counted) == ("threshold", 40)
     assert verdict(fleet, 2) == ("promoted" if score > 0.55 else "rejected")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
+    assert process.wait(120) == 0
 
 
 def test_an_opening_longer_than_the_game_is_one_clear_line(make_fleet: Any) -> None:
     fleet = make_fleet(run_file().replace("opening_plies = 3", "opening_plies = 99"))
-    assert fleet.start("evaluator").wait(60) == 2
+    assert fleet.start("evaluator").wait(120) == 2
     assert fleet.log("evaluator").splitlines()[-1].startswith("evaluator.opening_plies = 99")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from zerofleet.figures import SelfplayFigures
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 
 RUN = """
@@ -49,7 +50,7 @@ def test_another_worker_goes_on_where_one_ended(make_fleet: Any, end: signal.Sig
     first = fleet.start("selfplay", ZEROFLEET_WORKER="first")
     fleet.until(lambda: len(stored(fleet)) >= 20 and bool(saved(fleet)))
     first.send_signal(end)
-    status = first.wait(60)
+    status = first.wait(120)
     assert status == (0 if end is signal.SIGTERM else -signal.SIGKILL)
     left = {uid: actions for uid, actions in saved(fleet).items() if uid not in stored(fleet)}
     if end is signal.SIGTERM:
@@ -65,7 +66,7 @@ def test_another_worker_goes_on_where_one_ended(make_fleet: Any, end: signal.Sig
     assert workers == {"first", "second"}
     assert fleet.query("SELECT FROM games_conflict") == []
     second.send_signal(signal.SIGTERM)
-    assert second.wait(60) == 0
+    assert second.wait(120) == 0
     assert "Traceback" not in fleet.log("selfplay")
 
 
@@ -82,20 +83,20 @@ def test_it_waits_for_a_model_and_says_so(make_fleet: Any) -> None:
     assert 'zerofleet_selfplay_answers_total{answer="stored"}' in page()
     assert "zerofleet_selfplay_simulations_total" in page()
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(60) == 0
+    assert worker.wait(120) == 0
 
 
-ABSENT = Heartbeat("selfplay", "", 0, "", {})
+ABSENT = Heartbeat("", 0, "", SelfplayFigures())
 
 
 def test_more_games_than_a_request_holds_is_one_clear_line(make_fleet: Any) -> None:
     fleet = make_fleet(RUN.replace("games_per_engine = 16", "games_per_engine = 2000"))
-    assert fleet.start("selfplay").wait(60) == 2
+    assert fleet.start("selfplay").wait(120) == 2
     assert fleet.log("selfplay").splitlines()[-1].startswith("selfplay.games_per_engine = 2000")
 
 
 def test_a_run_stored_with_another_game_is_one_clear_line(make_fleet: Any) -> None:
     fleet = make_fleet(RUN)
     fleet.run_file.write_text(RUN.replace("connect_four", "tic_tac_toe"))
-    assert fleet.start("selfplay").wait(60) == 2
+    assert fleet.start("selfplay").wait(120) == 2
     assert "plays connect_four, not tic_tac_toe" in fleet.log("selfplay").splitlines()[-1]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.repo.k8s.fleet import Fleet, Workload
+from tests.repo.k8s.manifests import Manifests, Workload
 
-Flow = tuple[str, str, int]  # from, to, port; "" is somebody outside the namespace
+Flow = tuple[str, str, int]  # from, to, port; "" is outside the namespace
 
 # What a variable of the environment makes its process dial: the port, and who listens there.
 _NEEDS = {
@@ -19,7 +19,7 @@ _NEEDS = {
 _SPEAK_GRPC = ("inference", "selfplay", "evaluator", "autoscaler", "tools")
 
 
-def selectors_select(fleet: Fleet) -> Iterator[str]:
+def selectors_select(fleet: Manifests) -> Iterator[str]:
     for workload in fleet.workloads:
         if workload.kind == "Job":
             continue
@@ -29,17 +29,17 @@ def selectors_select(fleet: Fleet) -> Iterator[str]:
     for kind in ("PodDisruptionBudget", "PodMonitor"):
         for document in fleet.of_kind(kind):
             if not fleet.selected(document["spec"]["selector"]):
-                yield f"the {kind} {document['metadata']['name']} selects nobody"
+                yield f"the {kind} {document['metadata']['name']} selects nothing"
     for policy in fleet.of_kind("NetworkPolicy"):
         if not fleet.selected(policy["spec"]["podSelector"]):
-            yield f"the NetworkPolicy {policy['metadata']['name']} selects nobody"
+            yield f"the NetworkPolicy {policy['metadata']['name']} selects nothing"
     for workload in fleet.workloads:
         for spread in workload.pod.get("topologySpreadConstraints", []):
             if workload not in fleet.selected(spread["labelSelector"]):
                 yield f"{workload.name} is not spread: the selector is another's"
 
 
-def services_reach_ports_that_exist(fleet: Fleet) -> Iterator[str]:
+def services_reach_ports_that_exist(fleet: Manifests) -> Iterator[str]:
     for service in fleet.of_kind("Service"):
         name = service["metadata"]["name"]
         behind = fleet.selected({"matchLabels": service["spec"]["selector"]})
@@ -53,10 +53,10 @@ def services_reach_ports_that_exist(fleet: Fleet) -> Iterator[str]:
         for endpoint in monitor["spec"]["podMetricsEndpoints"]:
             watched = fleet.selected(monitor["spec"]["selector"])
             if not any(endpoint["port"] in workload.ports for workload in watched):
-                yield f"nobody has the port {endpoint['port']} of a PodMonitor"
+                yield f"no pod has the port {endpoint['port']} of a PodMonitor"
 
 
-def addresses_are_services(fleet: Fleet) -> Iterator[str]:
+def addresses_are_services(fleet: Manifests) -> Iterator[str]:
     for workload in fleet.workloads:
         address = fleet.environment(workload).get("ZEROFLEET_INFERENCE_ADDRESS")
         if address is None:
@@ -70,7 +70,7 @@ def addresses_are_services(fleet: Fleet) -> Iterator[str]:
             yield f"{workload.name} dials {address}: round robin needs a headless Service by DNS"
 
 
-def everybody_is_denied_by_default(fleet: Fleet) -> Iterator[str]:
+def all_is_denied_by_default(fleet: Manifests) -> Iterator[str]:
     for direction in ("Ingress", "Egress"):
         denied = {
             workload.name
@@ -84,7 +84,7 @@ def everybody_is_denied_by_default(fleet: Fleet) -> Iterator[str]:
                 yield f"{workload.name}: {direction} is not denied"
 
 
-def both_ends_of_each_flow_agree(fleet: Fleet) -> Iterator[str]:
+def both_ends_of_each_flow_agree(fleet: Manifests) -> Iterator[str]:
     """What one end may send the other may receive, to a port that it has."""
     sent, received = _flows(fleet, "egress"), _flows(fleet, "ingress")
     for flow in sorted(sent - received):
@@ -99,7 +99,7 @@ def both_ends_of_each_flow_agree(fleet: Fleet) -> Iterator[str]:
             yield f"{receiver} may receive at {port}, where it does not listen"
 
 
-def pods_reach_what_they_need_and_no_more(fleet: Fleet) -> Iterator[str]:
+def pods_reach_what_they_need_and_no_more(fleet: Manifests) -> Iterator[str]:
     sent = _flows(fleet, "egress")
     for workload in fleet.workloads:
         environment = fleet.environment(workload)
@@ -108,13 +108,13 @@ def pods_reach_what_they_need_and_no_more(fleet: Fleet) -> Iterator[str]:
         # A managed store is outside.
         met = {(port, to) for port, to in needed if (port, to) in allowed or (port, "") in allowed}
         for port, to in sorted(needed - met):
-            yield f"{workload.name} needs {to or 'somebody outside'}:{port} and may not send there"
+            yield f"{workload.name} needs {to or 'the outside'}:{port} and may not send there"
         for port, to in sorted(allowed - needed):
             if not any(port == wanted and not to for wanted, _ in needed):
                 yield f"{workload.name} may send to {to or 'outside'}:{port} and has no need to"
 
 
-def grpc_is_safe(fleet: Fleet) -> Iterator[str]:
+def grpc_is_safe(fleet: Manifests) -> Iterator[str]:
     """All of it TLS, or none and said so; a token wherever one is asked for."""
     secured = {
         workload.name
@@ -139,7 +139,7 @@ def grpc_is_safe(fleet: Fleet) -> Iterator[str]:
             yield "inference asks for no token"
 
 
-def certificates_have_the_names_that_are_dialled(fleet: Fleet) -> Iterator[str]:
+def certificates_have_the_names_that_are_dialled(fleet: Manifests) -> Iterator[str]:
     names = {
         each["spec"]["secretName"]: set(each["spec"].get("dnsNames", []))
         for each in fleet.of_kind("Certificate")
@@ -160,7 +160,7 @@ def certificates_have_the_names_that_are_dialled(fleet: Fleet) -> Iterator[str]:
                 yield f"KEDA shows no certificate for {scaled['metadata']['name']}"
 
 
-def _flows(fleet: Fleet, direction: str) -> set[Flow]:
+def _flows(fleet: Manifests, direction: str) -> set[Flow]:
     """What NetworkPolicies allow, between workloads of this namespace and to or from outside."""
     flows: set[Flow] = set()
     for policy in fleet.of_kind("NetworkPolicy"):
@@ -177,7 +177,7 @@ def _flows(fleet: Fleet, direction: str) -> set[Flow]:
     return flows
 
 
-def _others(fleet: Fleet, peers: list[dict[str, Any]]) -> set[str]:
+def _others(fleet: Manifests, peers: list[dict[str, Any]]) -> set[str]:
     names: set[str] = set()
     for peer in peers:
         if "podSelector" in peer and "namespaceSelector" not in peer:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.repo.k8s.fleet import Fleet, Workload
+from tests.repo.k8s.manifests import Manifests, Workload
 from zerofleet import __version__
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -24,7 +24,7 @@ _ON_GPUS = {"inference", "trainer"}
 CUDA = "-cuda"  # ends the tag of the trainer's image with CUDA: it is of the same target
 
 
-def every_pod_is_restricted(fleet: Fleet) -> Iterator[str]:
+def every_pod_is_restricted(fleet: Manifests) -> Iterator[str]:
     for workload in fleet.workloads:
         for complaint in _unrestricted(workload):
             yield f"{workload.name}: {complaint}"
@@ -64,7 +64,7 @@ def _unrestricted(workload: Workload) -> Iterator[str]:
         yield "has a port of the node"
 
 
-def every_pod_states_its_resources(fleet: Fleet) -> Iterator[str]:
+def every_pod_states_its_resources(fleet: Manifests) -> Iterator[str]:
     for workload in fleet.workloads:
         resources = workload.container.get("resources", {})
         requests, limits = resources.get("requests", {}), resources.get("limits", {})
@@ -81,7 +81,7 @@ def every_pod_states_its_resources(fleet: Fleet) -> Iterator[str]:
                 yield f"{workload.name}: {volume['name']} is larger than the ephemeral-storage"
 
 
-def a_gpu_goes_with_an_image_that_uses_it(fleet: Fleet) -> Iterator[str]:
+def a_gpu_goes_with_an_image_that_uses_it(fleet: Manifests) -> Iterator[str]:
     for workload in fleet.workloads:
         limits = workload.container["resources"]["limits"]
         others = set(limits) - {"cpu", "memory", "ephemeral-storage"}
@@ -95,7 +95,7 @@ def a_gpu_goes_with_an_image_that_uses_it(fleet: Fleet) -> Iterator[str]:
             yield f"{workload.name} does not tolerate nodes that are kept for GPUs"
 
 
-def probes_ask_ports_that_exist(fleet: Fleet) -> Iterator[str]:
+def probes_ask_ports_that_exist(fleet: Manifests) -> Iterator[str]:
     for workload in fleet.workloads:
         if workload.kind == "Job" or not workload.ports:
             continue
@@ -117,7 +117,7 @@ def probes_ask_ports_that_exist(fleet: Fleet) -> Iterator[str]:
                 yield f"{workload.name}: {name} asks nothing"
 
 
-def grace_outlasts_the_leaving(fleet: Fleet) -> Iterator[str]:
+def grace_outlasts_the_leaving(fleet: Manifests) -> Iterator[str]:
     for workload in fleet.workloads:
         if workload.name in _KILLED:
             continue
@@ -134,7 +134,7 @@ def grace_outlasts_the_leaving(fleet: Fleet) -> Iterator[str]:
             yield f"{workload.name} leaves for {sleep + seconds} s and has {grace} s"
 
 
-def everything_named_exists(fleet: Fleet, to_be_made: set[tuple[str, str]]) -> Iterator[str]:
+def everything_named_exists(fleet: Manifests, to_be_made: set[tuple[str, str]]) -> Iterator[str]:
     made = {("Secret", name) for name in _certificates(fleet)}
     for workload in fleet.workloads:
         for kind, name in fleet.references(workload):
@@ -151,7 +151,7 @@ def everything_named_exists(fleet: Fleet, to_be_made: set[tuple[str, str]]) -> I
                 yield f"{workload.name}: others can read the secret {role['name']}"
 
 
-def files_named_are_mounted(fleet: Fleet, keys: dict[str, set[str]]) -> Iterator[str]:
+def files_named_are_mounted(fleet: Manifests, keys: dict[str, set[str]]) -> Iterator[str]:
     """Each path that a container is told of lies in a mount, and a file of a Secret is in it.
 
     Args:
@@ -179,11 +179,11 @@ def files_named_are_mounted(fleet: Fleet, keys: dict[str, set[str]]) -> Iterator
                 yield f"{workload.name} is told of {path}, which {source} does not have"
 
 
-def _certificates(fleet: Fleet) -> set[str]:
+def _certificates(fleet: Manifests) -> set[str]:
     return {each["spec"]["secretName"] for each in fleet.of_kind("Certificate")}
 
 
-def images_are_targets_of_the_dockerfile(fleet: Fleet, targets: set[str]) -> Iterator[str]:
+def images_are_targets_of_the_dockerfile(fleet: Manifests, targets: set[str]) -> Iterator[str]:
     for workload in fleet.workloads:
         name, _, tag = workload.container["image"].rpartition("/")[2].partition(":")
         if name in _OUTSIDE_IMAGES:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.repo.k8s.fleet import Fleet
+from tests.repo.k8s.manifests import Manifests
 
 _BOUNDS = {
     "selfplay": "ZEROFLEET_SCALING__MAX_WORKERS",
@@ -25,7 +25,7 @@ class Scaler:
     behaviour: dict[str, Any]
 
 
-def scalers(fleet: Fleet) -> list[Scaler]:
+def scalers(fleet: Manifests) -> list[Scaler]:
     found: list[Scaler] = []
     for document in fleet.of_kind("ScaledObject"):
         spec = document["spec"]
@@ -52,7 +52,7 @@ def scalers(fleet: Fleet) -> list[Scaler]:
     return found
 
 
-def each_deployment_has_one_scaler_at_most(fleet: Fleet) -> Iterator[str]:
+def each_deployment_has_one_scaler_at_most(fleet: Manifests) -> Iterator[str]:
     targets = [scaler.target for scaler in scalers(fleet)]
     for target in sorted(set(targets)):
         if targets.count(target) > 1:
@@ -68,7 +68,7 @@ def each_deployment_has_one_scaler_at_most(fleet: Fleet) -> Iterator[str]:
             yield f"{name} has neither replicas nor a scaler"
 
 
-def never_to_zero_and_never_in_jumps(fleet: Fleet) -> Iterator[str]:
+def never_to_zero_and_never_in_jumps(fleet: Manifests) -> Iterator[str]:
     for scaler in scalers(fleet):
         if scaler.least < 1:
             yield f"{scaler.name} may scale to zero"
@@ -91,7 +91,7 @@ def never_to_zero_and_never_in_jumps(fleet: Fleet) -> Iterator[str]:
                 yield f"{name}: a fallback needs metricType AverageValue"
 
 
-def bounds_are_the_autoscalers_own(fleet: Fleet) -> Iterator[str]:
+def bounds_are_the_autoscalers_own(fleet: Manifests) -> Iterator[str]:
     autoscaler = fleet.workload("autoscaler")
     if autoscaler is None:
         return
@@ -101,7 +101,7 @@ def bounds_are_the_autoscalers_own(fleet: Fleet) -> Iterator[str]:
             yield f"{scaler.name} and {_BOUNDS[scaler.target]} differ"
 
 
-def the_autoscaler_is_where_keda_looks(fleet: Fleet) -> Iterator[str]:
+def the_autoscaler_is_where_keda_looks(fleet: Manifests) -> Iterator[str]:
     for document in fleet.of_kind("ScaledObject"):
         for trigger in document["spec"]["triggers"]:
             host, _, port = trigger["metadata"]["scalerAddress"].partition(":")
@@ -110,7 +110,7 @@ def the_autoscaler_is_where_keda_looks(fleet: Fleet) -> Iterator[str]:
             if namespace != document["metadata"]["namespace"]:
                 yield f"KEDA looks for {host}, but the fleet is in another namespace"
             if service is None or int(port) not in {p["port"] for p in service["spec"]["ports"]}:
-                yield f"KEDA looks for {host}:{port}, where there is nobody"
+                yield f"KEDA looks for {host}:{port}, where nothing listens"
             reference = trigger.get("authenticationRef", {}).get("name")
             if reference and fleet.get("TriggerAuthentication", reference) is None:
                 yield f"there is no TriggerAuthentication {reference}"

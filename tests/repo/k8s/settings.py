@@ -11,7 +11,7 @@ from pathlib import Path
 import redis
 from pydantic import BaseModel
 
-from tests.repo.k8s.fleet import Fleet, Workload
+from tests.repo.k8s.manifests import Manifests, Workload
 from zerofleet.config import ProcessSettings, RunConfig, load_run
 from zerofleet.config.process import ENV_PREFIX
 from zerofleet.database.address import connection_parameters
@@ -42,7 +42,7 @@ def settings_of(name: str) -> type[ProcessSettings]:
     return getattr(import_module(module), attribute)
 
 
-def every_variable_means_something(fleet: Fleet) -> Iterator[str]:
+def every_variable_means_something(fleet: Manifests) -> Iterator[str]:
     for workload in fleet.workloads:
         names = [entry["name"] for entry in workload.container.get("env", [])]
         for name in sorted({name for name in names if names.count(name) > 1}):
@@ -69,7 +69,7 @@ def _is_known(workload: Workload, variable: str) -> bool:
     return True
 
 
-def every_process_reads_what_it_is_told(fleet: Fleet, folder: Path) -> Iterator[str]:
+def every_process_reads_what_it_is_told(fleet: Manifests, folder: Path) -> Iterator[str]:
     """The services' own code reads settings and run file as each container would have them."""
     for workload in fleet.workloads:
         environment = fleet.environment(workload)
@@ -88,7 +88,7 @@ def every_process_reads_what_it_is_told(fleet: Fleet, folder: Path) -> Iterator[
                 yield f"{workload.name}: {error}"
 
 
-def stores_are_entered_by_the_right_role(fleet: Fleet) -> Iterator[str]:
+def stores_are_entered_by_the_right_role(fleet: Manifests) -> Iterator[str]:
     for workload in fleet.workloads:
         environment = fleet.environment(workload)
         if "ZEROFLEET_DATABASE_URL" in environment:
@@ -114,7 +114,7 @@ def stores_are_entered_by_the_right_role(fleet: Fleet) -> Iterator[str]:
                 yield f"{workload.name} speaks plaintext to Redis"
 
 
-def _is_inside(fleet: Fleet, host: str) -> bool:
+def _is_inside(fleet: Manifests, host: str) -> bool:
     return fleet.get("Service", host) is not None
 
 

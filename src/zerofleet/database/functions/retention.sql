@@ -98,7 +98,7 @@ COMMENT ON FUNCTION positions_needed IS
 
 
 CREATE FUNCTION drop_partition() RETURNS TABLE (partition name, outcome text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '100ms'
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '400ms'
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -109,8 +109,9 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    -- Dropping locks all of positions for a moment. Readers and writers that come meanwhile wait
-    -- behind it, so it gives up soon when another session is reading, and is tried again later.
+    -- Dropping locks all of positions for a moment, when the submissions that run are done. Readers
+    -- and writers that come meanwhile wait behind it, so it gives up soon where another session goes
+    -- on reading, and is tried again later.
     BEGIN
         EXECUTE format('DROP TABLE IF EXISTS %I', oldest);
         DELETE FROM position_partitions WHERE partition = oldest;

@@ -9,7 +9,7 @@ END;
 COMMENT ON FUNCTION register_run IS 'Make a run, or refresh its configuration; answers its game.';
 
 
-CREATE FUNCTION acquire_fence(in_run text, in_role text) RETURNS bigint
+CREATE FUNCTION acquire_fence(in_run text, in_role text, in_above bigint DEFAULT 0) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
 AS $$
 DECLARE
@@ -20,10 +20,12 @@ BEGIN
         RAISE EXCEPTION '% cannot take over from the % of a run', session_user, in_role
             USING ERRCODE = 'insufficient_privilege';
     END IF;
-    INSERT INTO fences (run, role, epoch) VALUES (in_run, in_role, 1)
-    ON CONFLICT (run, role) DO UPDATE SET epoch = fences.epoch + 1, acquired_at = now()
+    INSERT INTO fences (run, role, epoch) VALUES (in_run, in_role, in_above + 1)
+    ON CONFLICT (run, role) DO UPDATE
+        SET epoch = greatest(fences.epoch, in_above) + 1, acquired_at = now()
     RETURNING epoch INTO acquired;
     RETURN acquired;
 END
 $$;
-COMMENT ON FUNCTION acquire_fence IS 'Become the only trainer or evaluator whose writes are taken.';
+COMMENT ON FUNCTION acquire_fence IS
+    'Become the only trainer or evaluator whose writes are taken; the epoch is above in_above.';

@@ -97,7 +97,7 @@ class Fleet:
     def refusal(self, **changes: str) -> str:
         """What a process that cannot start says; it must be one line."""
         with self.start(**changes) as process:
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=120)
         assert process.returncode == 2, said
         (line,) = [line for line in said.splitlines() if not line.startswith("{")]
         return line

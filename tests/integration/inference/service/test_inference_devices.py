@@ -41,18 +41,18 @@ def beats(fleet: Any) -> dict[str, int]:
 
 
 def page(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120) as answer:
         return answer.read().decode()
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - a process has no event
             await asyncio.sleep(0.05)
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    return not psutil.wait_procs(processes, timeout=60)[1]
+    return not psutil.wait_procs(processes, timeout=120)[1]
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ async def test_two_processes_answer_behind_one_address(fleet: Any) -> None:
         await until(lambda: {"inference-1-0", "inference-1-1"} <= set(beats(fleet)))
         assert "inference-1" in beats(fleet)  # the parent says that it is there
         for _ in range(MOST_CLIENTS):  # the kernel draws one of the two for each connection
-            async with AsyncModel(fleet.address, fleet.run.name, timeout=60) as client:
+            async with AsyncModel(fleet.address, fleet.run.name, timeout=120) as client:
                 assert (await client.predict(rows)).model_version == 1
             answered = [beats(fleet).get(f"inference-1-{device}", 0) > 0 for device in (0, 1)]
             if all(answered):
@@ -79,7 +79,7 @@ async def test_two_processes_answer_behind_one_address(fleet: Any) -> None:
         children = psutil.Process(parent.pid).children()
         assert len(children) == 2
         parent.send_signal(signal.SIGTERM)
-        _, said = await asyncio.to_thread(parent.communicate, timeout=60)
+        _, said = await asyncio.to_thread(parent.communicate, timeout=120)
         assert parent.returncode == 0, said
         assert gone(children)
         assert "Traceback" not in said
@@ -93,7 +93,7 @@ async def test_when_one_process_ends_all_do_and_the_status_says_so(fleet: Any) -
         await until(lambda: {"inference-1-0", "inference-1-1"} <= set(beats(fleet)))
         children = psutil.Process(parent.pid).children()
         os.kill(children[1].pid, signal.SIGKILL)
-        _, said = await asyncio.to_thread(parent.communicate, timeout=60)
+        _, said = await asyncio.to_thread(parent.communicate, timeout=120)
         assert parent.returncode == 1, said
         assert '"device": 1' in said
         assert "device_process_ended" in said

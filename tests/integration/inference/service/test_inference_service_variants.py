@@ -18,6 +18,7 @@ from zerofleet.client import AsyncModel, AsyncPlayer
 from zerofleet.database import Database
 from zerofleet.database.matches import MatchScore
 from zerofleet.errors import StoreUnavailableError
+from zerofleet.figures import InferenceFigures
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.monitor import Monitor
 from zerofleet.models.shape import Shape
@@ -52,21 +53,23 @@ def publish(fleet: Any, version: int, precisions: tuple[str, ...]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - a process has no event
             await asyncio.sleep(0.05)
 
 
-def figures(fleet: Any) -> dict[str, float]:
+def figures(fleet: Any) -> InferenceFigures:
     """Of the inference service's heartbeat."""
     with contextlib.closing(Heartbeats(fleet.redis_url, fleet.run.name)) as heartbeats:
         beats = heartbeats.read()
-    return dict(beats[0].figures) if beats else {}
+    found = beats[0].figures if beats else InferenceFigures()
+    assert isinstance(found, InferenceFigures)
+    return found
 
 
 def page(fleet: Any) -> str:
     url = f"http://127.0.0.1:{fleet.metrics_port}/metrics"
-    with urllib.request.urlopen(url, timeout=60) as found:
+    with urllib.request.urlopen(url, timeout=120) as found:
         return found.read().decode()
 
 
@@ -103,23 +106,22 @@ async def test_a_service_takes_up_variants_and_verdicts(
     with fleet.start(
         ZEROFLEET_INFERENCE__PRECISION="int8", ZEROFLEET_DATABASE_URL=role_url("worker")
     ):
-        async with AsyncModel(fleet.address, fleet.run.name, timeout=60) as client:
-            await until(lambda: figures(fleet).get("precision_int8") == 1.0)
-            assert figures(fleet)["provider_cpu"] == 1.0
-            assert "precision_fp32" not in figures(fleet)
+        async with AsyncModel(fleet.address, fleet.run.name, timeout=120) as client:
+            await until(lambda: figures(fleet).precision == "int8")
+            assert figures(fleet).provider == "cpu"
             assert await answer(client) == "1 int8"
             assert await answer(client, precision="fp32") == "1 fp32"
             publish(fleet, 2, ("int8", "fp16"))
-            await until(lambda: figures(fleet)["model_version"] == 2)
-            await until(lambda: figures(fleet).get("precision_int8") == 1.0)
+            await until(lambda: figures(fleet).model_version == 2)
+            await until(lambda: figures(fleet).precision == "int8")
             assert await answer(client) == "2 int8"
             assert await answer(client, precision="fp16") == "2 fp16"
-            async with AsyncPlayer(fleet.address, timeout=60) as player:
+            async with AsyncPlayer(fleet.address, timeout=120) as player:
                 table = await player.search([3], game=GAME)
                 # Every leaf's value is the model's, so the root's is too, but for finished games.
                 assert (table.version, round(table.network_value * 4096)) == (2, 9)
             judge(fleet, 2, accepted=False)
-            await until(lambda: figures(fleet).get("precision_fp32") == 1.0)
+            await until(lambda: figures(fleet).precision == "fp32")
             assert await answer(client) == "2 fp32"
             metrics = await asyncio.to_thread(page, fleet)
             name = "zerofleet_inference_answers_with"

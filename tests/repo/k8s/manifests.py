@@ -67,13 +67,13 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class Manifests:
     """All that one overlay renders to."""
 
     documents: list[Document]
 
     @classmethod
-    def read(cls, path: Path) -> Fleet:
+    def read(cls, path: Path) -> Manifests:
         return cls([each for each in yaml.safe_load_all(path.read_text()) if each])
 
     def of_kind(self, *kinds: str) -> list[Document]:

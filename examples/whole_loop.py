@@ -1,0 +1,116 @@
+"""The whole loop on a page: self-play, replay buffer, learner, export, exam; without services.
+
+python examples/whole_loop.py           # tic-tac-toe, about a minute on two cores
+python examples/whole_loop.py 20        # twenty models
+
+A fleet does the same with a process for each part, Postgres and gRPC between them, and an evaluator
+that decides which model plays on. Here the newest model always does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from services.trainer.bucket import TrainBucket
+from zerofleet_core import GameColumns, ReplayBuffer, SearchConfig, SelfPlay
+
+from services.trainer.learner import Learner
+from zerofleet import games
+from zerofleet.config import RunConfig, run_from_values
+from zerofleet.exam import examine
+from zerofleet.models.session import ModelSession
+from zerofleet.network import export_onnx
+from zerofleet.prediction import Prediction
+
+GAME = "tic_tac_toe"
+GAMES_AT_ONCE = 64
+GAMES_PER_MODEL = 256
+
+RUN = run_from_values(
+    {
+        "name": "whole-loop",
+        "preset": "plain",
+        "game": GAME,
+        "search": {"num_simulations": 50, "temperature_moves": 6},
+        "network": {"blocks": 2, "channels": 32},
+        "trainer": {
+            "batch_size": 128,
+            "learning_rate": [0.02],
+            "learning_rate_steps": [],
+            "window_positions": 10_000,
+        },
+    }
+)
+
+
+class Model:
+    """The newest network as a ``Predictor``: exported to ONNX, run by ONNX Runtime."""
+
+    def __init__(self, learner: Learner, version: int) -> None:
+        spec = games.spec(GAME)
+        exported = export_onnx(learner.published, spec.observation_bytes, {"version": str(version)})
+        self._session = ModelSession(exported, spec)
+        self.version = version
+
+    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+        """Of packed observations [batch, observation_bytes]; see ``zerofleet.prediction``."""
+        policy_logits, value = self._session.run(observations)
+        return Prediction(policy_logits, value, self.version)
+
+
+async def play(engine: SelfPlay, model: Model, wanted: int) -> list[GameColumns]:
+    """Self-play until so many games are over: the search asks, the network answers."""
+    finished: list[GameColumns] = []
+    while len(finished) < wanted:
+        prediction = await model.predict(engine.select())
+        engine.backup(prediction.policy_logits, prediction.value, model.version)
+        finished += engine.take_finished()
+    return finished
+
+
+def keep(game: GameColumns, buffer: ReplayBuffer) -> int:
+    """Add a game to the window; the number of positions that it brings."""
+    return buffer.add(
+        game.action,
+        game.result or 0,
+        game.full_search,
+        game.offsets,
+        game.legal_actions,
+        game.policy_weights,
+    )
+
+
+async def main(models: int = 10, run: RunConfig = RUN, each: int = GAMES_PER_MODEL) -> list[float]:
+    """Train; the share of games lost against perfect play, of each model and of the untrained."""
+    learner = Learner(games.spec(GAME), run)
+    engine = SelfPlay(GAME, GAMES_AT_ONCE, SearchConfig(**run.search.model_dump()), run.seed)
+    buffer = ReplayBuffer(GAME, run.trainer.window_positions, run.trainer.window_games)
+    bucket = TrainBucket(run.trainer.samples_per_position)
+    size, began, lost = run.trainer.batch_size, time.monotonic(), list[float]()
+    for version in range(models + 1):
+        model = Model(learner, version)
+        # With two simulations a move the player knows little more than its network; the exam
+        # walks all lines of play, whatever number of positions is asked for.
+        result = await examine(GAME, model, num_simulations=2, positions=1)
+        lost.append(result.error_rate)
+        print(
+            f"model {version:2}: loses {result.error_rate:6.1%} of its games against perfect play, "
+            f"{learner.step:4} steps, {time.monotonic() - began:3.0f} s",
+            flush=True,
+        )
+        for game in await play(engine, model, each if version < models else 0):
+            bucket.pay(keep(game, buffer))
+        while bucket.holds(size):  # each position pays for a few samples, and is drawn no more
+            learner.train(buffer.sample(size, run.seed * 1_000_003 + learner.step, symmetry=True))
+            bucket.draw(size)
+    return lost
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)  # more gain nothing in a network this small
+    asyncio.run(main(*map(int, sys.argv[1:2])))

@@ -1,0 +1,120 @@
+"""When a model is due, what it is checked with, and what a replaced trainer leaves behind."""
+
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+import pytest
+
+from services.trainer.checkpoints import CheckpointFolder
+from services.trainer.places import Places
+from services.trainer.publisher import GOLDEN_POSITIONS, Publisher, golden_observations
+from zerofleet.config import NetworkSection
+from zerofleet.database import Database
+from zerofleet.errors import IncompatibleModelError, StaleEpochError
+from zerofleet.games import spec
+from zerofleet.models.folder import ModelFolder
+from zerofleet.models.session import ModelSession
+from zerofleet.network import PolicyValueNet
+from zerofleet.waiting import Waits
+
+SPEC = spec("tic_tac_toe")
+
+
+def a_publisher(folder: Path, database: Database, epoch: int) -> Publisher:
+    places = Places(
+        database,
+        ModelFolder(folder, "test"),
+        CheckpointFolder(folder / "checkpoints"),
+        Waits(),
+        Event(),
+        lambda: None,
+    )
+    return Publisher("test", SPEC, places, epoch, 10, database.models("test"))
+
+
+@pytest.fixture
+def epoch(database: Database) -> int:
+    return database.acquire_fence("test", "trainer")
+
+
+def a_network(seed: int = 1) -> PolicyValueNet:
+    return PolicyValueNet(SPEC, NetworkSection(blocks=1, channels=8), seed)
+
+
+def test_a_model_is_due_at_once_and_then_at_each_interval(
+    tmp_path: Path, database: Database, epoch: int
+) -> None:
+    publisher = a_publisher(tmp_path, database, epoch)
+    assert publisher.due(0)
+    publisher.publish(a_network(), 0, {})
+    assert [publisher.due(step) for step in (0, 9, 10, 11, 20)] == [False, False, True, True, True]
+    publisher.publish(a_network(2), 11, {"train_policy_loss": 2.0})
+    assert [publisher.due(step) for step in (11, 19, 20)] == [False, False, True]
+    publisher.pass_over(20)
+    assert not publisher.due(29)
+    assert publisher.due(30)
+    assert [(row.version, row.step) for row in database.models("test")] == [(1, 0), (2, 11)]
+    assert database.models("test")[1].metrics == {"train_policy_loss": 2.0}
+
+
+def test_a_restarted_publisher_knows_what_was_published(
+    tmp_path: Path, database: Database, epoch: int
+) -> None:
+    a_publisher(tmp_path, database, epoch).publish(a_network(), 30, {})
+    again = a_publisher(tmp_path, database, epoch)
+    assert not again.due(20)  # the checkpoint may be older than the newest model
+    assert not again.due(30)
+    assert again.due(40)
+    again.publish(a_network(2), 40, {})
+    assert [row.version for row in database.models("test")] == [1, 2]
+
+
+def test_equal_weights_of_two_versions_are_two_files(
+    tmp_path: Path, database: Database, epoch: int
+) -> None:
+    publisher = a_publisher(tmp_path, database, epoch)
+    network = a_network()
+    publisher.publish(network, 0, {})
+    publisher.publish(network, 10, {})
+    assert database.models("test")[0].sha256 != database.models("test")[1].sha256
+    folder = ModelFolder(tmp_path, "test")
+    for row in database.models("test"):
+        ModelSession(folder.read_verified(row.sha256), SPEC)
+
+
+def test_a_network_that_cannot_be_used_is_not_published(
+    tmp_path: Path, database: Database, epoch: int
+) -> None:
+    publisher = a_publisher(tmp_path, database, epoch)
+    network = a_network()
+    for parameter in network.policy_head.parameters():
+        parameter.data.mul_(1e6)  # logits beyond float16
+    with pytest.raises(IncompatibleModelError):
+        publisher.publish(network, 0, {})
+    assert database.models("test") == []
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+    publisher.publish(a_network(), 1, {})
+    assert [row.version for row in database.models("test")] == [1]
+
+
+def test_a_replaced_trainer_leaves_its_successors_entry_in_place(
+    tmp_path: Path, database: Database, epoch: int
+) -> None:
+    replaced = a_publisher(tmp_path, database, epoch)
+    successor = a_publisher(tmp_path, database, database.acquire_fence("test", "trainer"))
+    successor.publish(a_network(1), 0, {})
+    with pytest.raises(StaleEpochError):
+        replaced.publish(a_network(2), 0, {})
+    entry = tmp_path / "test" / "1" / "model.onnx"
+    assert entry.read_bytes() == ModelFolder(tmp_path, "test").read_verified(
+        database.models("test")[0].sha256
+    )
+
+
+@pytest.mark.parametrize("game", ["connect_four", "tic_tac_toe"])
+def test_golden_positions_are_played_and_random(game: str) -> None:
+    observations = golden_observations(spec(game))
+    assert observations.shape == (2 * GOLDEN_POSITIONS, spec(game).observation_bytes)
+    np.testing.assert_array_equal(observations, golden_observations(spec(game)))
+    assert len(np.unique(observations[:GOLDEN_POSITIONS], axis=0)) > GOLDEN_POSITIONS // 3

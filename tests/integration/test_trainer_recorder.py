@@ -1,0 +1,140 @@
+"""What the recorder's measurements become: rows, metrics of Prometheus, TensorBoard's curves."""
+
+import sys
+from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from prometheus_client import CollectorRegistry
+
+from services.trainer.checkpoints import CheckpointFolder
+from services.trainer.measurement import TracedBatch, measurement
+from services.trainer.metrics import TrainerCollector
+from services.trainer.overfit import OverfitWatch
+from services.trainer.places import Places
+from services.trainer.recorder import Recorder, TensorBoard
+from services.trainer.state import Training
+from services.trainer.train_bucket import TrainBucket
+from services.trainer.window import Window
+from zerofleet.config import run_from_values
+from zerofleet.database import Database
+from zerofleet.errors import ConfigError
+from zerofleet.figures import Measurement, TrainerFigures
+from zerofleet.models.folder import ModelFolder
+from zerofleet.service import Pulse
+from zerofleet.waiting import Waits
+
+RUN = run_from_values({"name": "test", "preset": "plain", "game": "tic_tac_toe"})
+
+
+class PredictsHalf:
+    """A learner that predicts half of every result, and in held-out games nothing."""
+
+    step = 7
+    learning_rate = 0.1
+    gradient_norm: float | None = None
+
+    def measure(self, traced: TracedBatch) -> Measurement:
+        results = traced.batch[2]
+        value = torch.tensor((results / 2 * traced.game_age).tolist(), dtype=torch.float32)
+        logits = torch.zeros(len(results), 2)
+        return measurement(traced, logits, value, 1.0, torch.tensor(0.0))
+
+
+def positions(split: str, size: int, seed: int) -> TracedBatch:
+    """One position of each quarter but the second, every one of a game that was won."""
+    return TracedBatch(
+        (np.arange(3, dtype=np.uint8)[:, None], np.full((3, 2), 0.5, np.float32), np.ones(3, "f4")),
+        ply=np.asarray([0, 5, 9], np.int32),
+        game_length=np.full(3, 10, np.int32),
+        game_age=np.full(3, split == "train", np.int64),  # how PredictsHalf knows them apart
+    )
+
+
+@pytest.fixture
+def recorder(database: Database, tmp_path: Path) -> Recorder:
+    part = SimpleNamespace(positions=3, games=3)
+    window = SimpleNamespace(trace=positions, trained=part, held_out=part, limit=10)
+    learner = cast("Any", PredictsHalf())
+    training = Training(learner, TrainBucket(4.0), OverfitWatch(RUN.overfit))
+    places = Places(
+        database,
+        ModelFolder(tmp_path / "models", "test"),
+        CheckpointFolder(tmp_path / "checkpoints"),
+        Waits(),
+        Event(),
+        lambda: None,
+    )
+    epoch = database.acquire_fence("test", "trainer")
+    return Recorder(RUN, places, epoch, training, cast("Window", window), len)
+
+
+def test_before_the_first_measurement_nothing_is_known(recorder: Recorder) -> None:
+    assert recorder.by_name() == {"overfit": 0.0}
+
+
+def test_prometheus_gets_the_value_by_stage_as_the_rows_have_it(
+    recorder: Recorder, database: Database
+) -> None:
+    recorder.measure()
+    measured = recorder.measured
+    figures = TrainerFigures(train=measured["train"], held_out=measured["held_out"])
+    registry = CollectorRegistry()
+    registry.register(TrainerCollector(lambda: Pulse(7, "", figures)))
+    rows = database._rows("SELECT split, calibration FROM train_metrics")
+    stored_by_split = {row.split: row.calibration for row in rows}
+
+    def exported(column: str, split: str, stage: int) -> float | None:
+        name = f"zerofleet_trainer_value_by_stage_{column}"
+        return registry.get_sample_value(name, {"split": split, "stage": str(stage)})
+
+    for split, predicted in (("train", 0.5), ("held_out", 0.0)):
+        stored = stored_by_split[split]
+        assert [each["stage"] for each in stored] == [1, 3, 4]
+        for each in stored:
+            stage = each.pop("stage")
+            assert each == {column: exported(column, split, stage) for column in each}
+        assert exported("predicted", split, 1) == predicted
+        assert exported("actual", split, 1) == 1.0
+        assert exported("squared_error", split, 1) == (1.0 - predicted) ** 2
+        assert exported("positions", split, 1) == 1.0
+        assert exported("predicted", split, 2) is None
+    names = {family.name for family in registry.collect()}
+    assert "zerofleet_trainer_train_policy_loss" in names
+    assert not [name for name in names if "stage_1" in name]
+    assert recorder.by_name()["held_out_stage_4_actual"] == 1.0
+    assert recorder.by_name()["train_policy_loss"] == measured["train"].policy_loss
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ConfigError, match=r"pip install 'zerofleet\[tensorboard\]'"):
+        TensorBoard(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the package's own, at its import
+def test_curves_are_written(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = tmp_path / "tensorboard"
+    board = TensorBoard(folder)
+    board.close()
+    assert not folder.exists()
+    for step, loss in ((5, 2.0), (10, 1.5)):
+        figures = {"train_policy_loss": loss, "held_out_policy_loss": loss + 0.5, "overfit": 0.0}
+        board.write(step, figures)
+    board.close()
+    events = EventAccumulator(str(folder)).Reload()
+    assert sorted(events.Tags()["scalars"]) == [
+        "policy_loss/held_out",
+        "policy_loss/train",
+        "trainer/overfit",
+    ]
+    points = [(point.step, point.value) for point in events.Scalars("policy_loss/train")]
+    assert points == [(5, 2.0), (10, 1.5)]

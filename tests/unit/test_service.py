@@ -1,0 +1,85 @@
+"""What all services do alike: metrics over HTTP."""
+
+import socket
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from zerofleet.errors import ConfigError
+from zerofleet.local.ports import free_port
+from zerofleet.service import served_metrics
+
+
+class Counting(Collector):
+    """Says how often it was asked."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    def collect(self) -> Iterator[Metric]:
+        self._asked += 1
+        yield GaugeMetricFamily("asked", "Times.", value=self._asked)
+
+
+def page(host: str, port: int) -> str:
+    with urllib.request.urlopen(f"http://{host}:{port}/metrics") as answer:
+        return answer.read().decode()
+
+
+def test_metrics_are_those_of_the_moment() -> None:
+    port = free_port()
+    with served_metrics(f"127.0.0.1:{port}", Counting):
+        first, second = page("127.0.0.1", port), page("127.0.0.1", port)
+    assert ("asked 1.0" in first, "asked 2.0" in second) == (True, True)
+
+
+def test_an_address_of_version_6() -> None:
+    port = free_port()
+    with served_metrics(f"[::1]:{port}", Counting):
+        assert "asked 1.0" in page("[::1]", port)
+
+
+def test_a_port_alone_is_that_port_on_every_address() -> None:
+    """As where gRPC listens: ``127.0.0.2`` is this machine too, but not what localhost means."""
+    port = free_port()
+    with served_metrics(f":{port}", Counting):
+        assert "asked 1.0" in page("127.0.0.1", port)
+        assert "asked 2.0" in page("127.0.0.2", port)
+    port = free_port()
+    with (
+        served_metrics(f"127.0.0.1:{port}", Counting),
+        pytest.raises(OSError, match="refused"),
+    ):
+        page("127.0.0.2", port)
+
+
+def test_nothing_is_served_or_imported_where_no_address_is_given() -> None:
+    def never() -> Collector:
+        raise AssertionError("it was made")
+
+    with served_metrics(None, never):
+        pass
+
+
+@pytest.mark.parametrize("address", ["nowhere", "9100", "127.0.0.1:port", "127.0.0.1:99999"])
+def test_addresses_that_are_none(address: str) -> None:
+    with (
+        pytest.raises(ConfigError, match="give a free host:port in ZEROFLEET_METRICS_ADDRESS"),
+        served_metrics(address, Counting),
+    ):
+        pytest.fail("it was served")
+
+
+def test_a_port_in_use() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with (
+            pytest.raises(ConfigError, match="cannot serve metrics"),
+            served_metrics(address, Counting),
+        ):
+            pytest.fail("it was served")
