@@ -94,7 +94,7 @@ def test_a_game_whose_searches_are_forgotten_has_its_moves_without_comments(
         cursor.execute("DELETE FROM positions")
     for record in records:
         text = wrote(run_file, record.game_uid, "--database-url", database_url)
-        assert sgf.read(text) == (GAME, record.actions.tolist())
+        assert sgf.read(text) == (GAME, record.columns.action.tolist())
         assert "C[" not in text
         assert f"RE[{'B' if record.result == 1 else 'W'}" in text
 
