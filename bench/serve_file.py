@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -64,10 +64,6 @@ class OneFile:
         """None: the file that is measured is served as it is, whatever its precision."""
         del version
         return {}
-
-    def refused(self) -> Collection[str]:
-        """None."""
-        return ()
 
 
 def loader_of(

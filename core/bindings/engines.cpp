@@ -148,7 +148,8 @@ void bind_match(nb::module_& module) {
       "Games between side 0 (the candidate) and side 1 (the best).\n\n"
       "Opening k gives game 2k, where side 0 moves first, and game 2k + 1, where\n"
       "side 1 does. There is no noise; moves follow the configured temperatures\n"
-      "(0: the most visited).\n\n"
+      "(0: the most visited). For a side without a predictor call `games_to_move` and\n"
+      "`play` in place of `select` and `backup`.\n\n"
       "Args:\n"
       "    config: of the search of side 0, and of side 1 unless `other` is given.\n"
       "    other: of the search of side 1.")
@@ -182,6 +183,38 @@ void bind_match(nb::module_& module) {
           },
           "side"_a, "policy_logits"_a, "value"_a, "model_version"_a, nb::sig(kMatchBackupSignature),
           kBackupDoc)
+      .def(
+          "games_to_move",
+          [](const PyMatch& self, int side) {
+            const auto games =
+                self.run([&](MatchEngine& match) { return match.games_to_move(side); });
+            nb::list found;
+            for (const GameToMove& game : games) {
+              found.append(nb::make_tuple(game.game_id, game.actions));
+            }
+            return found;
+          },
+          "side"_a, nb::sig("def games_to_move(self, side: int) -> list[tuple[int, list[int]]]"),
+          "The games in which this side moves: game_id and all actions so far.")
+      .def(
+          "play",
+          [](const PyMatch& self, std::int64_t game_id, int action) {
+            self.advance([&](MatchEngine& match) { match.play(game_id, action); });
+          },
+          "game_id"_a, "action"_a,
+          "Play an action that was not searched here, for the side that moves.\n\n"
+          "Raises:\n"
+          "    ValueError: the action is illegal, the game is over or there is none, or it waits\n"
+          "        for a prediction; nothing changed.")
+      .def(
+          "resign",
+          [](const PyMatch& self, std::int64_t game_id) {
+            self.advance([&](MatchEngine& match) { match.resign(game_id); });
+          },
+          "game_id"_a,
+          "Give a game up for the side that moves: it has lost, by reason 'resign'.\n\n"
+          "Raises:\n"
+          "    ValueError: the game is over or there is none, or it waits for a prediction.")
       .def(
           "take_finished",
           [](const PyMatch& self) {

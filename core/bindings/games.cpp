@@ -104,7 +104,8 @@ void bind_game(nb::module_& module) {
       "One game as columns: what was played and searched, and how the game ended.\n\n"
       "The search table of ply i is [offsets[i], offsets[i + 1]) of the columns of legal\n"
       "actions. Values are for the player to move at that ply. Plies that were given and not\n"
-      "searched (a match's opening) have 0 simulations and list every legal action alike.");
+      "searched (a match's opening, or by a player without a predictor) have 0 simulations and\n"
+      "list their own action alone, unvisited.");
   game.def("__init__", &make_game, nb::kw_only(), "result"_a = nb::none(), "reason"_a = "rules",
            "resign_threshold"_a = nb::none(), "plays_on"_a = false,
            "next_full_search"_a = nb::none(), "game_id"_a = 0, "columns"_a,

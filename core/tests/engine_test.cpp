@@ -27,9 +27,9 @@ SearchConfig small_config() {
 }
 
 bool is_same_game(const GameColumns& a, const GameColumns& b) {
-  return a.action == b.action && a.root_value == b.root_value &&
-         a.visit_counts == b.visit_counts && a.priors == b.priors &&
-         a.simulations == b.simulations && a.offsets == b.offsets && a.result == b.result;
+  return a.action == b.action && a.root_value == b.root_value && a.visit_counts == b.visit_counts &&
+         a.priors == b.priors && a.simulations == b.simulations && a.offsets == b.offsets &&
+         a.result == b.result;
 }
 
 // The first `wanted` games by id.

@@ -44,16 +44,10 @@ void a_match_swaps_colours() {
     check(reached_position(FixedRules<ConnectFour>(), game).result() == *game.result);
     for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
       const int side = static_cast<int>((ply + game.game_id) % 2);
-      check(game.model_version[ply] == 10 + side);
-      check((game.simulations[ply] > 0) == (ply >= opening));
-      check(game.full_search[ply] == (ply >= opening));
+      check(game.model_version[ply] == (ply < opening ? 0 : 10 + side));
     }
-    // The opening's plies: every legal action alike.
-    for (int entry = 0; entry < game.offsets[opening]; ++entry) {
-      check(game.legal_actions[entry] == entry % 7 && game.visit_counts[entry] == 0);
-      check(game.priors[entry] == 1.0f / 7);
-    }
-    check(game.offsets[opening] == 7 * static_cast<int>(opening));
+    check(game.offsets[opening] == static_cast<int>(opening));  // one child for each given ply
+    check(game.legal_actions[0] == game.action[0] && game.visit_counts[0] == 0);
   }
   check_throws<std::invalid_argument>([&] { match->select(2); });
 }
@@ -71,6 +65,55 @@ void one_model_against_itself_plays_one_game_twice() {
     for (GameColumns& game : match->take_finished()) games.push_back(std::move(game));
   }
   check(games.size() == 2 && games[0].action == games[1].action);
+}
+
+void a_side_of_a_match_may_be_played_from_outside() {
+  SearchConfig config = small_config();
+  config.temperature = 0.0;
+  const auto match = make_match("connect_four", {{3}, {2, 4}}, {config, config}, 1);
+  HashPredictor predictor(match->row_shape());
+  check_throws<std::invalid_argument>([&] { match->games_to_move(2); });
+  check_throws<std::invalid_argument>([&] { match->play(4, 0); });
+  check_throws<std::invalid_argument>([&] { match->play(-1, 0); });
+  std::vector<GameColumns> games;
+  while (!match->is_done()) {
+    const auto rows = match->select(0);
+    if (!rows.empty()) {
+      const auto waiting = match->games_to_move(0);
+      check(!waiting.empty());
+      check_throws<std::invalid_argument>([&] { match->play(waiting[0].game_id, 0); });
+      match->backup(0, predictor.predict(rows, 7));
+    }
+    for (const GameToMove& game : match->games_to_move(1)) {
+      check_throws<std::invalid_argument>([&] { match->play(game.game_id, 7); });
+      if (game.game_id == 3 && game.action.size() > 5) {
+        match->resign(3);
+        check_throws<std::invalid_argument>([&] { match->resign(3); });
+        continue;
+      }
+      ConnectFour position;
+      for (const std::int16_t action : game.action) position.apply(action);
+      int action = 0;
+      while (!position.is_legal(action)) ++action;
+      match->play(game.game_id, action);
+    }
+    for (GameColumns& game : match->take_finished()) games.push_back(std::move(game));
+  }
+  check(games.size() == 4);
+  for (const GameColumns& game : games) {
+    const auto reached = reached_position(FixedRules<ConnectFour>(), game);
+    const bool resigned = game.game_id == 3;
+    check(game.reason == (resigned ? "resign" : "rules"));
+    check(*game.result ==
+          (resigned ? (reached.to_play() == kFirstPlayer ? -1 : 1) : reached.result()));
+    for (std::size_t ply = game.game_id < 2 ? 1 : 2; ply < game.action.size(); ++ply) {
+      const bool searched = (ply + game.game_id) % 2 == 0;
+      check(game.model_version[ply] == (searched ? 7 : 0));
+      check((game.simulations[ply] > 0) == searched && game.full_search[ply] == searched);
+      check(searched || game.offsets[ply + 1] - game.offsets[ply] == 1);
+    }
+  }
+  check(match->statistics().games_resigned == 1);
 }
 
 void each_side_of_a_match_searches_in_its_own_way() {
@@ -203,6 +246,7 @@ int main() {
   return test::run({
       {"match", a_match_swaps_colours},
       {"one model twice", one_model_against_itself_plays_one_game_twice},
+      {"match from outside", a_side_of_a_match_may_be_played_from_outside},
       {"match of two searches", each_side_of_a_match_searches_in_its_own_way},
       {"position search", a_position_search_returns_all_virtual_loss},
       {"win and block", the_win_and_the_block_are_found},

@@ -1,34 +1,36 @@
-"""Fixed opponents by name: what they are, and whether they can play here."""
+"""Opponents that never change: chance, the search without a network, and GNU Go."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 import re
+import shutil
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
-from services.evaluator.board import Player
-from services.evaluator.outside import OutsidePlayer, gnugo_command, go_setup
-from services.evaluator.players import RandomPlayer
-from zerofleet.config import RunConfig
+import numpy as np
+from numpy.typing import NDArray
+from zerofleet_core import SearchConfig
+
+from services.evaluator.match import (
+    ActionPlayer,
+    GaveUp,
+    MatchPlayer,
+    Place,
+    SearchPlayer,
+    together,
+)
+from zerofleet import games
 from zerofleet.errors import ConfigError
+from zerofleet.games import State
 from zerofleet.games.go_rules import GoRules, is_go
+from zerofleet.gtp.client import GtpClient
+from zerofleet.gtp.protocol import GtpError
+from zerofleet.prediction import Prediction
 
-SEARCH = "search"  # it asks a predictor, as models do
-_RANDOM = "random"
+_COLOURS = ("black", "white")  # black moves first
 _GNUGO = re.compile(r"gnugo:(10|[1-9])")
-
-
-def check_anchors(run: RunConfig) -> None:
-    """Refuse names that nobody knows.
-
-    Raises:
-        ConfigError: ``rating.anchors`` has one.
-    """
-    for name in run.rating.anchors:
-        if name not in (_RANDOM, SEARCH) and _GNUGO.fullmatch(name) is None:
-            raise ConfigError(
-                f"rating.anchors has '{name}': give random, search, or gnugo:1 to gnugo:10"
-            )
 
 
 def why_absent(name: str, game: str) -> str | None:
@@ -44,21 +46,171 @@ def why_absent(name: str, game: str) -> str | None:
 
 
 def anchor_player(
-    name: str, game: str, seed: int, processes: AsyncExitStack, thinking: asyncio.Semaphore
-) -> Player:
-    """An anchor that asks no predictor and can play here.
+    name: str,
+    game: str,
+    search: SearchConfig,
+    seed: int,
+    programs: AsyncExitStack,
+    thinking: asyncio.Semaphore,
+) -> MatchPlayer:
+    """An anchor that can play here.
 
     Args:
         name: of the anchor.
         game: name of the game.
-        seed: of what it draws.
-        processes: programs that it starts end with this.
-        thinking: how many programs may choose a move at once.
+        search: of the anchor ``search``.
+        seed: of what ``random`` draws.
+        programs: those that it starts end with this.
+        thinking: how many programs may choose an action at once.
+
+    Raises:
+        ConfigError: there is no such anchor, or it cannot play here.
     """
-    if name == _RANDOM:
-        return RandomPlayer(seed)
-    level, rules = _GNUGO.fullmatch(name), GoRules.of(game)
-    command = gnugo_command(int(level[1]), rules) if level else None
+    if name == "random":
+        return RandomPlayer(game, seed)
+    if name == "search":
+        return SearchPlayer(NoNetwork(game), search)
+    level = _GNUGO.fullmatch(name)
+    command = gnugo_command(int(level[1]), GoRules.of(game)) if level and is_go(game) else None
     if command is None:
-        raise ConfigError(f"the anchor '{name}' cannot play here")
-    return OutsidePlayer(command, go_setup(rules), processes, thinking)
+        raise ConfigError(f"the anchor '{name}' cannot play here: {why_absent(name, game)}")
+    return GtpPlayer(game, command, go_setup(GoRules.of(game)), programs, thinking)
+
+
+class NoNetwork:
+    """A predictor that knows nothing: equal priors, every position even."""
+
+    def __init__(self, game: str) -> None:
+        self._num_actions = games.spec(game).num_actions
+
+    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+        """Zeros: ``policy_logits`` [batch, num_actions] float32, ``value`` [batch] float32."""
+        await asyncio.sleep(0)  # as a remote predictor, let others run
+        batch = len(observations)
+        return Prediction(
+            np.zeros((batch, self._num_actions), np.float32), np.zeros(batch, np.float32), 0
+        )
+
+
+class RandomPlayer(ActionPlayer):
+    """Plays any legal action, each as likely as the others; a ply's draw is the seed's."""
+
+    def __init__(self, game: str, seed: int) -> None:
+        self._game = game
+        self._seed = seed
+
+    async def choose(self, place: Place, actions: Sequence[int]) -> int:
+        """A random action."""
+        generator = random.Random(f"{self._seed} {place} {len(actions)}")
+        return generator.choice(State(self._game, actions).legal_actions())
+
+
+def gnugo_command(level: int, rules: GoRules) -> list[str] | None:
+    """How GNU Go is started for games under our rules; None where it is not installed.
+
+    Ours count the area, take no stones off the board at the end and forbid every position that was
+    there before: so it plays Chinese rules, captures what is dead before it passes, and keeps to
+    positional superko. Its seed is fixed, so that the opening decides the game.
+    """
+    program = shutil.which("gnugo")
+    if program is None:
+        return None
+    suicide = "--allow-all-suicide" if rules.suicide else "--forbid-suicide"
+    options = ["--chinese-rules", "--capture-all-dead", "--positional-superko", suicide]
+    return [program, "--mode", "gtp", "--level", str(level), "--seed", "1", *options]
+
+
+def go_setup(rules: GoRules) -> list[str]:
+    """The commands that begin a game of Go."""
+    return [f"boardsize {rules.size}", f"komi {rules.komi:g}", "clear_board"]
+
+
+class GtpPlayer(ActionPlayer):
+    """A program that speaks the Go Text Protocol; each game has a process of its own.
+
+    Our rules decide. A move of the program that they forbid loses its game, and so does refusing a
+    move that they allow.
+
+    Args:
+        game: name of the game.
+        command: the program and its arguments.
+        setup: commands that begin a game.
+        programs: the processes end with it, all together.
+        thinking: how many programs may choose an action at once, of this player and others.
+    """
+
+    def __init__(
+        self,
+        game: str,
+        command: Sequence[str],
+        setup: Sequence[str],
+        programs: AsyncExitStack,
+        thinking: asyncio.Semaphore,
+    ) -> None:
+        self._game = game
+        self._command = command
+        self._setup = setup
+        self._clients: list[GtpClient] = []
+        self._games: dict[Place, tuple[GtpClient, list[int]]] = {}
+        self._thinking = thinking
+        programs.push_async_callback(self._end)
+
+    async def choose(self, place: Place, actions: Sequence[int]) -> int | GaveUp:
+        """The program's move.
+
+        Raises:
+            EngineGoneError: it does not start, ended, or does not answer.
+            GtpError: it refuses what begins a game, or loses it before the first action: no
+                record can hold that.
+        """
+        async with self._thinking:
+            client, told = await self._program(place)
+            state = State(self._game, actions)
+            refusal = await self._tell(client, told, state, actions)
+            if refusal is not None:
+                return GaveUp(refusal)
+            move = await client.send(f"genmove {_COLOURS[state.to_play]}")
+        if move.lower() == "resign":
+            return self._gave_up(state)
+        try:
+            action = state.string_to_action(move)
+            state.copy().apply(action)
+        except ValueError as error:
+            reason = f"forfeit at ply {state.ply}: {move} is illegal here: {error}"
+            return self._gave_up(state, reason)
+        told.append(action)
+        return action
+
+    def _gave_up(self, state: State, remark: str | None = None) -> GaveUp:
+        if state.ply == 0:
+            how = remark or "resigned"
+            raise GtpError(f"{self._command[0]} lost before the first action: {how}")
+        return GaveUp(remark)
+
+    async def _program(self, place: Place) -> tuple[GtpClient, list[int]]:
+        """The process of a game, and what it was told of it."""
+        if place not in self._games:
+            client = GtpClient(self._command)
+            await client.start()
+            self._clients.append(client)
+            for command in self._setup:
+                await client.send(command)
+            self._games[place] = client, []
+        return self._games[place]
+
+    async def _tell(
+        self, client: GtpClient, told: list[int], state: State, actions: Sequence[int]
+    ) -> str | None:
+        """Play what the program does not know yet; why it refuses, if it does."""
+        for ply in range(len(told), len(actions)):
+            move = state.action_to_string(actions[ply])
+            try:
+                await client.send(f"play {_COLOURS[ply % 2]} {move}")
+            except GtpError as error:
+                return f"forfeit at ply {ply}: refused {move}: {error}"
+            told.append(actions[ply])
+        return None
+
+    async def _end(self) -> None:
+        # Together, so that many stubborn programs take no longer than one.
+        await together(*(client.end() for client in self._clients))

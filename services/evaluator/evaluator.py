@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 import structlog
 
-from services.evaluator.candidates import Work, choose
-from services.evaluator.examiner import examine_version, needs_exam
-from services.evaluator.gate import Standing
-from services.evaluator.office import Office
+from services.evaluator.context import EvaluatorContext
+from services.evaluator.players import Players
 from services.evaluator.pool import RatingPool
 from services.evaluator.promotion import Promoter
 from services.evaluator.referee import Referee
 from services.evaluator.spare import SpareTime
-from zerofleet.database import Grounds, MatchRow, Promotion
+from services.evaluator.verdict import Standing
+from zerofleet.database import Grounds, MatchRow, ModelName, Promotion
 from zerofleet.errors import IncompatibleModelError
+from zerofleet.exam import examine, has_exam
 from zerofleet.service import first_of
 
 _log = structlog.get_logger()
@@ -30,6 +31,46 @@ _NEWER = Grounds("newer_candidate")
 _UNUSABLE = Grounds("unusable")
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A model to judge, and older ones that it makes superfluous."""
+
+    candidate: int
+    skipped: tuple[int, ...] = ()
+
+
+def choose(
+    versions: Iterable[int],
+    judged: Iterable[int],
+    *,
+    genesis: bool,
+    gate: bool,
+    begun: int | None = None,
+) -> Work | None:
+    """The next model to judge; None when none waits.
+
+    Models are judged in their order, so whatever is older than one that was judged waits no more.
+    The first model of a run becomes the best, whatever it is. With the gate open each model does,
+    in its turn. Otherwise the newest is played: it was trained the longest, and matches cost more
+    than models. A match that has begun is finished first.
+
+    Args:
+        versions: every model of the run.
+        judged: those with a verdict of a match, or a promotion.
+        genesis: whether there is no best model yet.
+        gate: whether a match decides.
+        begun: the candidate of an unfinished match against the present best.
+    """
+    newest_judged = max(judged, default=0)
+    waiting = sorted(version for version in versions if version > newest_judged)
+    if not waiting:
+        return None
+    if genesis or not gate:
+        return Work(waiting[0])
+    candidate = begun if begun in waiting else waiting[-1]
+    return Work(candidate, tuple(version for version in waiting if version < candidate))
+
+
 class Evaluator:
     """Judges the models of one run, one after the other.
 
@@ -37,7 +78,8 @@ class Evaluator:
     next life of this one, goes on where it stopped.
 
     Args:
-        office: of this evaluator.
+        context: of this evaluator.
+        players: by their names.
         referee: plays the matches.
         promoter: promotes the winners.
         pool: rates from all games.
@@ -46,36 +88,29 @@ class Evaluator:
 
     def __init__(
         self,
-        office: Office,
+        context: EvaluatorContext,
+        players: Players,
         referee: Referee,
         promoter: Promoter,
         pool: RatingPool,
         spare: SpareTime,
     ) -> None:
-        self._run = office.run
-        self._name = office.run.name
-        self._database = office.database
+        self._context = context
+        self._run = context.run
+        self._name = context.run.name
+        self._database = context.database
+        self._players = players
         self._referee = referee
         self._promoter = promoter
         self._pool = pool
         self._spare = spare
-        self._waits = office.waits
+        self._waits = context.waits
         self._judged = 0
-        self._best = 0
 
     @property
     def progress(self) -> int:
         """Games played and models judged: grows while this evaluator gets on."""
-        return self._judged + self._referee.games_played + self._spare.games_played
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """For the heartbeat."""
-        return {
-            "best_version": float(self._best),
-            **self._referee.figures,
-            **self._spare.figures,
-        }
+        return self._judged + self._context.games_played
 
     async def run(self) -> None:
         """Judge models until cancelled.
@@ -90,7 +125,7 @@ class Evaluator:
         while True:
             head = await self._waits.ask_store(self._database.promotion_head, self._name)
             if head is not None:
-                self._best = head.version
+                self._context.figures.best_version = head.version
                 await self._examine(head)
             work = await self._next(head)
             if work is None:
@@ -111,7 +146,7 @@ class Evaluator:
 
     def _wait(self, head: Promotion | None) -> None:
         """Say that a candidate is waited for, unless there are other games to play meanwhile."""
-        if self._spare.at_play:
+        if self._spare.in_play:
             self._waits.end("evaluator")
             return
         newer = f" newer than version {head.version}" if head else ""
@@ -202,7 +237,7 @@ class Evaluator:
         _log.error("match_broken_off", candidate=match.candidate, best=match.best, reason=reason)
         if not await self._admit(match):
             return
-        if await self._referee.can_play(match.best):
+        if await self._players.can_play(match.best):
             await asyncio.sleep(_POLL_SECONDS)  # both answer again: the next turn plays on
             return
         _log.error("best_unusable", best=match.best, promoted_without_match=match.candidate)
@@ -211,7 +246,7 @@ class Evaluator:
 
     async def _can_play(self, candidate: int) -> bool | None:
         """Whether a candidate answers; None when a newer one came while inference lacked it."""
-        asking = asyncio.create_task(self._referee.can_play(candidate))
+        asking = asyncio.create_task(self._players.can_play(candidate))
         try:
             while not asking.done():
                 await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
@@ -224,24 +259,39 @@ class Evaluator:
             await asyncio.gather(asking, return_exceptions=True)
 
     async def _examine(self, head: Promotion) -> None:
-        """Examine the best model, unless that was done."""
-        exams = await self._waits.ask_store(self._database.exams, self._name)
-        if not needs_exam(self._run, head.version, [exam.version for exam in exams]):
+        """Examine the best model, unless that was done or its game has no exam.
+
+        It answers in the precision that inference serves it in, the one that it plays in.
+        """
+        run = self._run
+        if not has_exam(run.game.name):
             return
-        if not await self._referee.can_play(head.version):
+        exams = await self._waits.ask_store(self._database.exams, self._name)
+        if head.version in [exam.version for exam in exams]:
+            return
+        if not await self._players.can_play(head.version):
             return
         try:
             async with AsyncExitStack() as streams:
-                predictor = await self._referee.predictor(streams, head.version)
-                result = await examine_version(self._run, head.version, predictor)
+                result = await examine(
+                    run.game.name,
+                    await self._players.predictor(streams, ModelName(head.version)),
+                    num_simulations=run.exam.num_simulations,
+                    positions=run.exam.positions,
+                    search=run.search,
+                    most_rows=run.inference.max_batch_rows,
+                )
         except IncompatibleModelError as error:
             _log.error("exam_broken_off", version=head.version, reason=str(error))
             return
+        _log.info(
+            "examined", version=head.version, errors=result.errors, positions=result.positions
+        )
         await self._waits.ask_store(
             self._database.insert_exam,
             self._name,
             head.version,
-            self._run.exam.num_simulations,
+            run.exam.num_simulations,
             result.positions,
             result.errors,
         )

@@ -1,100 +1,113 @@
-"""Players who choose one action at a time: a search behind any predictor, and pure chance."""
+"""The players of matches, by name: a model's version, a version in one precision, an anchor."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Sequence
+import os
+from contextlib import AsyncExitStack
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
-from zerofleet_core import Search, SearchConfig, SearchResult
+from zerofleet_core import SearchConfig
 
-from services.evaluator.board import Answer, Board
-from services.evaluator.record import Ply, Searched
-from zerofleet import games
+from services.evaluator.anchors import anchor_player
+from services.evaluator.context import EvaluatorContext
+from services.evaluator.match import MatchPlayer, SearchPlayer
+from zerofleet.client import AsyncModel
+from zerofleet.database import ModelName
+from zerofleet.errors import IncompatibleModelError, ModelNotFoundError
+from zerofleet.games import State
 from zerofleet.prediction import Prediction, Predictor
+from zerofleet.waiting import PatientPredictor
+
+_log = structlog.get_logger()
 
 
-class NoNetwork:
-    """A predictor that knows nothing: equal priors, every position even.
-
-    Behind a search it is the bare search, a fixed opponent of the rating pool.
-    """
-
-    def __init__(self, game: str) -> None:
-        self._num_actions = games.spec(game).num_actions
-
-    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """Zeros: ``policy_logits`` [batch, num_actions] float32, ``value`` [batch] float32."""
-        await asyncio.sleep(0)  # as a remote predictor, let others run
-        batch = len(observations)
-        return Prediction(
-            np.zeros((batch, self._num_actions), np.float32), np.zeros(batch, np.float32), 0
-        )
-
-
-class SearchPlayer:
-    """Plays what a search without chance visits most.
+class Players:
+    """Finds the players of matches.
 
     Args:
-        game: name of the game.
-        predictor: behind the search.
-        config: of the search.
-        most_rows: positions of one request at most.
+        context: of this evaluator.
+        model: the run's, at the inference service.
     """
 
-    def __init__(
-        self, game: str, predictor: Predictor, config: SearchConfig, most_rows: int
-    ) -> None:
-        self._game = game
+    def __init__(self, context: EvaluatorContext, model: AsyncModel) -> None:
+        self._context = context
+        self._model = model
+        self._thinking = asyncio.Semaphore(os.cpu_count() or 1)
+
+    async def predictor(self, streams: AsyncExitStack, name: ModelName) -> Predictor:
+        """One exact model, over a stream that ends with ``streams``."""
+        waits, who = self._context.waits, f"version {name.version}"
+        stream = self._model.stream(version=name.version, precision=name.precision)
+        predictor: Predictor = await streams.enter_async_context(stream)
+        if name.precision is not None:
+            who += f" in {name.precision}"
+            predictor = ExactPredictor(predictor, name.precision)
+        streams.callback(waits.end, who)
+        return PatientPredictor(predictor, waits, who, f"inference to load {who}")
+
+    async def player(
+        self, streams: AsyncExitStack, name: str, search: SearchConfig, seed: int
+    ) -> MatchPlayer:
+        """The player of this name.
+
+        Args:
+            streams: what the player needs ends with this.
+            name: of the player.
+            search: of models, and of the anchor ``search``.
+            seed: of what the anchor ``random`` draws.
+
+        Raises:
+            ConfigError: the name is that of an anchor that cannot play here.
+        """
+        model = ModelName.of(name)
+        if model is None:
+            game = self._context.run.game.name
+            return anchor_player(name, game, search, seed, streams, self._thinking)
+        return SearchPlayer(await self.predictor(streams, model), search, model.version)
+
+    async def can_play(self, version: int) -> bool:
+        """Whether a model answers at all; waits until the inference service has tried it."""
+        async with AsyncExitStack() as streams:
+            predictor = await self.predictor(streams, ModelName(version))
+            start = State(self._context.run.game.name).observation()[np.newaxis]
+            try:
+                await predictor.predict(start)
+            except IncompatibleModelError as error:
+                _log.error("model_unusable", version=version, reason=str(error))
+                return False
+        return True
+
+
+class ExactPredictor:
+    """Makes sure of the precision: a server that does not know the question answers in its own.
+
+    Args:
+        predictor: a stream that asks for the precision.
+        precision: the one that has to answer.
+    """
+
+    def __init__(self, predictor: Predictor, precision: str) -> None:
         self._predictor = predictor
-        self._config = config
-        self._most_rows = most_rows
+        self._precision = precision
 
-    async def choose(self, boards: Sequence[Board]) -> list[Answer]:
-        """The most visited action on each board."""
-        answers: list[Answer] = []
-        for first in range(0, len(boards), self._most_rows):
-            chunk = boards[first : first + self._most_rows]
-            search = Search(self._game, [board.actions for board in chunk], self._config, 0)
-            while not search.done:
-                observations = search.select()
-                if len(observations) > 0:
-                    answer = await self._predictor.predict(observations)
-                    search.backup(answer.policy_logits, answer.value, answer.model_version)
-            answers += [_ply(result) for result in search.results()]
-        return answers
+    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+        """The prediction in that precision.
 
-
-class RandomPlayer:
-    """Plays any legal action, each as likely as the others; a position's draw is the seed's."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    async def choose(self, boards: Sequence[Board]) -> list[Answer]:
-        """A random action on each board."""
-        return [Ply(self._draw(board), None) for board in boards]
-
-    def _draw(self, board: Board) -> int:
-        generator = random.Random(f"{self._seed} {board.place} {len(board.plies)}")
-        return generator.choice(board.state.legal_actions())
-
-
-def _ply(result: SearchResult) -> Ply:
-    best = result.best_action
-    actions = result.actions.tolist()
-    q_value = float(result.q_values[actions.index(best)])
-    return Ply(
-        best,
-        Searched(
-            legal_actions=actions,
-            visit_counts=result.visit_counts.tolist(),
-            priors=result.priors.tolist(),
-            root_value=result.root_value,
-            network_value=result.network_value,
-            best_child_value=0.0 if np.isnan(q_value) else q_value,
-            simulations=result.simulations,
-        ),
-    )
+        Raises:
+            IncompatibleModelError: the server lacks the variant, or answers in another precision;
+                it is in the record, so waiting will not help.
+        """
+        try:
+            prediction = await self._predictor.predict(observations)
+        except ModelNotFoundError as error:
+            raise IncompatibleModelError(str(error)) from error
+        if prediction.precision != self._precision:
+            told = prediction.precision or "a precision that it does not name"
+            raise IncompatibleModelError(
+                f"asked in {self._precision}, inference answered in {told}: its service must be "
+                "one that serves variants"
+            )
+        return prediction

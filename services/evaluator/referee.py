@@ -1,26 +1,20 @@
-"""The referee: matches as rows, played until no row is missing."""
+"""The referee: matches of the gate as rows, played until they are decided."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
 from typing import Literal
 
-import numpy as np
 import structlog
 
-from services.evaluator.gate import Standing, judge
-from services.evaluator.office import Office
+from services.evaluator.context import EvaluatorContext
+from services.evaluator.match import PairQueue, Place, play_match
 from services.evaluator.openings import draw_openings
-from services.evaluator.record import match_record
-from services.evaluator.roster import Place, Roster
-from services.evaluator.table import Played, Table
-from zerofleet.client import AsyncModel
-from zerofleet.database import Grounds, MatchGame, MatchRow, MatchTest
-from zerofleet.errors import IncompatibleModelError
-from zerofleet.games import State
+from services.evaluator.players import Players
+from services.evaluator.verdict import Standing, judge
+from zerofleet.database import GateRule, Grounds, MatchGame, MatchRow, match_seed
 from zerofleet.searches import match_search
-from zerofleet.waiting import PatientPredictor
 
 _log = structlog.get_logger()
 
@@ -30,61 +24,38 @@ _AHEAD = 2  # times the pairs at once
 
 
 class Referee:
-    """Opens, plays and closes the matches of one run.
+    """Opens, plays and closes the gate's matches of one run.
 
     Args:
-        office: of this evaluator.
-        model: the run's, at the inference service.
+        context: of this evaluator.
+        players: by their names.
     """
 
-    def __init__(self, office: Office, model: AsyncModel) -> None:
-        self._office = office
-        self._model = model
-        self.games_played = 0
-        self.figures: dict[str, float] = {}
-
-    async def predictor(self, streams: AsyncExitStack, version: int) -> PatientPredictor:
-        """One exact version, over a stream that ends with ``streams``."""
-        stream = self._model.stream(version=version)
-        return PatientPredictor(
-            await streams.enter_async_context(stream),
-            self._office.waits,
-            f"version {version}",
-            f"inference to load version {version}",
-        )
-
-    async def can_play(self, version: int) -> bool:
-        """Whether a model answers at all; waits until the inference service has tried it."""
-        async with AsyncExitStack() as streams:
-            predictor = await self.predictor(streams, version)
-            start = State(self._office.run.game.name).observation()[np.newaxis]
-            try:
-                await predictor.predict(start)
-            except IncompatibleModelError as error:
-                _log.error("model_unusable", version=version, reason=str(error))
-                return False
-            finally:
-                self._office.waits.end(f"version {version}")  # also when the asking is given up
-        return True
+    def __init__(self, context: EvaluatorContext, players: Players) -> None:
+        self._context = context
+        self._players = players
+        self._figures = context.figures
 
     async def open(self, candidate: int, best: int) -> MatchRow:
         """Begin a match, or go on with the undecided one of these two models."""
-        section = self._office.run.evaluator
-        seed = match_seed(self._office.run.seed, candidate, best)
+        context, section = self._context, self._context.run.evaluator
+        seed = match_seed(context.run.seed, "gate", str(candidate), str(best))
         openings = self._openings(section.games // 2, seed)
-        return await self._office.ask(
-            self._office.database.create_match,
-            self._office.run.name,
-            candidate,
-            best,
+        is_sequential = section.test == "sprt"
+        return await context.ask(
+            context.database.open_match,
+            context.run.name,
+            "gate",
+            str(candidate),
+            str(best),
             games=2 * len(openings),
-            threshold=section.threshold,
             num_simulations=section.num_simulations,
             seed=seed,
-            epoch=self._office.epoch,
-            test=MatchTest(
-                sprt_elo=section.sprt_elo if section.test == "sprt" else None,
-                sprt_error=section.sprt_error if section.test == "sprt" else None,
+            epoch=context.epoch,
+            rule=GateRule(
+                threshold=section.threshold,
+                sprt_elo=section.sprt_elo if is_sequential else None,
+                sprt_error=section.sprt_error if is_sequential else None,
                 draws_only=section.draws_only,
             ),
         )
@@ -103,110 +74,72 @@ class Referee:
             IncompatibleModelError: one of the two models cannot be used.
         """
         openings = self._openings(match.games // 2, match.seed)
-        stored = await self._office.ask(self._office.database.match_places, match.match_id)
-        self.figures = {
-            "candidate": float(match.candidate),
-            "match_games": float(len(stored)),
-            "match_most_games": float(match.games),
-            "match_in_play": 1.0,
-        }
+        stored = await self._context.ask(self._context.database.match_places, match.match_id)
+        figures = self._figures
+        figures.candidate, figures.match_in_play = match.candidate, True
+        figures.match_games, figures.match_most_games = len(stored), match.games
+        figures.match_pairs_counted = figures.match_score = figures.match_llr = None
         try:
             standing = await self._look(match)
             missing = {(i, color) for i in range(len(openings)) for color in (0, 1)} - stored
             if standing.verdict is None and missing:
-                await self._play(match, openings, self._roster(match, missing))
+                await self._play(match, openings, self._queue(match, missing))
                 standing = await self._look(match)
         finally:
-            self.figures["match_in_play"] = 0.0
+            figures.match_in_play = False
         return standing
 
-    def _roster(self, match: MatchRow, missing: set[Place]) -> Roster:
-        most = self._office.run.inference.max_batch_rows // 2
-        if match.test != "sprt":
-            return Roster(missing, most)
-        at_once = min(self._office.run.evaluator.pairs_at_once, most)
-        return Roster(missing, at_once, _AHEAD * at_once)
+    def _queue(self, match: MatchRow, missing: set[Place]) -> PairQueue:
+        run = self._context.run
+        most = run.inference.max_batch_rows // 2
+        if match.rule is None or match.rule.sprt_elo is None:
+            return PairQueue(missing, most)
+        at_once = min(run.evaluator.pairs_at_once, most)
+        return PairQueue(missing, at_once, _AHEAD * at_once)
 
     async def _look(self, match: MatchRow) -> Standing:
         """How a match stands, by its rows."""
-        pairs = await self._office.ask(self._office.database.match_pairs, match.match_id)
+        pairs = await self._context.ask(self._context.database.match_pairs, match.match_id)
         standing = judge(match, pairs)
-        self._show(standing.grounds)
+        grounds, figures = standing.grounds, self._figures
+        figures.match_pairs_counted = (grounds.games_counted or 0) / 2
+        figures.match_score, figures.match_llr = grounds.score, grounds.llr
         return standing
 
-    def _show(self, grounds: Grounds) -> None:
-        """For the heartbeat and the metrics: how a match stands."""
-        figures = {
-            "match_pairs_counted": (grounds.games_counted or 0) / 2,
-            "match_score": grounds.score,
-            "match_llr": grounds.llr,
-        }
-        self.figures |= {name: float(value) for name, value in figures.items() if value is not None}
-
-    async def _play(self, match: MatchRow, openings: list[list[int]], roster: Roster) -> None:
+    async def _play(self, match: MatchRow, openings: list[list[int]], queue: PairQueue) -> None:
         _log.info(
-            "match", candidate=match.candidate, best=match.best, games_to_play=len(roster.missing)
+            "match", candidate=match.candidate, best=match.best, games_to_play=len(queue.missing)
         )
-        started_at = datetime.now(UTC)
 
-        async def keep(played: list[Played]) -> None:
-            await self._store(match, played, started_at)
+        async def keep(games: Sequence[MatchGame]) -> None:
+            await self._context.record(match.match_id, games)
+            self._figures.match_games += len(games)
             if (await self._look(match)).verdict is not None:
-                roster.over.set()
+                queue.over.set()
 
+        search = match_search(self._context.run.search, match.num_simulations)
         async with AsyncExitStack() as streams:
-            sides = (
-                await self.predictor(streams, match.candidate),
-                await self.predictor(streams, match.best),
+            players = (
+                await self._players.player(streams, match.player, search, match.seed),
+                await self._players.player(streams, match.opponent, search, match.seed),
             )
-            search = match_search(self._office.run.search, match.num_simulations)
-            table = Table(self._office.run.game.name, openings, search, sides, roster, keep)
-            try:
-                await table.play()
-            finally:
-                for version in (match.candidate, match.best):
-                    self._office.waits.end(f"version {version}")
+            await play_match(self._context.run.game.name, openings, players, queue, keep)
 
     async def close(
         self, match: MatchRow, verdict: Literal["rejected", "skipped"], grounds: Grounds
     ) -> None:
-        """Write down a verdict that promotes nobody, and why."""
+        """Write down a verdict that promotes no model, and why."""
         _log.info(
             verdict, candidate=match.candidate, best=match.best, decided_by=grounds.decided_by
         )
-        await self._office.ask(
-            self._office.database.decide_match,
+        await self._context.ask(
+            self._context.database.decide_match,
             match.match_id,
             verdict,
-            epoch=self._office.epoch,
+            epoch=self._context.epoch,
             grounds=grounds,
         )
 
     def _openings(self, count: int, seed: int) -> list[list[int]]:
-        plies = self._office.run.evaluator.opening_plies
-        return draw_openings(self._office.run.game.name, plies, count, seed)
-
-    async def _store(self, match: MatchRow, played: list[Played], started_at: datetime) -> None:
-        now = datetime.now(UTC)
-        games: list[MatchGame] = []
-        for each in played:
-            opening, player = each.place
-            first, second = match.candidate, match.best
-            versions = (first, second) if player == 0 else (second, first)
-            record = match_record(self._office.run.game.name, each.game, versions, started_at, now)
-            games.append(MatchGame(opening, player, record))
-        await self._office.ask(
-            self._office.database.record_match_games,
-            self._office.run.name,
-            self._office.worker,
-            match.match_id,
-            games,
-        )
-        self.games_played += len(games)
-        self.figures["match_games"] += len(games)
-
-
-def match_seed(run_seed: int, candidate: int, best: int) -> int:
-    """Seed of a match's openings: other ones for each pair of models."""
-    sequence = np.random.SeedSequence([run_seed, candidate, best])
-    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))  # a bigint has a sign
+        plies = self._context.run.evaluator.opening_plies
+        return draw_openings(self._context.run.game.name, plies, count, seed)

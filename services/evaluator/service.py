@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
-from pydantic import TypeAdapter
 
-from services.evaluator.anchors import check_anchors
+from services.evaluator.context import EvaluatorContext
 from services.evaluator.evaluator import Evaluator
-from services.evaluator.office import Office
 from services.evaluator.openings import draw_openings
+from services.evaluator.players import Players
 from services.evaluator.pool import RatingPool
 from services.evaluator.promotion import Promoter, reconcile
 from services.evaluator.referee import Referee
 from services.evaluator.spare import SpareTime
-from services.evaluator.variant_duty import VariantDuty
+from services.evaluator.trials import Trials
 from zerofleet.best import BestPointer
 from zerofleet.client import AsyncModel
 from zerofleet.config import ProcessSettings, RunConfig
@@ -46,7 +45,6 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
         AccessDeniedError: the inference service refuses this evaluator.
     """
     draw_openings(run.game.name, run.evaluator.opening_plies, 1, 0)  # fails early if it must
-    check_anchors(run)
     waits = Waits()
     with (
         HealthServer(settings.health_address) as health,
@@ -105,6 +103,7 @@ class Life:
         self._pointer = pointer
         self._model = model
         self._waits = waits
+        self._figures = EvaluatorFigures()
         self._evaluator: Evaluator | None = None
 
     async def judge(self) -> None:
@@ -119,22 +118,19 @@ class Life:
         epoch = await waits.ask_store(database.acquire_fence, run.name, "evaluator")
         _log.info("judging", run=run.name, worker=self._worker, epoch=epoch)
         promoter = Promoter(database, self._pointer, run.name, self._worker, epoch, waits)
-        office = Office(run, database, waits, self._worker, epoch)
-        referee = Referee(office, self._model)
+        context = EvaluatorContext(run, database, waits, self._worker, epoch, self._figures)
+        players = Players(context, self._model)
+        referee = Referee(context, players)
         go = asyncio.Event()
         go.set()
-        pool = RatingPool(office, referee, go)
-        spare = SpareTime([VariantDuty(office, self._model, go), pool], go)
-        self._evaluator = Evaluator(office, referee, promoter, pool, spare)
+        pool = RatingPool(context, players, go)
+        spare = SpareTime([Trials(context, players, go), pool], go)
+        self._evaluator = Evaluator(context, players, referee, promoter, pool, spare)
         await self._evaluator.run()
 
     def pulse(self) -> Pulse[EvaluatorFigures]:
         """Progress, and what is waited for."""
         evaluator = self._evaluator
         if evaluator is None:
-            return Pulse(0, str(self._waits), EvaluatorFigures())
-        return Pulse(evaluator.progress, str(self._waits), _typed(evaluator.figures))
-
-
-def _typed(figures: Mapping[str, float]) -> EvaluatorFigures:
-    return TypeAdapter(EvaluatorFigures).validate_python(figures)
+            return Pulse(0, str(self._waits), replace(self._figures))
+        return Pulse(evaluator.progress, str(self._waits), replace(self._figures))

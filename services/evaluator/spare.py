@@ -1,30 +1,20 @@
-"""What is played beside the matches: one duty after the other, paused in mid-game."""
+"""Spare time, between the gate's matches: other games are played, and pause in mid-game."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from typing import Protocol
 
 _IDLE_SECONDS = 1.0
 
 
-class Duty(Protocol):
-    """Games that somebody wants, but nobody waits for."""
+class SpareGames(Protocol):
+    """Games that are played while no candidate waits."""
 
     @property
-    def games_played(self) -> int:
-        """Stored by this process."""
-        ...
-
-    @property
-    def figures(self) -> Mapping[str, float]:
-        """For the heartbeat."""
-        ...
-
-    @property
-    def at_play(self) -> bool:
+    def in_play(self) -> bool:
         """Whether games are in play, be it that they wait for a candidate's match."""
         ...
 
@@ -34,33 +24,23 @@ class Duty(Protocol):
 
 
 class SpareTime:
-    """Plays the first duty that has something to play, again and again.
+    """Plays the first of several kinds of games of which some are due, again and again.
 
     Args:
-        duties: the more urgent ones first.
+        kinds: the more urgent ones first.
         go: cleared while a candidate is judged: their games wait where they are.
     """
 
-    def __init__(self, duties: Sequence[Duty], go: asyncio.Event) -> None:
-        self._duties = duties
+    def __init__(self, kinds: Sequence[SpareGames], go: asyncio.Event) -> None:
+        self._kinds = kinds
         self._go = go
         self._nothing_due = asyncio.Event()
         self._look_again = asyncio.Event()
 
     @property
-    def at_play(self) -> bool:
-        """Whether games of any duty are in play."""
-        return any(duty.at_play for duty in self._duties)
-
-    @property
-    def games_played(self) -> int:
-        """By all duties."""
-        return sum(duty.games_played for duty in self._duties)
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """Of all duties."""
-        return {name: value for duty in self._duties for name, value in duty.figures.items()}
+    def in_play(self) -> bool:
+        """Whether games of any kind are in play."""
+        return any(games.in_play for games in self._kinds)
 
     @contextlib.contextmanager
     def paused(self) -> Generator[None]:
@@ -72,7 +52,7 @@ class SpareTime:
             self._go.set()
 
     async def play_on(self, seconds: float) -> None:
-        """Let the duties play for so long, though a candidate may wait; less when none is due."""
+        """Have games played for so long, though a candidate may wait; less when none are due."""
         if seconds <= 0:
             return
         self._nothing_due.clear()
@@ -98,7 +78,7 @@ class SpareTime:
             self._look_again.clear()
 
     async def _play_some(self) -> bool:
-        for duty in self._duties:
-            if await duty.play_some():
+        for games in self._kinds:
+            if await games.play_some():
                 return True
         return False

@@ -43,8 +43,6 @@ class Precisions:
         runs: Collection[str] = (),
         fastest: Callable[[Sequence[LoadedModel]], LoadedModel] | None = None,
     ) -> None:
-        self.refused: frozenset[str] = frozenset()
-        """Precisions that lost too much against fp32 in their newest match."""
         self._wanted = wanted
         self._runs = runs
         self._fastest = fastest
@@ -59,11 +57,7 @@ class Precisions:
     def usable(self, variants: Mapping[str, str]) -> dict[str, str]:
         """Those of a version's variants that may answer for it unasked: precision and sha256."""
         allowed = self._runs if self._wanted == AUTO else (self._wanted,)
-        return {
-            precision: sha256
-            for precision, sha256 in variants.items()
-            if precision in allowed and precision not in self.refused
-        }
+        return {precision: sha256 for precision, sha256 in variants.items() if precision in allowed}
 
     def settled(self, usable: Collection[str]) -> str | None:
         """What answers for a version with these usable variants; None: that must be measured."""
@@ -83,8 +77,8 @@ class Precisions:
         """Say once that a version lacks the precision that was named."""
         if self._wanted not in (AUTO, FP32) and not self._said_missing:
             self._said_missing = True
-            why = "refused" if self._wanted in self.refused else "not published or not accepted"
-            _log.warning("precision_missing", wanted=self._wanted, version=version, reason=why)
+            reason = "not published or not accepted"
+            _log.warning("precision_missing", wanted=self._wanted, version=version, reason=reason)
 
 
 def fastest_model(

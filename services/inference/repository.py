@@ -183,7 +183,7 @@ class Repository:
             await asyncio.sleep(every_seconds)
 
     async def follow_variants(self, every_seconds: float) -> None:
-        """Keep up with variants and verdicts, for ever; at once after each promotion."""
+        """Keep up with the best version's variants, for ever; at once after each promotion."""
         while True:
             self._swapped.clear()
             await self.refresh_variants()
@@ -205,11 +205,10 @@ class Repository:
                 self.waiting_for = f"a store that names the best model: {error}"
 
     async def refresh_variants(self) -> None:
-        """Look once; let the best version's fastest variant answer, and no refused one."""
+        """Look once; let the best version's fastest variant answer."""
         if self._precisions.only_fp32:
             return
         try:
-            self._refuse(frozenset(await asyncio.to_thread(self._source.refused)))
             if self._best:
                 await self._improve(self._best[0])
         except ZerofleetError:
@@ -264,18 +263,6 @@ class Repository:
         self._swapped.set()
         _log.info("best_model_changed", version=model.version, seq=promoted.seq)
         return True
-
-    def _refuse(self, refused: frozenset[str]) -> None:
-        """Take over what the newest verdicts say."""
-        if refused == self._precisions.refused:
-            return
-        _log.info("precisions_refused", precisions=sorted(refused))
-        self._precisions.refused = refused
-        self._answering.clear()  # chosen again when they are next asked for
-        for best in self._best:
-            if best.model.precision in refused:
-                best.model = self._in_memory.get(best.promoted.version, FP32) or best.model
-        self._pin()
 
     async def _improve(self, best: _Answering) -> None:
         """Let the variant answer that should, for the best version."""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 _POLL_SECONDS = 0.2  # a promotion is seen this much later at most
-_VARIANTS_SECONDS = 5.0  # and a verdict on a variant this much
+_VARIANTS_SECONDS = 5.0  # and a variant that could not be looked up or loaded this much
 _CPU_ROWS = 64
 
 

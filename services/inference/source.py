@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
-from services.inference.loaded_models import FP32
 from zerofleet.best import BestPointer
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import ModelNotFoundError
-from zerofleet.rpc.codec import PRECISIONS
 
 
 class ModelSource(Protocol):
@@ -45,14 +43,6 @@ class ModelSource(Protocol):
 
     def variants(self, version: int) -> Mapping[str, str]:
         """The names of a version's accepted files in other precisions, by precision.
-
-        Raises:
-            StoreUnavailableError: Postgres does not answer.
-        """
-        ...
-
-    def refused(self) -> Collection[str]:
-        """Precisions that the newest match against fp32 found weaker.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.
@@ -116,16 +106,6 @@ class StoredModels:
             known = {row.precision: row.sha256 for row in rows if row.accepted and row.sha256}
             self._variants[version] = known
         return known
-
-    def refused(self) -> set[str]:
-        """See ``ModelSource``."""
-        self._look_at_schema()
-        verdicts = {
-            precision: self._database.variant_verdict(self._run, precision)
-            for precision in PRECISIONS
-            if precision != FP32
-        }
-        return {name for name, verdict in verdicts.items() if verdict and not verdict.accepted}
 
     def versions(self) -> list[int]:
         """See ``ModelSource``."""

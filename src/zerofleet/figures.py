@@ -176,9 +176,9 @@ class TrainerFigures:
     """By precision, such as ``int8``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class EvaluatorFigures:
-    """Of the run's evaluator."""
+    """Of the run's evaluator, whose parts write into one of these as they get on."""
 
     service: ClassVar[str] = "evaluator"
 
@@ -196,13 +196,12 @@ class EvaluatorFigures:
     """The candidate's, 0 to 1."""
     match_llr: float | None = None
     """Log-likelihood ratio of a sequential test."""
-    variant_in_play: bool = False
-    variant_version: int | None = None
-    variant_int8: bool = False
-    variant_fp16: bool = False
-    variant_games: int = 0
-    variant_most_games: int = 0
-    variant_score: float | None = None
+    trial_in_play: bool = False
+    trial_games: int = 0
+    """Of the newest trial, stored."""
+    trial_most_games: int = 0
+    trial_score: float | None = None
+    """Of its first-named player, 0 to 1."""
     rating_in_play: bool = False
     rating_player: int | None = None
     """The model that was rated last."""

@@ -67,9 +67,6 @@ class Stored:
     def variants(self, version: int) -> dict[str, str]:
         return {"fp16": self._names[version, "fp16"]}
 
-    def refused(self) -> tuple[str, ...]:
-        return ()
-
     def versions(self) -> list[int]:
         return list(VERSIONS)
 

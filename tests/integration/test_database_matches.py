@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sqlalchemy import exc
 
-from zerofleet.database import Database, Grounds, MatchGame, MatchRow, MatchTest, Pair
+from zerofleet.database import Database, GateRule, Grounds, MatchGame, MatchRow, Pair
 from zerofleet.errors import RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
 from zerofleet.testing.records import changed, random_record
@@ -14,6 +14,12 @@ from zerofleet.testing.records import changed, random_record
 FIRST_WINS = next(r for s in range(99) if (r := random_record(s)).result == 1)
 SECOND_WINS = next(r for s in range(99) if (r := random_record(s)).result == -1)
 DRAWN = next(r for s in range(99) if (r := random_record(s)).result == 0)
+
+PLACES = [(opening, color) for opening in (0, 1) for color in (0, 1)]
+
+
+def again(record: GameRecord, number: int) -> GameRecord:
+    return changed(record, game_uid=UUID(int=number))
 
 
 @pytest.fixture
@@ -27,13 +33,27 @@ def epoch(database: Database) -> int:
 
 
 def begin(database: Database, epoch: int, candidate: int = 2) -> MatchRow:
-    return database.create_match(
-        "test", candidate, 1, games=4, threshold=0.55, num_simulations=50, seed=7, epoch=epoch
+    return database.open_match(
+        "test",
+        "gate",
+        str(candidate),
+        "1",
+        games=4,
+        num_simulations=50,
+        seed=7,
+        epoch=epoch,
+        rule=GateRule(0.55),
     )
 
 
 def play(database: Database, match: MatchRow, *games: tuple[int, int, GameRecord]) -> None:
-    database.record_match_games("test", "e", match.match_id, [MatchGame(*game) for game in games])
+    database.record_match_games(
+        "test",
+        "e",
+        match.match_id,
+        [MatchGame(*game) for game in games],
+        epoch=database.evaluator_epoch("test"),
+    )
 
 
 def test_the_score_is_the_candidates(database: Database, epoch: int) -> None:
@@ -60,7 +80,8 @@ def test_a_place_keeps_its_first_game(database: Database, epoch: int) -> None:
     play(database, match, (0, 0, SECOND_WINS))
     score = database.match_score(match.match_id)
     assert (score.wins, score.losses) == (1, 0)
-    assert database.match_game_uids(match.match_id) == {(0, 0): FIRST_WINS.game_uid}
+    [row] = database._rows("SELECT opening, color, game_uid::text AS uid FROM match_games")
+    assert tuple(row) == (0, 0, str(FIRST_WINS.game_uid))
 
 
 def test_a_match_goes_on_after_a_restart(database: Database, epoch: int) -> None:
@@ -78,24 +99,24 @@ def test_a_verdict_is_written_once(database: Database, epoch: int) -> None:
     with pytest.raises(StaleEpochError, match="decided otherwise: rejected"):
         database.decide_match(match.match_id, "promoted", epoch=epoch)
     [decided] = database.matches("test")
-    assert (decided.verdict, decided.candidate_score) == ("rejected", 0.25)
+    assert (decided.verdict, decided.score) == ("rejected", 0.25)
     assert decided.decided_at is not None
     again = begin(database, epoch)
     assert again.match_id != match.match_id
 
 
 def test_a_match_keeps_its_rule_and_its_verdict_its_grounds(database: Database, epoch: int) -> None:
-    rule = MatchTest(sprt_elo=(0.0, 35.0), sprt_error=0.05, draws_only="promote")
-    arguments = {"games": 4, "threshold": 0.5, "num_simulations": 50, "seed": 7, "epoch": epoch}
-    match = database.create_match("test", 2, 1, **arguments, test=rule)
-    assert (match.test, match.sprt_elo0, match.sprt_elo1) == ("sprt", 0.0, 35.0)
-    assert (match.sprt_error, match.draws_only, match.decided_by) == (0.05, "promote", None)
-    assert database.create_match("test", 2, 1, **arguments) == match
+    rule = GateRule(0.5, sprt_elo=(0.0, 35.0), sprt_error=0.05, draws_only="promote")
+    arguments = {"games": 4, "num_simulations": 50, "seed": 7, "epoch": epoch}
+    match = database.open_match("test", "gate", "2", "1", **arguments, rule=rule)
+    assert (match.rule, match.decided_by) == (rule, None)
+    again = database.open_match("test", "gate", "2", "1", **arguments, rule=GateRule(0.9))
+    assert again == match
     play(database, match, (0, 0, FIRST_WINS), (0, 1, DRAWN))
     grounds = Grounds("sprt", 0.25, -3.0, 2, 2, (0, 1, 0, 0, 0))
     database.decide_match(match.match_id, "rejected", epoch=epoch, grounds=grounds)
     [decided] = database.matches("test")
-    assert (decided.decided_by, decided.llr, decided.candidate_score) == ("sprt", -3.0, 0.25)
+    assert (decided.decided_by, decided.llr, decided.score) == ("sprt", -3.0, 0.25)
     assert (decided.games_counted, decided.duplicates) == (2, 2)
     with database._transaction() as connection:
         row = connection.exec_driver_sql(
@@ -108,7 +129,15 @@ def test_a_match_keeps_its_rule_and_its_verdict_its_grounds(database: Database, 
 
 @pytest.mark.parametrize(
     "columns",
-    ["test = 'sprt'", "sprt_elo0 = 0", "sprt_error = 0.7", "draws_only = 'maybe'", "test = 'x'"],
+    [
+        "test = 'sprt'",
+        "sprt_elo0 = 0",
+        "sprt_error = 0.7",
+        "draws_only = 'maybe'",
+        "test = 'x'",
+        "threshold = NULL",
+        "kind = 'trial'",
+    ],
 )
 def test_half_a_rule_is_refused(database: Database, epoch: int, columns: str) -> None:
     match = begin(database, epoch)
@@ -122,9 +151,6 @@ def test_pairs_are_complete_in_order_and_know_what_they_repeat(
     database: Database, epoch: int
 ) -> None:
     """The same actions, of an earlier opening, with the candidate in the same colour."""
-
-    def again(record: GameRecord, number: int) -> GameRecord:
-        return changed(record, game_uid=UUID(int=number))
 
     match = begin(database, epoch)
     play(
@@ -153,7 +179,7 @@ def test_a_promotion_decides_its_match(database: Database, epoch: int) -> None:
     play(database, match, (0, 0, FIRST_WINS))
     database.promote("test", 2, match.match_id, "e", 1, epoch=epoch)
     [decided] = database.matches("test")
-    assert (decided.verdict, decided.candidate_score) == ("promoted", 1.0)
+    assert (decided.verdict, decided.score) == ("promoted", 1.0)
 
 
 def test_a_refused_promotion_decides_nothing(database: Database, epoch: int) -> None:
@@ -172,6 +198,60 @@ def test_a_former_evaluator_decides_nothing(database: Database, epoch: int) -> N
         database.decide_match(match.match_id, "rejected", epoch=epoch)
     with pytest.raises(StaleEpochError):
         begin(database, epoch, candidate=3)
+    with pytest.raises(StaleEpochError):
+        database.record_match_games(
+            "test", "e", match.match_id, [MatchGame(0, 0, FIRST_WINS)], epoch=epoch
+        )
+    assert database.count_games("test", "match") == 0
+
+
+def trial(database: Database, epoch: int, player: str, opponent: str, games: int = 4) -> MatchRow:
+    return database.open_match(
+        "test", "trial", player, opponent, games=games, num_simulations=50, seed=7, epoch=epoch
+    )
+
+
+def test_two_players_have_one_trial_that_may_grow(database: Database, epoch: int) -> None:
+    first = trial(database, epoch, "2/int8", "2/fp32")
+    assert (first.kind, first.rule, first.games) == ("trial", None, 4)
+    assert database.unfinished_trials("test") == [first]
+    play(database, first, *((i, color, again(DRAWN, 2 * i + color)) for i, color in PLACES))
+    assert database.unfinished_trials("test") == []
+    assert trial(database, epoch, "2/int8", "2/fp32", games=2) == first  # it has more already
+    more = trial(database, epoch, "2/int8", "2/fp32", games=6)
+    assert (more.match_id, more.games) == (first.match_id, 6)
+    assert database.unfinished_trials("test") == [more]
+    database.shorten_match(first.match_id, 4, epoch=epoch)
+    assert database.unfinished_trials("test") == []
+    assert database.matches("test") == []
+    assert len(database.matches("test", "trial")) == 1
+
+
+@pytest.mark.parametrize(
+    ("player", "opponent"),
+    [("2", "2"), ("2", "9"), ("2", "gnugo:11"), ("2/int4", "2"), ("02", "1"), ("2", "somebody")],
+)
+def test_players_that_there_are_not_play_no_match(
+    database: Database, epoch: int, player: str, opponent: str
+) -> None:
+    with pytest.raises(exc.IntegrityError):
+        trial(database, epoch, player, opponent)
+
+
+def test_anchors_and_precisions_are_not_promoted(database: Database, epoch: int) -> None:
+    for player in ("random", "2/int8"):
+        with pytest.raises(exc.IntegrityError):
+            database.open_match(
+                "test",
+                "gate",
+                player,
+                "1",
+                games=4,
+                num_simulations=50,
+                seed=7,
+                epoch=epoch,
+                rule=GateRule(0.5),
+            )
 
 
 def test_a_bad_game_stores_nothing(database: Database, epoch: int) -> None:

@@ -52,7 +52,7 @@ def test_exams_and_ratings(database: Database, epoch: int) -> None:
         (2, 0, 0.0),
     ]
     database.upsert_ratings("test", [])
-    database.upsert_ratings("test", [(1, 0.0, 0.0), (2, 55.0, 12.5)])
+    database.upsert_ratings("test", [("1", 0.0, 0.0), ("2", 55.0, 12.5)])
     rows = [(row.version, row.elo, row.elo_error, row.games) for row in database.ratings("test")]
     assert rows == [(1, 0.0, 0.0, 0), (2, 55.0, 12.5, 0)]
 
@@ -71,7 +71,7 @@ def test_summary(database: Database, epoch: int) -> None:
     evaluator = database.acquire_fence("test", "evaluator")
     database.promote("test", 1, None, "e", 0, epoch=evaluator)
     database.insert_exam("test", 1, 50, 300, 30)
-    database.upsert_ratings("test", [(1, 5.0, 1.0)])
+    database.upsert_ratings("test", [("1", 5.0, 1.0)])
     database.insert_train_metrics("test", 100, "train", LOSSES, epoch)
 
     summary = database.summary("test")

@@ -7,20 +7,16 @@ import pytest
 from psycopg2 import errors
 
 from zerofleet.config import run_from_values
-from zerofleet.database import Database, Submission
+from zerofleet.database import Database, GateRule, MatchGame, Submission
 from zerofleet.errors import ConfigError, StaleEpochError
 from zerofleet.testing.databases import DatabaseTemplate
 from zerofleet.testing.records import random_record
 
 ROLES = ("worker", "trainer", "evaluator", "console")
-EVERYBODY = {"runs", "models", "promotions", "alembic_version", "definitions"} | {
-    "model_variants",
-    "variant_verdicts",
-}
+EVERYBODY = {"runs", "models", "promotions", "alembic_version", "definitions", "model_variants"}
 TABLES = EVERYBODY | {
     *("games", "positions", "unfinished_games", "rejected_games", "games_conflict"),
-    *("matches", "match_games", "rating_games", "variant_games"),
-    *("exams", "ratings", "anchor_ratings"),
+    *("matches", "match_games", "exams", "ratings"),
     *("fences", "train_metrics", "train_events", "resign_thresholds"),
     *("position_partitions", "position_needs"),
 }
@@ -36,25 +32,21 @@ MAY_READ = {
     | {"games", "positions", "rejected_games", "position_needs"}
     | {"train_metrics", "train_events", "resign_thresholds"},
     "evaluator": EVERYBODY
-    | {"games", "matches", "match_games", "rating_games", "variant_games", "rated_games"}
-    | {"exams", "ratings", "anchor_ratings", "fences"},
+    | {"games", "matches", "match_games", "rated_games", "exams", "ratings", "fences"},
     "console": TABLES | VIEWS,
 }
 MAY_INSERT = {
     "worker": set[str](),
     "trainer": {"models", "model_variants", "rejected_games", "position_needs"}
     | {"train_metrics", "train_events", "resign_thresholds"},
-    "evaluator": {"matches", "match_games", "rating_games", "promotions", "exams"}
-    | {"ratings", "anchor_ratings", "variant_games", "variant_verdicts"},
+    "evaluator": {"matches", "match_games", "promotions", "exams", "ratings"},
     "console": set[str](),
 }
-RATING = {"elo", "elo_error", "games", "at"}
 MAY_UPDATE = {  # all columns where none are named
     ("trainer", "train_metrics"): set[str](),
     ("trainer", "position_needs"): set[str](),
-    ("evaluator", "ratings"): RATING,
-    ("evaluator", "anchor_ratings"): RATING,
-    ("evaluator", "matches"): {"verdict", "candidate_score", "decided_at", "epoch"}
+    ("evaluator", "ratings"): {"elo", "elo_error", "games", "at"},
+    ("evaluator", "matches"): {"games", "epoch", "verdict", "score", "decided_at"}
     | {"decided_by", "llr", "games_counted", "duplicates", "pentanomial"},
 }
 FUNCTIONS = {
@@ -279,13 +271,13 @@ def test_every_service_can_do_its_work_in_its_own_role(
     with Database(role_url("evaluator")) as evaluator:
         epoch = evaluator.acquire_fence("test", "evaluator")
         evaluator.promote("test", 1, None, "e", 0, epoch=epoch)
-        match = evaluator.create_match(
-            "test", 2, 1, games=2, threshold=0.5, num_simulations=1, seed=1, epoch=epoch
-        )
-        evaluator.record_match_game("test", "e", match.match_id, 0, 0, random_record(2))
+        asked = {"games": 2, "num_simulations": 1, "seed": 1, "epoch": epoch}
+        match = evaluator.open_match("test", "gate", "2", "1", **asked, rule=GateRule(0.5))
+        games = [MatchGame(0, 0, random_record(2))]
+        evaluator.record_match_games("test", "e", match.match_id, games, epoch=epoch)
         evaluator.insert_exam("test", 1, 10, 100, 3)
-        evaluator.upsert_ratings("test", [(1, 0.0, 0.0), (2, 10.0, 5.0)])
-        evaluator.upsert_ratings("test", [(1, 0.0, 0.0), (2, 20.0, 5.0)])
+        for elo in (10.0, 20.0):
+            evaluator.upsert_ratings("test", [("1", 0.0, 0.0), ("random", elo, 5.0)])
         evaluator.promote("test", 2, match.match_id, "e", 1, epoch=epoch)
         with pytest.raises(StaleEpochError):
             evaluator.promote("test", 1, None, "e", 1, epoch=epoch)

@@ -1,4 +1,4 @@
-"""Variants of models as rows: written with their model, never changed, judged by matches."""
+"""Variants of models as rows: written with their model, never changed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,11 +8,10 @@ import psycopg2
 import pytest
 from psycopg2 import errors
 
-from zerofleet.database import Database, MatchGame, MatchScore, Pair, VariantVerdict
-from zerofleet.errors import ConfigError, RecordRejectedError, StaleEpochError
+from zerofleet.database import Database, MatchGame
+from zerofleet.errors import ConfigError, StaleEpochError
 from zerofleet.models.variant import Variant
-from zerofleet.records import GameRecord
-from zerofleet.testing.records import changed, random_record
+from zerofleet.testing.records import random_record
 
 INT8 = Variant("int8", f"{8:064x}", f"blobs/{8:064x}.onnx", 4e-5, 0.003)
 FP16 = Variant("fp16", policy_kl=0.5, value_difference=0.25, reason="policy_kl 0.5 is above 0.001")
@@ -30,12 +29,6 @@ def trainer(database: Database) -> int:
     database.insert_model("test", 1, f"{1:064x}", 10, {}, "m", epoch, [INT8, FP16])
     database.insert_model("test", 2, f"{2:064x}", 20, {}, "m", epoch)
     return epoch
-
-
-@pytest.fixture
-def evaluator(database: Database, trainer: int) -> int:
-    assert trainer
-    return database.acquire_fence("test", "evaluator")
 
 
 def query(database: Database, statement: str) -> list[tuple[Any, ...]]:
@@ -89,131 +82,33 @@ def test_which_files_are_known(database: Database, trainer: int) -> None:
     assert not database.names_file("other", f"{8:064x}")
 
 
-def a_match() -> list[MatchGame]:
-    """Two openings, both colours, four different games."""
-    places = [(opening, color) for opening in (0, 1) for color in (0, 1)]
-    return [MatchGame(*place, random_record(seed)) for seed, place in enumerate(places)]
-
-
-def record(database: Database, games: list[MatchGame], epoch: int) -> None:
-    database.record_variant_games("test", "e", 1, "int8", games, epoch=epoch)
-
-
-def points(record: GameRecord, color: int) -> float:
-    assert record.result is not None
-    return (1 + (record.result if color == 0 else -record.result)) / 2
-
-
-def test_games_of_a_match_become_pairs(database: Database, evaluator: int) -> None:
-    games = a_match()
-    record(database, games[:3], evaluator)
-    assert database.variant_places("test", 1, "int8") == {(0, 0), (0, 1), (1, 0)}
-    scores = [points(game.record, game.candidate_color) for game in games]
-    assert database.variant_pairs("test", 1, "int8") == [Pair(0, (scores[0], scores[1]), False)]
-    record(database, games, evaluator)  # again, with what was missing
-    first, second = database.variant_pairs("test", 1, "int8")
-    assert (first.scores, second.scores) == ((scores[0], scores[1]), (scores[2], scores[3]))
-    kinds = query(database, "SELECT kind, count(*) FROM games GROUP BY kind")
-    assert kinds == [("match", 4)]
-    assert database.variant_places("test", 1, "fp16") == set()
-
-
-def test_a_place_keeps_its_first_game(database: Database, evaluator: int) -> None:
-    record(database, [MatchGame(0, 0, random_record(1))], evaluator)
-    record(database, [MatchGame(0, 0, random_record(2))], evaluator)
-    [(uid,)] = query(database, "SELECT game_uid::text FROM variant_games")
-    assert uid == str(random_record(1).game_uid)
-
-
-def test_a_game_that_repeats_another_is_told(database: Database, evaluator: int) -> None:
-    games = a_match()
-    again = [
-        replace(game, record=replace(first.record, game_uid=game.record.game_uid))
-        for first, game in zip(games[:2], games[2:], strict=True)
-    ]
-    record(database, [*games[:2], *again], evaluator)
-    pairs = database.variant_pairs("test", 1, "int8")
-    assert [pair.repeated for pair in pairs] == [False, True]
-
-
-def test_these_games_rate_nobody(database: Database, evaluator: int) -> None:
-    record(database, a_match(), evaluator)
-    assert database.player_results("test") == []
-
-
-def test_a_game_that_contradicts_itself_is_not_stored(database: Database, evaluator: int) -> None:
-    bad = changed(random_record(1), reason="boredom")
-    with pytest.raises(RecordRejectedError, match="reason"):
-        record(database, [MatchGame(0, 0, bad)], evaluator)
-    assert database.variant_places("test", 1, "int8") == set()
-
-
-def decide(
-    database: Database, version: int, precision: str, *, accepted: bool, epoch: int
-) -> VariantVerdict:
-    score = MatchScore(wins=10, draws=4, losses=6)
-    return database.decide_variant(
-        "test", version, precision, score, (0.4, 0.8), accepted=accepted, epoch=epoch
-    )
-
-
-def test_the_newest_verdict_on_a_precision_holds(
-    database: Database, trainer: int, evaluator: int
-) -> None:
-    assert database.variant_verdict("test", "int8") is None
-    first = decide(database, 1, "int8", accepted=False, epoch=evaluator)
-    assert (first.games, first.wins, first.draws, first.losses) == (20, 10, 4, 6)
-    assert (first.score, first.low, first.high) == (0.6, 0.4, 0.8)
-    assert database.variant_verdict("test", "int8") == first
-    assert database.variant_verdict("test", "fp16") is None
-    assert database.variant_verdict("other", "int8") is None
-    database.insert_model("test", 3, f"{3:064x}", 30, {}, "m", trainer, [named(INT8, 9)])
-    second = decide(database, 3, "int8", accepted=True, epoch=evaluator)
-    assert second.seq > first.seq
-    assert database.variant_verdict("test", "int8") == second
-    assert database.variant_verdicts("test") == [first, second]
-
-
-def test_a_match_that_is_decided_stays_so(database: Database, evaluator: int) -> None:
-    first = decide(database, 1, "int8", accepted=True, epoch=evaluator)
-    assert decide(database, 1, "int8", accepted=True, epoch=evaluator) == first
-    with pytest.raises(StaleEpochError, match="decided otherwise"):
-        decide(database, 1, "int8", accepted=False, epoch=evaluator)
-    assert database.variant_verdicts("test") == [first]
-
-
-def test_an_evaluator_that_was_replaced_judges_nothing(database: Database, evaluator: int) -> None:
-    database.acquire_fence("test", "evaluator")
-    with pytest.raises(StaleEpochError):
-        decide(database, 1, "int8", accepted=True, epoch=evaluator)
-    with pytest.raises(StaleEpochError):
-        record(database, a_match(), evaluator)
-    assert database.variant_verdict("test", "int8") is None
-    assert query(database, "SELECT count(*) FROM games") == [(0,)]
-
-
-def test_rows_stay_as_they_are(database: Database, evaluator: int, database_url: str) -> None:
-    decide(database, 1, "int8", accepted=True, epoch=evaluator)
+def test_rows_stay_as_they_are(trainer: int, database_url: str) -> None:
+    assert trainer
     connection = psycopg2.connect(database_url)
-    for table in ("model_variants", "variant_verdicts"):
-        for statement in (f"UPDATE {table} SET accepted = false", f"DELETE FROM {table}"):
-            with connection.cursor() as cursor, pytest.raises(errors.InsufficientPrivilege):
-                cursor.execute(statement)
-            connection.rollback()
+    for statement in ("UPDATE model_variants SET accepted = false", "DELETE FROM model_variants"):
+        with connection.cursor() as cursor, pytest.raises(errors.InsufficientPrivilege):
+            cursor.execute(statement)
+        connection.rollback()
     connection.close()
 
 
-def test_a_person_sees_figures_and_verdict_side_by_side(database: Database, evaluator: int) -> None:
-    decide(database, 1, "int8", accepted=True, epoch=evaluator)
+def test_a_person_sees_figures_and_trial_side_by_side(database: Database, trainer: int) -> None:
+    assert trainer
+    epoch = database.acquire_fence("test", "evaluator")
+    match = database.open_match(
+        "test", "trial", "1/int8", "1/fp32", games=4, num_simulations=8, seed=1, epoch=epoch
+    )
+    games = [MatchGame(0, color, random_record(color)) for color in (0, 1)]
+    database.record_match_games("test", "e", match.match_id, games, epoch=epoch)
+    score = database.match_score(match.match_id)
     rows = query(
         database,
-        "SELECT model, step, precision, accepted, policy_kl, reason, games, score_percent::float8, "
-        "low_percent::float8, high_percent::float8, match_accepted "
-        "FROM variant_history ORDER BY precision",
+        "SELECT model, step, precision, accepted, policy_kl, reason, games, "
+        "score_percent::float8 FROM variant_history ORDER BY precision",
     )
     assert rows == [
-        (1, 10, "fp16", False, 0.5, FP16.reason, None, None, None, None, None),
-        (1, 10, "int8", True, 4e-5, "", 20, 60.0, 40.0, 80.0, True),
+        (1, 10, "fp16", False, 0.5, FP16.reason, None, None),
+        (1, 10, "int8", True, 4e-5, "", 2, 100 * score.score),
     ]
 
 
@@ -222,18 +117,10 @@ def test_who_may_write_and_who_may_look(database: Database, role_url: Callable[[
         epoch = trainer.acquire_fence("test", "trainer")
         trainer.insert_model("test", 1, f"{1:064x}", 10, {}, "m", epoch, [INT8])
         assert trainer.names_file("test", f"{8:064x}")
-        with pytest.raises(ConfigError, match="permission denied"):
-            decide(trainer, 1, "int8", accepted=True, epoch=epoch)
-    with Database(role_url("evaluator")) as evaluator:
-        epoch = evaluator.acquire_fence("test", "evaluator")
-        record(evaluator, a_match(), epoch)
-        assert len(evaluator.variant_pairs("test", 1, "int8")) == 2
-        verdict = decide(evaluator, 1, "int8", accepted=True, epoch=epoch)
     with Database(role_url("worker")) as inference:
         assert len(inference.variants("test", 1)) == 1
-        assert inference.variant_verdict("test", "int8") == verdict
         with pytest.raises(ConfigError, match="permission denied"):
-            inference.variant_places("test", 1, "int8")
+            inference.matches("test", "trial")
     with Database(role_url("console")) as console:
         assert len(query(console, "SELECT * FROM variant_history")) == 1
 
@@ -242,7 +129,7 @@ def test_every_table_and_column_that_is_not_plain_explains_itself(database: Data
     undescribed = query(
         database,
         "SELECT relname FROM pg_class WHERE relname IN "
-        "('model_variants', 'variant_games', 'variant_verdicts', 'variant_history') "
+        "('model_variants', 'variant_history') "
         "AND obj_description(oid) IS NULL",
     )
     assert undescribed == []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from zerofleet.database import Database, MatchGame, Submission
+from zerofleet.database import Database, GateRule, MatchGame, Submission
 from zerofleet.records import GameRecord
 from zerofleet.testing.records import changed, random_record
 
@@ -261,13 +261,12 @@ def test_promotion_history(database: Database) -> None:
         database.insert_model("test", version, f"{version:064x}", 100 * version, {}, "m", trainer)
     epoch = database.acquire_fence("test", "evaluator")
     database.promote("test", 1, None, "e", 0, epoch=epoch)
-    match = database.create_match(
-        "test", 2, 1, games=4, threshold=0.55, num_simulations=50, seed=1, epoch=epoch
-    )
+    asked = {"games": 4, "num_simulations": 50, "seed": 1, "epoch": epoch}
+    match = database.open_match("test", "gate", "2", "1", **asked, rule=GateRule(0.55))
     places = [(0, 0), (0, 1), (1, 0), (1, 1)]
-    games = [_match_game(place, record) for place, record in zip(places, GAMES, strict=True)]
-    database.record_match_games("test", "e", match.match_id, games)
-    database.upsert_ratings("test", [(1, 0.0, 0.0), (2, 12.3, 40.0)])
+    games = [MatchGame(*place, record) for place, record in zip(places, GAMES, strict=True)]
+    database.record_match_games("test", "e", match.match_id, games, epoch=epoch)
+    database.upsert_ratings("test", [("1", 0.0, 0.0), ("2", 12.3, 40.0)])
     database.promote("test", 2, match.match_id, "e", 1, epoch=epoch)
 
     rows = ask(
@@ -281,10 +280,6 @@ def test_promotion_history(database: Database) -> None:
         (2, 2, 200, match.match_id, 1, 4, 1, 1, 2, 37.5, 55.0, 12.0),
     ]
     assert [row.games for row in database.ratings("test")] == [4, 4]
-
-
-def _match_game(place: tuple[int, int], record: GameRecord) -> MatchGame:
-    return MatchGame(*place, record)
 
 
 def test_every_table_view_and_function_says_what_it_is(database: Database) -> None:

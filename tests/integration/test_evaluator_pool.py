@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.evaluator.office import Office
+from services.evaluator.context import EvaluatorContext
+from services.evaluator.players import Players
 from services.evaluator.pool import RatingPool
-from services.evaluator.referee import Referee
 from zerofleet import games
 from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig, run_from_values
@@ -119,16 +119,15 @@ async def pool_of(
         Server("127.0.0.1:0", inference=backend) as server,
         AsyncModel(f"127.0.0.1:{server.port}", run.name) as model,
     ):
-        office = Office(run, database, Waits(), "test", epoch)
-        yield RatingPool(office, Referee(office, model), go)
+        context = EvaluatorContext(run, database, Waits(), "test", epoch)
+        yield RatingPool(context, Players(context, model), go)
 
 
 def played(database: Database) -> dict[tuple[str, str], int]:
     """Games by pairing, both colours together."""
     counts: dict[tuple[str, str], int] = {}
-    for first, second, _ in database.rating_places("pooled"):
-        low, high = sorted((first, second))
-        counts[low, high] = counts.get((low, high), 0) + 1
+    for player, opponent, _, _ in database.rating_places("pooled"):
+        counts[player, opponent] = counts.get((player, opponent), 0) + 1
     return counts
 
 
@@ -139,15 +138,16 @@ async def test_a_model_meets_all_its_opponents_at_the_same_time(
     go = asyncio.Event()
     go.set()
     async with pool_of(run, database, go, {1, 2, 3, NEWEST}) as pool:
-        assert not pool.at_play
+        assert not pool.in_play
         async with asyncio.timeout(120):
             assert await pool.play_some()
-        assert not pool.at_play
+        assert not pool.in_play
     opponents = ("1", "2", "3", "random", "search")
-    assert played(database) == {("4", name) if name > "4" else (name, "4"): 4 for name in opponents}
-    assert pool.figures["rating_player_games"] == pool.figures["rating_player_most_games"] == 20
-    assert pool.games_played == 20
-    assert len(database.ratings("pooled")) == 4
+    assert played(database) == {("4", name): 4 for name in opponents}
+    figures = pool.context.figures
+    assert figures.rating_player_games == figures.rating_player_most_games == 20
+    assert pool.context.games_played == 20
+    assert len(database.ratings("pooled")) == 6
 
 
 async def test_nobody_is_asked_while_a_candidate_is_judged(
@@ -157,7 +157,7 @@ async def test_nobody_is_asked_while_a_candidate_is_judged(
     async with pool_of(run, database, go, {NEWEST}) as pool:
         playing = asyncio.create_task(pool.play_some())
         await asyncio.wait({playing}, timeout=0.5)
-        assert pool.at_play
+        assert pool.in_play
         assert played(database) == {}
         go.set()
         async with asyncio.timeout(120):

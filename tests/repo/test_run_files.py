@@ -55,8 +55,8 @@ def test_the_page_of_keys_is_fresh() -> None:
             "name each precision once",
         ),
         (
-            'name = "a"\n[game]\nname = "x"\n[precision]\nmatch_games = 41',
-            "match_games = 41: Input should be a multiple of 2",
+            'name = "a"\n[game]\nname = "x"\n[rating]\nanchors = ["gnugo:11"]',
+            "'gnugo:11' is no anchor: give random, search, or gnugo:1 to gnugo:10",
         ),
     ],
 )

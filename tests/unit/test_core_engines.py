@@ -175,3 +175,24 @@ def test_results_of_a_search_are_arrays_over_the_legal_actions() -> None:
     assert len(result.principal_variations) == 7
     assert over.actions.size == 0
     assert (over.best_action, over.root_value, over.simulations) == (-1, -1.0, 0)
+
+
+def test_a_side_of_a_match_may_be_played_from_outside() -> None:
+    match = Match("connect_four", [[3]], SearchConfig(num_simulations=12, temperature=0), 1)
+    predict = predictor("connect_four")
+    while not match.done:
+        observations = match.select(0)
+        if len(observations) > 0:
+            match.backup(0, *predict(observations), 20)
+        for game_id, actions in match.games_to_move(1):
+            assert isinstance(actions, list)
+            if len(actions) > 2:
+                match.resign(game_id)
+            else:
+                match.play(game_id, State("connect_four", actions).legal_actions()[0])
+    games = sorted(match.take_finished(), key=lambda game: game.game_id)
+    assert [(game.reason, game.result) for game in games] == [("resign", 1), ("resign", -1)]
+    with pytest.raises(ValueError, match="no game 0 is in play"):
+        match.play(0, 0)
+    with pytest.raises(ValueError, match="sides 0 and 1"):
+        match.games_to_move(2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.evaluator.candidates import Work, choose
+from services.evaluator.evaluator import Work, choose
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,10 @@
-"""Who plays whom in the rating pool."""
+"""Who plays whom in the rating pool, and which of its games are due."""
 
-import pytest
-
-from services.evaluator.anchors import check_anchors, why_absent
-from services.evaluator.pairings import Pairing, pairings
+from services.evaluator.pairings import DueGames, Pairing, PairingQueue, pairings
 from zerofleet.config import run_from_values
-from zerofleet.errors import ConfigError
+from zerofleet.database import RatingPlace, match_seed
+
+ANCHORS = ["random"]
 
 
 def test_each_promoted_model_meets_earlier_ones_and_the_anchors_newest_first() -> None:
@@ -26,25 +25,103 @@ def test_going_back_to_a_model_makes_no_other_pairing() -> None:
 
 
 def test_each_pairing_has_openings_of_its_own() -> None:
-    pairing = Pairing("8", "random")
-    seeds = {pairing.seed(1), pairing.seed(2), Pairing("8", "4").seed(1), Pairing("9", "4").seed(1)}
-    assert len(seeds) == 4
+    seeds = {
+        match_seed(1, "rating", "8", "random"),
+        match_seed(2, "rating", "8", "random"),
+        match_seed(1, "rating", "8", "4"),
+        match_seed(1, "rating", "9", "4"),
+        match_seed(1, "gate", "8", "4"),
+        match_seed(1, "trial", "8", "4"),
+    }
+    assert len(seeds) == 6
     assert all(0 <= seed < 2**63 for seed in seeds)
-    assert pairing.sides(0) == ("8", "random")
-    assert pairing.sides(1) == ("random", "8")
-    assert (pairing.versions(0), pairing.versions(1)) == ((8, 0), (0, 8))
 
 
-@pytest.mark.parametrize("name", ["", "rando", "gnugo", "gnugo:0", "gnugo:11", "gnugo:1x"])
-def test_an_anchor_that_nobody_knows_is_one_clear_line(name: str) -> None:
-    values = {"name": "r", "game": "tic_tac_toe"}
-    check_anchors(run_from_values({**values, "rating": {"anchors": ["gnugo:10", "random"]}}))
-    with pytest.raises(ConfigError, match=f"rating.anchors has '{name}': give random, search"):
-        check_anchors(run_from_values({**values, "rating": {"anchors": [name]}}))
+def queue(games: int) -> PairingQueue:
+    return PairingQueue(
+        run_from_values(
+            {
+                "name": "r",
+                "game": {"name": "connect_four"},
+                "rating": {"games": games, "opponents": [1, 2]},
+            }
+        )
+    )
 
 
-def test_anchors_that_cannot_play_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert why_absent("random", "tic_tac_toe") is None
-    assert why_absent("gnugo:1", "tic_tac_toe") == "GNU Go does not play tic_tac_toe"
-    monkeypatch.setenv("PATH", "")
-    assert why_absent("gnugo:1", "go(size=9)") == "the program gnugo is not on PATH"
+def played(due: DueGames) -> set[RatingPlace]:
+    """The rows of what was due."""
+    return {
+        (each.pairing.player, each.pairing.opponent, opening, color)
+        for each in due.pairings
+        for opening, color in each.places
+    }
+
+
+def opponents(due: DueGames | None) -> list[str]:
+    assert due is not None
+    return [each.pairing.opponent for each in due.pairings]
+
+
+def test_the_newest_model_meets_all_its_opponents_at_once() -> None:
+    plan = queue(6)
+    stored: set[RatingPlace] = set()
+    seen: list[tuple[str, list[str], int, int]] = []
+    while (due := plan.next([1, 2, 3], ANCHORS, stored)) is not None:
+        seen.append((due.player, opponents(due), due.stored, due.games))
+        assert not played(due) & stored
+        stored |= played(due)
+    assert seen == [
+        ("3", ["2", "1", "random"], 0, 18),
+        ("2", ["1", "random"], 0, 12),
+        ("1", ["random"], 0, 6),
+    ]
+    assert len(stored) == 36
+
+
+def test_long_pairings_are_played_in_parts_and_a_newer_model_comes_between() -> None:
+    plan = queue(60)
+    first = plan.next([1], ANCHORS, set())
+    assert first is not None
+    assert len(played(first)) == 24
+    second = plan.next([1, 2], ANCHORS, played(first))
+    assert second is not None
+    assert (second.player, opponents(second)) == ("2", ["1", "random"])
+    third = plan.next([1], ANCHORS, played(first))
+    assert third is not None
+    assert (third.stored, third.games) == (24, 60)
+    assert not played(third) & played(first)
+
+
+def test_what_is_stored_in_part_counts() -> None:
+    plan = queue(4)
+    begun = plan.next([1, 2], ANCHORS, set())
+    assert begun is not None
+    assert begun.pairings[0].pairing == Pairing("2", "1")
+    stored = {("2", "1", 1, color) for color in (0, 1)}
+    due = plan.next([1, 2], ANCHORS, stored)
+    assert due is not None
+    assert (due.stored, due.games) == (2, 8)
+    # Complete pairings count too, though nothing of them is due.
+    stored |= {("2", "1", 0, color) for color in (0, 1)}
+    due = plan.next([1, 2], ANCHORS, stored)
+    assert due is not None
+    assert (opponents(due), due.stored, due.games) == (["random"], 4, 8)
+
+
+def test_a_pairing_that_cannot_be_played_is_left_out() -> None:
+    plan = queue(4)
+    plan.leave_out(Pairing("2", "1"))
+    due = plan.next([1, 2], ANCHORS, set())
+    assert opponents(due) == ["random"]
+
+
+def test_when_all_is_played_nothing_is_looked_at_until_a_player_is_new() -> None:
+    plan = queue(4)
+    stored: set[RatingPlace] = set()
+    while (due := plan.next([1, 2], ANCHORS, stored)) is not None:
+        assert plan.may_lack([1, 2], ANCHORS)
+        stored |= played(due)
+    assert not plan.may_lack([1, 2], ANCHORS)
+    assert plan.may_lack([1, 2, 3], ANCHORS)
+    assert plan.may_lack([1, 2], [*ANCHORS, "search"])

@@ -1,24 +1,19 @@
 """Games beside the matches: paused for a candidate, but not for ever."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 from services.evaluator.spare import SpareTime
 
 
 class Games:
-    """A duty of so many games, each a few turns of the loop long."""
+    """So many games that are due, each a few turns of the loop long."""
 
     def __init__(self, due: int, go: asyncio.Event) -> None:
         self.due = due
         self.games_played = 0
-        self.at_play = False
+        self.in_play = False
         self._go = go
-
-    @property
-    def figures(self) -> Mapping[str, float]:
-        return {}
 
     async def play_some(self) -> bool:
         if self.games_played == self.due:

@@ -105,13 +105,11 @@ def test_auto_measures_each_set_once() -> None:
     assert asked == [["fp32", "int8", "fp16"], ["fp32", "int8"]]
 
 
-def test_a_named_precision_is_taken_unmeasured_unless_it_was_refused() -> None:
+def test_a_named_precision_is_taken_unmeasured() -> None:
     precisions = Precisions("fp16")
     usable = precisions.usable(FILES)
     assert usable == {"fp16": "b"}
     assert precisions.settled(usable) == "fp16"
-    precisions.refused = frozenset({"fp16"})
-    assert precisions.usable(FILES) == {}
 
 
 def test_fp32_looks_nothing_up() -> None:

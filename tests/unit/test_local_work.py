@@ -11,14 +11,7 @@ from zerofleet.local.monitor import RunFigures, ServiceState, work_words
 MATCH = EvaluatorFigures(
     match_in_play=True, match_games=23, match_most_games=64, match_score=0.6087
 )
-VARIANT = EvaluatorFigures(
-    variant_in_play=True,
-    variant_version=12,
-    variant_int8=True,
-    variant_games=18,
-    variant_most_games=40,
-    variant_score=0.5,
-)
+TRIAL = EvaluatorFigures(trial_in_play=True, trial_games=18, trial_most_games=40, trial_score=0.5)
 RATING = EvaluatorFigures(
     rating_in_play=True, rating_player=12, rating_player_games=18, rating_player_most_games=40
 )
@@ -32,7 +25,7 @@ RATING = EvaluatorFigures(
             EvaluatorFigures(match_in_play=True, match_most_games=8),
             "plays a match: 0 of 8 games",
         ),
-        (VARIANT, "plays int8 of 12 against fp32: 18 of 40 games, score 0.50"),
+        (TRIAL, "plays a trial: 18 of 40 games, score 0.50"),
         (replace(RATING, match_games=23), "rates 12: 18 of 40 games"),
         (replace(RATING, rating_in_play=False), "judges"),
         (EvaluatorFigures(best_version=3), "judges"),

@@ -51,13 +51,22 @@ class SelfPlayEngine {
   virtual EngineStatistics statistics() const = 0;
 };
 
-// Plays a fixed list of games between two predictors: side 0, the candidate, and side 1, the best.
+// A game of a match in which one side is to move.
+struct GameToMove {
+  std::int64_t game_id = 0;
+  std::vector<std::int16_t> actions;  // so far
+};
+
+// Plays a fixed list of games between two players: side 0, the candidate, and side 1, the best.
 class MatchEngine {
  public:
   virtual ~MatchEngine() = default;
   virtual RowShape row_shape() const = 0;
   virtual std::span<std::uint8_t> select(int side) = 0;
   virtual void backup(int side, const PredictionBatch& prediction) = 0;
+  virtual std::vector<GameToMove> games_to_move(int side) const = 0;
+  virtual void play(std::int64_t game_id, int action) = 0;
+  virtual void resign(std::int64_t game_id) = 0;
   virtual std::vector<GameColumns> take_finished() = 0;
   virtual bool is_done() const = 0;
   virtual EngineStatistics statistics() const = 0;

@@ -56,7 +56,7 @@ using Kept = std::conditional_t<std::is_same_v<Element, bool>, std::uint8_t, Ele
 // actions. Values are for the player to move at that ply. After a full search the table lists every
 // legal action, after a fast one those that were visited, and where the action was drawn
 // (self-play's opening) that one alone, with 0 simulations. A ply that was given (a match's
-// opening) lists every legal action alike, with 0 simulations; its model is its side's.
+// opening, or by a player without a predictor) has the same table, and model version 0.
 struct GameColumns {
 #define ZEROFLEET_MEMBER(Element, name, meaning) std::vector<Kept<Element>> name;
   ZEROFLEET_PLY_COLUMNS(ZEROFLEET_MEMBER)

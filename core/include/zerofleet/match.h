@@ -1,4 +1,4 @@
-// Games between two predictors: every opening twice, with colours swapped.
+// Games between two players: every opening twice, with colours swapped.
 #pragma once
 
 #include <array>
@@ -13,14 +13,16 @@
 #include "zerofleet/engine.h"
 #include "zerofleet/move_choice.h"
 #include "zerofleet/prediction_queue.h"
+#include "zerofleet/replay_moves.h"
 #include "zerofleet/search.h"
 #include "zerofleet/tree_counts.h"
 
 namespace zerofleet {
 
 // Opening k gives game 2k, where side 0 (the candidate) is the first player, and game 2k + 1, where
-// it is the second. The record names a side's model at the plies of the opening too. Each side
-// searches in a tree of its own with its own predictions, as its own configuration says; no noise.
+// it is the second. Each side searches in a tree of its own with its own predictions, as its own
+// configuration says; no noise. A side without a predictor, such as another program, is never asked
+// to `select`: its actions come by `play`, for the games that `games_to_move` names.
 template <Game G>
 class Match final : public MatchEngine {
  public:
@@ -57,6 +59,36 @@ class Match final : public MatchEngine {
       if (is_searched(game, side)) play_ply(game, side);
     }
     queue.clear();
+  }
+
+  // The games in which this side moves.
+  std::vector<GameToMove> games_to_move(int side) const override {
+    check_side(side);
+    std::vector<GameToMove> found;
+    for (const MatchGame& game : games_) {
+      if (game.live && side_to_move(game) == side) {
+        found.push_back({game.columns.game_id, game.columns.action});
+      }
+    }
+    return found;
+  }
+
+  // Plays an action that no search of ours chose, for the side that moves.
+  void play(std::int64_t game_id, int action) override {
+    MatchGame& game = unasked_game(game_id);
+    G position = game.searches[0].root();
+    apply_checked(rules_, position, action);
+    append_given(game, static_cast<Action>(action), game.searches[0].root().to_play());
+    ++counts_.plies;
+    move_on(game, static_cast<Action>(action));
+  }
+
+  // The side that moves gives the game up, and has lost it.
+  void resign(std::int64_t game_id) override {
+    MatchGame& game = unasked_game(game_id);
+    game.columns.reason = "resign";
+    finish_game(game, game.searches[0].root().to_play() == kFirstPlayer ? -1 : 1);
+    ++counts_.games_resigned;
   }
 
   std::vector<GameColumns> take_finished() override { return std::exchange(finished_, {}); }
@@ -103,11 +135,44 @@ class Match final : public MatchEngine {
     bool live = true;
   };
 
-  Way& way_of(int side) {
+  static void check_side(int side) {
     if (side != 0 && side != 1) {
       throw std::invalid_argument("a match has the sides 0 and 1, not " + std::to_string(side));
     }
+  }
+
+  Way& way_of(int side) {
+    check_side(side);
     return ways_[side];
+  }
+
+  // A game in play that waits for no prediction: what moves it may be given.
+  MatchGame& unasked_game(std::int64_t game_id) {
+    const bool exists = game_id >= 0 && game_id < static_cast<std::int64_t>(games_.size());
+    if (!exists || !games_[game_id].live) {
+      throw std::invalid_argument("no game " + std::to_string(game_id) + " is in play");
+    }
+    MatchGame& game = games_[game_id];
+    const PredictionQueue<G>& queue = ways_[side_to_move(game)].queue;
+    for (int row = 0; row < queue.num_rows(); ++row) {
+      if (queue.owner(row) == game_id) {
+        throw std::invalid_argument("game " + std::to_string(game_id) + " waits for a prediction");
+      }
+    }
+    return game;
+  }
+
+  // The table of a ply that was given lists its action alone, unvisited.
+  static void append_given(MatchGame& game, Action action, Player to_play) {
+    constexpr std::int32_t kUnvisited = 0;
+    constexpr float kCertain = 1.0f;
+    game.columns.append({.action = action,
+                         .to_play = to_play,
+                         .legal_actions = {&action, 1},
+                         .visit_counts = {&kUnvisited, 1},
+                         .priors = {&kCertain, 1},
+                         .policy_weights = {&kUnvisited, 1}},
+                        true);
   }
 
   void start_game(const std::vector<int>& opening, std::uint64_t seed) {
@@ -118,34 +183,16 @@ class Match final : public MatchEngine {
     const G position = position_after(rules_, std::span<const int>(opening));
     G shown = rules_.start();
     for (const int action : opening) {
-      append_given(game.columns, shown, static_cast<Action>(action));
+      append_given(game, static_cast<Action>(action), shown.to_play());
       shown.apply(static_cast<Action>(action));
     }
     for (Search<G>& search : game.searches) search.set_root(position);
-    if (position.is_terminal()) finish_game(game);
-  }
-
-  // A ply that was given: every legal action alike, none visited.
-  static void append_given(GameColumns& columns, const G& position, Action action) {
-    const auto legal = position.legal_actions();
-    const std::vector<Action> actions(legal.begin(), legal.end());
-    const std::vector<std::int32_t> none(actions.size());
-    const std::vector<float> alike(actions.size(), 1.0f / static_cast<float>(actions.size()));
-    columns.append({.action = action,
-                    .to_play = position.to_play(),
-                    .legal_actions = actions,
-                    .visit_counts = none,
-                    .priors = alike,
-                    .policy_weights = none},
-                   true);
-  }
-
-  static int side_of(const MatchGame& game, Player player) {
-    return static_cast<int>(player) ^ static_cast<int>(game.columns.game_id % 2);
+    if (position.is_terminal()) finish_game(game, position.result());
   }
 
   static int side_to_move(const MatchGame& game) {
-    return side_of(game, game.searches[0].root().to_play());
+    const bool swapped = game.columns.game_id % 2 == 1;
+    return static_cast<int>(game.searches[0].root().to_play()) ^ static_cast<int>(swapped);
   }
 
   void run_to_question(int side, int index) {
@@ -193,22 +240,22 @@ class Match final : public MatchEngine {
     const PlyResult ply = ply_result(mover, chosen, way.queue.model_version(), weights_);
     game.columns.append(ply, true);
     ++counts_.plies;
+    move_on(game, ply.action);
+  }
+
+  void move_on(MatchGame& game, Action action) {
     game.new_simulations = 0;
     for (int each = 0; each < 2; ++each) {
       Search<G>& search = game.searches[each];
-      search.play(ply.action, ways_[each].config.reuse_tree, scratch_);
+      search.play(action, ways_[each].config.reuse_tree, scratch_);
       if (search.is_expanded()) search.start_root(ways_[each].plan, game.random);
     }
-    if (game.searches[0].root().is_terminal()) finish_game(game);
+    const G& position = game.searches[0].root();
+    if (position.is_terminal()) finish_game(game, position.result());
   }
 
-  void finish_game(MatchGame& game) {
-    GameColumns& columns = game.columns;
-    columns.result = game.searches[0].root().result();
-    for (std::size_t ply = 0; ply < columns.plies(); ++ply) {
-      if (columns.simulations[ply] > 0) continue;
-      columns.model_version[ply] = ways_[side_of(game, columns.to_play[ply])].queue.model_version();
-    }
+  void finish_game(MatchGame& game, int result) {
+    game.columns.result = result;
     game.live = false;
     game.searches = {};  // gives the memory back
     finished_.push_back(std::move(game.columns));

@@ -13,6 +13,7 @@ import typer
 from zerofleet import __version__
 from zerofleet.cli.exam import exam
 from zerofleet.cli.gtp import gtp
+from zerofleet.cli.match import match
 from zerofleet.cli.migrate import migrate
 from zerofleet.cli.play import play
 from zerofleet.cli.redis_acl import redis_acl
@@ -39,7 +40,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 96},
 )
 for command in (
-    *(up, status, sql, play, gtp, sgf, exam, migrate, rollback),
+    *(up, status, sql, play, gtp, sgf, exam, match, migrate, rollback),
     *(token, redis_acl),
 ):
     app.command()(command)
@@ -61,11 +62,14 @@ def options(
 
 
 def main() -> None:
-    """Run a command; what a person must mend comes as one line on stderr and exit status 2."""
+    """Run a command; an error is one line on stderr and exit status 2, of a failed service 1."""
     try:
         app()
     except ZerofleetError as error:
+        from zerofleet.local.supervisor import ProgramFailedError  # only a failure needs it
+
         typer.echo(f"zerofleet: {error}", err=True)
-        sys.exit(getattr(error, "exit_code", ConfigError.exit_code))
+        failed = isinstance(error, ProgramFailedError)
+        sys.exit(error.exit_code if failed else ConfigError.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -4,7 +4,7 @@ Order for both, strongest first: command line, environment (``ZEROFLEET_SEARCH__
 file, defaults. A key that nobody knows is an error that names the nearest known one.
 """
 
-from zerofleet.config.judge import EvaluatorSection, ExamSection, GoalSection, RatingSection
+from zerofleet.config.judge import ANCHOR, EvaluatorSection, ExamSection, GoalSection, RatingSection
 from zerofleet.config.learn import (
     NetworkSection,
     OverfitSection,
@@ -21,6 +21,7 @@ from zerofleet.config.section import Section
 from zerofleet.config.serve import InferenceSection
 
 __all__ = [
+    "ANCHOR",
     "ENV_PREFIX",
     "EvaluatorSection",
     "ExamSection",

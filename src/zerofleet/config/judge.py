@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from zerofleet.config.section import Section
+
+ANCHOR = re.compile(r"random|search|gnugo:([1-9]|10)")
+"""The names of opponents that never change."""
+
+
+def _all_known(anchors: tuple[str, ...]) -> tuple[str, ...]:
+    for name in anchors:
+        if ANCHOR.fullmatch(name) is None:
+            raise ValueError(f"'{name}' is no anchor: give random, search, or gnugo:1 to gnugo:10")
+    return anchors
 
 
 class EvaluatorSection(Section):
@@ -49,14 +60,14 @@ class RatingSection(Section):
     """Games against each opponent, in pairs with colours swapped; 0: rate by matches alone."""
     opponents: tuple[int, ...] = (1, 5, 15)
     """Opponents: the models promoted so many promotions earlier."""
-    anchors: tuple[str, ...] = ("random", "search")
+    anchors: Annotated[tuple[str, ...], AfterValidator(_all_known)] = ("random", "search")
     """Fixed opponents: ``random``; ``search`` (no network: equal priors, value 0); ``gnugo:LEVEL``
     (Go, when the program gnugo is on PATH)."""
     num_simulations: int = Field(default=100, ge=1)
     """Simulations for each move of a rating game."""
     share: float = Field(default=0.2, ge=0, lt=1)
-    """Share of the evaluator's time that rating games, and those of variants against fp32, get
-    while candidates wait; 0: they have spare time alone."""
+    """Share of the evaluator's time that rating games, and trials, get while candidates wait; 0:
+    they have spare time alone."""
 
 
 class ExamSection(Section):

@@ -35,9 +35,3 @@ class PrecisionSection(Section):
     check_positions: int = Field(default=1024, ge=1)
     """Positions of the held-out part that a variant is checked on; of random play while there are
     fewer."""
-    match_games: int = Field(default=40, ge=2, multiple_of=2)
-    """Games of the match between a variant and fp32 of one model, in pairs of one opening with
-    colours swapped; a precision that is weaker beyond chance (95%) is out of use until a later
-    match finds it as strong."""
-    match_every: int = Field(default=10, ge=0)
-    """Promotions between two such matches; 0: none is played."""

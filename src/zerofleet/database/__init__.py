@@ -3,38 +3,41 @@
 from zerofleet.database.address import libpq_url, without_password
 from zerofleet.database.database import Database
 from zerofleet.database.games import SaveStatus
-from zerofleet.database.matches import MatchGame, MatchRow, MatchScore, MatchTest, Pair
+from zerofleet.database.matches import (
+    GateRule,
+    MatchGame,
+    MatchKind,
+    MatchRow,
+    MatchScore,
+    ModelName,
+    Pair,
+    match_seed,
+)
 from zerofleet.database.metrics import ExamRow
 from zerofleet.database.migrate import migrate
 from zerofleet.database.models import ModelRow
 from zerofleet.database.promotions import Promotion, PromotionRow
-from zerofleet.database.rating_games import (
-    AnchorRatingRow,
-    PlayerResult,
-    RatingGame,
-    RatingPlace,
-    RatingRow,
-)
+from zerofleet.database.ratings import PlayerResult, RatingPlace, RatingRow
 from zerofleet.database.resignation import ResignRow
 from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel
 from zerofleet.database.submission import Submission, SubmitStatus
 from zerofleet.database.summary import Summary
-from zerofleet.database.variant_matches import VariantVerdict
 from zerofleet.database.variants import NewVariant, VariantRow
 from zerofleet.database.verdicts import Grounds, Verdict
 from zerofleet.database.window import GameWindow, StoredGame, WindowBlocker
 
 __all__ = [
-    "AnchorRatingRow",
     "Database",
     "ExamRow",
     "GameWindow",
+    "GateRule",
     "Grounds",
     "Kept",
     "MatchGame",
+    "MatchKind",
     "MatchRow",
     "MatchScore",
-    "MatchTest",
+    "ModelName",
     "ModelRow",
     "NewVariant",
     "Pair",
@@ -42,7 +45,6 @@ __all__ = [
     "PlayerResult",
     "Promotion",
     "PromotionRow",
-    "RatingGame",
     "RatingPlace",
     "RatingRow",
     "RemovableModel",
@@ -53,10 +55,10 @@ __all__ = [
     "SubmitStatus",
     "Summary",
     "VariantRow",
-    "VariantVerdict",
     "Verdict",
     "WindowBlocker",
     "libpq_url",
+    "match_seed",
     "migrate",
     "without_password",
 ]

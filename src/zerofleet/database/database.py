@@ -5,12 +5,11 @@ from zerofleet.database.matches import Matches
 from zerofleet.database.metrics import Metrics
 from zerofleet.database.models import Models
 from zerofleet.database.promotions import Promotions
-from zerofleet.database.rating_games import RatingGames
+from zerofleet.database.ratings import Ratings
 from zerofleet.database.resignation import Resignations
 from zerofleet.database.retention import Retentions
 from zerofleet.database.runs import Runs
 from zerofleet.database.summary import Summaries
-from zerofleet.database.variant_matches import VariantMatches
 from zerofleet.database.variants import Variants
 from zerofleet.database.window import Windows
 
@@ -24,9 +23,8 @@ class Database(
     Retentions,
     Variants,
     Matches,
-    VariantMatches,
     Promotions,
-    RatingGames,
+    Ratings,
     Metrics,
     Summaries,
 ):

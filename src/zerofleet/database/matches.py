@@ -1,14 +1,15 @@
-"""Matches as rows: the verdict is a function of what is stored, whoever asks and when."""
+"""Matches as rows: pairs of games between two players, and what follows from them."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
-from uuid import UUID
+from typing import Any, Literal
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.database.submission import Submission, encode_submissions
@@ -16,60 +17,108 @@ from zerofleet.database.verdicts import Grounds, Verdict, write_verdict
 from zerofleet.errors import RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
 
+MatchKind = Literal["gate", "rating", "trial"]
+
+_MODEL = re.compile(r"([1-9][0-9]*)(?:/(fp32|int8|fp16))?")
 _COLUMNS = (
-    "match_id, run, candidate, best, games, threshold, num_simulations, seed, verdict, "
-    "candidate_score, created_at, decided_at, test, sprt_elo0, sprt_elo1, sprt_error, draws_only, "
-    "decided_by, llr, games_counted, duplicates"
+    "match_id, run, kind, player, opponent, games, num_simulations, seed, created_at, threshold, "
+    "sprt_elo0, sprt_elo1, sprt_error, draws_only, verdict, decided_by, decided_at, score, llr, "
+    "games_counted, duplicates"
 )
+_OPEN = """
+INSERT INTO matches (
+    run, kind, player, opponent, games, num_simulations, seed, epoch, threshold, test, sprt_elo0,
+    sprt_elo1, sprt_error, draws_only
+) VALUES (
+    :run, :kind, :player, :opponent, :games, :num_simulations, :seed, :epoch, :threshold, :test,
+    :sprt_elo0, :sprt_elo1, :sprt_error, :draws_only
+) ON CONFLICT DO NOTHING
+"""
+# A pairing of the rating pool, and a trial, may be asked for more games than they began with.
+_EXTEND = """
+UPDATE matches SET games = :games, epoch = :epoch
+WHERE run = :run AND kind = :kind AND player = :player AND opponent = :opponent
+    AND kind <> 'gate' AND games < :games
+"""
 # Only a game that is stored counts, and the first one delivered for its place in the match.
 _RECORD = """
-INSERT INTO match_games (match_id, opening, candidate_color, game_uid, candidate_score)
-SELECT :match_id, :opening, :candidate_color, game_uid,
-    CASE WHEN :candidate_color = 0 THEN result + 1 ELSE 1 - result END / 2.0
+INSERT INTO match_games (match_id, opening, color, game_uid, score, remark)
+SELECT :match_id, :opening, :color, game_uid,
+    CASE WHEN :color = 0 THEN result + 1 ELSE 1 - result END / 2.0, :remark
 FROM games WHERE game_uid = CAST(:game_uid AS uuid)
 ON CONFLICT DO NOTHING
 """
 
 
 @dataclass(frozen=True, slots=True)
+class ModelName:
+    """A player that is a model of the run: ``"12"``, or ``"12/int8"`` in one precision alone."""
+
+    version: int
+    precision: str | None = None  # None: whichever inference answers in
+
+    @classmethod
+    def of(cls, player: str) -> ModelName | None:
+        """What a player's name says; None for the name of an anchor."""
+        found = _MODEL.fullmatch(player)
+        return cls(int(found[1]), found[2]) if found else None
+
+    def __str__(self) -> str:
+        return str(self.version) if self.precision is None else f"{self.version}/{self.precision}"
+
+
+@dataclass(frozen=True, slots=True)
+class GateRule:
+    """What decides a match of the gate; it keeps the rule that it began with."""
+
+    threshold: float  # the candidate is promoted when its score is above this
+    sprt_elo: tuple[float, float] | None = None  # None: no sequential test
+    sprt_error: float | None = None
+    draws_only: Literal["promote", "reject"] | None = None  # None: the threshold decides
+
+
+@dataclass(frozen=True, slots=True)
 class MatchRow:
-    """A match between a candidate and the model that was best then."""
+    """A match between two players of a run, by name; in a gate, candidate against best."""
 
     match_id: int
     run: str
-    candidate: int
-    best: int
-    games: int  # when it is over
-    threshold: float
+    kind: MatchKind
+    player: str
+    opponent: str
+    games: int  # when it is over; with a sequential test the most of them
     num_simulations: int
     seed: int
-    verdict: Verdict | None
-    candidate_score: float | None
     created_at: datetime
-    decided_at: datetime | None
-    test: Literal["fixed", "sprt"] = "fixed"
-    sprt_elo0: float | None = None
-    sprt_elo1: float | None = None
-    sprt_error: float | None = None
-    draws_only: Literal["promote", "reject"] | None = None  # None: the threshold decides
+    rule: GateRule | None = None  # of a gate; all below are None in others
+    verdict: Verdict | None = None
     decided_by: str | None = None
+    decided_at: datetime | None = None
+    score: float | None = None  # of ``player`` over the counted games, points per game
     llr: float | None = None
     games_counted: int | None = None
     duplicates: int | None = None
 
+    @property
+    def versions(self) -> list[int]:
+        """Of those of the two players that are models."""
+        models = (ModelName.of(name) for name in (self.player, self.opponent))
+        return [model.version for model in models if model is not None]
 
-@dataclass(frozen=True, slots=True)
-class MatchTest:
-    """The rule of a match beyond its threshold; a match keeps the one that it began with."""
+    @property
+    def candidate(self) -> int:
+        """Version of the model that a gate judges."""
+        return int(self.player)
 
-    sprt_elo: tuple[float, float] | None = None  # None: no sequential test
-    sprt_error: float | None = None
-    draws_only: Literal["promote", "reject"] | None = None
+    @property
+    def best(self) -> int:
+        """Version of the model that was best when a gate's match began."""
+        return int(self.opponent)
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Both games of one opening, as the candidate sees them."""
+    """Both games of one opening, as the first-named player sees them."""
 
     opening: int
     scores: tuple[float, float]  # as the first player, as the second
@@ -77,7 +126,7 @@ class Pair:
 
     @property
     def points(self) -> float:
-        """Of the candidate, from 0 to 2."""
+        """From 0 to 2."""
         return sum(self.scores)
 
 
@@ -86,13 +135,14 @@ class MatchGame:
     """A game's place in its match, and the game."""
 
     opening: int
-    candidate_color: int  # 0: the candidate is the first player, 1: the second
+    color: int  # 0: the first-named player is the first player of the game, 1: the second
     record: GameRecord
+    remark: str | None = None  # why it ended before the rules ended it
 
 
 @dataclass(frozen=True, slots=True)
 class MatchScore:
-    """How the stored games of a match ended, as the candidate sees them."""
+    """How the stored games of a match ended, as the first-named player sees them."""
 
     wins: int
     draws: int
@@ -109,83 +159,115 @@ class MatchScore:
         return (self.wins + self.draws / 2) / self.games if self.games else 0.0
 
 
+def match_seed(run_seed: int, kind: MatchKind, player: str, opponent: str) -> int:
+    """Seed of a match's openings: 63 bits, other ones for each kind of match and two players."""
+    name = f"{kind} {run_seed} {player} {opponent}"
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
+
+
 class Matches(ConnectionPool):
     """The evaluator's games and verdicts."""
 
-    def create_match(
+    def open_match(
         self,
         run: str,
-        candidate: int,
-        best: int,
+        kind: MatchKind,
+        player: str,
+        opponent: str,
         *,
         games: int,
-        threshold: float,
         num_simulations: int,
         seed: int,
         epoch: int,
-        test: MatchTest | None = None,
+        rule: GateRule | None = None,
     ) -> MatchRow:
-        """Begin a match, or go on with the undecided one between the same two models.
+        """Begin a match, or go on with the one of these players that has begun.
+
+        A gate's match goes on until it has a verdict. Two players have one match for rating and
+        one trial; asked for with more games than it has, it gets as many.
 
         Args:
             run: name of the run.
-            candidate: version of the model that is judged.
-            best: version of the model that is best.
+            kind: what it is played for.
+            player: name of the one; the candidate of a gate.
+            opponent: name of the other; the best model of a gate.
             games: of the match; with a sequential test the most of them.
-            threshold: the candidate is promoted when its score is above this.
             num_simulations: for each move.
             seed: of the openings.
             epoch: the evaluator's fence epoch.
-            test: what else the verdict depends on; None: nothing.
+            rule: of a gate, and of no other match.
 
         Raises:
             StaleEpochError: another evaluator has taken over.
         """
-        test = test or MatchTest()
+        sprt = rule.sprt_elo if rule else None
+        values = {
+            "run": run,
+            "kind": kind,
+            "player": player,
+            "opponent": opponent,
+            "games": games,
+            "num_simulations": num_simulations,
+            "seed": seed,
+            "epoch": epoch,
+            "threshold": rule.threshold if rule else None,
+            "test": None if rule is None else "sprt" if sprt else "fixed",
+            "sprt_elo0": sprt[0] if sprt else None,
+            "sprt_elo1": sprt[1] if sprt else None,
+            "sprt_error": rule.sprt_error if rule and sprt else None,
+            "draws_only": rule.draws_only if rule else None,
+        }
         with self._transaction() as connection:
-            connection.execute(
-                text(
-                    "INSERT INTO matches (run, candidate, best, games, threshold, "
-                    "num_simulations, seed, epoch, test, sprt_elo0, sprt_elo1, sprt_error, "
-                    "draws_only) VALUES (:run, :candidate, :best, :games, "
-                    ":threshold, :num_simulations, :seed, :epoch, :test, :sprt_elo0, :sprt_elo1, "
-                    ":sprt_error, :draws_only) "
-                    "ON CONFLICT (run, candidate, best) WHERE verdict IS NULL DO NOTHING"
-                ),
-                {
-                    "run": run,
-                    "candidate": candidate,
-                    "best": best,
-                    "games": games,
-                    "threshold": threshold,
-                    "num_simulations": num_simulations,
-                    "seed": seed,
-                    "epoch": epoch,
-                    "test": "sprt" if test.sprt_elo else "fixed",
-                    "sprt_elo0": test.sprt_elo[0] if test.sprt_elo else None,
-                    "sprt_elo1": test.sprt_elo[1] if test.sprt_elo else None,
-                    "sprt_error": test.sprt_error,
-                    "draws_only": test.draws_only,
-                },
-            )
+            connection.execute(text(_OPEN), values)
+            connection.execute(text(_EXTEND), values)
             row = connection.execute(
                 text(
-                    f"SELECT {_COLUMNS} FROM matches WHERE run = :run AND candidate = :candidate "
-                    "AND best = :best AND verdict IS NULL"
+                    f"SELECT {_COLUMNS} FROM matches WHERE run = :run AND kind = :kind "
+                    "AND player = :player AND opponent = :opponent AND verdict IS NULL"
                 ),
-                {"run": run, "candidate": candidate, "best": best},
+                values,
             ).one()
-            return MatchRow(*row)
+            return _match(row)
 
-    def matches(self, run: str) -> list[MatchRow]:
-        """Every match of a run, oldest first."""
+    def matches(self, run: str, kind: MatchKind = "gate") -> list[MatchRow]:
+        """Every match of a run that was played for this, oldest first."""
         rows = self._rows(
-            f"SELECT {_COLUMNS} FROM matches WHERE run = :run ORDER BY match_id", run=run
+            f"SELECT {_COLUMNS} FROM matches WHERE run = :run AND kind = :kind ORDER BY match_id",
+            run=run,
+            kind=kind,
         )
-        return [MatchRow(*row) for row in rows]
+        return [_match(row) for row in rows]
+
+    def match(self, match_id: int) -> MatchRow:
+        """One match."""
+        [row] = self._rows(f"SELECT {_COLUMNS} FROM matches WHERE match_id = :id", id=match_id)
+        return _match(row)
+
+    def unfinished_trials(self, run: str) -> list[MatchRow]:
+        """The trials of a run that lack games, oldest first."""
+        rows = self._rows(
+            f"SELECT {_COLUMNS} FROM matches AS m WHERE run = :run AND kind = 'trial' AND games > "
+            "(SELECT count(*) FROM match_games AS g WHERE g.match_id = m.match_id) "
+            "ORDER BY match_id",
+            run=run,
+        )
+        return [_match(row) for row in rows]
+
+    def shorten_match(self, match_id: int, games: int, *, epoch: int) -> None:
+        """Have a match end earlier: its game offers no more openings.
+
+        Raises:
+            StaleEpochError: another evaluator has taken over.
+        """
+        self._run(
+            "UPDATE matches SET games = :games, epoch = :epoch WHERE match_id = :match_id",
+            match_id=match_id,
+            games=games,
+            epoch=epoch,
+        )
 
     def record_match_games(
-        self, run: str, worker: str, match_id: int, games: Sequence[MatchGame]
+        self, run: str, worker: str, match_id: int, games: Sequence[MatchGame], *, epoch: int
     ) -> None:
         """Store finished games of a match: the game, its positions and its place, at once.
 
@@ -193,55 +275,40 @@ class Matches(ConnectionPool):
 
         Raises:
             RecordRejectedError: a record contradicts itself; nothing is stored.
+            StaleEpochError: another evaluator has taken over.
         """
         with self._transaction() as connection:
-            store_match_records(connection, run, worker, [game.record for game in games])
+            connection.execute(  # the trigger on matches refuses an older epoch
+                text("UPDATE matches SET epoch = :epoch WHERE match_id = :match_id"),
+                {"match_id": match_id, "epoch": epoch},
+            )
+            _store_records(connection, run, worker, [game.record for game in games])
             connection.execute(
                 text(_RECORD),
                 [
                     {
                         "match_id": match_id,
                         "opening": game.opening,
-                        "candidate_color": game.candidate_color,
+                        "color": game.color,
                         "game_uid": str(game.record.game_uid),
+                        "remark": game.remark,
                     }
                     for game in games
                 ],
             )
 
-    def record_match_game(
-        self, run: str, worker: str, match_id: int, opening: int, candidate_color: int,
-        record: GameRecord,
-    ) -> None:  # fmt: skip
-        """Store one finished game of a match, as ``record_match_games``."""
-        self.record_match_games(
-            run, worker, match_id, [MatchGame(opening, candidate_color, record)]
-        )
-
     def match_places(self, match_id: int) -> set[tuple[int, int]]:
-        """The places of a match that hold a game, as (opening, candidate_color)."""
+        """The places of a match that hold a game, as (opening, color)."""
         rows = self._rows(
-            "SELECT opening, candidate_color FROM match_games WHERE match_id = :match_id",
-            match_id=match_id,
+            "SELECT opening, color FROM match_games WHERE match_id = :match_id", match_id=match_id
         )
-        return {(row.opening, row.candidate_color) for row in rows}
-
-    def match_game_uids(self, match_id: int) -> dict[tuple[int, int], UUID]:
-        """The games of a match by place."""
-        rows = self._rows(
-            "SELECT opening, candidate_color, game_uid::text AS uid "
-            "FROM match_games WHERE match_id = :match_id",
-            match_id=match_id,
-        )
-        return {(row.opening, row.candidate_color): UUID(row.uid) for row in rows}
+        return {(row.opening, row.color) for row in rows}
 
     def match_score(self, match_id: int) -> MatchScore:
-        """Wins, draws and losses of the candidate, counted from the stored games."""
+        """Wins, draws and losses of the first-named player, counted from the stored games."""
         [row] = self._rows(
-            "SELECT count(*) FILTER (WHERE candidate_score = 1), "
-            "count(*) FILTER (WHERE candidate_score = 0.5), "
-            "count(*) FILTER (WHERE candidate_score = 0) "
-            "FROM match_games WHERE match_id = :match_id",
+            "SELECT count(*) FILTER (WHERE score = 1), count(*) FILTER (WHERE score = 0.5), "
+            "count(*) FILTER (WHERE score = 0) FROM match_games WHERE match_id = :match_id",
             match_id=match_id,
         )
         return MatchScore(*row)
@@ -250,15 +317,14 @@ class Matches(ConnectionPool):
         """The pairs of a match that are complete, in the order of their openings.
 
         A game is repeated when the same actions were played from the start to the end in a game of
-        an earlier opening of this match in which the candidate had the same colour.
+        an earlier opening of this match in which the first-named player had the same colour.
         """
         rows = self._rows(
-            "WITH played AS (SELECT p.opening, p.candidate_color, p.candidate_score, row_number() "
-            "OVER (PARTITION BY p.candidate_color, g.moves ORDER BY p.opening) > 1 AS repeated "
+            "WITH played AS (SELECT p.opening, p.color, p.score, row_number() "
+            "OVER (PARTITION BY p.color, g.moves ORDER BY p.opening) > 1 AS repeated "
             "FROM match_games AS p JOIN games AS g USING (game_uid) WHERE match_id = :match_id) "
-            "SELECT opening, max(candidate_score) FILTER (WHERE candidate_color = 0) AS first, "
-            "max(candidate_score) FILTER (WHERE candidate_color = 1) AS second, "
-            "bool_and(repeated) AS repeated "
+            "SELECT opening, max(score) FILTER (WHERE color = 0) AS first, "
+            "max(score) FILTER (WHERE color = 1) AS second, bool_and(repeated) AS repeated "
             "FROM played GROUP BY opening HAVING count(*) = 2 ORDER BY opening",
             match_id=match_id,
         )
@@ -282,10 +348,23 @@ class Matches(ConnectionPool):
             raise StaleEpochError(f"match {match_id} was decided otherwise: {decided}")
 
 
-def store_match_records(
+def _match(row: Row[Any]) -> MatchRow:
+    """The row of a match."""
+    values = dict(row._mapping)  # pyright: ignore[reportPrivateUsage] - SQLAlchemy's public name
+    threshold, elo0, elo1, error, draws_only = (
+        values.pop(name)
+        for name in ("threshold", "sprt_elo0", "sprt_elo1", "sprt_error", "draws_only")
+    )
+    rule = None
+    if threshold is not None:
+        rule = GateRule(threshold, None if elo0 is None else (elo0, elo1), error, draws_only)
+    return MatchRow(**values, rule=rule)
+
+
+def _store_records(
     connection: Connection, run: str, worker: str, records: Sequence[GameRecord]
 ) -> None:
-    """Store games that nobody learns from, in the caller's transaction.
+    """Store games that no network learns from, in the caller's transaction.
 
     Raises:
         RecordRejectedError: a record contradicts itself.

@@ -15,8 +15,8 @@ UPDATE matches SET
     verdict = :verdict, decided_at = now(), epoch = :epoch, decided_by = :decided_by, llr = :llr,
     games_counted = :games_counted, duplicates = :duplicates,
     pentanomial = CAST(:pentanomial AS integer[]),
-    candidate_score = coalesce(:score, (
-        SELECT avg(candidate_score) FROM match_games AS g WHERE g.match_id = matches.match_id
+    score = coalesce(:score, (
+        SELECT avg(score) FROM match_games AS g WHERE g.match_id = matches.match_id
     ))
 WHERE match_id = :match_id AND verdict IS NULL
 """

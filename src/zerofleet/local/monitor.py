@@ -244,10 +244,9 @@ def _judging(figures: EvaluatorFigures) -> str:
     if figures.match_in_play:
         games = _games(figures.match_games, figures.match_most_games, figures.match_score)
         return f"plays a match: {games}"
-    if figures.variant_in_play:
-        precision = "int8" if figures.variant_int8 else "fp16"
-        games = _games(figures.variant_games, figures.variant_most_games, figures.variant_score)
-        return f"plays {precision} of {figures.variant_version} against fp32: {games}"
+    if figures.trial_in_play:
+        games = _games(figures.trial_games, figures.trial_most_games, figures.trial_score)
+        return f"plays a trial: {games}"
     if figures.rating_in_play:
         games = _games(figures.rating_player_games, figures.rating_player_most_games, None)
         return f"rates {figures.rating_player}: {games}"

@@ -97,7 +97,6 @@ class ListedModels:
     chain: list[Promotion] = field(default_factory=list)
     known: dict[int, str] = field(default_factory=dict)
     accepted: dict[int, dict[str, str]] = field(default_factory=dict)  # sha256 by precision
-    refusals: set[str] = field(default_factory=set)
     away: bool = False
     foreign: Promotion | None = None  # what the pointer names instead of the end of the chain
 
@@ -124,10 +123,6 @@ class ListedModels:
     def variants(self, version: int) -> dict[str, str]:
         self._look()
         return self.accepted.get(version, {})
-
-    def refused(self) -> set[str]:
-        self._look()
-        return self.refusals
 
     def _look(self) -> None:
         if self.away:

@@ -1,4 +1,4 @@
-"""Which variant of a version answers: chosen, named, refused, broken; and an answer says which."""
+"""Which variant of a version answers: chosen, named, broken; and an answer says which."""
 
 from __future__ import annotations
 
@@ -102,29 +102,6 @@ async def test_the_precision_of_the_run_file(serve: Any, models: Any, observatio
         assert said(await client.predict(observations(1), "1")) == (1, "fp16")
 
 
-async def test_a_verdict_takes_a_precision_away_and_gives_it_back(
-    serve: Any, models: Any, observations: Any
-) -> None:
-    for version in (1, 2):
-        models.publish(version)
-        models.publish_variant(version, "int8")
-    models.promote(1)
-    fastest = Fastest()
-    async with serve(precisions=auto(fastest)) as served, AsyncModel(served.address, RUN) as client:
-        await served.repository.refresh_variants()
-        assert said(await client.predict(observations(1), "2")) == (2, "int8")
-        models.source.refusals.add("int8")
-        await served.repository.refresh_variants()
-        assert said(await client.predict(observations(1))) == (1, "fp32")
-        assert said(await client.predict(observations(1), "2")) == (2, "fp32")
-        # The next match must be able to play it.
-        assert said(await client.predict(observations(1), precision="int8")) == (1, "int8")
-        models.source.refusals.clear()
-        await served.repository.refresh_variants()
-        assert said(await client.predict(observations(1))) == (1, "int8")
-    assert len(fastest.asked) == 1
-
-
 async def test_without_the_stores_what_answers_goes_on(
     serve: Any, models: Any, observations: Any
 ) -> None:
@@ -170,7 +147,7 @@ async def test_a_version_without_word_of_its_variants_answers_in_fp32(
 async def test_no_answer_names_another_variant_under_swaps(
     serve: Any, models: Any, observations: Any, until: Any
 ) -> None:
-    """Promotions, variants and verdicts come and go while streams ask."""
+    """Promotions and variants come and go while streams ask."""
     for version in range(1, 6):
         models.publish(version)
         models.publish_variant(version, "int8")

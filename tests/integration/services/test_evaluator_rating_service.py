@@ -35,10 +35,10 @@ GAMES = 6 * (4 + 3 + 2)  # of models 3, 2 and 1, against their opponents
 
 def players(fleet: Any) -> dict[tuple[str, str], int]:
     rows = fleet.query(
-        "SELECT first_player, second_player, count(*) AS games FROM rating_games "
-        "GROUP BY first_player, second_player"
+        "SELECT player, opponent, count(*) AS games FROM match_games JOIN matches USING (match_id) "
+        "WHERE kind = 'rating' GROUP BY player, opponent"
     )
-    return {(row.first_player, row.second_player): row.games for row in rows}
+    return {(row.player, row.opponent): row.games for row in rows}
 
 
 def leave(process: Any, fleet: Any) -> None:
@@ -54,30 +54,29 @@ def test_promoted_models_play_each_other_and_the_anchors(make_fleet: Any) -> Non
         fleet.publish(version, seed=version)
         fleet.promote(version)
     killed = fleet.start("evaluator")
-    fleet.until(lambda: bool(fleet.query("SELECT FROM rating_games")))
+    fleet.until(lambda: bool(fleet.query("SELECT FROM match_games")))
     killed.kill()
     killed.wait()
-    before = {row.uid for row in fleet.query("SELECT game_uid::text AS uid FROM rating_games")}
+    before = {row.uid for row in fleet.query("SELECT game_uid::text AS uid FROM match_games")}
     process, page = fleet.start_with_metrics("evaluator")
     fleet.until(lambda: sum(players(fleet).values()) == GAMES)
     fleet.until(lambda: f"zerofleet_evaluator_rating_games {GAMES}.0" in page())
-    after = {row.uid for row in fleet.query("SELECT game_uid::text AS uid FROM rating_games")}
+    after = {row.uid for row in fleet.query("SELECT game_uid::text AS uid FROM match_games")}
     assert before <= after
 
     pairs = [("2", "1"), ("3", "2"), ("3", "1")]
     pairs += [(model, anchor) for model in "123" for anchor in ("random", "search")]
-    both_ways = dict.fromkeys(pairs, 3) | {pair[::-1]: 3 for pair in pairs}
-    assert players(fleet) == both_ways
-    fleet.until(lambda: len(fleet.database.anchor_ratings("rated")) == 2)
-    fleet.until(lambda: len(fleet.database.ratings("rated")) == 3)
+    assert players(fleet) == dict.fromkeys(pairs, 6)
+    fleet.until(lambda: len(fleet.database.ratings("rated")) == 5)
     leave(process, fleet)
-    assert fleet.database.ratings("rated")[0].elo == 0.0
-    assert "gnugo" not in str(fleet.database.anchor_ratings("rated"))
+    ratings = fleet.database.ratings("rated")
+    assert [rating.player for rating in ratings] == ["1", "2", "3", "random", "search"]
+    assert ratings[0].elo == 0.0
     assert "GNU Go does not play tic_tac_toe" in fleet.log("evaluator")
     assert fleet.database.count_games("rated") == 0
     rows = fleet.query(
         "SELECT g.first_model, g.second_model, r.first_player, r.second_player, g.reason "
-        "FROM rating_games AS r JOIN games AS g USING (game_uid)"
+        "FROM rated_games AS r JOIN games AS g USING (game_uid)"
     )
     for row in rows:
         sides = [int(side) if side.isdecimal() else 0 for side in row[2:4]]
@@ -91,11 +90,11 @@ def test_gnu_go_is_an_anchor_of_go(make_fleet: Any) -> None:
     fleet.publish(1, seed=1)
     fleet.promote(1)
     process = fleet.start("evaluator")
-    fleet.until(lambda: bool(fleet.database.anchor_ratings("rated")))
-    fleet.until(lambda: players(fleet) == {("1", "gnugo:1"): 3, ("gnugo:1", "1"): 3})
+    fleet.until(lambda: players(fleet) == {("1", "gnugo:1"): 6})
+    fleet.until(lambda: len(fleet.database.ratings("rated")) == 2)
     leave(process, fleet)
-    assert fleet.query("SELECT FROM rating_games WHERE remark IS NOT NULL") == []
-    assert fleet.database.anchor_ratings("rated")[0].elo > 0
+    assert fleet.query("SELECT FROM match_games WHERE remark IS NOT NULL") == []
+    assert fleet.database.ratings("rated")[1].elo > 0
 
 
 def test_a_candidate_goes_first(make_fleet: Any) -> None:

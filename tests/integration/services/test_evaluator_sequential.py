@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.evaluator.gate import judge
+from services.evaluator.verdict import judge
 from zerofleet.database import MatchRow
 
 RUN = """
@@ -46,7 +46,9 @@ def test_a_sequential_match_ends_early_and_whoever_judges_it_agrees(make_fleet: 
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
     judged = match(fleet)
-    assert (judged.test, judged.verdict, judged.decided_by) == ("sprt", "rejected", "sprt")
+    assert judged.rule is not None
+    assert judged.rule.sprt_elo == (0.0, 35.0)
+    assert (judged.verdict, judged.decided_by) == ("rejected", "sprt")
     assert judged.llr is not None
     assert judged.games_counted is not None
     assert judged.llr < -2.9

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from zerofleet.best import BestPointer
-from zerofleet.database import MatchRow, MatchTest, Promotion
+from zerofleet.database import GateRule, MatchRow, Promotion
 from zerofleet.heartbeat import Heartbeats
 
 RUN = """
@@ -104,7 +104,7 @@ def test_a_candidate_that_plays_like_the_best_scores_one_half(
     fleet.publish(2, seed=5)
     judge_until(fleet, lambda: len(fleet.database.ratings("judged")) == 2)
     match = matches(fleet)[2]
-    assert (match.verdict, match.candidate_score, match.games) == (expected, 0.5, 40)
+    assert (match.verdict, match.score, match.games) == (expected, 0.5, 40)
     assert versions(fleet) == ([1, 2] if expected == "promoted" else [1])
     score = fleet.database.match_score(match.match_id)
     assert score.games == 40
@@ -118,15 +118,15 @@ def test_a_candidate_that_plays_like_the_best_scores_one_half(
 @pytest.mark.parametrize(
     ("rule", "expected", "decided_by"),
     [
-        (MatchTest(), "promoted", "threshold"),
-        (MatchTest(draws_only="promote"), "promoted", "draws_only"),
-        (MatchTest(draws_only="reject"), "rejected", "draws_only"),
-        (MatchTest((0.0, 35.0), 0.05, "reject"), "rejected", "draws_only"),
-        (MatchTest((0.0, 35.0), 0.05), "promoted", "threshold"),
+        (GateRule(0.49), "promoted", "threshold"),
+        (GateRule(0.49, draws_only="promote"), "promoted", "draws_only"),
+        (GateRule(0.49, draws_only="reject"), "rejected", "draws_only"),
+        (GateRule(0.49, (0.0, 35.0), 0.05, "reject"), "rejected", "draws_only"),
+        (GateRule(0.49, (0.0, 35.0), 0.05), "promoted", "threshold"),
     ],
 )
 def test_the_verdict_is_what_the_rows_say(
-    make_fleet: Any, rule: MatchTest, expected: str, decided_by: str
+    make_fleet: Any, rule: GateRule, expected: str, decided_by: str
 ) -> None:
     """A match whose games are all stored, all of them draws, needs nothing but judging.
 
@@ -136,33 +136,33 @@ def test_the_verdict_is_what_the_rows_say(
     fleet.publish(1)
     fleet.promote(1)
     fleet.publish(2)
-    drawn = fleet.database.create_match(
+    drawn = fleet.database.open_match(
         "judged",
-        2,
-        1,
+        "gate",
+        "2",
+        "1",
         games=8,
-        threshold=0.49,
         num_simulations=24,
         seed=9,
         epoch=fleet.database.acquire_fence("judged", "evaluator"),
-        test=rule,
+        rule=rule,
     )
     for opening in range(4):
         for color in (0, 1):
             fleet.database._run(
                 "INSERT INTO games (game_uid, run, kind, first_model, result, reason, length, "
-                "worker, started_at, finished_at, moves, content_sha256) VALUES "
+                "worker, started_at, began_at, finished_at, moves, content_sha256) VALUES "
                 f"(md5('{opening}{color}')::uuid, 'judged', 'match', 1, 0, 'rules', 42, 'test', "
-                f"now(), now(), '{min(opening, 2)}', sha256('{opening}{color}'))"
+                f"now(), now(), now(), '{min(opening, 2)}', sha256('{opening}{color}'))"
             )
             fleet.database._run(
-                "INSERT INTO match_games (match_id, opening, candidate_color, game_uid, "
-                f"candidate_score) VALUES ({drawn.match_id}, {opening}, {color}, "
+                "INSERT INTO match_games (match_id, opening, color, game_uid, score) "
+                f"VALUES ({drawn.match_id}, {opening}, {color}, "
                 f"md5('{opening}{color}')::uuid, 0.5)"
             )
     judge_until(fleet, lambda: verdict(fleet, 2) is not None)
     match = matches(fleet)[2]
-    assert (match.verdict, match.decided_by, match.candidate_score) == (expected, decided_by, 0.5)
+    assert (match.verdict, match.decided_by, match.score) == (expected, decided_by, 0.5)
     assert (match.games_counted, match.duplicates) == (6, 2)
     assert (match.llr is not None) == (rule.sprt_elo is not None)
     assert versions(fleet) == ([1, 2] if expected == "promoted" else [1])
@@ -229,15 +229,16 @@ def test_a_match_that_cannot_be_completed_decides_nothing(make_fleet: Any) -> No
     fleet.publish(1, seed=1)
     fleet.promote(1)
     fleet.publish(2, seed=2)
-    old = fleet.database.create_match(
+    old = fleet.database.open_match(
         "judged",
-        2,
-        1,
+        "gate",
+        "2",
+        "1",
         games=40,
-        threshold=0.0,
         num_simulations=24,
         seed=9,
         epoch=fleet.database.acquire_fence("judged", "evaluator"),
+        rule=GateRule(0.0),
     )
     judge_until(fleet, lambda: verdict(fleet, 2) in ("promoted", "rejected"))
     both = {match.match_id: match for match in fleet.database.matches("judged")}
@@ -262,8 +263,8 @@ def test_match_games_are_whole_records(make_fleet: Any) -> None:
     fleet.publish(2, seed=2)
     judge_until(fleet, lambda: verdict(fleet, 2) is not None)
     rows = fleet.query(
-        "SELECT g.kind, m.candidate_color, g.first_model, g.second_model, g.result, "
-        "m.candidate_score, (SELECT count(*) FROM positions AS p WHERE p.game_uid = g.game_uid "
+        "SELECT g.kind, m.color, g.first_model, g.second_model, g.result, "
+        "m.score, (SELECT count(*) FROM positions AS p WHERE p.game_uid = g.game_uid "
         "AND p.simulations = 0) AS given, (SELECT count(DISTINCT model_version) FROM positions "
         "AS p WHERE p.game_uid = g.game_uid) AS models, (SELECT bool_and(p.action = ANY "
         "(p.legal_actions)) FROM positions AS p WHERE p.game_uid = g.game_uid) AS listed "
@@ -272,10 +273,10 @@ def test_match_games_are_whole_records(make_fleet: Any) -> None:
     assert len(rows) == 40
     for row in rows:
         assert row.kind == "match"
-        sides = (2, 1) if row.candidate_color == 0 else (1, 2)
+        sides = (2, 1) if row.color == 0 else (1, 2)
         assert (row.first_model, row.second_model) == sides
-        sign = 1 if row.candidate_color == 0 else -1
-        assert row.candidate_score == (1 + sign * row.result) / 2
+        sign = 1 if row.color == 0 else -1
+        assert row.score == (1 + sign * row.result) / 2
         assert (row.given, row.models, row.listed) == (3, 2, True)
 
 
@@ -333,10 +334,8 @@ def test_a_killed_evaluator_resumes_its_match(make_fleet: Any) -> None:
     fleet.publish(2, seed=2)
 
     def stored() -> dict[str, Any]:
-        rows = fleet.query(
-            "SELECT opening, candidate_color, game_uid::text AS uid FROM match_games"
-        )
-        return {row.uid: (row.opening, row.candidate_color) for row in rows}
+        rows = fleet.query("SELECT opening, color, game_uid::text AS uid FROM match_games")
+        return {row.uid: (row.opening, row.color) for row in rows}
 
     seen: dict[str, Any] = {}
     for _ in range(2):
@@ -357,7 +356,7 @@ def test_a_killed_evaluator_resumes_its_match(make_fleet: Any) -> None:
     assert len(fleet.query("SELECT FROM games WHERE kind = 'match'")) == 40
     match = matches(fleet)[2]
     score = fleet.database.match_score(match.match_id).score
-    assert match.candidate_score == pytest.approx(score)
+    assert match.score == pytest.approx(score)
     assert (match.decided_by, match.games_counted) == ("threshold", 40)
     assert verdict(fleet, 2) == ("promoted" if score > 0.55 else "rejected")
     process.send_signal(signal.SIGTERM)

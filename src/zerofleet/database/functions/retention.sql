@@ -153,7 +153,14 @@ BEGIN ATOMIC
         SELECT FROM promotions AS p WHERE p.run = in_run AND p.version = in_version
     ) OR EXISTS (
         SELECT FROM matches AS m
-        WHERE m.run = in_run AND m.verdict IS NULL AND in_version IN (m.candidate, m.best)
+        WHERE m.run = in_run AND in_version IN (m.player_version, m.opponent_version)
+            AND CASE m.kind
+                WHEN 'gate' THEN m.verdict IS NULL
+                WHEN 'trial' THEN m.games > (
+                    SELECT count(*) FROM match_games AS g WHERE g.match_id = m.match_id
+                )
+                ELSE false  -- the rating pool is one of promoted models
+            END
     );
 END;
 COMMENT ON FUNCTION model_is_held IS

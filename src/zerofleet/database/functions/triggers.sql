@@ -21,12 +21,6 @@ CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON model_variants
     FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE ON matches
     FOR EACH ROW EXECUTE FUNCTION check_fence('evaluator');
-CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON rating_games
-    FOR EACH ROW EXECUTE FUNCTION check_fence('evaluator');
-CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON variant_games
-    FOR EACH ROW EXECUTE FUNCTION check_fence('evaluator');
-CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON variant_verdicts
-    FOR EACH ROW EXECUTE FUNCTION check_fence('evaluator');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON promotions
     FOR EACH ROW EXECUTE FUNCTION check_fence('evaluator');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE ON position_needs
@@ -74,8 +68,6 @@ $$;
 COMMENT ON FUNCTION forbid_rewriting IS 'Keep a log append-only, for its owner too.';
 
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON model_variants
-    FOR EACH STATEMENT EXECUTE FUNCTION forbid_rewriting();
-CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON variant_verdicts
     FOR EACH STATEMENT EXECUTE FUNCTION forbid_rewriting();
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON train_events
     FOR EACH STATEMENT EXECUTE FUNCTION forbid_rewriting();

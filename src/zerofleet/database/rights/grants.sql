@@ -56,19 +56,16 @@ GRANT EXECUTE ON FUNCTION resign_threshold
 
 -- Matches, promotions, ratings.
 GRANT SELECT ON fences TO zerofleet_evaluator;
-GRANT SELECT, INSERT ON matches, match_games, rating_games TO zerofleet_evaluator;
+GRANT SELECT, INSERT ON matches, match_games TO zerofleet_evaluator;
 GRANT UPDATE (
-    verdict, decided_by, decided_at, candidate_score, llr, games_counted, duplicates, pentanomial,
-    epoch
+    games, epoch, verdict, decided_by, decided_at, score, llr, games_counted, duplicates,
+    pentanomial
 ) ON matches TO zerofleet_evaluator;
 GRANT INSERT ON promotions TO zerofleet_evaluator;
-GRANT SELECT, INSERT ON exams, ratings, anchor_ratings TO zerofleet_evaluator;
-GRANT UPDATE (elo, elo_error, games, at) ON ratings, anchor_ratings TO zerofleet_evaluator;
+GRANT SELECT, INSERT ON exams, ratings TO zerofleet_evaluator;
+GRANT UPDATE (elo, elo_error, games, at) ON ratings TO zerofleet_evaluator;
 GRANT SELECT ON rated_games TO zerofleet_evaluator;
 
 -- Variants.
-GRANT SELECT ON model_variants, variant_verdicts
-    TO zerofleet_worker, zerofleet_trainer, zerofleet_evaluator;
+GRANT SELECT ON model_variants TO zerofleet_worker, zerofleet_trainer, zerofleet_evaluator;
 GRANT INSERT ON model_variants TO zerofleet_trainer;
-GRANT SELECT, INSERT ON variant_games TO zerofleet_evaluator;
-GRANT INSERT ON variant_verdicts TO zerofleet_evaluator;

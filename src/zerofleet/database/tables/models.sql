@@ -41,7 +41,7 @@ CREATE TABLE model_variants (
 );
 COMMENT ON TABLE model_variants IS
     'Models in other precisions than fp32, written with the model''s own row and never changed. A '
-    'refused one has no file. Whether a precision is used also depends on variant_verdicts.';
+    'refused one has no file.';
 COMMENT ON COLUMN model_variants.precision IS 'int8: quantized, for CPUs; fp16: for GPUs.';
 COMMENT ON COLUMN model_variants.sha256 IS 'Of the variant''s file, and its name; null: refused.';
 COMMENT ON COLUMN model_variants.location IS 'As in models; null: refused.';

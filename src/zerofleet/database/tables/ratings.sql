@@ -1,31 +1,20 @@
 CREATE TABLE ratings (
-    run text NOT NULL,
-    version integer NOT NULL,
+    run text NOT NULL REFERENCES runs,
+    player text NOT NULL,
+    version integer GENERATED ALWAYS AS (substring(player FROM '^[0-9]+$')::integer) STORED,
     elo real NOT NULL,
     elo_error real NOT NULL,
     games integer NOT NULL,
     at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (run, version),
+    PRIMARY KEY (run, player),
     FOREIGN KEY (run, version) REFERENCES models (run, version)
 );
 COMMENT ON TABLE ratings IS
-    'Strength of each model, from all match and rating games; replaced as games come in. The oldest '
-    'model that played is held at 0 Elo.';
+    'Strength of each model and anchor, from all games of matches between two of them; replaced as '
+    'games come in. The oldest model that played is held at 0 Elo.';
+COMMENT ON COLUMN ratings.player IS 'As in matches; no precision is a player of its own.';
+COMMENT ON COLUMN ratings.version IS 'Of a player that is a model.';
 COMMENT ON COLUMN ratings.elo_error IS 'Standard error; 1.96 times it is half of the 95 % interval.';
-
-CREATE TABLE anchor_ratings (
-    run text NOT NULL REFERENCES runs,
-    anchor text NOT NULL,
-    elo real NOT NULL,
-    elo_error real NOT NULL,
-    games integer NOT NULL,
-    at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (run, anchor)
-);
-COMMENT ON TABLE anchor_ratings IS
-    'Strength of fixed opponents on the scale of ratings; replaced as games come in.';
-COMMENT ON COLUMN anchor_ratings.anchor IS 'random, search, gnugo:LEVEL.';
-COMMENT ON COLUMN anchor_ratings.elo_error IS 'Standard error.';
 
 CREATE TABLE exams (
     exam_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

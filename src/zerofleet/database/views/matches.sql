@@ -1,8 +1,8 @@
 CREATE VIEW match_history AS
 SELECT
-    m.match_id, m.run, m.candidate, m.best, m.test, m.games AS most_games, s.games, s.wins, s.draws,
-    s.losses, m.games_counted, m.duplicates, m.pentanomial,
-    round(100.0 * m.candidate_score::numeric, 1) AS score_percent,
+    m.match_id, m.run, m.kind, m.player, m.opponent, m.test, m.games AS most_games, s.games, s.wins,
+    s.draws, s.losses, m.games_counted, m.duplicates, m.pentanomial,
+    round(100.0 * coalesce(m.score, s.score)::numeric, 1) AS score_percent,
     round(100.0 * m.threshold::numeric, 1) AS threshold_percent,
     round(m.llr::numeric, 3) AS llr,
     round(ln((1 - m.sprt_error) / m.sprt_error)::numeric, 3) AS llr_bound,
@@ -11,11 +11,13 @@ FROM matches AS m
 CROSS JOIN LATERAL (
     SELECT
         count(*) AS games,
-        count(*) FILTER (WHERE candidate_score = 1) AS wins,
-        count(*) FILTER (WHERE candidate_score = 0.5) AS draws,
-        count(*) FILTER (WHERE candidate_score = 0) AS losses
+        count(*) FILTER (WHERE score = 1) AS wins,
+        count(*) FILTER (WHERE score = 0.5) AS draws,
+        count(*) FILTER (WHERE score = 0) AS losses,
+        CASE WHEN m.kind <> 'gate' THEN avg(score) END AS score
     FROM match_games AS g WHERE g.match_id = m.match_id
 ) AS s;
 COMMENT ON VIEW match_history IS
-    'Each match with what was played, what counted, the verdict and what it rests on. A sequential '
-    'test promotes at llr_bound and rejects at its negative.';
+    'Each match with what was played and, of a gate, what counted, the verdict and what it rests on. '
+    'Wins and score are those of player. A sequential test promotes at llr_bound and rejects at its '
+    'negative.';

@@ -8,17 +8,16 @@ SELECT
     v.policy_kl,
     v.value_difference,
     v.reason,
-    w.games,
-    w.wins,
-    w.draws,
-    w.losses,
-    round(100 * w.score::numeric, 1) AS score_percent,
-    round(100 * w.low::numeric, 1) AS low_percent,
-    round(100 * w.high::numeric, 1) AS high_percent,
-    w.accepted AS match_accepted,
+    t.games,
+    t.wins,
+    t.draws,
+    t.losses,
+    t.score_percent,
     v.created_at
 FROM model_variants AS v
 JOIN models AS m USING (run, version)
-LEFT JOIN variant_verdicts AS w USING (run, version, precision);
+LEFT JOIN match_history AS t ON t.run = v.run AND t.kind = 'trial'
+    AND t.player = v.version || '/' || v.precision AND t.opponent = v.version || '/fp32';
 COMMENT ON VIEW variant_history IS
-    'Each variant with its distance from fp32, why it was refused, and the match it played, if one.';
+    'Each variant with its distance from fp32, why it was refused, and its trial against fp32 of the '
+    'same model, if a person asked for one.';

@@ -7,7 +7,7 @@ SELECT
     p.at,
     p.actor,
     p.match_id,
-    x.best AS against,
+    x.opponent_version AS against,
     x.num_simulations,
     s.games,
     s.wins,
@@ -26,10 +26,10 @@ LEFT JOIN matches AS x ON x.match_id = p.match_id
 LEFT JOIN LATERAL (
     SELECT
         count(*) AS games,
-        count(*) FILTER (WHERE candidate_score = 1) AS wins,
-        count(*) FILTER (WHERE candidate_score = 0.5) AS draws,
-        count(*) FILTER (WHERE candidate_score = 0) AS losses,
-        avg(candidate_score)::numeric AS score
+        count(*) FILTER (WHERE score = 1) AS wins,
+        count(*) FILTER (WHERE score = 0.5) AS draws,
+        count(*) FILTER (WHERE score = 0) AS losses,
+        avg(score)::numeric AS score
     FROM match_games AS g WHERE g.match_id = p.match_id
 ) AS s ON p.match_id IS NOT NULL
 LEFT JOIN ratings AS r ON r.run = p.run AND r.version = p.version;

@@ -1,0 +1,309 @@
+"""Playing a match: pairs of games between two players, many at once, by one engine of the core."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from zerofleet_core import GameColumns, Match, SearchConfig
+
+from zerofleet.database import MatchGame
+from zerofleet.prediction import Predictor
+from zerofleet.records import GameRecord, changed, new_game_uid
+from zerofleet.service import first_of
+
+# A game's place in its match, which its row is keyed by: the opening, and the first-named player's
+# colour (0: it is the first player of the game, 1: the second).
+Place: TypeAlias = tuple[int, int]
+
+_REFILL_SHARE = 8  # of the pairs at once must be over before more begin: they share their requests
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlayer:
+    """A search behind a predictor: a model, or the search without a network."""
+
+    predictor: Predictor
+    search: SearchConfig
+    version: int = 0  # of the model; 0: none
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """The answer of a player who gives the game up: it has lost."""
+
+    remark: str | None = None  # why, if it did not simply resign
+
+
+class ActionPlayer(Protocol):
+    """A player without a predictor, who is asked for one action at a time."""
+
+    async def choose(self, place: Place, actions: Sequence[int]) -> int | GaveUp:
+        """What it plays in the game at this place, after these actions."""
+        ...
+
+
+MatchPlayer: TypeAlias = SearchPlayer | ActionPlayer
+
+
+class PairQueue:
+    """Which pairs of a match begin when: in their order, so many at once, none far ahead.
+
+    Both games of a pair begin together, also where one of them is stored already: the engine plays
+    no half pairs.
+
+    Args:
+        missing: the places that hold no game.
+        at_once: pairs in play together, at most.
+        ahead: a pair begins only when fewer than this many openings lie between it and the first
+            incomplete one. A verdict counts complete prefixes, so this bounds what is played in
+            vain; None: no pair is ever in vain.
+    """
+
+    def __init__(self, missing: Collection[Place], at_once: int, ahead: int | None = None) -> None:
+        self.missing = set(missing)
+        """Places that hold no game as yet."""
+        self.over = asyncio.Event()
+        """Set when no more games are wanted, finished or not."""
+        self._at_once = max(1, at_once)
+        self._ahead = ahead
+        self._waiting = deque(sorted({opening for opening, _ in self.missing}))
+        self._games_in_play = 0
+
+    @property
+    def in_play(self) -> bool:
+        """Whether games have begun that are not handed in."""
+        return self._games_in_play > 0
+
+    def begin(self) -> list[int]:
+        """The openings of the pairs that begin now; none while too few may."""
+        free = self._at_once - (self._games_in_play + 1) // 2
+        due = [opening for opening in self._waiting if self._is_near(opening)][: max(0, free)]
+        few = min(len(self._waiting), max(1, self._at_once // _REFILL_SHARE))
+        if self.in_play and len(due) < few:
+            return []
+        for _ in due:
+            self._waiting.popleft()
+        self._games_in_play += 2 * len(due)
+        return due
+
+    def hand_in(self, places: Collection[Place]) -> None:
+        """These games are over, and stored if they were missing."""
+        self.missing.difference_update(places)
+        self._games_in_play -= len(places)
+
+    def _is_near(self, opening: int) -> bool:
+        return self._ahead is None or opening < min(self.missing)[0] + self._ahead
+
+
+async def play_match(
+    game: str,
+    openings: Sequence[Sequence[int]],
+    players: tuple[MatchPlayer, MatchPlayer],
+    queue: PairQueue,
+    keep: Callable[[Sequence[MatchGame]], Awaitable[None]],
+    go: asyncio.Event | None = None,
+) -> None:
+    """Play the pairs of a queue, until all are played or the queue is over.
+
+    Each player has one request out, with the leaves of all games in which it moves, and is asked
+    anew as soon as it has answered: a slow answer holds up only the games that it is for. Pairs
+    that begin later have engines of their own, and share the requests. A player without a
+    predictor chooses its actions in all games in which it moves at the same time.
+
+    Args:
+        game: name of the game.
+        openings: all openings of the match.
+        players: at colour 0 the first of them moves first.
+        queue: which pairs begin when.
+        keep: stores games; called by one at a time, and awaited before other pairs take their turn.
+        go: while it is not set, no player is asked: games in play wait where they are.
+    """
+    if go is None:
+        go = asyncio.Event()
+        go.set()
+    await _Play(game, openings, players, queue, keep, go).run()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Group:
+    """Pairs that began together, and the engine that plays them."""
+
+    openings: Sequence[int]
+    engine: Match
+    began_at: datetime
+
+    def place(self, game_id: int) -> Place:
+        """Where a game of the engine belongs."""
+        return self.openings[game_id // 2], game_id % 2
+
+
+class _Play:
+    """The games of one match in play; see ``play_match``."""
+
+    def __init__(
+        self,
+        game: str,
+        openings: Sequence[Sequence[int]],
+        players: tuple[MatchPlayer, MatchPlayer],
+        queue: PairQueue,
+        keep: Callable[[Sequence[MatchGame]], Awaitable[None]],
+        go: asyncio.Event,
+    ) -> None:
+        self._game = game
+        self._openings = openings
+        self._players = players
+        self._searches = [
+            player.search if isinstance(player, SearchPlayer) else SearchConfig(num_simulations=1)
+            for player in players
+        ]
+        self._versions = [
+            player.version if isinstance(player, SearchPlayer) else 0 for player in players
+        ]
+        self._queue = queue
+        self._keep = keep
+        self._go = go
+        self._keeping = asyncio.Lock()
+        self._groups: list[_Group] = []
+        self._remarks: dict[Place, str | None] = {}  # of games that were given up
+        self._turns = (asyncio.Event(), asyncio.Event())  # by side: there may be something to ask
+
+    async def run(self) -> None:
+        self._begin_pairs()
+        await first_of(self._queue.over.wait(), together(self._play_side(0), self._play_side(1)))
+
+    async def _play_side(self, side: int) -> None:
+        turn, player = self._turns[side], self._players[side]
+        while self._queue.in_play:
+            turn.clear()
+            await self._go.wait()
+            if isinstance(player, SearchPlayer):
+                asked = await self._ask_predictor(side, player.predictor)
+            else:
+                asked = await self._ask_for_actions(side, player)
+            await self._hand_in()
+            if self._groups:
+                self._turns[
+                    1 - side
+                ].set()  # the actions that were played are the other's to answer
+            if not asked:
+                await turn.wait()
+
+    async def _ask_predictor(self, side: int, predictor: Predictor) -> bool:
+        """One request for all games in which this side moves; False when there is none."""
+        parts = [(group.engine, group.engine.select(side)) for group in self._groups]
+        parts = [(engine, rows) for engine, rows in parts if len(rows) > 0]
+        if not parts:
+            return False
+        answer = await predictor.predict(np.concatenate([rows for _, rows in parts]))
+        end = 0
+        for engine, rows in parts:
+            start, end = end, end + len(rows)
+            engine.backup(
+                side, answer.policy_logits[start:end], answer.value[start:end], answer.model_version
+            )
+        return True
+
+    async def _ask_for_actions(self, side: int, player: ActionPlayer) -> bool:
+        """One action in each game in which this side moves; False when there is none."""
+        moves = [
+            self._choose(group, game_id, actions, side, player)
+            for group in self._groups
+            for game_id, actions in group.engine.games_to_move(side)
+        ]
+        await together(*moves)
+        return bool(moves)
+
+    async def _choose(
+        self, group: _Group, game_id: int, actions: Sequence[int], side: int, player: ActionPlayer
+    ) -> None:
+        place = group.place(game_id)
+        answer = await player.choose(place, actions)
+        if isinstance(answer, GaveUp):
+            self._remarks[place] = answer.remark
+            group.engine.resign(game_id)
+        else:
+            group.engine.play(game_id, answer)
+            self._turns[1 - side].set()
+
+    async def _hand_in(self) -> None:
+        """Store what is finished, then let others begin."""
+        finished = [
+            (group, game) for group in self._groups for game in group.engine.take_finished()
+        ]
+        if not finished:
+            return
+        self._groups = [group for group in self._groups if not group.engine.done]
+        # Half of a pair may be stored already: the other half cannot be played without it.
+        wanted = [
+            self._match_game(group, game)
+            for group, game in finished
+            if group.place(game.game_id) in self._queue.missing
+        ]
+        async with self._keeping:
+            if wanted and not self._queue.over.is_set():
+                await self._keep(wanted)
+        self._queue.hand_in([group.place(game.game_id) for group, game in finished])
+        self._begin_pairs()
+        if not self._queue.in_play:
+            self._wake()
+
+    def _match_game(self, group: _Group, game: GameColumns) -> MatchGame:
+        opening, color = place = group.place(game.game_id)
+        versions = self._versions[color], self._versions[1 - color]
+        record = match_record(self._game, game, versions, group.began_at)
+        return MatchGame(opening, color, record, self._remarks.get(place))
+
+    def _begin_pairs(self) -> None:
+        openings = self._queue.begin()
+        if openings:
+            starts = [self._openings[opening] for opening in openings]
+            first, second = self._searches
+            engine = Match(self._game, starts, first, 0, other=second)
+            self._groups.append(_Group(openings, engine, datetime.now(UTC)))
+            self._wake()
+
+    def _wake(self) -> None:
+        for turn in self._turns:
+            turn.set()
+
+
+def match_record(
+    name: str, game: GameColumns, versions: tuple[int, int], started_at: datetime
+) -> GameRecord:
+    """The record of a finished game; it names the mover's model at every ply, of openings too.
+
+    A ply that was not searched (of an opening, or of a player without a predictor) has 0
+    simulations, and its own action alone in its table, unvisited.
+
+    Args:
+        name: of the game.
+        game: finished now.
+        versions: models of the first and the second player; 0: it has none.
+        started_at: when it began.
+    """
+    assert game.result is not None, "an unfinished game was taken as finished"
+    named = changed(
+        game,
+        model_version=np.asarray(versions, np.int32)[game.to_play],
+        policy_weights=game.visit_counts,  # no network learns from these games
+    )
+    return GameRecord(new_game_uid(started_at), name, named, started_at, datetime.now(UTC))
+
+
+async def together(*parts: Coroutine[Any, Any, _T]) -> list[_T]:
+    """Run all parts; when one fails, the others are not left running and its error is raised."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,179 @@
+"""``zerofleet match``: a trial between two players, played by the run's evaluator."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zerofleet.cli.secret_options import PasswordFile, logged_in
+from zerofleet.cli.which_run import chosen_folder, fleet_settings, in_fleet
+from zerofleet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zerofleet.config import RunConfig
+    from zerofleet.database import Database, MatchRow, Pair
+
+_POLL_SECONDS = 1.0
+_Z_95 = 1.959964  # a normal deviate stays within this many standard errors 95% of the time
+
+
+def match(
+    player: Annotated[str, typer.Argument(help="A version, VERSION/PRECISION, or an anchor.")],
+    opponent: Annotated[str, typer.Argument(help="The same.")],
+    run_file: Annotated[
+        Path | None, typer.Argument(metavar="[RUN.toml]", help="Its default data folder is meant.")
+    ] = None,
+    games: Annotated[int, typer.Option(min=2, help="Games, in pairs with colours swapped.")] = 40,
+    data: Annotated[Path | None, typer.Option(help="Data folder of the run.")] = None,
+    database_url: Annotated[
+        str | None, typer.Option(help="Any Postgres instead of a data folder's; needs RUN.toml.")
+    ] = None,
+    password_file: PasswordFile = None,
+    wait: Annotated[bool, typer.Option(help="Wait for the games; Ctrl-C leaves them.")] = True,
+) -> None:
+    """Have two players play a trial, which decides nothing.
+
+    Players are models (12), models in one precision (12/int8), and the anchors random, search and
+    gnugo:LEVEL. Beside a named precision a version alone means fp32. The running evaluator plays
+    the games between its other matches, at rating.num_simulations. The same command again goes on
+    with them, and shows them; more games add to those there are. Where ZEROFLEET_DATABASE_URL is
+    set, as in the containers of a fleet, the run is that fleet's; it takes the rights of the
+    evaluator, so call it in its container.
+    """
+    from zerofleet.config import load_run
+    from zerofleet.local.running import joined
+
+    names = player_names(player, opponent)
+    if database_url is not None:
+        if run_file is None:
+            raise ConfigError("with --database-url, give the run file too: its name is the run's")
+        _play(load_run(run_file), names, games, logged_in(database_url, password_file), wait)
+        return
+    if in_fleet(data):
+        settings = fleet_settings(run_file)
+        _play(load_run(settings.run_file), names, games, settings.database_url, wait)
+        return
+    folder = chosen_folder(data, run_file)
+    with joined(folder, "match") as running:
+        run = load_run(folder.run_file)
+        if running.inference_address is None and wait:
+            wait = False
+            typer.echo("the run is stopped: the games are played when it goes on", err=True)
+        _play(run, names, games, running.database_urls["evaluator"], wait)
+
+
+def player_names(player: str, opponent: str) -> tuple[str, str]:
+    """The names of two players as they are stored.
+
+    Raises:
+        ConfigError: a name is none, or they are the same.
+    """
+    from zerofleet.config import ANCHOR
+    from zerofleet.database import ModelName
+
+    for name in (player, opponent):
+        if ModelName.of(name) is None and ANCHOR.fullmatch(name) is None:
+            raise ConfigError(
+                f"'{name}' is no player: give a version (12), a version in one precision "
+                "(12/fp32, 12/int8, 12/fp16), random, search, or gnugo:1 to gnugo:10"
+            )
+    if "/" in player or "/" in opponent:  # whichever precision answers may be that very one
+        player, opponent = (f"{n}/fp32" if n.isdecimal() else n for n in (player, opponent))
+    if player == opponent:
+        raise ConfigError(f"'{player}' cannot play against itself: name another opponent")
+    return player, opponent
+
+
+def _play(run: RunConfig, names: tuple[str, str], games: int, url: str, wait: bool) -> None:
+    from zerofleet.database import Database, match_seed
+
+    with Database(url, pool_size=1) as database:
+        database.wait_ready(5.0)
+        for name in names:
+            _check_model(database, run.name, name)
+        # With the running evaluator's epoch, which it keeps.
+        epoch = database.evaluator_epoch(run.name) or database.acquire_fence(run.name, "evaluator")
+        trial = database.open_match(
+            run.name,
+            "trial",
+            *names,
+            games=games + games % 2,
+            num_simulations=run.rating.num_simulations,
+            seed=match_seed(run.seed, "trial", *names),
+            epoch=epoch,
+        )
+        played = database.match_score(trial.match_id).games
+        try:
+            while wait and played < trial.games:
+                time.sleep(_POLL_SECONDS)
+                trial = database.match(trial.match_id)
+                if (now := database.match_score(trial.match_id).games) > played:
+                    played = now
+                    typer.echo(f"{played} of {trial.games} games", err=True)
+        except KeyboardInterrupt:
+            typer.echo("the evaluator goes on; the same command shows the games", err=True)
+        typer.echo(_result(database, trial))
+
+
+def _check_model(database: Database, run: str, name: str) -> None:
+    from zerofleet.database import ModelName
+
+    model = ModelName.of(name)
+    if model is None:
+        return
+    row = database.model(run, model.version)
+    if row is None:
+        raise ConfigError(f"the run '{run}' has no model {model.version}")
+    if row.removed_at is not None and row.removed_at <= datetime.now(UTC):
+        raise ConfigError(
+            f"the files of model {model.version} are not kept any more: name a promoted model, or "
+            "a newer one ([retention] of the run file)"
+        )
+    if model.precision in (None, "fp32"):
+        return
+    accepted = [row.precision for row in database.variants(run, model.version) if row.accepted]
+    if model.precision not in accepted:
+        there_is = ", ".join(["fp32", *accepted])
+        raise ConfigError(
+            f"model {model.version} has no accepted variant {model.precision}: it has {there_is}"
+        )
+
+
+def _result(database: Database, trial: MatchRow) -> str:
+    """Such as ``12/int8 against 12/fp32: 18.5 of 40 games, 95% 0.34 to 0.59``."""
+    score = database.match_score(trial.match_id)
+    text = (
+        f"{trial.player} against {trial.opponent}: {score.wins + score.draws / 2:g} points of "
+        f"{score.games} games ({score.wins} won, {score.draws} drawn, {score.losses} lost)"
+    )
+    pairs = [pair for pair in database.match_pairs(trial.match_id) if not pair.repeated]
+    if pairs:
+        low, high = score_interval(pairs)
+        text += f", 95% {low:.2f} to {high:.2f}"
+    left = trial.games - score.games
+    return f"{text}, {left} games to play" if left > 0 else text
+
+
+def score_interval(pairs: Sequence[Pair]) -> tuple[float, float]:
+    """The 95% interval of the first-named player's points per game, over complete pairs.
+
+    It is the normal one of the pairs' mean score. An outcome of a pair that was not seen counts
+    half a pair, as in the gate's sequential test, so that few pairs that all end alike are not
+    taken for certainty. It always holds the score itself.
+    """
+    counts = dict.fromkeys((0.0, 0.5, 1.0, 1.5, 2.0), 0.0)
+    for pair in pairs:
+        counts[pair.points] += 1
+    weights = {points / 2: count or 0.5 for points, count in counts.items()}
+    number = sum(weights.values())
+    mean = sum(score * count for score, count in weights.items()) / number
+    variance = sum(count * (score - mean) ** 2 for score, count in weights.items()) / number
+    half = _Z_95 * math.sqrt(variance / number)
+    score = sum(pair.points for pair in pairs) / (2 * len(pairs))
+    return max(0.0, min(mean - half, score)), min(1.0, max(mean + half, score))
