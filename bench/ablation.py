@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
-from zerofleet_core import EngineGame, ReplayBuffer, SearchConfig, SelfPlay
+from zerofleet_core import GameColumns, ReplayBuffer, SearchConfig, SelfPlay
 
 from services.trainer.learner import Learner
 from services.trainer.schedule import window_limit
@@ -130,11 +130,11 @@ class Resignation:
         self._section = run.resign
         self._games: deque[list[tuple[float, bool]]] = deque(maxlen=run.resign.window_games)
 
-    def add(self, game: EngineGame) -> None:
+    def add(self, game: GameColumns) -> None:
         """Note a game that was played on: at each ply the value, and whether it did not lose."""
         if not game.plays_on:
             return
-        values = np.maximum(game.root_values, game.best_child_values)[1:]
+        values = np.maximum(game.root_value, game.best_child_value)[1:]
         result = game.result or 0
         movers = np.asarray(game.to_play)[1:]
         self._games.append(
@@ -228,18 +228,18 @@ async def train(
     return outcome
 
 
-def take(game: EngineGame, buffer: ReplayBuffer, bucket: TrainBucket, run: RunConfig) -> None:
+def take(game: GameColumns, buffer: ReplayBuffer, bucket: TrainBucket, run: RunConfig) -> None:
     """Add a finished game to the window, which pays for samples."""
     positions = int(np.count_nonzero(game.full_search))
     if run.trainer.growing_window:
         buffer.set_max_positions(window_limit(run.trainer, bucket.received + positions))
     added = buffer.add(
-        game.actions,
+        game.action,
         game.result or 0,
         game.full_search,
         game.offsets,
-        game.child_actions,
-        game.child_policy_weights,
+        game.legal_actions,
+        game.policy_weights,
         resigned=game.reason == "resign",
     )
     bucket.pay(added)

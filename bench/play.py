@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from typing import Any
 
 import numpy as np
-from zerofleet_core import EngineGame, SearchConfig, SelfPlay
+from zerofleet_core import GameColumns, SearchConfig, SelfPlay
 
 from bench.blocks import Counts
 from bench.predictors import NoNetwork
 from bench.workloads import Workload
 from zerofleet.games import State
 from zerofleet.prediction import Predictor
+from zerofleet.records import COLUMNS
 
 WARM_UP_VERSION = 1
 PLAY_VERSION = 2  # another than the warm-up's, so that no prediction of it stays in a cache
@@ -76,13 +78,13 @@ class Play:
         }
 
 
-def openings(workload: Workload, count: int, seed: int) -> list[EngineGame]:
+def openings(workload: Workload, count: int, seed: int) -> list[GameColumns]:
     """Games that were begun at random, each with fewer plies than the workload's games have."""
     chance = random.Random(seed)
     return [_opening(workload, chance) for _ in range(count)]
 
 
-def _opening(workload: Workload, chance: random.Random) -> EngineGame:
+def _opening(workload: Workload, chance: random.Random) -> GameColumns:
     state = State(workload.game)
     actions: list[int] = []
     for _ in range(chance.randrange(workload.plies)):
@@ -94,21 +96,11 @@ def _opening(workload: Workload, chance: random.Random) -> EngineGame:
     return _unsearched(actions)
 
 
-def _unsearched(actions: list[int]) -> EngineGame:
+def _unsearched(actions: list[int]) -> GameColumns:
     """A game whose plies were given: no search, no children."""
-    plies = len(actions)
-    values, counts = np.zeros(plies, np.float32), np.zeros(plies, np.int32)
-    return EngineGame(
-        actions=np.asarray(actions, np.int16),
-        model_versions=counts,
-        root_values=values,
-        network_values=values,
-        best_child_values=values,
-        simulations=counts,
-        full_search=np.zeros(plies, np.bool_),
-        offsets=np.zeros(plies + 1, np.int32),
-        child_actions=np.zeros(0, np.int16),
-        child_visit_counts=np.zeros(0, np.int32),
-        child_priors=np.zeros(0, np.float32),
-        child_policy_weights=np.zeros(0, np.int32),
-    )
+    sizes = {"ply": len(actions), "legal action": 0}
+    columns: dict[str, Any] = {
+        column.name: np.zeros(sizes[column.entry], column.dtype) for column in COLUMNS
+    }
+    columns["action"] = np.asarray(actions, np.int16)
+    return GameColumns(**columns, offsets=np.zeros(len(actions) + 1, np.int32))

@@ -106,7 +106,7 @@ class CountingDatabase(Database):
     def read_games(self, run: str, after_tx: int, limit: int) -> GameWindow:
         """As ``Database`` does it."""
         page = super().read_games(run, after_tx, limit)
-        self.rows += sum(len(game.actions) for game in page.games)
+        self.rows += sum(len(game.action) for game in page.games)
         self.games += len(page.games)
         return page
 

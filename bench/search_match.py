@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from pydantic import ValidationError
-from zerofleet_core import EngineGame, Match, SearchConfig
+from zerofleet_core import GameColumns, Match, SearchConfig
 
 from bench.model_file import PRECISIONS, model_bytes
 from bench.report import Row, parser, positive, show, told
@@ -101,9 +101,9 @@ def _search(game: str, base: dict[str, object], settings: Iterable[str]) -> Sear
     return SearchConfig(**run.search.model_dump())
 
 
-def _played(match: Match, session: ModelSession) -> tuple[list[EngineGame], list[int]]:
+def _played(match: Match, session: ModelSession) -> tuple[list[GameColumns], list[int]]:
     """All games, and the positions that each side had predicted."""
-    games: list[EngineGame] = []
+    games: list[GameColumns] = []
     asked = [0, 0]
     while not match.done:
         for side in (0, 1):
@@ -117,7 +117,7 @@ def _played(match: Match, session: ModelSession) -> tuple[list[EngineGame], list
 
 def _rows(
     workload: Workload,
-    games: Sequence[EngineGame],
+    games: Sequence[GameColumns],
     asked: Sequence[int],
     options: argparse.Namespace,
 ) -> list[Row]:

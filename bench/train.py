@@ -98,12 +98,12 @@ def window_of(workload: Workload, run: RunConfig, records: Sequence[GameRecord])
     for record in records:
         assert record.result is not None  # they were played to their ends
         window.add(
-            record.actions,
+            record.columns.action,
             record.result,
-            record.full_search,
-            record.offsets,
-            record.child_actions,
-            record.child_policy_weights,
+            record.columns.full_search,
+            record.columns.offsets,
+            record.columns.legal_actions,
+            record.columns.policy_weights,
             resigned=record.reason == "resign",
         )
     return window

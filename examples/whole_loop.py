@@ -16,7 +16,7 @@ import time
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from zerofleet_core import EngineGame, ReplayBuffer, SearchConfig, SelfPlay
+from zerofleet_core import GameColumns, ReplayBuffer, SearchConfig, SelfPlay
 
 from services.trainer.learner import Learner
 from services.trainer.train_bucket import TrainBucket
@@ -63,9 +63,9 @@ class Model:
         return Prediction(policy_logits, value, self.version)
 
 
-async def play(engine: SelfPlay, model: Model, wanted: int) -> list[EngineGame]:
+async def play(engine: SelfPlay, model: Model, wanted: int) -> list[GameColumns]:
     """Self-play until so many games are over: the search asks, the network answers."""
-    finished: list[EngineGame] = []
+    finished: list[GameColumns] = []
     while len(finished) < wanted:
         prediction = await model.predict(engine.select())
         engine.backup(prediction.policy_logits, prediction.value, model.version)
@@ -73,15 +73,15 @@ async def play(engine: SelfPlay, model: Model, wanted: int) -> list[EngineGame]:
     return finished
 
 
-def keep(game: EngineGame, buffer: ReplayBuffer) -> int:
+def keep(game: GameColumns, buffer: ReplayBuffer) -> int:
     """Add a game to the window; the number of positions that it brings."""
     return buffer.add(
-        game.actions,
+        game.action,
         game.result or 0,
         game.full_search,
         game.offsets,
-        game.child_actions,
-        game.child_policy_weights,
+        game.legal_actions,
+        game.policy_weights,
     )
 
 

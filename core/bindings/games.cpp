@@ -3,11 +3,14 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,42 +26,53 @@ namespace {
 
 template <class T>
 using ColumnIn = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T, class Stored = T>
-std::vector<Stored> to_vector(const ColumnIn<T>& column) {
+
+template <class Element>
+constexpr const char* kDtype = nullptr;
+template <>
+constexpr const char* kDtype<std::int8_t> = "int8";
+template <>
+constexpr const char* kDtype<std::int16_t> = "int16";
+template <>
+constexpr const char* kDtype<std::int32_t> = "int32";
+template <>
+constexpr const char* kDtype<float> = "float32";
+template <>
+constexpr const char* kDtype<bool> = "bool";
+
+// Takes the column of this name out of the keyword arguments.
+template <class Element>
+std::vector<Kept<Element>> take_column(nb::dict& columns, const char* name) {
+  if (!columns.contains(name)) {
+    throw nb::type_error(("the column " + std::string(name) + " is missing").c_str());
+  }
+  ColumnIn<Element> column;
+  if (!nb::try_cast(columns[name], column)) {
+    throw nb::type_error(
+        ("the column " + std::string(name) + " is no one-dimensional array of " + kDtype<Element>)
+            .c_str());
+  }
+  nb::del(columns[name]);
   return {column.data(), column.data() + column.size()};
 }
 
-void make_game(GameColumns* self, ColumnIn<std::int16_t> actions,
-               ColumnIn<std::int32_t> model_versions, ColumnIn<float> root_values,
-               ColumnIn<float> network_values, ColumnIn<float> best_child_values,
-               ColumnIn<std::int32_t> simulations, ColumnIn<bool> full_search,
-               ColumnIn<std::int32_t> offsets, ColumnIn<std::int16_t> child_actions,
-               ColumnIn<std::int32_t> child_visit_counts, ColumnIn<float> child_priors,
-               ColumnIn<std::int32_t> child_policy_weights, std::optional<int> result,
-               std::string reason, std::optional<float> resign_threshold, bool plays_on,
-               std::optional<ColumnIn<std::int8_t>> to_play, std::optional<bool> next_full_search,
-               std::int64_t game_id) {
+void make_game(GameColumns* self, std::optional<int> result, std::string reason,
+               std::optional<float> resign_threshold, bool plays_on,
+               std::optional<bool> next_full_search, std::int64_t game_id, nb::kwargs given) {
   GameColumns game;
-  game.game_id = game_id;
-  game.actions = to_vector(actions);
-  if (to_play) {
-    game.to_play = to_vector(*to_play);
-  } else {
-    for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
-      game.to_play.push_back(static_cast<Player>(ply % 2));
-    }
+  nb::dict columns;
+  columns.update(given);
+  const auto take = [&]<class Column>(const Column& column) {
+    game.*column.values = take_column<typename Column::Element>(columns, column.name);
+  };
+  for_each_ply_column(take);
+  game.offsets = take_column<std::int32_t>(columns, "offsets");
+  for_each_action_column(take);
+  if (columns.size() > 0) {
+    throw nb::type_error(
+        ("a game has no column " + nb::cast<std::string>(columns.keys()[0])).c_str());
   }
-  game.model_versions = to_vector(model_versions);
-  game.root_values = to_vector(root_values);
-  game.network_values = to_vector(network_values);
-  game.best_child_values = to_vector(best_child_values);
-  game.simulations = to_vector(simulations);
-  game.full_search = to_vector<bool, std::uint8_t>(full_search);
-  game.offsets = to_vector(offsets);
-  game.child_actions = to_vector(child_actions);
-  game.child_visit_counts = to_vector(child_visit_counts);
-  game.child_priors = to_vector(child_priors);
-  game.child_policy_weights = to_vector(child_policy_weights);
+  game.game_id = game_id;
   game.result = result;
   game.reason = std::move(reason);
   game.resign_threshold = resign_threshold;
@@ -68,43 +82,59 @@ void make_game(GameColumns* self, ColumnIn<std::int16_t> actions,
   new (self) GameColumns(std::move(game));
 }
 
+// The list of columns as Python sees it: name, dtype, what an entry is for, meaning.
+using ListedColumn = std::tuple<const char*, const char*, const char*, const char*>;
+
+std::vector<ListedColumn> listed_columns() {
+  std::vector<ListedColumn> list;
+  const auto add_for = [&list](const char* entry) {
+    return [&list, entry]<class Column>(const Column& column) {
+      list.emplace_back(column.name, kDtype<typename Column::Element>, entry, column.meaning);
+    };
+  };
+  for_each_ply_column(add_for("ply"));
+  for_each_action_column(add_for("legal action"));
+  return list;
+}
+
 void bind_game(nb::module_& module) {
   using C = GameColumns;
-  nb::class_<C>(module, "EngineGame",
-                "One game as columns, a row for each ply, as in `zerofleet.records.GameRecord`.\n\n"
-                "Plies that were given and not searched (a match's opening, or by a player without\n"
-                "a predictor) have model version 0, 0 simulations and one child, unvisited.")
-      .def("__init__", &make_game, nb::kw_only(), "actions"_a, "model_versions"_a, "root_values"_a,
-           "network_values"_a, "best_child_values"_a, "simulations"_a, "full_search"_a, "offsets"_a,
-           "child_actions"_a, "child_visit_counts"_a, "child_priors"_a, "child_policy_weights"_a,
-           "result"_a = nb::none(), "reason"_a = "rules", "resign_threshold"_a = nb::none(),
-           "plays_on"_a = false, "to_play"_a = nb::none(), "next_full_search"_a = nb::none(),
-           "game_id"_a = 0,
-           "`to_play` None: the players took turns.\n\n"
-           "Raises:\n    ValueError: the columns do not fit together.")
-      .def_ro("game_id", &C::game_id, "Number of the game in its engine, from 0.")
-      .def_prop_ro("actions", &column_of<std::int16_t, C, &C::actions>, "[plies]")
-      .def_prop_ro("to_play", &column_of<std::int8_t, C, &C::to_play>,
-                   "[plies] 0 the first player moved, 1 the second; they need not take turns")
-      .def_prop_ro("model_versions", &column_of<std::int32_t, C, &C::model_versions>,
-                   "[plies] the latest model when the move was chosen")
-      .def_prop_ro("root_values", &column_of<float, C, &C::root_values>,
-                   "[plies] after search, for the player to move")
-      .def_prop_ro("network_values", &column_of<float, C, &C::network_values>,
-                   "[plies] before search, for the player to move")
-      .def_prop_ro("best_child_values", &column_of<float, C, &C::best_child_values>,
-                   "[plies] of the most visited child, for the player to move")
-      .def_prop_ro("simulations", &column_of<std::int32_t, C, &C::simulations>,
-                   "[plies] visits of the root, kept ones included: the sum of its children's")
-      .def_prop_ro("full_search", &column_of<bool, C, &C::full_search>, "[plies]")
-      .def_prop_ro("offsets", &column_of<std::int32_t, C, &C::offsets>, "[plies + 1]")
-      .def_prop_ro("child_actions", &column_of<std::int16_t, C, &C::child_actions>, "[offsets[-1]]")
-      .def_prop_ro("child_visit_counts", &column_of<std::int32_t, C, &C::child_visit_counts>,
-                   "[offsets[-1]]")
-      .def_prop_ro("child_priors", &column_of<float, C, &C::child_priors>,
-                   "[offsets[-1]] the network's, without noise")
-      .def_prop_ro("child_policy_weights", &column_of<std::int32_t, C, &C::child_policy_weights>,
-                   "[offsets[-1]] the training target of a full search, up to scale")
+  nb::class_<C> game(
+      module, "GameColumns",
+      "One game as columns: what was played and searched, and how the game ended.\n\n"
+      "The search table of ply i is [offsets[i], offsets[i + 1]) of the columns of legal\n"
+      "actions. Values are for the player to move at that ply. Plies that were given and not\n"
+      "searched (a match's opening, or by a player without a predictor) have 0 simulations and\n"
+      "list their own action alone, unvisited.");
+  game.def("__init__", &make_game, nb::kw_only(), "result"_a = nb::none(), "reason"_a = "rules",
+           "resign_threshold"_a = nb::none(), "plays_on"_a = false,
+           "next_full_search"_a = nb::none(), "game_id"_a = 0, "columns"_a,
+           nb::sig("def __init__(self, *, result: int | None = None, reason: str = 'rules', "
+                   "resign_threshold: float | None = None, plays_on: bool = False, "
+                   "next_full_search: bool | None = None, game_id: int = 0, "
+                   "**columns: NDArray[typing.Any]) -> None"),
+           "Each column of `game_columns()` and `offsets`, by name.\n\n"
+           "Raises:\n"
+           "    ValueError: the columns do not fit together.\n"
+           "    TypeError: a column is missing, unknown, or no array of its dtype.");
+  const auto show = [&game](const char* size) {
+    return [&game, size]<class Column>(const Column& column) {
+      using Element = typename Column::Element;
+      game.def_prop_ro(
+          column.name,
+          [values = column.values](nb::pointer_and_handle<C> self) {
+            const auto& kept = self.p->*values;
+            return ArrayView<Element>(reinterpret_cast<const Element*>(kept.data()), {kept.size()},
+                                      self.h);
+          },
+          (std::string(size) + " " + column.meaning).c_str());
+    };
+  };
+  for_each_ply_column(show("[plies]"));
+  game.def_prop_ro("offsets", &column_of<std::int32_t, C, &C::offsets>, "[plies + 1]");
+  for_each_action_column(show("[offsets[-1]]"));
+  game.def_ro("game_id", &C::game_id, "Number of the game in its engine, from 0.")
+      .def_prop_ro("plies", &C::plies)
       .def_ro("result", &C::result, "+1 first player won, -1 second, 0 draw; None: unfinished")
       .def_ro("reason", &C::reason, "'rules', or 'resign': the player to move gave up.")
       .def_ro("resign_threshold", &C::resign_threshold,
@@ -113,9 +143,14 @@ void bind_game(nb::module_& module) {
               "Of an unfinished game: whether the ply to come was drawn for a full search.")
       .def_ro("plays_on", &C::plays_on, "Nobody resigns, so that v_resign can be checked.")
       .def("__repr__", [](const C& game) {
-        return "EngineGame(game_id=" + std::to_string(game.game_id) + ", " +
-               std::to_string(game.actions.size()) + " plies)";
+        return "GameColumns(game_id=" + std::to_string(game.game_id) + ", " +
+               std::to_string(game.plies()) + " plies)";
       });
+  module.def("game_columns", &listed_columns,
+             "The list of a game's columns, in the order in which a digest takes them.\n\n"
+             "Returns:\n"
+             "    For each its name, its dtype, whether it has an entry for each 'ply' or for\n"
+             "    each 'legal action' of a ply, and what it says.");
 }
 
 Fpu to_fpu(const std::string& name) {

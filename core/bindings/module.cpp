@@ -9,6 +9,9 @@ void bind_solver(nanobind::module_& module);
 void bind_outside(nanobind::module_& module);
 
 NB_MODULE(_ext, module) {
+#ifdef NDEBUG  // an object that lives as long as its program is no leak
+  nanobind::set_leak_warnings(false);
+#endif
   module.doc() = "The search core of zerofleet: rules, MCTS and replay, without I/O.";
   bind_state(module);
   bind_games(module);

@@ -25,13 +25,13 @@ namespace zerofleet {
 namespace {
 
 template <class T>
-using Column = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ColumnIn = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 template <class T>
 using Matrix = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig>;
 
 template <class T>
-std::span<const T> span_of(const Column<T>& column) {
+std::span<const T> span_of(const ColumnIn<T>& column) {
   return {column.data(), column.size()};
 }
 
@@ -49,17 +49,17 @@ using Batch = std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>>;
 using BatchWithOrigin = std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>,
                                    Array<std::int32_t>, Array<std::int32_t>, Array<std::int64_t>>;
 
-int add(ReplayBuffer& buffer, const Column<std::int16_t>& actions, int result,
-        const Column<bool>& full_search, const Column<std::int32_t>& offsets,
-        const Column<std::int16_t>& child_actions, const Column<std::int32_t>& child_policy_weights,
+int add(ReplayBuffer& buffer, const ColumnIn<std::int16_t>& action, int result,
+        const ColumnIn<bool>& full_search, const ColumnIn<std::int32_t>& offsets,
+        const ColumnIn<std::int16_t>& legal_actions, const ColumnIn<std::int32_t>& policy_weights,
         bool resigned) {
-  const RecordedGame game{.actions = span_of(actions),
-                          .result = result,
-                          .full_search = span_of(full_search),
-                          .offsets = span_of(offsets),
-                          .child_actions = span_of(child_actions),
-                          .child_policy_weights = span_of(child_policy_weights),
-                          .resigned = resigned};
+  const StoredGame game{.action = span_of(action),
+                        .result = result,
+                        .full_search = span_of(full_search),
+                        .offsets = span_of(offsets),
+                        .legal_actions = span_of(legal_actions),
+                        .policy_weights = span_of(policy_weights),
+                        .resigned = resigned};
   const nb::gil_scoped_release release;
   return buffer.add(game);
 }
@@ -136,19 +136,19 @@ void bind_replay(nb::module_& module) {
           "game"_a, "max_positions"_a, "max_games"_a,
           "An empty buffer. Over either limit the oldest games leave; the newest stays.\n\n"
           "Raises:\n    ValueError: unknown game, or a limit below 1.")
-      .def("add", &add, nb::arg("actions").noconvert(), "result"_a,
+      .def("add", &add, nb::arg("action").noconvert(), "result"_a,
            nb::arg("full_search").noconvert(), nb::arg("offsets").noconvert(),
-           nb::arg("child_actions").noconvert(), nb::arg("child_policy_weights").noconvert(),
+           nb::arg("legal_actions").noconvert(), nb::arg("policy_weights").noconvert(),
            nb::kw_only(), "resigned"_a = false,
            "Store a finished game and return its number of training positions.\n\n"
            "Args:\n"
-           "    actions: [plies] int16.\n"
+           "    action: [plies] int16.\n"
            "    result: +1 the first player won, -1 the second did, 0 a draw.\n"
            "    full_search: [plies] bool; these plies become training positions.\n"
            "    offsets: [plies + 1] int32; ply i has [offsets[i], offsets[i + 1]) of the rest.\n"
-           "    child_actions: [offsets[-1]] int16, all legal actions in ascending order; may be\n"
-           "        empty at plies without a full search.\n"
-           "    child_policy_weights: [offsets[-1]] int32, the policy target up to scale.\n"
+           "    legal_actions: [offsets[-1]] int16, all of them in ascending order; some of them\n"
+           "        only, or none, at plies without a full search.\n"
+           "    policy_weights: [offsets[-1]] int32, the policy target up to scale.\n"
            "    resigned: the player to move after the last action gave up.\n\n"
            "Raises:\n"
            "    ValueError: the game does not replay under the rules; names ply and reason.\n"

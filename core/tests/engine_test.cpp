@@ -27,9 +27,9 @@ SearchConfig small_config() {
 }
 
 bool is_same_game(const GameColumns& a, const GameColumns& b) {
-  return a.actions == b.actions && a.root_values == b.root_values &&
-         a.child_visit_counts == b.child_visit_counts && a.child_priors == b.child_priors &&
-         a.simulations == b.simulations && a.offsets == b.offsets && a.result == b.result;
+  return a.action == b.action && a.root_value == b.root_value && a.visit_counts == b.visit_counts &&
+         a.priors == b.priors && a.simulations == b.simulations && a.offsets == b.offsets &&
+         a.result == b.result;
 }
 
 // The first `wanted` games by id.
@@ -99,24 +99,24 @@ template <Game G>
 void check_record(const GameColumns& game, const SearchConfig& config) {
   game.check_shape();
   G position;
-  for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+  for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
     const auto legal = position.legal_actions();
-    const auto first = game.child_actions.begin() + game.offsets[ply];
-    const auto last = game.child_actions.begin() + game.offsets[ply + 1];
+    const auto first = game.legal_actions.begin() + game.offsets[ply];
+    const auto last = game.legal_actions.begin() + game.offsets[ply + 1];
     check(std::equal(legal.begin(), legal.end(), first, last));
     int visits = 0;
     float priors = 0.0f;
     for (int i = game.offsets[ply]; i < game.offsets[ply + 1]; ++i) {
-      visits += game.child_visit_counts[i];
-      priors += game.child_priors[i];
-      if (game.child_actions[i] == game.actions[ply]) check(game.child_visit_counts[i] > 0);
+      visits += game.visit_counts[i];
+      priors += game.priors[i];
+      if (game.legal_actions[i] == game.action[ply]) check(game.visit_counts[i] > 0);
     }
     check(visits == game.simulations[ply] && visits >= config.num_simulations);
     if (!config.reuse_tree) check(visits == config.num_simulations);
     check_near(priors, 1.0, 2e-3);
-    check(std::abs(game.root_values[ply]) <= 1.0f && std::abs(game.network_values[ply]) <= 1.0f);
+    check(std::abs(game.root_value[ply]) <= 1.0f && std::abs(game.network_value[ply]) <= 1.0f);
     check(game.full_search[ply]);
-    position.apply(game.actions[ply]);
+    position.apply(game.action[ply]);
   }
   check(position.is_terminal() && position.result() == *game.result && game.reason == "rules");
 }
@@ -191,7 +191,7 @@ void model_versions_are_of_the_latest_answer() {
     finished = engine->take_finished();
   }
   for (const GameColumns& game : finished) {
-    const auto& versions = game.model_versions;
+    const auto& versions = game.model_version;
     check(versions.front() >= 6);
     check(std::adjacent_find(versions.begin(), versions.end(), std::greater_equal<>()) ==
           versions.end());
@@ -209,11 +209,11 @@ void saving_loses_no_ply() {
   std::size_t finished = 0;
   for (int i = 0; i < 60; ++i) {
     const auto rows = engine->select();
-    for (const GameColumns& game : engine->take_finished()) finished += game.actions.size();
+    for (const GameColumns& game : engine->take_finished()) finished += game.action.size();
     std::size_t live = 0;
     for (const GameColumns& game : engine->unfinished()) {
       check(!game.result);
-      live += game.actions.size();
+      live += game.action.size();
     }
     check(static_cast<std::int64_t>(finished + live) == engine->statistics().plies);
     engine->backup(predictor.predict(rows, 1));
@@ -238,12 +238,12 @@ void an_adopted_game_goes_on() {
       if (game.game_id >= 3) continue;
       const GameColumns& start = left[game.game_id];
       ++found;
-      check(std::equal(start.actions.begin(), start.actions.end(), game.actions.begin()));
-      check(std::equal(start.child_visit_counts.begin(), start.child_visit_counts.end(),
-                       game.child_visit_counts.begin()));
+      check(std::equal(start.action.begin(), start.action.end(), game.action.begin()));
+      check(std::equal(start.visit_counts.begin(), start.visit_counts.end(),
+                       game.visit_counts.begin()));
       check_record<ConnectFour>(game, config);
-      for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
-        check(game.model_versions[ply] == (ply < start.actions.size() ? 4 : 9));
+      for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
+        check(game.model_version[ply] == (ply < start.action.size() ? 4 : 9));
       }
     }
   }
@@ -251,10 +251,10 @@ void an_adopted_game_goes_on() {
   wrong.result = 1;
   check_throws<std::invalid_argument>([&] { other->adopt(wrong); });
   wrong = left[0];
-  wrong.actions[0] = 9;
+  wrong.action[0] = 9;
   check_throws<std::invalid_argument>([&] { other->adopt(wrong); });
   wrong = left[0];
-  wrong.child_priors.pop_back();
+  wrong.priors.pop_back();
   check_throws<std::invalid_argument>([&] { other->adopt(wrong); });
 }
 

@@ -40,14 +40,14 @@ void a_match_swaps_colours() {
   check(games.size() == 4);
   for (const GameColumns& game : games) {
     const std::size_t opening = game.game_id < 2 ? 1 : 2;
-    check(game.actions[0] == (game.game_id < 2 ? 3 : 2));
+    check(game.action[0] == (game.game_id < 2 ? 3 : 2));
     check(reached_position(FixedRules<ConnectFour>(), game).result() == *game.result);
-    for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+    for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
       const int side = static_cast<int>((ply + game.game_id) % 2);
-      check(game.model_versions[ply] == (ply < opening ? 0 : 10 + side));
+      check(game.model_version[ply] == (ply < opening ? 0 : 10 + side));
     }
     check(game.offsets[opening] == static_cast<int>(opening));  // one child for each given ply
-    check(game.child_actions[0] == game.actions[0] && game.child_visit_counts[0] == 0);
+    check(game.legal_actions[0] == game.action[0] && game.visit_counts[0] == 0);
   }
   check_throws<std::invalid_argument>([&] { match->select(2); });
 }
@@ -64,7 +64,7 @@ void one_model_against_itself_plays_one_game_twice() {
     for (const int side : {0, 1}) match->backup(side, predictor.predict(match->select(side), 1));
     for (GameColumns& game : match->take_finished()) games.push_back(std::move(game));
   }
-  check(games.size() == 2 && games[0].actions == games[1].actions);
+  check(games.size() == 2 && games[0].action == games[1].action);
 }
 
 void a_side_of_a_match_may_be_played_from_outside() {
@@ -86,13 +86,13 @@ void a_side_of_a_match_may_be_played_from_outside() {
     }
     for (const GameToMove& game : match->games_to_move(1)) {
       check_throws<std::invalid_argument>([&] { match->play(game.game_id, 7); });
-      if (game.game_id == 3 && game.actions.size() > 5) {
+      if (game.game_id == 3 && game.action.size() > 5) {
         match->resign(3);
         check_throws<std::invalid_argument>([&] { match->resign(3); });
         continue;
       }
       ConnectFour position;
-      for (const std::int16_t action : game.actions) position.apply(action);
+      for (const std::int16_t action : game.action) position.apply(action);
       int action = 0;
       while (!position.is_legal(action)) ++action;
       match->play(game.game_id, action);
@@ -104,11 +104,11 @@ void a_side_of_a_match_may_be_played_from_outside() {
     const auto reached = reached_position(FixedRules<ConnectFour>(), game);
     const bool resigned = game.game_id == 3;
     check(game.reason == (resigned ? "resign" : "rules"));
-    check(*game.result == (resigned ? (reached.to_play() == kFirstPlayer ? -1 : 1)
-                                    : reached.result()));
-    for (std::size_t ply = game.game_id < 2 ? 1 : 2; ply < game.actions.size(); ++ply) {
+    check(*game.result ==
+          (resigned ? (reached.to_play() == kFirstPlayer ? -1 : 1) : reached.result()));
+    for (std::size_t ply = game.game_id < 2 ? 1 : 2; ply < game.action.size(); ++ply) {
       const bool searched = (ply + game.game_id) % 2 == 0;
-      check(game.model_versions[ply] == (searched ? 7 : 0));
+      check(game.model_version[ply] == (searched ? 7 : 0));
       check((game.simulations[ply] > 0) == searched && game.full_search[ply] == searched);
       check(searched || game.offsets[ply + 1] - game.offsets[ply] == 1);
     }
@@ -129,7 +129,7 @@ void each_side_of_a_match_searches_in_its_own_way() {
       if (!rows.empty()) match->backup(side, predictor.predict(rows, 1));
     }
     for (const GameColumns& game : match->take_finished()) {
-      for (std::size_t ply = game.game_id < 2 ? 1 : 2; ply < game.actions.size(); ++ply) {
+      for (std::size_t ply = game.game_id < 2 ? 1 : 2; ply < game.action.size(); ++ply) {
         const bool second = (ply + game.game_id) % 2 == 1;
         check(game.simulations[ply] == (second ? 50 : 20));
         ++plies;

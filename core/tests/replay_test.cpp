@@ -21,20 +21,20 @@ using test::check;
 
 // A game record with the memory behind its columns.
 struct OwnedGame {
-  std::vector<std::int16_t> actions;
+  std::vector<std::int16_t> action;
   int result = 0;
   std::array<bool, 64> full_search{};
   std::vector<std::int32_t> offsets = {0};
-  std::vector<std::int16_t> child_actions;
-  std::vector<std::int32_t> child_policy_weights;
+  std::vector<std::int16_t> legal_actions;
+  std::vector<std::int32_t> policy_weights;
 
-  RecordedGame view() const {
-    return {.actions = actions,
+  StoredGame view() const {
+    return {.action = action,
             .result = result,
-            .full_search = std::span(full_search).first(actions.size()),
+            .full_search = std::span(full_search).first(action.size()),
             .offsets = offsets,
-            .child_actions = child_actions,
-            .child_policy_weights = child_policy_weights};
+            .legal_actions = legal_actions,
+            .policy_weights = policy_weights};
   }
 };
 
@@ -47,13 +47,13 @@ OwnedGame random_game(Random& random, int period = 1) {
     const auto actions = position.legal_actions();
     game.full_search[static_cast<std::size_t>(position.ply())] = position.ply() % period == 0;
     for (const Action action : actions) {
-      game.child_actions.push_back(action);
-      game.child_policy_weights.push_back(1 + static_cast<int>(random.below(100)));
+      game.legal_actions.push_back(action);
+      game.policy_weights.push_back(1 + static_cast<int>(random.below(100)));
     }
-    game.offsets.push_back(static_cast<std::int32_t>(game.child_actions.size()));
+    game.offsets.push_back(static_cast<std::int32_t>(game.legal_actions.size()));
     const auto choice = random.below(static_cast<std::uint64_t>(actions.size()));
-    game.actions.push_back(actions[static_cast<int>(choice)]);
-    position.apply(game.actions.back());
+    game.action.push_back(actions[static_cast<int>(choice)]);
+    position.apply(game.action.back());
   }
   game.result = position.result();
   return game;
@@ -95,7 +95,7 @@ template <Game G>
 std::map<Observation<G>, std::vector<float>> rows_of(const OwnedGame& game) {
   std::map<Observation<G>, std::vector<float>> rows;
   G position;
-  for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+  for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
     const auto counts = game.view().policy_weights_at(ply);
     float total = 0.0f;
     for (const std::int32_t count : counts) total += static_cast<float>(count);
@@ -111,7 +111,7 @@ std::map<Observation<G>, std::vector<float>> rows_of(const OwnedGame& game) {
       targets.back() = static_cast<float>(ply % 2 == 0 ? game.result : -game.result);
       if (game.full_search[ply]) rows.try_emplace(observation, targets);
     }
-    position.apply(game.actions[ply]);
+    position.apply(game.action[ply]);
   }
   return rows;
 }
@@ -206,31 +206,30 @@ void refuses_what_does_not_replay() {
     spoil(game);
     check_invalid([&] { buffer->add(game.view()); }, reason);
   };
-  refused([](OwnedGame& game) { game.actions[2] = 7; }, "action 7 at ply 2");
-  refused([](OwnedGame& game) { game.actions[0] = -1; }, "action -1 at ply 0");
+  refused([](OwnedGame& game) { game.action[2] = 7; }, "action 7 at ply 2");
+  refused([](OwnedGame& game) { game.action[0] = -1; }, "action -1 at ply 0");
   refused([](OwnedGame& game) { game.result = game.result == 1 ? -1 : 1; }, "the record says");
   refused([](OwnedGame& game) { game.result = 5; }, "the record says 5");
-  refused([](OwnedGame& game) { game.child_policy_weights[8] = -5; }, "ply 1: policy weight -5");
-  refused([](OwnedGame& game) { game.child_actions[8] = 0; }, "ply 1: child_actions");
-  refused([](OwnedGame& game) { std::fill_n(game.child_policy_weights.begin() + 14, 7, 0); },
+  refused([](OwnedGame& game) { game.policy_weights[8] = -5; }, "ply 1: policy weight -5");
+  refused([](OwnedGame& game) { game.legal_actions[8] = 0; }, "ply 1: legal_actions");
+  refused([](OwnedGame& game) { std::fill_n(game.policy_weights.begin() + 14, 7, 0); },
           "ply 2: no policy weight");
   refused([](OwnedGame& game) { game.offsets[1] = 20; }, "ply 1: offsets decrease");
   refused([](OwnedGame& game) { game.offsets[0] = -7; }, "offsets starts with");
   refused([](OwnedGame& game) { game.offsets.push_back(0); }, "plies + 1");
-  refused([](OwnedGame& game) { game.child_actions.pop_back(); }, "child_actions has");
-  refused([](OwnedGame& game) { game.child_policy_weights.push_back(1); },
-          "child_policy_weights has");
+  refused([](OwnedGame& game) { game.legal_actions.pop_back(); }, "legal_actions has");
+  refused([](OwnedGame& game) { game.policy_weights.push_back(1); }, "policy_weights has");
   refused(
       [](OwnedGame& game) {
-        game.actions.pop_back();
+        game.action.pop_back();
         game.offsets.pop_back();
-        game.child_actions.resize(static_cast<std::size_t>(game.offsets.back()));
-        game.child_policy_weights.resize(game.child_actions.size());
+        game.legal_actions.resize(static_cast<std::size_t>(game.offsets.back()));
+        game.policy_weights.resize(game.legal_actions.size());
       },
       "the game is not over");
   refused(
       [](OwnedGame& game) {
-        game.actions.push_back(0);
+        game.action.push_back(0);
         game.offsets.push_back(game.offsets.back());
       },
       "the game is over already");
@@ -245,10 +244,10 @@ void refuses_what_does_not_replay() {
 void takes_what_is_unusual_but_right() {
   Random random(19);
   OwnedGame game = random_game<ConnectFour>(random);
-  game.offsets.assign(game.actions.size() + 1, 7);
+  game.offsets.assign(game.action.size() + 1, 7);
   game.offsets[0] = 0;
-  game.child_actions.resize(7);
-  game.child_policy_weights = {2'000'000'000, 0, 0, 0, 0, 0, 2'000'000'000};
+  game.legal_actions.resize(7);
+  game.policy_weights = {2'000'000'000, 0, 0, 0, 0, 0, 2'000'000'000};
   game.full_search.fill(false);
   const auto buffer = make_replay_buffer("connect_four", {1000, 10});
   check(buffer->add(game.view()) == 0);

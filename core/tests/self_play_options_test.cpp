@@ -44,12 +44,12 @@ std::vector<GameColumns> play(const SearchConfig& config, std::size_t wanted,
 }
 
 std::vector<std::int32_t> visits_at(const GameColumns& game, std::size_t ply) {
-  return {game.child_visit_counts.begin() + game.offsets[ply],
-          game.child_visit_counts.begin() + game.offsets[ply + 1]};
+  return {game.visit_counts.begin() + game.offsets[ply],
+          game.visit_counts.begin() + game.offsets[ply + 1]};
 }
 std::vector<std::int32_t> weights_at(const GameColumns& game, std::size_t ply) {
-  return {game.child_policy_weights.begin() + game.offsets[ply],
-          game.child_policy_weights.begin() + game.offsets[ply + 1]};
+  return {game.policy_weights.begin() + game.offsets[ply],
+          game.policy_weights.begin() + game.offsets[ply + 1]};
 }
 
 void a_share_of_moves_is_searched_in_full() {
@@ -58,7 +58,7 @@ void a_share_of_moves_is_searched_in_full() {
   int plies = 0;
   int full = 0;
   for (const GameColumns& game : play(config, 150)) {
-    for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+    for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
       check(game.simulations[ply] == (game.full_search[ply] ? 40 : 4));
       ++plies;
       full += game.full_search[ply];
@@ -67,7 +67,7 @@ void a_share_of_moves_is_searched_in_full() {
   check_near(static_cast<double>(full) / plies, 0.25, 4 * std::sqrt(0.25 * 0.75 / plies));
   config.fast_simulations = 7;
   for (const GameColumns& game : play(config, 5)) {
-    for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+    for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
       check(game.simulations[ply] == (game.full_search[ply] ? 40 : 7));
     }
   }
@@ -86,10 +86,10 @@ void openings_are_drawn_and_not_learnt() {
     std::size_t drawn = 0;
     while (game.simulations[drawn] == 0) ++drawn;
     ++lengths.at(drawn);
-    if (drawn > 0) ++first_actions.at(static_cast<std::size_t>(game.actions[0]));
-    for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+    if (drawn > 0) ++first_actions.at(static_cast<std::size_t>(game.action[0]));
+    for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
       check(game.full_search[ply] == (ply >= drawn));
-      check(game.model_versions[ply] > 0);
+      check(game.model_version[ply] > 0);
       check(game.simulations[ply] == (ply < drawn ? 0 : 40));
     }
   }
@@ -115,8 +115,8 @@ void fast_searches_do_not_explore() {
   const auto a = play(plain, 10);
   const auto b = play(rich, 10);
   for (std::size_t i = 0; i < a.size(); ++i) {
-    check(a[i].actions == b[i].actions && a[i].child_visit_counts == b[i].child_visit_counts);
-    check(b[i].child_policy_weights == b[i].child_visit_counts);
+    check(a[i].action == b[i].action && a[i].visit_counts == b[i].visit_counts);
+    check(b[i].policy_weights == b[i].visit_counts);
   }
 }
 
@@ -128,7 +128,7 @@ void forced_visits_are_made_and_pruned() {
   config.prune_targets = true;
   bool some_pruned = false;
   for (const GameColumns& game : play(config, 20)) {
-    for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+    for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
       const auto visits = visits_at(game, ply);
       const auto weights = weights_at(game, ply);
       check(std::accumulate(visits.begin(), visits.end(), 0) == 100);
@@ -139,7 +139,7 @@ void forced_visits_are_made_and_pruned() {
         check(weights[i] >= 0 && weights[i] <= visits[i]);
         some_pruned |= weights[i] < visits[i];
         const bool played =
-            game.child_actions[game.offsets[ply] + static_cast<int>(i)] == game.actions[ply];
+            game.legal_actions[game.offsets[ply] + static_cast<int>(i)] == game.action[ply];
         check(!played || weights[i] > 0);  // what only forcing tried is not played
       }
     }
@@ -153,7 +153,7 @@ void least_visits_leave_half_of_the_search() {
   config.num_simulations = 100;
   config.min_child_visits = 50;
   for (const GameColumns& game : play(config, 5)) {
-    for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+    for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
       const auto visits = visits_at(game, ply);
       const int least = *std::min_element(visits.begin(), visits.end());
       check(least >= std::min(50, 50 / static_cast<int>(visits.size())));
@@ -172,7 +172,7 @@ void gumbel_plays_whole_games() {
     config.gumbel_actions = 4;
     config.reuse_tree = reuse;
     for (const GameColumns& game : play(config, 20)) {
-      for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+      for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
         const auto visits = visits_at(game, ply);
         const auto weights = weights_at(game, ply);
         check(std::accumulate(visits.begin(), visits.end(), 0) == game.simulations[ply]);
@@ -198,13 +198,13 @@ void fast_gumbel_searches_play_by_the_improved_policy() {
   double expected = 0.0;
   int plies = 0;
   for (const GameColumns& game : play(config, 40)) {
-    for (std::size_t ply = 0; ply < game.actions.size(); ++ply, ++plies) {
+    for (std::size_t ply = 0; ply < game.action.size(); ++ply, ++plies) {
       const auto weights = weights_at(game, ply);
       for (std::size_t i = 0; i < weights.size(); ++i) {
         const double share = weights[i] / 10'000.0;
         expected += share * share;
-        const int action = game.child_actions[game.offsets[ply] + static_cast<int>(i)];
-        if (action == game.actions[ply]) drawn += share;
+        const int action = game.legal_actions[game.offsets[ply] + static_cast<int>(i)];
+        if (action == game.action[ply]) drawn += share;
       }
     }
   }
@@ -223,13 +223,13 @@ void the_loser_resigns() {
     check(game.resign_threshold == 0.05f);
     plays_on += game.plays_on;
     bool would_have = false;
-    for (std::size_t ply = 1; ply < game.actions.size(); ++ply) {
-      would_have |= std::max(game.root_values[ply], game.best_child_values[ply]) < 0.05f;
+    for (std::size_t ply = 1; ply < game.action.size(); ++ply) {
+      would_have |= std::max(game.root_value[ply], game.best_child_value[ply]) < 0.05f;
     }
     const auto position = reached_position(FixedRules<ConnectFour>(), game);
     if (game.reason == "resign") {
       ++resigned;
-      check(!game.plays_on && !would_have && !position.is_terminal() && !game.actions.empty());
+      check(!game.plays_on && !would_have && !position.is_terminal() && !game.action.empty());
       check(*game.result == (position.to_play() == kFirstPlayer ? -1 : 1));
     } else {
       check(position.is_terminal() && *game.result == position.result());
@@ -305,9 +305,9 @@ void virtual_calls_change_nothing() {
   const auto fixed = play(fixed_engine, 20);
   const auto dynamic = play(dynamic_engine, 20);
   for (std::size_t i = 0; i < fixed.size(); ++i) {
-    check(fixed[i].game_id == dynamic[i].game_id && fixed[i].actions == dynamic[i].actions);
-    check(fixed[i].child_visit_counts == dynamic[i].child_visit_counts);
-    check(fixed[i].root_values == dynamic[i].root_values && fixed[i].result == dynamic[i].result);
+    check(fixed[i].game_id == dynamic[i].game_id && fixed[i].action == dynamic[i].action);
+    check(fixed[i].visit_counts == dynamic[i].visit_counts);
+    check(fixed[i].root_value == dynamic[i].root_value && fixed[i].result == dynamic[i].result);
   }
 }
 

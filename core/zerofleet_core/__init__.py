@@ -1,8 +1,8 @@
 """The search core of zerofleet: rules, MCTS and replay in C++, without I/O."""
 
 from zerofleet_core._ext import (
-    EngineGame,
     EngineStatistics,
+    GameColumns,
     GameSpec,
     Match,
     ReplayBuffer,
@@ -13,6 +13,7 @@ from zerofleet_core._ext import (
     State,
     connect_four_action_outcomes,
     connect_four_outcome,
+    game_columns,
     game_names,
     game_spec,
     invert_symmetry,
@@ -22,8 +23,8 @@ from zerofleet_core._ext import (
 )
 
 __all__ = [
-    "EngineGame",
     "EngineStatistics",
+    "GameColumns",
     "GameSpec",
     "Match",
     "ReplayBuffer",
@@ -34,6 +35,7 @@ __all__ = [
     "State",
     "connect_four_action_outcomes",
     "connect_four_outcome",
+    "game_columns",
     "game_names",
     "game_spec",
     "invert_symmetry",

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
-from zerofleet_core import EngineGame, Match, SearchConfig
+from zerofleet_core import GameColumns, Match, SearchConfig
 
 from zerofleet.database import MatchGame
 from zerofleet.prediction import Predictor
-from zerofleet.records import GameRecord, new_game_uid
+from zerofleet.records import GameRecord, changed, new_game_uid
 from zerofleet.service import first_of
 
 # A game's place in its match, which its row is keyed by: the opening, and the first-named player's
@@ -255,7 +255,7 @@ class _Play:
         if not self._queue.in_play:
             self._wake()
 
-    def _match_game(self, group: _Group, game: EngineGame) -> MatchGame:
+    def _match_game(self, group: _Group, game: GameColumns) -> MatchGame:
         opening, color = place = group.place(game.game_id)
         versions = self._versions[color], self._versions[1 - color]
         record = match_record(self._game, game, versions, group.began_at)
@@ -276,7 +276,7 @@ class _Play:
 
 
 def match_record(
-    name: str, game: EngineGame, versions: tuple[int, int], started_at: datetime
+    name: str, game: GameColumns, versions: tuple[int, int], started_at: datetime
 ) -> GameRecord:
     """The record of a finished game; it names the mover's model at every ply, of openings too.
 
@@ -290,28 +290,12 @@ def match_record(
         started_at: when it began.
     """
     assert game.result is not None, "an unfinished game was taken as finished"
-    took_turns = np.array_equal(game.to_play, np.arange(len(game.actions)) % 2)
-    return GameRecord(
-        game_uid=new_game_uid(started_at),
-        game=name,
-        actions=game.actions,
-        model_versions=np.asarray(versions, np.int32)[game.to_play],
-        root_values=game.root_values,
-        network_values=game.network_values,
-        best_child_values=game.best_child_values,
-        simulations=game.simulations,
-        full_search=game.full_search,
-        offsets=game.offsets,
-        child_actions=game.child_actions,
-        child_visit_counts=game.child_visit_counts,
-        child_priors=game.child_priors,
-        child_policy_weights=game.child_visit_counts,  # no network learns from these games
-        result=game.result,
-        reason=game.reason,
-        started_at=started_at,
-        finished_at=datetime.now(UTC),
-        to_play=None if took_turns else game.to_play,
+    named = changed(
+        game,
+        model_version=np.asarray(versions, np.int32)[game.to_play],
+        policy_weights=game.visit_counts,  # no network learns from these games
     )
+    return GameRecord(new_game_uid(started_at), name, named, started_at, datetime.now(UTC))
 
 
 async def together(*parts: Coroutine[Any, Any, _T]) -> list[_T]:

@@ -6,18 +6,15 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-import structlog
 from zerofleet_core import SelfPlay
 
-from services.selfplay.ledger import Ledger, to_engine
+from services.selfplay.ledger import Ledger
 from services.selfplay.pause import Pause
 from services.selfplay.saver import GameSaver
 from services.selfplay.writer import GameWriter
 from zerofleet.database import Submission
 from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord
-
-_log = structlog.get_logger()
 
 
 class Lane:
@@ -78,13 +75,16 @@ class Lane:
                 self._writer.put(Submission(record=record, epoch=epoch))
         self.ledger.begin(now)
 
-    def adopt(self, adopted: Sequence[tuple[GameRecord, int]]) -> None:
-        """Go on with other workers' games as soon as slots are free."""
+    async def adopt(self, adopted: Sequence[tuple[GameRecord, int]]) -> None:
+        """Go on with other workers' games as soon as slots are free.
+
+        One that does not replay is put aside, so that no worker adopts it again.
+        """
         for record, epoch in adopted:
             try:
-                game_id = self.engine.adopt(to_engine(record))
+                game_id = self.engine.adopt(record.columns)
             except ValueError as error:
-                _log.error("adoption_refused", game_uid=str(record.game_uid), reason=str(error))
+                await self._saver.reject(record, epoch, str(error))
             else:
                 self.ledger.adopt(game_id, record, epoch)
 

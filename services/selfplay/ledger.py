@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-import numpy as np
-from numpy.typing import NDArray
-from zerofleet_core import EngineGame
+from zerofleet_core import GameColumns
 
 from zerofleet.records import GameRecord, new_game_uid
 
@@ -17,7 +15,7 @@ from zerofleet.records import GameRecord, new_game_uid
 class _Identity:
     game_uid: UUID
     started_at: datetime
-    epoch: int = 0  # grows when somebody adopts the game
+    epoch: int = 0  # grows when another worker adopts the game
     saved_plies: int = 0  # a crash now would lose the plies above these
     ours: bool = True
 
@@ -76,7 +74,7 @@ class Ledger:
                 return True
         return False
 
-    def knows(self, game: EngineGame) -> bool:
+    def knows(self, game: GameColumns) -> bool:
         """Whether the game is not finished yet."""
         return game.game_id in self._identities
 
@@ -92,23 +90,23 @@ class Ledger:
         identity.ours = False
         return True
 
-    def unsaved_plies(self, game: EngineGame) -> int:
+    def unsaved_plies(self, game: GameColumns) -> int:
         """Plies of this game that are nowhere but here; 0 for a game that is not ours."""
         identity = self._identities[game.game_id]
-        return len(game.actions) - identity.saved_plies if identity.ours else 0
+        return game.plies - identity.saved_plies if identity.ours else 0
 
-    def saved(self, game: EngineGame) -> None:
+    def saved(self, game: GameColumns) -> None:
         """The game up to this state is kept elsewhere too."""
         identity = self._identities.get(game.game_id)
         if identity is not None:  # else it finished meanwhile
-            identity.saved_plies = max(identity.saved_plies, len(game.actions))
+            identity.saved_plies = max(identity.saved_plies, game.plies)
 
-    def unfinished(self, game: EngineGame) -> tuple[GameRecord, int]:
+    def unfinished(self, game: GameColumns) -> tuple[GameRecord, int]:
         """The record so far, and its epoch."""
         identity = self._identities[game.game_id]
-        return _record(self._game, game, identity, None), identity.epoch
+        return self._record(game, identity, None), identity.epoch
 
-    def finish(self, game: EngineGame, now: datetime) -> tuple[GameRecord, int] | None:
+    def finish(self, game: GameColumns, now: datetime) -> tuple[GameRecord, int] | None:
         """The final record and its epoch, and forget the game; None if it is not ours.
 
         The record is made once and kept until it is stored: each delivery is the same bytes.
@@ -117,67 +115,14 @@ class Ledger:
             self._open(now)  # it began since the last ``begin``
         identity = self._identities.pop(game.game_id)
         self._free_slots += 1
-        return (_record(self._game, game, identity, now), identity.epoch) if identity.ours else None
+        return (self._record(game, identity, now), identity.epoch) if identity.ours else None
 
     def _open(self, now: datetime) -> None:
         self._identities[self._next_id] = _Identity(new_game_uid(now), now)
         self._next_id += 1
         self._free_slots -= 1
 
-
-def _record(
-    name: str, game: EngineGame, identity: _Identity, finished_at: datetime | None
-) -> GameRecord:
-    return GameRecord(
-        game_uid=identity.game_uid,
-        game=name,
-        actions=np.asarray(game.actions, np.int16),
-        model_versions=np.asarray(game.model_versions, np.int32),
-        root_values=np.asarray(game.root_values, np.float32),
-        network_values=np.asarray(game.network_values, np.float32),
-        best_child_values=np.asarray(game.best_child_values, np.float32),
-        simulations=np.asarray(game.simulations, np.int32),
-        full_search=np.asarray(game.full_search, np.bool_),
-        offsets=np.asarray(game.offsets, np.int32),
-        child_actions=np.asarray(game.child_actions, np.int16),
-        child_visit_counts=np.asarray(game.child_visit_counts, np.int32),
-        child_priors=np.asarray(game.child_priors, np.float32),
-        child_policy_weights=np.asarray(game.child_policy_weights, np.int32),
-        result=game.result,
-        reason=game.reason,
-        started_at=identity.started_at,
-        finished_at=finished_at,
-        resign_threshold=game.resign_threshold,
-        plays_on=game.plays_on,
-        to_play=_unless_in_turns(game),
-        next_full_search=game.next_full_search,
-    )
-
-
-def _unless_in_turns(game: EngineGame) -> NDArray[np.int8] | None:
-    to_play = np.asarray(game.to_play, np.int8)
-    return None if np.array_equal(to_play, np.arange(len(to_play)) % 2) else to_play
-
-
-def to_engine(record: GameRecord) -> EngineGame:
-    """The engine's form of a record, to go on with."""
-    return EngineGame(
-        actions=record.actions,
-        model_versions=record.model_versions,
-        root_values=record.root_values,
-        network_values=record.network_values,
-        best_child_values=record.best_child_values,
-        simulations=record.simulations,
-        full_search=record.full_search,
-        offsets=record.offsets,
-        child_actions=record.child_actions,
-        child_visit_counts=record.child_visit_counts,
-        child_priors=record.child_priors,
-        child_policy_weights=record.child_policy_weights,
-        result=record.result,
-        reason=record.reason,
-        resign_threshold=record.resign_threshold,
-        plays_on=record.plays_on,
-        to_play=record.to_play,
-        next_full_search=record.next_full_search,
-    )
+    def _record(
+        self, game: GameColumns, identity: _Identity, finished_at: datetime | None
+    ) -> GameRecord:
+        return GameRecord(identity.game_uid, self._game, game, identity.started_at, finished_at)

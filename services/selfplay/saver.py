@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 import structlog
-from zerofleet_core import EngineGame
+from zerofleet_core import GameColumns
 
 from services.selfplay.ledger import Ledger
 from zerofleet.database import Database
@@ -44,10 +44,11 @@ class GameSaver:
         """Whether Postgres answered the last time."""
         self._adopt_after = 0.0  # monotonic time
 
-    async def save(self, ledger: Ledger, games: Sequence[EngineGame]) -> bool:
+    async def save(self, ledger: Ledger, games: Sequence[GameColumns]) -> bool:
         """Save these unfinished games as they stand; False when Postgres does not answer.
 
-        A game that somebody else adopted meanwhile is disowned in the ledger.
+        A game that another worker adopted meanwhile, or whose record is refused, is disowned in the
+        ledger.
         """
         for first in range(0, len(games), _BATCH_GAMES):
             batch = [game for game in games[first : first + _BATCH_GAMES] if ledger.knows(game)]
@@ -63,11 +64,12 @@ class GameSaver:
             except StoreUnavailableError:
                 self._lost_sight()
                 return False
-            for game, (record, epoch), is_ours in zip(batch, records, kept, strict=True):
-                if is_ours:
+            for game, (record, epoch), status in zip(batch, records, kept, strict=True):
+                if status == "saved":
                     ledger.saved(game)
                 elif ledger.disown(game.game_id, epoch):
-                    _log.warning("game_lost", game_uid=str(record.game_uid), epoch=epoch)
+                    uid = str(record.game_uid)
+                    _log.warning("game_lost", game_uid=uid, epoch=epoch, status=status)
             self._reached()
         return True
 
@@ -108,6 +110,23 @@ class GameSaver:
         if adopted:
             _log.info("games_adopted", games=len(adopted))
         return adopted
+
+    async def reject(self, record: GameRecord, epoch: int, reason: str) -> None:
+        """Put an adopted game aside that cannot go on; its lease runs out where Postgres is away.
+
+        Then another worker finds the same fault.
+        """
+        try:
+            await asyncio.to_thread(
+                self._database.reject_unfinished,
+                self._run,
+                self._worker,
+                record.game_uid,
+                epoch,
+                reason,
+            )
+        except StoreUnavailableError:
+            self._lost_sight()
 
     async def release(self) -> bool:
         """End this worker's leases now, others need not wait; False when Postgres is away."""

@@ -181,7 +181,7 @@ class Worker:
         for lane in self.lanes:
             adopted = await self.saver.adopt(slots - lane.ledger.adopted)
             # After a long stop of this very process some may be its own.
-            lane.adopt([each for each in adopted if not self._renew(*each)])
+            await lane.adopt([each for each in adopted if not self._renew(*each)])
 
     def _renew(self, record: GameRecord, epoch: int) -> bool:
         return any(lane.ledger.renew(record.game_uid, epoch) for lane in self.lanes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from uuid import UUID
 
 import numpy as np
 import structlog
@@ -42,7 +43,7 @@ class Window:
         self._run = run.name
         self._database = database
         self._training = training
-        self._rejections: list[tuple[StoredGame, str]] = []
+        self._rejections: list[tuple[UUID, str]] = []
         self._page_games = _FIRST_PAGE_GAMES
         self.next_tx = 0
         self._next_look = 0.0  # by time.monotonic()
@@ -98,7 +99,7 @@ class Window:
     def read_page(self) -> bool:
         """Read the next games, if there are any, and let those pay that have not paid yet.
 
-        A game that does not replay under the rules is left out and noted: see
+        A game that cannot be read or does not replay under the rules is left out and noted: see
         ``record_rejections``.
 
         Returns:
@@ -110,6 +111,8 @@ class Window:
         page = self._database.read_games(self._run, self.next_tx, min(self._page_games, PAGE_GAMES))
         was_page = page.next_tx > self.next_tx
         training = self._training
+        for game_uid, reason in page.unreadable:
+            self._reject(game_uid, reason)
         for game in page.games:
             self._take(game, pays=game.tx > training.paid_tx)
         self.next_tx = page.next_tx
@@ -131,8 +134,8 @@ class Window:
             StoreUnavailableError: what is not told yet is kept.
         """
         while self._rejections:
-            game, reason = self._rejections[-1]
-            self._database.reject_game(self._run, game.game_uid, reason)
+            game_uid, reason = self._rejections[-1]
+            self._database.reject_game(self._run, game_uid, reason)
             self._rejections.pop()
 
     def _take(self, game: StoredGame, *, pays: bool) -> None:
@@ -172,19 +175,22 @@ class Window:
         """Add one game; returns the positions it gives."""
         try:
             return buffer.add(
-                game.actions,
+                game.action,
                 game.result,
                 game.full_search,
                 game.offsets,
-                game.child_actions,
-                game.child_policy_weights,
+                game.legal_actions,
+                game.policy_weights,
                 resigned=game.resigned,
             )
         except ValueError as error:
-            self.rejected += 1
-            self._rejections.append((game, str(error)))
-            _log.warning("game_rejected", game_uid=str(game.game_uid), reason=str(error))
+            self._reject(game.game_uid, str(error))
             return 0
+
+    def _reject(self, game_uid: UUID, reason: str) -> None:
+        self.rejected += 1
+        self._rejections.append((game_uid, reason))
+        _log.warning("game_rejected", game_uid=str(game_uid), reason=reason)
 
 
 def _next_page_games(page_games: int, games: Sequence[StoredGame]) -> int:

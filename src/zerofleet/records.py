@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,6 +13,36 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
+from zerofleet_core import GameColumns, game_columns
+
+from zerofleet.errors import RecordRejectedError
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a game; it has this name in the core, in Python, in JSON and in Postgres."""
+
+    name: str
+    dtype: np.dtype[Any]
+    entry: str  # what each entry is for: "ply", or "legal action"
+    meaning: str
+
+
+COLUMNS = tuple(
+    Column(name, np.dtype(dtype), entry, meaning) for name, dtype, entry, meaning in game_columns()
+)
+"""The list of a game's columns, as ``game_columns.h`` has it.
+
+``offsets`` ([plies + 1] int32) stands beside it: the search table of ply ``i`` is
+``[offsets[i], offsets[i + 1])`` of the columns with an entry for each legal action.
+"""
+DTYPES: dict[str, np.dtype[Any]] = {column.name: column.dtype for column in COLUMNS} | {
+    "offsets": np.dtype(np.int32)
+}
+"""The dtype of every array of a game, ``offsets`` among them."""
+
+_FACTS = ("result", "reason", "resign_threshold", "plays_on", "next_full_search")
+_READ_AS = {"i": "i", "f": "fi", "b": "b"}  # kinds of dtypes that become which
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -19,134 +51,120 @@ _RANDOM_BITS = 74  # of a UUIDv7: 12 before its variant and 62 after it
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GameRecord:
-    """One game as columns, a row for each ply; unfinished while ``result`` is None.
-
-    The search table of ply ``i`` is ``[offsets[i], offsets[i + 1])`` of the ``child_*`` columns.
-    Values are for the player to move at that ply.
-    """
+    """One game with its name and times; unfinished while its ``result`` is None."""
 
     game_uid: UUID
     game: str
-    actions: NDArray[np.int16]  # [plies]
-    model_versions: NDArray[np.int32]  # [plies]
-    root_values: NDArray[np.float32]  # [plies] after search
-    network_values: NDArray[np.float32]  # [plies] before search
-    best_child_values: NDArray[np.float32]  # [plies] of the best child, which is not always played
-    simulations: NDArray[np.int32]  # [plies]
-    full_search: NDArray[np.bool_]  # [plies] may it become a training target
-    offsets: NDArray[np.int32]  # [plies + 1]
-    child_actions: NDArray[np.int16]  # [offsets[-1]] legal; after a fast search those visited
-    child_visit_counts: NDArray[np.int32]  # [offsets[-1]] of the search
-    child_priors: NDArray[np.float32]  # [offsets[-1]] network's, without noise
-    child_policy_weights: NDArray[np.int32]  # [offsets[-1]] training target, up to scale
-    result: int | None  # +1 the first player won, -1 the second did, 0 a draw
-    reason: str  # "rules", or "resign": the player to move after the last ply gave up and lost
+    columns: GameColumns
     started_at: datetime
     finished_at: datetime | None
-    resign_threshold: float | None = None  # v_resign when it began; None: nobody could resign
-    plays_on: bool = False  # nobody resigns, so that v_resign can be computed from it
-    to_play: NDArray[np.int8] | None = None  # [plies] who moved; None: the players took turns
-    next_full_search: bool | None = None  # unfinished: what was drawn for the ply to come
 
     @property
     def length(self) -> int:
         """Number of plies played so far."""
-        return len(self.actions)
+        return self.columns.plies
+
+    @property
+    def result(self) -> int | None:
+        """+1 the first player won, -1 the second did, 0 a draw."""
+        return self.columns.result
+
+    @property
+    def reason(self) -> str:
+        """``rules``, or ``resign``: the player to move after the last ply gave up and lost."""
+        return self.columns.reason
 
     def digest(self) -> bytes:
         """Sha256 over everything the game's content is: two deliveries of one game agree."""
-        content = hashlib.sha256()
-        content.update(f"{self.game_uid}|{self.game}|{self.result}|{self.reason}|".encode())
-        content.update(f"{self.resign_threshold}|{self.plays_on}|".encode())
-        for column in (
-            self.actions,
-            self.model_versions,
-            self.root_values,
-            self.network_values,
-            self.best_child_values,
-            self.simulations,
-            self.full_search,
-            self.offsets,
-            self.child_actions,
-            self.child_visit_counts,
-            self.child_priors,
-            self.child_policy_weights,
-        ):
-            content.update(np.ascontiguousarray(column).tobytes())
-        if self.to_play is not None:
-            content.update(np.ascontiguousarray(self.to_play).tobytes())
+        columns = self.columns
+        content = hashlib.sha256(
+            f"{self.game_uid}|{self.game}|{columns.result}|{columns.reason}|"
+            f"{columns.resign_threshold}|{columns.plays_on}|".encode()
+        )
+        for name in DTYPES:
+            content.update(getattr(columns, name))
         return content.digest()
 
-    @property
-    def is_target_visits(self) -> bool:
-        """Whether the visit counts themselves are the training target, as without pruning."""
-        return np.array_equal(self.child_policy_weights, self.child_visit_counts)
-
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON values; ``from_json`` gives the same record back, bit for bit."""
+        """The record as JSON values; its columns are array literals of Postgres.
+
+        ``policy_weights`` are null where the visit counts themselves are the training target.
+        ``from_json`` gives the same record back, bit for bit.
+        """
+        columns = self.columns
+        is_target_visits = np.array_equal(columns.policy_weights, columns.visit_counts)
+        omitted = {"policy_weights"} if is_target_visits else set[str]()
         return {
             "game_uid": str(self.game_uid),
             "game": self.game,
-            "actions": self.actions.tolist(),
-            "model_versions": self.model_versions.tolist(),
-            "root_values": self.root_values.tolist(),
-            "network_values": self.network_values.tolist(),
-            "best_child_values": self.best_child_values.tolist(),
-            "simulations": self.simulations.tolist(),
-            "full_search": self.full_search.tolist(),
-            "offsets": self.offsets.tolist(),
-            "child_actions": self.child_actions.tolist(),
-            "child_visit_counts": self.child_visit_counts.tolist(),
-            "child_priors": self.child_priors.tolist(),
-            "child_policy_weights": (
-                None if self.is_target_visits else self.child_policy_weights.tolist()
-            ),
-            "result": self.result,
-            "reason": self.reason,
-            "resign_threshold": self.resign_threshold,
-            "plays_on": self.plays_on,
-            "to_play": None if self.to_play is None else self.to_play.tolist(),
-            "next_full_search": self.next_full_search,
+            **{
+                name: None if name in omitted else _literal(getattr(columns, name))
+                for name in DTYPES
+            },
+            **{fact: getattr(columns, fact) for fact in _FACTS},
             "started_at": self.started_at.isoformat(),
             "finished_at": self.finished_at.isoformat() if self.finished_at else None,
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> GameRecord:
-        """Rebuild a record from ``to_json``'s values.
+    def from_json(cls, data: Mapping[str, Any]) -> GameRecord:
+        """Rebuild a record from ``to_json``'s values, or from what Postgres makes of them.
 
-        What a record from before resignation lacks is read as what it meant: the root's values
-        decide alone, the visit counts are the target, nobody could resign.
+        Raises:
+            RecordRejectedError: they are not those of a record.
         """
-        finished_at = data["finished_at"]
-        best_child_values = data.get("best_child_values", data["root_values"])
-        weights = data.get("child_policy_weights")
-        if weights is None:
-            weights = data["child_visit_counts"]
-        return cls(
-            game_uid=UUID(data["game_uid"]),
-            game=data["game"],
-            actions=np.asarray(data["actions"], np.int16),
-            model_versions=np.asarray(data["model_versions"], np.int32),
-            root_values=np.asarray(data["root_values"], np.float32),
-            network_values=np.asarray(data["network_values"], np.float32),
-            best_child_values=np.asarray(best_child_values, np.float32),
-            simulations=np.asarray(data["simulations"], np.int32),
-            full_search=np.asarray(data["full_search"], np.bool_),
-            offsets=np.asarray(data["offsets"], np.int32),
-            child_actions=np.asarray(data["child_actions"], np.int16),
-            child_visit_counts=np.asarray(data["child_visit_counts"], np.int32),
-            child_priors=np.asarray(data["child_priors"], np.float32),
-            child_policy_weights=np.asarray(weights, np.int32),
-            result=data["result"],
-            reason=data["reason"],
-            started_at=datetime.fromisoformat(data["started_at"]),
-            finished_at=datetime.fromisoformat(finished_at) if finished_at else None,
-            resign_threshold=data.get("resign_threshold"),
-            plays_on=data.get("plays_on", False),
-            to_play=None if data.get("to_play") is None else np.asarray(data["to_play"], np.int8),
-            next_full_search=data.get("next_full_search"),
+        try:
+            values = dict(data)
+            if values["policy_weights"] is None:
+                values["policy_weights"] = values["visit_counts"]
+            arrays: dict[str, Any] = {
+                name: _array(values[name], dtype) for name, dtype in DTYPES.items()
+            }
+            finished_at = data["finished_at"]
+            return cls(
+                game_uid=UUID(data["game_uid"]),
+                game=data["game"],
+                columns=GameColumns(**{fact: data[fact] for fact in _FACTS}, **arrays),
+                started_at=datetime.fromisoformat(data["started_at"]),
+                finished_at=None if finished_at is None else datetime.fromisoformat(finished_at),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise RecordRejectedError(f"this is no record of a game: {error!r}") from error
+
+
+def changed(columns: GameColumns, **changes: NDArray[Any] | float | str | None) -> GameColumns:
+    """The same game with other columns or facts (``result``, ``reason``, ...).
+
+    Raises:
+        ValueError: the columns do not fit together.
+        TypeError: there is no such column, or it has another dtype.
+    """
+    given: dict[str, Any] = {name: getattr(columns, name) for name in (*DTYPES, *_FACTS)}
+    given.update(changes)
+    return GameColumns(**given)
+
+
+def joined(
+    plies: Sequence[Mapping[str, Any]], *, result: int | None, reason: str = "rules"
+) -> GameColumns:
+    """A game from its plies, each with a value, or a row of values, for every column.
+
+    Args:
+        plies: in order.
+        result: +1 the first player won, -1 the second did, 0 a draw; None: unfinished.
+        reason: what ended it.
+    """
+    arrays: dict[str, Any] = {}
+    for column in COLUMNS:
+        entries = [ply[column.name] for ply in plies]
+        is_table = column.entry == "legal action"
+        arrays[column.name] = np.asarray(
+            [value for row in entries for value in row] if is_table else entries, column.dtype
         )
+    sizes = [len(ply["legal_actions"]) for ply in plies]
+    return GameColumns(
+        **arrays, offsets=np.cumsum([0, *sizes], dtype=np.int32), result=result, reason=reason
+    )
 
 
 def new_game_uid(began_at: datetime) -> UUID:
@@ -174,3 +192,30 @@ def game_uid_of(began_at: datetime, random_bits: int) -> UUID:
 def is_held_out(game_uid: UUID, share: float) -> bool:
     """Whether a game belongs to the part that is never trained on, decided by its uid alone."""
     return int.from_bytes(hashlib.sha256(game_uid.bytes).digest()[:8], "big") < share * 2.0**64
+
+
+def read_json(text: str) -> Any:  # noqa: ANN401 - JSON is anything
+    """JSON as ``from_json`` needs it: Postgres writes the float -0.0 as -0, which has a sign."""
+    return json.loads(text, parse_int=lambda digits: -0.0 if digits == "-0" else int(digits))
+
+
+def _literal(column: NDArray[Any]) -> str:
+    """A Postgres array literal; nine digits are enough to give every float32 back exactly."""
+    values = column.tolist()
+    if column.dtype.kind == "f":
+        return "{" + ("%.9g," * len(values))[:-1] % tuple(values) + "}"
+    return "{" + str(values)[1:-1] + "}"
+
+
+def _array(column: str | list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The values of a literal of ours, or of an array as Postgres writes it in JSON."""
+    if isinstance(column, str):
+        text = column[1:-1]
+        column = read_json(f"[{text.lower() if dtype.kind == 'b' else text}]")
+    array = np.asarray(column)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in _READ_AS[dtype.kind]):
+        raise ValueError(f"no array of {dtype}: {str(column)[:60]}")
+    values = array.astype(dtype)
+    if dtype.kind == "i" and not np.array_equal(values, array):
+        raise ValueError(f"a number beyond {dtype}: {str(column)[:60]}")
+    return values

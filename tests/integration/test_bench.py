@@ -272,6 +272,6 @@ def test_int8_is_another_model_that_runs() -> None:
 def test_games_are_played_to_their_ends_by_full_and_fast_searches() -> None:
     records = played_games(WORKLOADS["connect_four"], 12, seed=1)
     assert len(records) == 12
-    assert all(State(r.game, r.actions.tolist()).is_terminal for r in records)
-    full = np.concatenate([record.full_search for record in records])
+    assert all(State(r.game, r.columns.action.tolist()).is_terminal for r in records)
+    full = np.concatenate([record.columns.full_search for record in records])
     assert 0 < full.sum() < len(full)

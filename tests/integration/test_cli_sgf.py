@@ -56,7 +56,7 @@ def wrote(*arguments: object) -> str:
 def test_a_game_by_its_uid(database_url: str, run_file: Path, records: list[GameRecord]) -> None:
     record = records[1]
     text = wrote(run_file, record.game_uid, "--database-url", database_url)
-    assert sgf.read(text) == (GAME, record.actions.tolist())
+    assert sgf.read(text) == (GAME, record.columns.action.tolist())
     game = sgfmill_sgf.Sgf_game.from_string(text)
     root, first = game.get_root(), game.get_main_sequence()[1]
     assert (root.get("PB"), root.get("PW")) == ("go5 4", "go5 4")
@@ -64,23 +64,25 @@ def test_a_game_by_its_uid(database_url: str, run_file: Path, records: list[Game
     assert root.get("RE")[0] == {1: "B", -1: "W"}[record.result]
     value, visits = first.get("C").splitlines()
     assert value == (
-        f"value {record.root_values[0]:+.3f} after 50 simulations "
-        f"({record.network_values[0]:+.3f} before), model 4"
+        f"value {record.columns.root_value[0]:+.3f} after 50 simulations "
+        f"({record.columns.network_value[0]:+.3f} before), model 4"
     )
     assert visits.startswith("visits: ")
-    assert str(record.child_visit_counts[: record.offsets[1]].max()) in visits.split(",")[0]
+    assert (
+        str(record.columns.visit_counts[: record.columns.offsets[1]].max()) in visits.split(",")[0]
+    )
 
 
 def test_the_last_games(
     database_url: str, run_file: Path, records: list[GameRecord], tmp_path: Path
 ) -> None:
     text = wrote(run_file, "--last", 1, "--database-url", database_url)
-    assert sgf.read(text)[1] == records[2].actions.tolist()
+    assert sgf.read(text)[1] == records[2].columns.action.tolist()
     assert f"RE[{'B' if records[2].result == 1 else 'W'}+R]" in text
     folder = tmp_path / "new" / "games"
     assert wrote(run_file, "--last", 2, "--folder", folder, "--database-url", database_url) == ""
     written = {path.stem: sgf.read(path.read_text())[1] for path in folder.glob("*.sgf")}
-    assert written == {str(r.game_uid): r.actions.tolist() for r in records[1:]}
+    assert written == {str(r.game_uid): r.columns.action.tolist() for r in records[1:]}
     collection = wrote(run_file, "--last", 9, "--database-url", database_url)
     assert collection.count("FF[4]") == 3
 
@@ -92,7 +94,7 @@ def test_a_game_whose_searches_are_forgotten_has_its_moves_without_comments(
         cursor.execute("DELETE FROM positions")
     for record in records:
         text = wrote(run_file, record.game_uid, "--database-url", database_url)
-        assert sgf.read(text) == (GAME, record.actions.tolist())
+        assert sgf.read(text) == (GAME, record.columns.action.tolist())
         assert "C[" not in text
         assert f"RE[{'B' if record.result == 1 else 'W'}" in text
 
@@ -104,7 +106,29 @@ def test_in_a_container_of_the_fleet_the_database_need_not_be_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ZEROFLEET_DATABASE_URL", role_url("console"))
-    assert sgf.read(wrote(run_file, "--last", 1))[1] == records[2].actions.tolist()
+    assert sgf.read(wrote(run_file, "--last", 1))[1] == records[2].columns.action.tolist()
+
+
+def test_a_game_that_cannot_be_read_is_named_and_the_others_are_written(
+    database_url: str, run_file: Path, records: list[GameRecord]
+) -> None:
+    bad = records[1].game_uid
+    with Database(database_url) as database, database._transaction() as connection:
+        connection.exec_driver_sql(
+            "UPDATE positions SET visit_counts = visit_counts[2:] WHERE game_uid = %s AND ply = 0",
+            (str(bad),),
+        )
+    result = CliRunner().invoke(
+        app, ["sgf", str(run_file), "--last", "3", "--database-url", database_url]
+    )
+    assert result.exit_code == 0
+    assert result.stdout.count("FF[4]") == 2
+    assert f"game {bad} is left out, it cannot be read: " in result.stderr
+    assert "ply 0: legal_actions and visit_counts do not fit" in result.stderr
+    alone = CliRunner().invoke(
+        app, ["sgf", str(run_file), str(bad), "--database-url", database_url]
+    )
+    assert (alone.exit_code, alone.stdout) == (1, "")
 
 
 def test_what_cannot_be_written(

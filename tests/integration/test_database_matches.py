@@ -1,6 +1,5 @@
 """A match is its rows: stored once for each place, counted again by whoever asks."""
 
-import dataclasses
 from uuid import UUID
 
 import numpy as np
@@ -10,7 +9,7 @@ from sqlalchemy import exc
 from zerofleet.database import Database, GateRule, Grounds, MatchGame, MatchRow, Pair
 from zerofleet.errors import RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import changed, random_record
 
 FIRST_WINS = next(r for s in range(99) if (r := random_record(s)).result == 1)
 SECOND_WINS = next(r for s in range(99) if (r := random_record(s)).result == -1)
@@ -20,7 +19,7 @@ PLACES = [(opening, color) for opening in (0, 1) for color in (0, 1)]
 
 
 def again(record: GameRecord, number: int) -> GameRecord:
-    return dataclasses.replace(record, game_uid=UUID(int=number))
+    return changed(record, game_uid=UUID(int=number))
 
 
 @pytest.fixture
@@ -257,7 +256,7 @@ def test_anchors_and_precisions_are_not_promoted(database: Database, epoch: int)
 
 def test_a_bad_game_stores_nothing(database: Database, epoch: int) -> None:
     match = begin(database, epoch)
-    bad = dataclasses.replace(DRAWN, root_values=np.full(DRAWN.length, 9, np.float32))
+    bad = changed(DRAWN, root_value=np.full(DRAWN.length, 9, np.float32))
     with pytest.raises(RecordRejectedError, match="a value is not in"):
         play(database, match, (0, 0, FIRST_WINS), (0, 1, bad))
     assert database.match_places(match.match_id) == set()

@@ -1,13 +1,11 @@
 """What is measured comes back, and the summary adds it up."""
 
-import dataclasses
-
 import pytest
 
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import changed, random_record
 
 LOSSES = {"policy_loss": 1.5, "value_loss": 0.5, "policy_agreement": 0.25}
 
@@ -92,7 +90,7 @@ def test_summary(database: Database, epoch: int) -> None:
 
 def test_the_summary_knows_how_many_games_are_different(database: Database) -> None:
     record = random_record(1)
-    again = dataclasses.replace(record, game_uid=random_record(2).game_uid)
+    again = changed(record, game_uid=random_record(2).game_uid)
     other = random_record(3)
     database.submit_games("test", "w", [Submission(game) for game in (record, again, other)])
     assert database.summary("test").distinct_share == pytest.approx(2 / 3)

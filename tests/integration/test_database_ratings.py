@@ -1,6 +1,5 @@
 """Ratings as rows, and the results that they follow from: the games of matches of all kinds."""
 
-import dataclasses
 from collections.abc import Callable
 from uuid import UUID
 
@@ -8,7 +7,7 @@ import pytest
 
 from zerofleet.database import Database, GateRule, MatchGame, MatchKind, PlayerResult
 from zerofleet.records import GameRecord
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import changed, random_record
 
 FIRST_WINS = next(r for s in range(99) if (r := random_record(s)).result == 1)
 DRAWN = next(r for s in range(99) if (r := random_record(s)).result == 0)
@@ -23,13 +22,13 @@ def epoch(database: Database) -> int:
 
 
 def again(record: GameRecord, number: int) -> GameRecord:
-    return dataclasses.replace(record, game_uid=UUID(int=number))
+    return changed(record, game_uid=UUID(int=number))
 
 
 def with_anchor(record: GameRecord, anchor_first: bool) -> GameRecord:
-    versions = record.model_versions.copy()
+    versions = record.columns.model_version.copy()
     versions[0 if anchor_first else 1 :: 2] = 0
-    return dataclasses.replace(record, model_versions=versions)
+    return changed(record, model_version=versions)
 
 
 def store(

@@ -1,6 +1,5 @@
 """v_resign on games small enough to reckon by hand, and against a slower reckoning."""
 
-import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
@@ -13,7 +12,7 @@ from psycopg2 import errors
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, ResignRow, Submission
 from zerofleet.records import GameRecord
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import changed, random_record
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = 1_000.0  # seconds; longer than any game here takes
@@ -24,25 +23,26 @@ def played_on(
     number: int,
     values: Sequence[float],
     result: int,
-    best_child_values: Sequence[float] | None = None,
+    best_child_value: Sequence[float] | None = None,
 ) -> GameRecord:
     """A game with these values at its plies; the second player moves at odd ones."""
     plies = len(values)
-    return dataclasses.replace(
+    return changed(
         random_record(number),
         game_uid=UUID(int=number + 1),
-        actions=np.arange(plies, dtype=np.int16),
-        model_versions=np.ones(plies, np.int32),
-        root_values=np.asarray(values, np.float32),
-        network_values=np.zeros(plies, np.float32),
-        best_child_values=np.asarray(best_child_values or values, np.float32),
+        action=np.arange(plies, dtype=np.int16),
+        to_play=np.arange(plies, dtype=np.int8) % 2,
+        model_version=np.ones(plies, np.int32),
+        root_value=np.asarray(values, np.float32),
+        network_value=np.zeros(plies, np.float32),
+        best_child_value=np.asarray(best_child_value or values, np.float32),
         simulations=np.ones(plies, np.int32),
         full_search=np.ones(plies, np.bool_),
         offsets=np.arange(plies + 1, dtype=np.int32),
-        child_actions=np.arange(plies, dtype=np.int16),
-        child_visit_counts=np.ones(plies, np.int32),
-        child_priors=np.ones(plies, np.float32),
-        child_policy_weights=np.ones(plies, np.int32),
+        legal_actions=np.arange(plies, dtype=np.int16),
+        visit_counts=np.ones(plies, np.int32),
+        priors=np.ones(plies, np.float32),
+        policy_weights=np.ones(plies, np.int32),
         result=result,
         plays_on=True,
     )
@@ -143,9 +143,6 @@ def test_both_values_must_be_low(database: Database) -> None:
     blind = played_on(8, [0.0, -0.02, 0.9], SECOND_WINS, [0.0, -0.95, 0.9])
     store_settled(database, [*games, hopeful, blind])
     assert answer(calibrate(database)) == (-0.05, 6, 4, 0)
-    # Rows of the version before know the root's value alone.
-    database._run("UPDATE positions SET best_child_value = NULL")
-    assert answer(calibrate(database, share=0.4)) == (-0.02, 6, 5, 1)
 
 
 def test_nobody_resigns_the_empty_board(database: Database) -> None:
@@ -185,7 +182,7 @@ def test_no_threshold_is_above_the_highest(database: Database) -> None:
 def test_a_model_with_enough_games_is_judged_by_its_own(database: Database) -> None:
     old = simple(*RIGHT, (-0.5, SECOND_LOSES), (-0.4, SECOND_LOSES), (-0.3, SECOND_LOSES))
     new = [
-        dataclasses.replace(game, model_versions=game.model_versions + 1)
+        changed(game, model_version=game.columns.model_version + 1)
         for game in simple(*[(-0.9, SECOND_LOSES)] * 7, *[(-0.85, SECOND_WINS)] * 4)[7:]
     ]
     store_settled(database, [*old, *new])
@@ -209,14 +206,14 @@ def test_without_games_there_is_none(database: Database) -> None:
 
 def test_other_games_do_not_count(database: Database) -> None:
     games = simple(*RIGHT, (-0.1, SECOND_LOSES))
-    may_resign = dataclasses.replace(games[0], game_uid=UUID(int=100), plays_on=False)
-    resigned = dataclasses.replace(
+    may_resign = changed(games[0], game_uid=UUID(int=100), plays_on=False)
+    resigned = changed(
         games[1], game_uid=UUID(int=101), plays_on=False, resign_threshold=-0.5, reason="resign"
     )
     store_settled(database, [*games, may_resign, resigned])
     database.register_run(run_from_values({"name": "other", "game": "tic_tac_toe"}))
-    strange = dataclasses.replace(games[2], game_uid=UUID(int=200))
-    match = Submission(dataclasses.replace(games[3], game_uid=UUID(int=201)), kind="match")
+    strange = changed(games[2], game_uid=UUID(int=200))
+    match = Submission(changed(games[3], game_uid=UUID(int=201)), kind="match")
     database.submit_games("other", "w", [Submission(strange)])
     database.submit_games("test", "w", [match])
     assert answer(calibrate(database)) == (-0.1, 5, 4, 0)
@@ -316,7 +313,7 @@ def reckon(games: Sequence[GameRecord], threshold: float) -> tuple[int, int]:
     would_resign = wrong = 0
     for game in games:
         for ply in range(1, game.length):
-            if max(game.root_values[ply], game.best_child_values[ply]) < threshold:
+            if max(game.columns.root_value[ply], game.columns.best_child_value[ply]) < threshold:
                 would_resign += 1
                 outcome = game.result if ply % 2 == 0 else -game.result
                 wrong += outcome >= 0

@@ -183,7 +183,7 @@ def test_old_searches_go_and_everything_else_stays(database: Database, epoch: in
     # A trainer that starts anew reads on where searches are kept.
     read = database.read_games("test", 0, 10)
     assert {game.game_uid for game in read.games} == {record.game_uid for record in window}
-    lengths = {game.game_uid: len(game.actions) for game in read.games}
+    lengths = {game.game_uid: len(game.action) for game in read.games}
     assert lengths == {record.game_uid: record.length for record in window}
     assert ask(database, "SELECT count(DISTINCT game_uid) FROM game_moves") == [(2,)]
     assert ask(database, "SELECT DISTINCT all_games FROM resign_audit") == [(2,)]

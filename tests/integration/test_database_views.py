@@ -1,6 +1,5 @@
 """Each view's answer on games small enough to reckon by hand."""
 
-import dataclasses
 from collections.abc import Callable
 from decimal import Decimal
 from uuid import UUID
@@ -11,7 +10,7 @@ from sqlalchemy import text
 
 from zerofleet.database import Database, GateRule, MatchGame, Submission
 from zerofleet.records import GameRecord
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import changed, random_record
 
 # Tic-tac-toe squares: 0 1 2 on the first row, 3 4 5, 6 7 8.
 FIRST_WINS = [0, 3, 1, 4, 2]  # a1 a2 b1 b2 c1
@@ -31,21 +30,22 @@ def game(
     template = random_record(number)
     plies = len(actions)
     others = [(action + 1) % 9 for action in actions]
-    return dataclasses.replace(
+    return changed(
         template,
         game_uid=UUID(int=number),
-        actions=np.asarray(actions, np.int16),
-        model_versions=np.full(plies, model, np.int32),
-        root_values=np.asarray(values, np.float32),
-        network_values=np.zeros(plies, np.float32),
+        action=np.asarray(actions, np.int16),
+        to_play=np.arange(plies, dtype=np.int8) % 2,
+        model_version=np.full(plies, model, np.int32),
+        root_value=np.asarray(values, np.float32),
+        network_value=np.zeros(plies, np.float32),
         simulations=np.full(plies, 50, np.int32),
         full_search=np.ones(plies, np.bool_),
         offsets=np.arange(0, 2 * plies + 1, 2, np.int32),
-        child_actions=np.asarray(list(zip(others, actions, strict=True)), np.int16).ravel(),
-        child_visit_counts=np.tile(np.asarray([10, 40], np.int32), plies),
-        child_priors=np.tile(np.asarray([0.25, 0.75], np.float32), plies),
-        best_child_values=np.asarray(values, np.float32),
-        child_policy_weights=np.tile(np.asarray([weight, 40], np.int32), plies),
+        legal_actions=np.asarray(list(zip(others, actions, strict=True)), np.int16).ravel(),
+        visit_counts=np.tile(np.asarray([10, 40], np.int32), plies),
+        priors=np.tile(np.asarray([0.25, 0.75], np.float32), plies),
+        best_child_value=np.asarray(values, np.float32),
+        policy_weights=np.tile(np.asarray([weight, 40], np.int32), plies),
         result=result,
     )
 
@@ -63,7 +63,7 @@ def stored(database: Database) -> Database:
     database.submit_games("test", "w", [Submission(record) for record in GAMES[:3]])
     database.submit_games("test", "v", [Submission(GAMES[3])])
     # A match's game is no self-play, and another run's games are another's.
-    elsewhere = dataclasses.replace(GAMES[0], game_uid=UUID(int=9))
+    elsewhere = changed(GAMES[0], game_uid=UUID(int=9))
     database.submit_games("test", "e", [Submission(elsewhere, kind="match")])
     return database
 
@@ -166,24 +166,21 @@ def test_resign_check(stored: Database) -> None:
 
 def resignable() -> list[GameRecord]:
     """Games that began with a threshold: one given up, two played on."""
-    given_up = dataclasses.replace(
+    given_up = changed(
         game(11, FIRST_WINS[:4], -1, [0.0, 0.0, 0.0, 0.0]), reason="resign", resign_threshold=-0.9
     )
     right = game(12, FIRST_WINS, 1, [-1.0, -0.5, 0.5, -0.86, 1.0])  # nobody resigns at once
     wrong = game(13, DRAW, 0, [0.0, -0.97, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
     return [
         given_up,
-        *(
-            dataclasses.replace(each, resign_threshold=-0.9, plays_on=True)
-            for each in (right, wrong)
-        ),
+        *(changed(each, resign_threshold=-0.9, plays_on=True) for each in (right, wrong)),
     ]
 
 
 def test_a_better_child_keeps_its_player_from_resigning(stored: Database) -> None:
-    better = dataclasses.replace(
+    better = changed(
         game(14, FIRST_WINS, 1, [0.0, -0.72, 0.5, -0.96, 1.0]),
-        best_child_values=np.asarray([0.0, -0.1, 0.5, -0.2, 1.0], np.float32),
+        best_child_value=np.asarray([0.0, -0.1, 0.5, -0.2, 1.0], np.float32),
         plays_on=True,
     )
     stored.submit_games("test", "w", [Submission(better)])
@@ -208,9 +205,7 @@ def test_resign_history(database: Database) -> None:
 
 
 def test_resign_audit_leaves_resigned_games_out(stored: Database) -> None:
-    resigned = dataclasses.replace(
-        GAMES[0], game_uid=UUID(int=10), reason="resign", resign_threshold=-0.9
-    )
+    resigned = changed(GAMES[0], game_uid=UUID(int=10), reason="resign", resign_threshold=-0.9)
     stored.submit_games("test", "w", [Submission(resigned)])
     assert ask(stored, "SELECT DISTINCT all_games FROM resign_audit") == [(4,)]
     assert ask(stored, "SELECT resign_percent FROM model_summary WHERE model = 1") == [(25.0,)]

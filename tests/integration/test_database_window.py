@@ -1,13 +1,11 @@
 """The trainer's window skips no game, however late it commits."""
 
-import dataclasses
-
 import numpy as np
 from sqlalchemy import text
 
 from zerofleet.database import Database, StoredGame, Submission
 from zerofleet.database.submission import encode_submissions
-from zerofleet.testing.records import random_record, resigned_record
+from zerofleet.testing.records import changed, random_record, resigned_record
 
 
 def submissions(*seeds: int) -> list[Submission]:
@@ -33,14 +31,14 @@ def test_games_come_back_column_by_column(database: Database) -> None:
         assert game.result == record.result
         assert (game.reason, game.resigned) == ("rules", False)
         for name in (
-            "actions",
+            "action",
             "full_search",
             "offsets",
-            "child_actions",
-            "child_visit_counts",
-            "child_policy_weights",
+            "legal_actions",
+            "visit_counts",
+            "policy_weights",
         ):
-            expected, column = getattr(record, name), getattr(game, name)
+            expected, column = getattr(record.columns, name), getattr(game, name)
             assert column.dtype == expected.dtype, name
             assert column.flags.writeable, name
             assert np.array_equal(column, expected), name
@@ -49,20 +47,20 @@ def test_games_come_back_column_by_column(database: Database) -> None:
 def test_targets_are_pruned_at_some_plies_only(database: Database) -> None:
     records = [random_record(seed) for seed in range(6)]
     for number, record in enumerate(records):
-        weights = record.child_visit_counts.copy()
-        weights[: record.offsets[number % 3]] //= 2
-        records[number] = dataclasses.replace(record, child_policy_weights=weights)
+        weights = record.columns.visit_counts.copy()
+        weights[: record.columns.offsets[number % 3]] //= 2
+        records[number] = changed(record, policy_weights=weights)
     database.submit_games("test", "w", [Submission(record) for record in records])
     games = {game.game_uid: game for game in read_all(database, 10)}
     for record in records:
-        weights = games[record.game_uid].child_policy_weights
-        assert np.array_equal(weights, record.child_policy_weights)
+        weights = games[record.game_uid].policy_weights
+        assert np.array_equal(weights, record.columns.policy_weights)
 
 
 def test_targets_without_any_of_their_own_are_the_visit_counts(database: Database) -> None:
     database.submit_games("test", "w", submissions(2, 4))
     for game in read_all(database, 10):
-        assert np.array_equal(game.child_policy_weights, game.child_visit_counts)
+        assert np.array_equal(game.policy_weights, game.visit_counts)
 
 
 def test_the_trainer_hears_who_resigned(database: Database) -> None:

@@ -87,12 +87,12 @@ async def test_resigned_games_are_stored_and_replay(database: Database, valkey_u
     buffer = ReplayBuffer("tic_tac_toe", 100_000, 10_000)
     for game in games:
         buffer.add(
-            game.actions,
+            game.action,
             game.result,
             game.full_search,
             game.offsets,
-            game.child_actions,
-            game.child_policy_weights,
+            game.legal_actions,
+            game.policy_weights,
             resigned=game.resigned,
         )
     assert buffer.games == finished

@@ -20,6 +20,7 @@ from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.prediction import Prediction, Predictor
 from zerofleet.testing import HashPredictor, UniformPredictor
 from zerofleet.testing.forwarding import forwarding
+from zerofleet.testing.records import changed, random_record
 
 DEADLINE = 120.0
 at_play: set[asyncio.Task[None]] = set()
@@ -111,7 +112,7 @@ def finished(worker: Worker) -> int:
 def live_games(worker: Worker) -> dict[str, list[int]]:
     """What the worker's memory holds: uid -> actions."""
     return {
-        str(record.game_uid): record.actions.tolist()
+        str(record.game_uid): record.columns.action.tolist()
         for lane in worker.lanes
         for record, _ in map(lane.ledger.unfinished, lane.engine.unfinished())
     }
@@ -120,7 +121,7 @@ def live_games(worker: Worker) -> dict[str, list[int]]:
 def spooled_games(worker: Worker) -> dict[str, list[int]]:
     """Finished games that Postgres has not answered for."""
     records = [submission.record for submission in worker.writer._spool]
-    return {str(record.game_uid): record.actions.tolist() for record in records}
+    return {str(record.game_uid): record.columns.action.tolist() for record in records}
 
 
 def query(database: Database, statement: str) -> list[Any]:
@@ -138,7 +139,7 @@ def stored_games(database: Database) -> dict[str, list[int]]:
 
 def saved_games(database: Database) -> dict[str, list[int]]:
     rows = query(database, "SELECT game_uid::text AS uid, record FROM unfinished_games")
-    return {row.uid: row.record["actions"] for row in rows}
+    return {row.uid: row.record["action"] for row in rows}
 
 
 @pytest.fixture
@@ -232,9 +233,39 @@ async def test_a_worker_that_was_thought_dead_gives_its_games_up(
     kept = saved_games(database)
     assert uids <= kept.keys()
     for record, _ in adopted:
-        assert kept[str(record.game_uid)] == record.actions.tolist()
+        assert kept[str(record.game_uid)] == record.columns.action.tolist()
     assert not uids & stored_games(database).keys()
     assert len(stored_games(database)) == zombie.writer.answers["stored"]
+
+
+async def test_a_worker_plays_on_whatever_lies_among_the_unfinished_games(
+    database: Database, valkey_url: str
+) -> None:
+    """What cannot be read or does not replay is put aside with a row, and adopted by none again."""
+    run = make_run("tic_tac_toe")
+    database.register_run(run)
+    begun = random_record(5, plies=4)
+    illegal = changed(random_record(6, plies=4), action=np.int16([4, 4, 0, 1]))
+    saved = database.save_unfinished(run.name, "gone", [(begun, 0), (illegal, 3)], 0)
+    assert saved == ["saved", "saved"]
+    nothing = "00000000-0000-7000-8000-000000000000"
+    database._run(
+        "INSERT INTO unfinished_games (game_uid, run, epoch, ply, record, worker, lease_until) "
+        f"VALUES ('{nothing}', 'test', 0, 3, '{{}}', 'gone', now())"
+    )
+    worker = make_worker(run, database, valkey_url, "heir")
+    async with running(worker):
+        await until(lambda: str(begun.game_uid) in stored_games(database))
+        await until(lambda: worker.writer.answers["stored"] > 20)
+    aside = query(database, "SELECT game_uid::text AS uid, reason, worker FROM games_conflict")
+    assert {(row.uid, row.worker) for row in aside} == {
+        (str(illegal.game_uid), "heir"),
+        (nothing, "heir"),
+    }
+    reasons = {row.uid: row.reason for row in aside}
+    assert "action 4 at ply 1 is illegal" in reasons[str(illegal.game_uid)]
+    assert "this is no record of a game" in reasons[nothing]
+    assert not {str(illegal.game_uid), nothing} & saved_games(database).keys()
 
 
 async def test_the_same_delivery_twice_is_one_row(database: Database, valkey_url: str) -> None:
@@ -267,7 +298,7 @@ async def play_games(
     put = worker.writer.put
 
     def note(submission: Submission) -> None:
-        games.append(submission.record.actions.tolist())
+        games.append(submission.record.columns.action.tolist())
         put(submission)
 
     worker.writer.put = note  # type: ignore[method-assign]

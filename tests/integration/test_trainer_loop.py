@@ -27,7 +27,7 @@ from zerofleet.local.postgres_programs import find_programs
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
-from zerofleet.testing.records import target_record
+from zerofleet.testing.records import changed, target_record
 
 pytestmark = pytest.mark.slow
 
@@ -220,13 +220,30 @@ def test_stopped_in_the_middle_it_goes_on_from_the_same_step(surroundings: Surro
 def test_a_game_that_does_not_replay_is_left_out(surroundings: Surroundings) -> None:
     bad = target_record(1_000)
     assert bad.result is not None
-    bad = replace(bad, result=1 if bad.result < 1 else -1)
+    bad = changed(bad, result=1 if bad.result < 1 else -1)
     assert surroundings.database.submit_games("loop", "worker", [Submission(bad)]) == ["stored"]
     surroundings.submit(range(60))
     surroundings.train_until(lambda: len(surroundings.steps()) >= 2)
     rows = surroundings.query("SELECT game_uid::text, reason FROM rejected_games")
     assert [row[0] for row in rows] == [str(bad.game_uid)]
     assert "result" in rows[0][1]
+
+
+def test_games_that_cannot_be_read_do_not_stop_a_run(surroundings: Surroundings) -> None:
+    """72 of them, among others in the same transactions, once ended every trainer that came."""
+    records = surroundings.submit(range(200))
+    bad = [str(record.game_uid) for record in records[:144:2]]
+    with surroundings.database._transaction() as connection:
+        connection.exec_driver_sql(
+            "UPDATE positions SET visit_counts = "
+            "('[0:' || cardinality(visit_counts) - 1 || ']=' || visit_counts::text)::integer[] "
+            "WHERE ply = 1 AND game_uid = ANY (%s::uuid[])",
+            (bad,),
+        )
+    surroundings.train_until(lambda: len(surroundings.steps()) >= 2)
+    rows = surroundings.query("SELECT game_uid::text, reason FROM rejected_games")
+    assert {row[0] for row in rows} == set(bad)
+    assert all("is no plain array" in row[1] for row in rows)
 
 
 def test_postgres_away_is_waited_out(

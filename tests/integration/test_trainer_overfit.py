@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from zerofleet.figures import TrainerFigures
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.records import GameRecord
 from zerofleet.service import Pulse
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import changed, random_record
 
 pytestmark = pytest.mark.slow
 
@@ -57,16 +57,16 @@ def a_run(action: str = "slow", **trainer: Any) -> RunConfig:
 def a_game(seed: int, *, labels_mean_something: bool) -> GameRecord:
     """A random game; its targets are chance, or the same for every position: the first action."""
     record = random_record(seed)
-    weights = np.random.default_rng(seed).integers(1, 4, len(record.child_actions)) ** 6
+    weights = np.random.default_rng(seed).integers(1, 4, len(record.columns.legal_actions)) ** 6
     if labels_mean_something:
-        weights = np.ones(len(record.child_actions), np.int64)
-        weights[record.offsets[:-1]] = 50
+        weights = np.ones(len(record.columns.legal_actions), np.int64)
+        weights[record.columns.offsets[:-1]] = 50
     weights = weights.astype(np.int32)
-    return replace(
+    return changed(
         record,
         full_search=np.ones(record.length, np.bool_),
-        child_visit_counts=weights,
-        child_policy_weights=weights,
+        visit_counts=weights,
+        policy_weights=weights,
     )
 
 

@@ -64,7 +64,7 @@ def observations(records: list[GameRecord]) -> set[bytes]:
     seen: set[bytes] = set()
     for record in records:
         state = State("tic_tac_toe")
-        for action in record.actions:
+        for action in record.columns.action:
             seen.add(state.observation().tobytes())
             state.apply(int(action))
     return seen

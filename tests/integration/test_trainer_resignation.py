@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from structlog.testing import capture_logs
@@ -18,7 +16,7 @@ from services.trainer.window import Window
 from zerofleet.config import ResignSection, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.games import spec
-from zerofleet.testing.records import random_record
+from zerofleet.testing.records import changed, random_record
 
 pytestmark = pytest.mark.slow
 
@@ -32,17 +30,17 @@ def test_a_resigned_game_and_its_policy_targets_come_through(database: Database)
         "trainer": {"held_out_share": 0.0, "augment": False},
     })  # fmt: skip
     cut = random_record(3, plies=4)
-    resigned = replace(
+    resigned = changed(
         cut,
         result=-1,  # after four plies the first player is to move, and gives up
         reason="resign",
         resign_threshold=-0.9,
         finished_at=cut.started_at,
         full_search=np.ones(4, np.bool_),
-        child_visit_counts=np.ones(len(cut.child_actions), np.int32),
-        child_policy_weights=np.arange(1, len(cut.child_actions) + 1, dtype=np.int32),
+        visit_counts=np.ones(len(cut.columns.legal_actions), np.int32),
+        policy_weights=np.arange(1, len(cut.columns.legal_actions) + 1, dtype=np.int32),
     )
-    lie = replace(resigned, game_uid=random_record(4).game_uid, result=1)
+    lie = changed(resigned, game_uid=random_record(4).game_uid, result=1)
     database.submit_games("test", "w", [Submission(resigned), Submission(lie)])
     bucket = TrainBucket(run.trainer.samples_per_position)
     training = Training(Learner(spec("tic_tac_toe"), run), bucket, OverfitWatch(run.overfit))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from zerofleet_core import (
-    EngineGame,
+    GameColumns,
     Match,
     Search,
     SearchConfig,
@@ -22,21 +22,7 @@ from zerofleet_core import (
     game_spec,
 )
 
-COLUMNS = (
-    "to_play",
-    "best_child_values",
-    "child_policy_weights",
-    "actions",
-    "model_versions",
-    "root_values",
-    "network_values",
-    "simulations",
-    "full_search",
-    "offsets",
-    "child_actions",
-    "child_visit_counts",
-    "child_priors",
-)
+from zerofleet.records import DTYPES
 
 Answer = tuple[NDArray[np.float16], NDArray[np.float32]]
 Predict = Callable[[NDArray[np.uint8]], Answer]
@@ -56,24 +42,24 @@ def predictor(game: str) -> Predict:
     return predict
 
 
-def turn(engine: SelfPlay, predict: Predict, model_version: int = 1) -> list[EngineGame]:
+def turn(engine: SelfPlay, predict: Predict, model_version: int = 1) -> list[GameColumns]:
     engine.backup(*predict(engine.select()), model_version)
     return engine.take_finished()
 
 
-def play(engine: SelfPlay, predict: Predict, games: int) -> list[EngineGame]:
-    finished: list[EngineGame] = []
+def play(engine: SelfPlay, predict: Predict, games: int) -> list[GameColumns]:
+    finished: list[GameColumns] = []
     while len(finished) < games:
         finished += turn(engine, predict)
     return sorted(finished, key=lambda game: game.game_id)
 
 
-def columns(game: EngineGame) -> dict[str, NDArray[Any]]:
-    return {name: getattr(game, name) for name in COLUMNS}
+def columns(game: GameColumns) -> dict[str, NDArray[Any]]:
+    return {name: getattr(game, name) for name in DTYPES}
 
 
-def assert_same(left: EngineGame, right: EngineGame) -> None:
-    for name in COLUMNS:
+def assert_same(left: GameColumns, right: GameColumns) -> None:
+    for name in DTYPES:
         np.testing.assert_array_equal(getattr(left, name), getattr(right, name), name)
     assert left.result == right.result
 
@@ -100,7 +86,7 @@ def test_a_game_goes_through_python_and_back_unchanged() -> None:
     saved = engine.unfinished()
     assert all(game.result is None for game in saved)
     other = SelfPlay("connect_four", 1, SearchConfig(num_simulations=10), 2)
-    assert [other.adopt(EngineGame(**columns(game))) for game in saved] == [0, 1]
+    assert [other.adopt(GameColumns(**columns(game))) for game in saved] == [0, 1]
     for before, after in zip(saved, other.unfinished(), strict=True):
         assert_same(before, after)
 
@@ -112,19 +98,19 @@ def test_adopt_refuses_what_does_not_replay() -> None:
         turn(engine, predict)
     good = columns(games[0])
     with pytest.raises(ValueError, match="action 9 at ply 0"):
-        engine.adopt(EngineGame(**{**good, "actions": np.full_like(good["actions"], 9)}))
+        engine.adopt(GameColumns(**{**good, "action": np.full_like(good["action"], 9)}))
     with pytest.raises(ValueError, match="unfinished"):
-        engine.adopt(EngineGame(**good, result=1))
-    with pytest.raises(ValueError, match="child_priors"):
-        EngineGame(**{**good, "child_priors": good["child_priors"][1:]})
+        engine.adopt(GameColumns(**good, result=1))
+    with pytest.raises(ValueError, match="priors"):
+        GameColumns(**{**good, "priors": good["priors"][1:]})
     with pytest.raises(ValueError, match="offsets"):
-        EngineGame(**{**good, "offsets": good["offsets"][1:]})
+        GameColumns(**{**good, "offsets": good["offsets"][1:]})
 
 
 def test_columns_outlive_their_engine() -> None:
     engine = SelfPlay("tic_tac_toe", 1, SearchConfig(num_simulations=3), 1)
     observations = engine.select()
-    actions = play(engine, predictor("tic_tac_toe"), 1)[0].actions
+    actions = play(engine, predictor("tic_tac_toe"), 1)[0].action
     del engine
     assert observations.shape[1] == 4
     assert State("tic_tac_toe", actions.tolist()).is_terminal

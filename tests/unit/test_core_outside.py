@@ -99,7 +99,7 @@ def test_an_engine_in_which_rules_failed_goes_no_further(coins: Coins) -> None:
             engine.backup(*answer(4), 1)
     assert engine.statistics.simulations > 0
     for game in [*engine.take_finished(), *engine.unfinished()]:
-        State(f"test:{id(coins)}", game.actions.tolist())
+        State(f"test:{id(coins)}", game.action.tolist())
 
 
 def test_a_refused_answer_breaks_nothing(coins: Coins) -> None:
@@ -111,7 +111,7 @@ def test_a_refused_answer_breaks_nothing(coins: Coins) -> None:
 
 def test_a_game_that_cannot_be_adopted_is_refused_as_any_other(coins: Coins) -> None:
     engine = SelfPlay(f"test:{id(coins)}", 1, SearchConfig(num_simulations=8), 1)
-    while not engine.unfinished() or len(engine.unfinished()[0].actions) < 4:
+    while not engine.unfinished() or engine.unfinished()[0].plies < 4:
         engine.backup(*answer(len(engine.select())), 1)
     game = engine.unfinished()[0]
     coins.fails = KeyError

@@ -20,21 +20,21 @@ from zerofleet_core import ReplayBuffer, State, game_names, game_spec
 class Columns:
     """What ``ReplayBuffer.add`` takes."""
 
-    actions: NDArray[np.int16]
+    action: NDArray[np.int16]
     result: int
     full_search: NDArray[np.bool_]
     offsets: NDArray[np.int32]
-    child_actions: NDArray[np.int16]
-    child_visit_counts: NDArray[np.int32]
+    legal_actions: NDArray[np.int16]
+    visit_counts: NDArray[np.int32]
 
     def add_to(self, buffer: ReplayBuffer) -> int:
         return buffer.add(
-            self.actions,
+            self.action,
             self.result,
             self.full_search,
             self.offsets,
-            self.child_actions,
-            self.child_visit_counts,
+            self.legal_actions,
+            self.visit_counts,
         )
 
 
@@ -68,10 +68,10 @@ def test_without_symmetry_a_batch_is_rows_of_the_games(game: str) -> None:
         columns = random_game(game, seed, full_search=0.5)
         assert columns.add_to(buffer) == columns.full_search.sum()
         for ply in np.flatnonzero(columns.full_search):
-            state = State(game, columns.actions[:ply].tolist())
+            state = State(game, columns.action[:ply].tolist())
             table = slice(columns.offsets[ply], columns.offsets[ply + 1])
             counts = np.zeros(spec.num_actions, np.float32)
-            counts[columns.child_actions[table]] = columns.child_visit_counts[table]
+            counts[columns.legal_actions[table]] = columns.visit_counts[table]
             value = columns.result * (1 if state.to_play == 0 else -1)
             row = ((counts / counts.sum()).tolist(), float(value))
             expected.setdefault(state.observation().tobytes(), []).append(row)
@@ -102,16 +102,16 @@ def test_a_game_that_does_not_replay_is_refused_and_changes_nothing() -> None:
     buffer = ReplayBuffer("connect_four", 100, 10)
     with pytest.raises(ValueError, match=f"the result is {GAME.result}, the record says 5"):
         replace(GAME, result=5).add_to(buffer)
-    with pytest.raises(ValueError, match="child_policy_weights has"):
-        replace(GAME, child_visit_counts=GAME.child_visit_counts[:-1]).add_to(buffer)
+    with pytest.raises(ValueError, match="policy_weights has"):
+        replace(GAME, visit_counts=GAME.visit_counts[:-1]).add_to(buffer)
     assert (buffer.games, buffer.positions) == (0, 0)
 
 
 def test_other_dtypes_are_refused_instead_of_converted() -> None:
     buffer = ReplayBuffer("connect_four", 100, 10)
-    wide: Any = GAME.actions.astype(np.int64)
+    wide: Any = GAME.action.astype(np.int64)
     with pytest.raises(TypeError, match="dtype=int16"):
-        replace(GAME, actions=wide).add_to(buffer)
+        replace(GAME, action=wide).add_to(buffer)
 
 
 def test_nonsense_is_refused() -> None:

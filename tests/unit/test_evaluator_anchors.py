@@ -71,7 +71,7 @@ async def test_equal_seeds_give_equal_games() -> None:
     openings = draw_openings(game, 2, 2, seed=3)
     model = SearchPlayer(HashPredictor(game), search(16))
     games = [await played(game, (model, RandomPlayer(game, seed)), openings) for seed in (1, 1, 2)]
-    moves = [{p: each.record.actions.tolist() for p, each in some.items()} for some in games]
+    moves = [{p: each.record.columns.action.tolist() for p, each in some.items()} for some in games]
     assert moves[0] == moves[1] != moves[2]
 
 

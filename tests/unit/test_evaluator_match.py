@@ -76,7 +76,7 @@ async def played(
 
 
 def actions(games: dict[Place, MatchGame]) -> dict[Place, list[int]]:
-    return {place: game.record.actions.tolist() for place, game in games.items()}
+    return {place: game.record.columns.action.tolist() for place, game in games.items()}
 
 
 def behind(predictor: Predictor, version: int = 0) -> SearchPlayer:
@@ -101,18 +101,22 @@ async def test_the_games_are_whole_records() -> None:
     """The mover's model is named at every ply, and a given ply lists its action alone."""
     for (_, color), game in (await played(PairQueue(PLACES, PAIRS), two())).items():
         record = game.record
-        state = State(GAME, record.actions.tolist())
+        state = State(GAME, record.columns.action.tolist())
         assert (state.is_terminal, state.result, record.reason) == (True, record.result, "rules")
         movers = np.arange(record.length) % 2
-        assert record.to_play is None
-        assert (record.model_versions == 1 + (movers ^ color)).all()
-        assert (record.simulations[:3] == 0).all()
-        assert (record.simulations[3:] >= 12).all()
-        assert record.offsets[:4].tolist() == [0, 1, 2, 3]
-        assert record.child_actions[:3].tolist() == record.actions[:3].tolist()
-        assert not record.child_visit_counts[:3].any()
-        assert len(record.child_actions) == record.offsets[-1] == len(record.child_priors)
-        assert np.abs(record.best_child_values).max() <= 1
+        assert record.columns.to_play.tolist() == [ply % 2 for ply in range(record.length)]
+        assert (record.columns.model_version == 1 + (movers ^ color)).all()
+        assert (record.columns.simulations[:3] == 0).all()
+        assert (record.columns.simulations[3:] >= 12).all()
+        assert record.columns.offsets[:4].tolist() == [0, 1, 2, 3]
+        assert record.columns.legal_actions[:3].tolist() == record.columns.action[:3].tolist()
+        assert not record.columns.visit_counts[:3].any()
+        assert (
+            len(record.columns.legal_actions)
+            == record.columns.offsets[-1]
+            == len(record.columns.priors)
+        )
+        assert np.abs(record.columns.best_child_value).max() <= 1
         assert game.remark is None
 
 
@@ -202,9 +206,9 @@ async def test_a_player_without_a_predictor_is_asked_in_all_its_games_at_once() 
     assert games.keys() == set(PLACES[:8])
     assert slow.together >= 4
     for (_, color), game in games.items():
-        by_model = game.record.model_versions == 7
+        by_model = game.record.columns.model_version == 7
         assert by_model.tolist() == [ply % 2 == color for ply in range(game.record.length)]
-        assert (game.record.simulations[3:] > 0).tolist() == by_model[3:].tolist()
+        assert (game.record.columns.simulations[3:] > 0).tolist() == by_model[3:].tolist()
 
 
 async def test_who_gives_up_has_lost() -> None:
@@ -219,7 +223,7 @@ async def test_who_gives_up_has_lost() -> None:
         record = game.record
         assert (record.reason, game.remark) == ("resign", f"tired at {place}")
         assert record.result == (-1 if place[1] == 0 else 1)
-        assert not State(GAME, record.actions.tolist()).is_terminal
+        assert not State(GAME, record.columns.action.tolist()).is_terminal
 
 
 def whole(openings: list[int]) -> list[Place]:

@@ -1,70 +1,140 @@
-"""Game records: what is written is read again, and what older versions wrote too."""
+"""Game records: one list of columns, and what is written is read again."""
 
-import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import RFC_4122
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from zerofleet_core import GameColumns, State
 
-from zerofleet.records import GameRecord, game_uid_of, new_game_uid
-from zerofleet.testing.records import random_record, resigned_record
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        random_record(1),
-        random_record(2),
-        random_record(3, plies=2),
-        resigned_record(4, 3),
-        dataclasses.replace(random_record(5), resign_threshold=-0.876543, plays_on=True),
-    ],
+from zerofleet.errors import RecordRejectedError
+from zerofleet.records import (
+    COLUMNS,
+    DTYPES,
+    GameRecord,
+    game_uid_of,
+    joined,
+    new_game_uid,
 )
+from zerofleet.testing.records import changed, random_record, resigned_record
+
+FACTS = ("result", "reason", "resign_threshold", "plays_on", "next_full_search")
+RECORDS = [
+    random_record(1),
+    random_record(2),
+    changed(random_record(3, plies=2), next_full_search=False),
+    resigned_record(4, 3),
+    changed(random_record(5), resign_threshold=-0.876543, plays_on=True),
+    changed(random_record(6, plies=3), root_value=np.float32([-0.0, 1e-42, 1 / 3])),
+]
+
+
+def test_every_column_of_the_list_is_an_array_of_a_game() -> None:
+    columns = RECORDS[0].columns
+    for column in COLUMNS:
+        array = getattr(columns, column.name)
+        assert array.dtype == column.dtype, column.name
+        assert column.meaning
+        size = columns.plies if column.entry == "ply" else columns.offsets[-1]
+        assert array.shape == (size,), column.name
+    assert {column.entry for column in COLUMNS} == {"ply", "legal action"}
+
+
+@pytest.mark.parametrize("record", RECORDS)
 def test_json_gives_the_same_record_back(record: GameRecord) -> None:
     back = GameRecord.from_json(json.loads(json.dumps(record.to_json())))
-    for field in dataclasses.fields(record):
-        value, again = getattr(record, field.name), getattr(back, field.name)
-        if isinstance(value, np.ndarray):
-            assert again.dtype == value.dtype, field.name
-            assert again.tobytes() == value.tobytes(), field.name
-        else:
-            assert again == value, field.name
+    for field in ("game_uid", "game", "started_at", "finished_at"):
+        assert getattr(back, field) == getattr(record, field), field
+    for fact in FACTS:
+        assert getattr(back.columns, fact) == getattr(record.columns, fact), fact
+    for name in DTYPES:
+        value, again = getattr(record.columns, name), getattr(back.columns, name)
+        assert again.dtype == value.dtype, name
+        assert again.tobytes() == value.tobytes(), name
     assert back.digest() == record.digest()
 
 
 def test_a_target_that_is_the_visit_counts_is_not_written_twice() -> None:
-    assert random_record(2).to_json()["child_policy_weights"] is None
-    assert random_record(3).to_json()["child_policy_weights"] is not None
+    assert random_record(2).to_json()["policy_weights"] is None
+    assert random_record(3).to_json()["policy_weights"] is not None
 
 
-def test_a_record_from_before_resignation_means_what_it_meant() -> None:
-    record = random_record(1, plies=4)
-    data = record.to_json()
-    for name in ("best_child_values", "child_policy_weights", "resign_threshold", "plays_on"):
-        del data[name]
-    back = GameRecord.from_json(data)
-    assert np.array_equal(back.best_child_values, record.root_values)
-    assert np.array_equal(back.child_policy_weights, record.child_visit_counts)
-    assert (back.resign_threshold, back.plays_on) == (None, False)
+@pytest.mark.parametrize("name", [*DTYPES, "reason", "resign_threshold", "plays_on", "result"])
+def test_the_digest_is_of_everything(name: str) -> None:
+    record = changed(random_record(1, plies=3), resign_threshold=-0.5)
+    other: Any = {"reason": "resign", "resign_threshold": -0.25, "plays_on": True, "result": 1}
+    if name == "offsets":
+        value = np.int32([0, 8, 17, 24])
+    elif name in DTYPES:
+        value = np.roll(getattr(record.columns, name), 1) + np.ones(1, np.bool_)
+        value = value.astype(DTYPES[name])
+        value[0] = not value[0]
+    else:
+        value = other[name]
+    assert changed(record, **{name: value}).digest() != record.digest()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"reason": "resign"},
-        {"resign_threshold": -0.5},
-        {"plays_on": True},
-        {"best_child_values": np.zeros(3, np.float32)},
-        {"child_policy_weights": np.zeros(24, np.int32)},
-    ],
-)
-def test_the_digest_is_of_everything(change: dict[str, object]) -> None:
-    record = random_record(1, plies=3)
-    assert dataclasses.replace(record, **change).digest() != record.digest()
+@pytest.mark.parametrize("name", DTYPES)
+def test_columns_that_do_not_fit_make_no_game(name: str) -> None:
+    columns = random_record(1).columns
+    arrays = {each: getattr(columns, each) for each in DTYPES}
+    with pytest.raises(ValueError, match=r"the column \w+ does not fit"):
+        GameColumns(**{**arrays, name: arrays[name][1:]})
+    with pytest.raises(TypeError, match=f"the column {name} is no one-dimensional array of"):
+        GameColumns(**{**arrays, name: "zeros"})
+    with pytest.raises(TypeError, match=f"the column {name} is missing"):
+        GameColumns(**{each: array for each, array in arrays.items() if each != name})
+    with pytest.raises(TypeError, match="a game has no column child_actions"):
+        GameColumns(**arrays, child_actions=arrays["action"])
+
+
+def test_a_game_is_joined_from_its_plies() -> None:
+    columns = random_record(1).columns
+    plies = [
+        {
+            column.name: getattr(columns, column.name)[ply]
+            if column.entry == "ply"
+            else getattr(columns, column.name)[columns.offsets[ply] : columns.offsets[ply + 1]]
+            for column in COLUMNS
+        }
+        for ply in range(columns.plies)
+    ]
+    again = joined(plies, result=columns.result)
+    for name in DTYPES:
+        assert getattr(again, name).tobytes() == getattr(columns, name).tobytes(), name
+    assert joined([], result=None).plies == 0
+
+
+WHOLE = RECORDS[4].to_json()
+BAD: list[Any] = [
+    {},
+    [],
+    None,
+    "a record",
+    *({key: value for key, value in WHOLE.items() if key != name} for name in WHOLE),
+    *(WHOLE | {name: bad} for name in DTYPES for bad in (7, {}, "{1,two}", "{{1,2},{3,4}}", "1")),
+    *(WHOLE | {name: "[0:2]={1,2,3}"} for name in DTYPES),
+    *(WHOLE | {name: "{1,NULL,3}"} for name in DTYPES if DTYPES[name].kind != "b"),
+    WHOLE | {"action": "{0,1,2,3,4,5,6,7,99999}"},
+    WHOLE | {"action": "{0,1,2,3,4,5,6,7,8.5}"},
+    WHOLE | {"game_uid": "somewhere"},
+    WHOLE | {"game_uid": 7},
+    WHOLE | {"started_at": "yesterday"},
+    WHOLE | {"finished_at": "infinity"},
+    WHOLE | {"result": "won"},
+    WHOLE | {"reason": None},
+    WHOLE | {"plays_on": "yes"},
+]
+
+
+@pytest.mark.parametrize("data", BAD)
+def test_what_is_no_record_is_refused(data: Any) -> None:
+    with pytest.raises(RecordRejectedError, match="this is no record of a game"):
+        GameRecord.from_json(data)
 
 
 def test_the_player_to_move_lost_a_resigned_game() -> None:
@@ -72,6 +142,12 @@ def test_the_player_to_move_lost_a_resigned_game() -> None:
     assert resigned_record(1, 4).result == -1
     with pytest.raises(ValueError, match="is over after"):
         resigned_record(1, 10)
+
+
+def test_made_up_records_replay() -> None:
+    for record in RECORDS:
+        state = State(record.game, record.columns.action.tolist())
+        assert state.is_terminal == (record.result is not None and record.reason == "rules")
 
 
 TIMES = st.datetimes(datetime(1970, 1, 1), datetime(9999, 1, 1), timezones=st.just(UTC))

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from zerofleet_core import EngineGame, SearchConfig, SelfPlay
+from zerofleet_core import GameColumns, SearchConfig, SelfPlay
 
-from services.selfplay.ledger import Ledger, to_engine
+from services.selfplay.ledger import Ledger
 from zerofleet.records import GameRecord
 
 GAME = "tic_tac_toe"
@@ -47,11 +47,11 @@ def finish_games(
     return finished
 
 
-def one_unfinished(engine: SelfPlay, plies: int) -> EngineGame:
+def one_unfinished(engine: SelfPlay, plies: int) -> GameColumns:
     while True:
         step(engine)
         for game in engine.unfinished():
-            if len(game.actions) == plies:
+            if game.plies == plies:
                 return game
 
 
@@ -74,7 +74,7 @@ def test_an_unfinished_game_keeps_its_uid(clock: Iterator[datetime]) -> None:
     assert before.finished_at is None
     [(after, _)] = finish_games(engine, ledger, clock, 1)
     assert after.game_uid == before.game_uid
-    assert list(after.actions[:3]) == list(before.actions)
+    assert list(after.columns.action[:3]) == list(before.columns.action)
 
 
 def test_an_adopted_game_keeps_uid_start_and_new_epoch(clock: Iterator[datetime]) -> None:
@@ -83,15 +83,17 @@ def test_an_adopted_game_keeps_uid_start_and_new_epoch(clock: Iterator[datetime]
     record, _ = ledger.unfinished(one_unfinished(engine, 4))
 
     heir, heirs = SelfPlay(GAME, 2, SEARCH, 2), Ledger(GAME, 2)
-    heirs.adopt(heir.adopt(to_engine(record)), record, 7)
+    heirs.adopt(heir.adopt(record.columns), record, 7)
     assert heirs.adopted == 1
     finished = finish_games(heir, heirs, clock, 20)
     assert heirs.adopted == 0
     [(ended, epoch)] = [each for each in finished if each[0].game_uid == record.game_uid]
     assert epoch == 7
     assert ended.started_at == record.started_at
-    assert list(ended.actions[:4]) == list(record.actions)
-    assert list(ended.child_visit_counts[: record.offsets[-1]]) == list(record.child_visit_counts)
+    assert list(ended.columns.action[:4]) == list(record.columns.action)
+    assert list(ended.columns.visit_counts[: record.columns.offsets[-1]]) == list(
+        record.columns.visit_counts
+    )
     assert {epoch for each, epoch in finished if each is not ended} == {0}
 
 
@@ -100,19 +102,24 @@ def test_an_adopted_game_may_be_resigned_as_it_might_before(clock: Iterator[date
     engine.set_resignation(-0.9, 1.0)
     ledger.begin(BEGUN)
     record, _ = ledger.unfinished(one_unfinished(engine, 2))
-    assert (record.resign_threshold, record.plays_on) == (pytest.approx(-0.9), True)
+    assert (record.columns.resign_threshold, record.columns.plays_on) == (pytest.approx(-0.9), True)
 
     heir, heirs = SelfPlay(GAME, 1, SEARCH, 2), Ledger(GAME, 1)
     heir.set_resignation(-0.5, 0.0)
-    heirs.adopt(heir.adopt(to_engine(record)), record, 1)
+    heirs.adopt(heir.adopt(record.columns), record, 1)
     finished = [record for record, _ in finish_games(heir, heirs, clock, 3)]
     [ended] = [each for each in finished if each.game_uid == record.game_uid]
-    assert (ended.resign_threshold, ended.plays_on) == (record.resign_threshold, True)
-    before = record.best_child_values.tolist()
-    assert ended.best_child_values[:2].tolist() == before
-    assert {(each.resign_threshold, each.plays_on) for each in finished if each is not ended} == {
-        (-0.5, False)
-    }
+    assert (ended.columns.resign_threshold, ended.columns.plays_on) == (
+        record.columns.resign_threshold,
+        True,
+    )
+    before = record.columns.best_child_value.tolist()
+    assert ended.columns.best_child_value[:2].tolist() == before
+    assert {
+        (each.columns.resign_threshold, each.columns.plays_on)
+        for each in finished
+        if each is not ended
+    } == {(-0.5, False)}
 
 
 def test_a_resigned_game_is_a_record(clock: Iterator[datetime]) -> None:
@@ -120,7 +127,7 @@ def test_a_resigned_game_is_a_record(clock: Iterator[datetime]) -> None:
     engine.set_resignation(0.5, 0.0)  # every value is below it
     for record, _ in finish_games(engine, ledger, clock, 6):
         assert (record.reason, record.length, record.result) == ("resign", 1, 1)
-        assert record.child_policy_weights.shape == record.child_visit_counts.shape
+        assert record.columns.policy_weights.shape == record.columns.visit_counts.shape
         assert GameRecord.from_json(record.to_json()).digest() == record.digest()
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import structlog
-from zerofleet_core import EngineGame, SearchConfig, SelfPlay
+from zerofleet_core import GameColumns, SearchConfig, SelfPlay
 
 from services.selfplay.metrics import WorkerCollector
 from services.selfplay.resignation import Resignation
@@ -51,7 +51,7 @@ def make_run(**resign: Any) -> RunConfig:
     )
 
 
-def play(engine: SelfPlay, batches: int) -> list[EngineGame]:
+def play(engine: SelfPlay, batches: int) -> list[GameColumns]:
     advance(engine, batches)
     return engine.take_finished()
 

@@ -13,7 +13,7 @@ import pytest
 from services.selfplay.settings import SelfplaySettings
 from services.selfplay.worker import Worker
 from zerofleet.config import run_from_values
-from zerofleet.database import Database, Submission, SubmitStatus
+from zerofleet.database import Database, SaveStatus, Submission, SubmitStatus
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.figures import TrainerFigures
 from zerofleet.heartbeat import Heartbeat, Heartbeats
@@ -52,10 +52,10 @@ class Stores:
 
     def save_unfinished(
         self, run: str, worker: str, records: list[tuple[GameRecord, int]], lease: float
-    ) -> list[bool]:
+    ) -> list[SaveStatus]:
         self.log.append("save")
         self.saved |= {record.game_uid for record, _ in records}
-        return [True] * len(records)
+        return ["saved"] * len(records)
 
     def adopt_unfinished(self, run: str, worker: str, limit: int, lease: float) -> list[Any]:
         self.log.append("adopt")
@@ -213,7 +213,7 @@ async def test_an_unforeseen_error_takes_no_finished_game_along(
     assert worker.writer.spooled == 0
     assert len(stores.stored) == worker.totals().games
     if part == "predict":
-        played = [game for game in lane.engine.unfinished() if len(game.actions) > 0]
+        played = [game for game in lane.engine.unfinished() if game.plies > 0]
         assert {lane.ledger.unfinished(game)[0].game_uid for game in played} <= stores.saved
     assert stores.log[-1] == "release"
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "zerofleet/game.h"
@@ -16,44 +17,55 @@
 
 namespace zerofleet {
 
+// The list of a game's columns: element type, name and meaning, first those with an entry for each
+// ply, then those with an entry for each legal action of a ply. Everything that goes through the
+// columns is made from it: the two structs below, the checks, the binding and, through the binding,
+// the digest, the JSON and the trainer's page in Python (`zerofleet.records.COLUMNS`). The database
+// has columns of the same names.
+#define ZEROFLEET_PLY_COLUMNS(COLUMN)                                                         \
+  COLUMN(Action, action, "what was played")                                                   \
+  COLUMN(Player, to_play, "who moved: 0 the first player, 1 the second; turns may be uneven") \
+  COLUMN(std::int32_t, model_version, "the latest model when the action was chosen")          \
+  COLUMN(float, root_value, "after search")                                                   \
+  COLUMN(float, network_value, "before search")                                               \
+  COLUMN(float, best_child_value, "of the child that is best without a temperature")          \
+  COLUMN(std::int32_t, simulations, "visits of the root, kept ones included")                 \
+  COLUMN(bool, full_search, "may the ply become a training target")
+
+#define ZEROFLEET_ACTION_COLUMNS(COLUMN)                                             \
+  COLUMN(Action, legal_actions, "ascending; after a fast search only those visited") \
+  COLUMN(std::int32_t, visit_counts, "of the search")                                \
+  COLUMN(float, priors, "the network's, without noise")                              \
+  COLUMN(std::int32_t, policy_weights, "the training target, up to scale")
+
 // What the search found at one ply.
 struct PlyResult {
-  Action action = 0;
-  Player to_play = kFirstPlayer;
-  int model_version = 0;
-  float root_value = 0.0f;
-  float network_value = 0.0f;
-  float best_child_value = 0.0f;
-  int simulations = 0;
-  bool full_search = false;
-  std::span<const Action> child_actions = {};
-  std::span<const std::int32_t> child_visit_counts = {};
-  std::span<const float> child_priors = {};
-  std::span<const std::int32_t> child_policy_weights = {};
+#define ZEROFLEET_MEMBER(Element, name, meaning) Element name{};
+  ZEROFLEET_PLY_COLUMNS(ZEROFLEET_MEMBER)
+#undef ZEROFLEET_MEMBER
+#define ZEROFLEET_MEMBER(Element, name, meaning) std::span<const Element> name{};
+  ZEROFLEET_ACTION_COLUMNS(ZEROFLEET_MEMBER)
+#undef ZEROFLEET_MEMBER
 };
 
-// The search table of ply i is [offsets[i], offsets[i + 1]) of the child_* columns. Values are for
-// the player to move at that ply. After a full search the table lists every legal action, after a
-// fast one those that were visited, and where the action was drawn (self-play's opening) that one
-// alone, with 0 simulations. A ply that was given (a match's opening, or by a player without a
-// predictor) has the same table, and model version 0.
+// How an element of a column is kept: std::vector<bool> has no memory to show.
+template <class Element>
+using Kept = std::conditional_t<std::is_same_v<Element, bool>, std::uint8_t, Element>;
+
+// One game. The search table of ply i is [offsets[i], offsets[i + 1]) of the columns of legal
+// actions. Values are for the player to move at that ply. After a full search the table lists every
+// legal action, after a fast one those that were visited, and where the action was drawn
+// (self-play's opening) that one alone, with 0 simulations. A ply that was given (a match's
+// opening, or by a player without a predictor) has the same table, and model version 0.
 struct GameColumns {
-  std::int64_t game_id = 0;
-  std::vector<std::int16_t> actions;
-  std::vector<Player> to_play;
-  std::vector<std::int32_t> model_versions;
-  std::vector<float> root_values;
-  std::vector<float> network_values;
-  std::vector<float> best_child_values;   // of the child that is best without a temperature
-  std::vector<std::int32_t> simulations;  // visits of the root, kept ones included
-  std::vector<std::uint8_t> full_search;
+#define ZEROFLEET_MEMBER(Element, name, meaning) std::vector<Kept<Element>> name;
+  ZEROFLEET_PLY_COLUMNS(ZEROFLEET_MEMBER)
+  ZEROFLEET_ACTION_COLUMNS(ZEROFLEET_MEMBER)
+#undef ZEROFLEET_MEMBER
   std::vector<std::int32_t> offsets = {0};
-  std::vector<std::int16_t> child_actions;
-  std::vector<std::int32_t> child_visit_counts;
-  std::vector<float> child_priors;                 // the network's, without noise
-  std::vector<std::int32_t> child_policy_weights;  // the training target, up to scale
-  std::optional<int> result;                       // nothing while the game goes on
-  std::string reason = "rules";                    // or "resign"
+  std::int64_t game_id = 0;
+  std::optional<int> result;              // nothing while the game goes on
+  std::string reason = "rules";           // or "resign"
   std::optional<float> resign_threshold;  // v_resign when the game began; nothing: none was known
   bool plays_on = false;                  // nobody resigns, so that v_resign can be checked
 
@@ -61,62 +73,78 @@ struct GameColumns {
   // draw, for full searches are the ones that an interruption hits.
   std::optional<bool> next_full_search;
 
-  void append(const PlyResult& ply) {
-    actions.push_back(ply.action);
-    to_play.push_back(ply.to_play);
-    model_versions.push_back(ply.model_version);
-    root_values.push_back(ply.root_value);
-    network_values.push_back(ply.network_value);
-    best_child_values.push_back(ply.best_child_value);
-    simulations.push_back(ply.simulations);
-    full_search.push_back(ply.full_search);
-    for (std::size_t i = 0; i < ply.child_actions.size(); ++i) {
-      const bool counts = ply.child_visit_counts[i] > 0 || ply.child_actions[i] == ply.action;
-      if (!ply.full_search && !counts) continue;
-      child_actions.push_back(ply.child_actions[i]);
-      child_visit_counts.push_back(ply.child_visit_counts[i]);
-      child_priors.push_back(ply.child_priors[i]);
-      child_policy_weights.push_back(ply.child_policy_weights[i]);
-    }
-    offsets.push_back(static_cast<std::int32_t>(child_actions.size()));
-  }
+  std::size_t plies() const { return action.size(); }
+
+  // Adds a ply. Unless `lists_every_action`, its table keeps only what was visited or played.
+  inline void append(const PlyResult& ply, bool lists_every_action);
 
   // Throws std::invalid_argument unless the columns fit together.
-  void check_shape() const {
-    const std::size_t plies = actions.size();
-    require(to_play.size() == plies, "to_play");
-    require(model_versions.size() == plies, "model_versions");
-    require(root_values.size() == plies, "root_values");
-    require(network_values.size() == plies, "network_values");
-    require(best_child_values.size() == plies, "best_child_values");
-    require(simulations.size() == plies, "simulations");
-    require(full_search.size() == plies, "full_search");
-    require(offsets.size() == plies + 1 && offsets.front() == 0, "offsets");
-    for (std::size_t ply = 0; ply < plies; ++ply) {
-      require(offsets[ply] <= offsets[ply + 1], "offsets");
-    }
-    const auto children = static_cast<std::size_t>(offsets.back());
-    require(child_actions.size() == children, "child_actions");
-    require(child_visit_counts.size() == children, "child_visit_counts");
-    require(child_priors.size() == children, "child_priors");
-    require(child_policy_weights.size() == children, "child_policy_weights");
-  }
+  inline void check_shape() const;
+};
 
- private:
-  static void require(bool holds, const char* column) {
+// One column: where a game keeps it and where a ply has it.
+template <class ElementType, class OfPly>
+struct Column {
+  using Element = ElementType;
+  const char* name;
+  const char* meaning;
+  std::vector<Kept<Element>> GameColumns::* values;
+  OfPly PlyResult::* of_ply;
+};
+
+// Calls `see(column)` for each column with an entry for each ply.
+template <class See>
+void for_each_ply_column(See&& see) {
+#define ZEROFLEET_SEE(Element, name, meaning) \
+  see(Column<Element, Element>{#name, meaning, &GameColumns::name, &PlyResult::name});
+  ZEROFLEET_PLY_COLUMNS(ZEROFLEET_SEE)
+#undef ZEROFLEET_SEE
+}
+
+// Calls `see(column)` for each column with an entry for each legal action.
+template <class See>
+void for_each_action_column(See&& see) {
+#define ZEROFLEET_SEE(Element, name, meaning)                                       \
+  see(Column<Element, std::span<const Element>>{#name, meaning, &GameColumns::name, \
+                                                &PlyResult::name});
+  ZEROFLEET_ACTION_COLUMNS(ZEROFLEET_SEE)
+#undef ZEROFLEET_SEE
+}
+
+void GameColumns::append(const PlyResult& ply, bool lists_every_action) {
+  for_each_ply_column(
+      [&](const auto& column) { (this->*column.values).push_back(ply.*column.of_ply); });
+  for (std::size_t i = 0; i < ply.legal_actions.size(); ++i) {
+    const bool counts = ply.visit_counts[i] > 0 || ply.legal_actions[i] == ply.action;
+    if (!lists_every_action && !counts) continue;
+    for_each_action_column(
+        [&](const auto& column) { (this->*column.values).push_back((ply.*column.of_ply)[i]); });
+  }
+  offsets.push_back(static_cast<std::int32_t>(legal_actions.size()));
+}
+
+void GameColumns::check_shape() const {
+  const auto require = [](bool holds, const char* column) {
     if (!holds) {
       throw std::invalid_argument(std::string("the column ") + column +
                                   " does not fit the other columns of the game");
     }
-  }
-};
+  };
+  for_each_ply_column(
+      [&](const auto& column) { require((this->*column.values).size() == plies(), column.name); });
+  require(offsets.size() == plies() + 1 && offsets.front() == 0, "offsets");
+  require(std::ranges::is_sorted(offsets), "offsets");
+  const auto entries = static_cast<std::size_t>(offsets.back());
+  for_each_action_column(
+      [&](const auto& column) { require((this->*column.values).size() == entries, column.name); });
+}
 
 // The position that a game has reached.
 // Throws std::invalid_argument when its columns do not fit together or an action is illegal.
 template <class AnyRules>
 auto reached_position(const AnyRules& rules, const GameColumns& game) {
   game.check_shape();
-  return position_after(rules, std::span<const std::int16_t>(game.actions));
+  return position_after(rules, std::span<const Action>(game.action));
 }
 
 // Mean value of a child of the root, for the player to move at the root; 0 without visits.
@@ -139,10 +167,10 @@ PlyResult ply_result(const SearchType& search, int chosen, int model_version,
           .best_child_value = child_value(tree, search.best_child()),
           .simulations = search.root_visits(),
           .full_search = true,
-          .child_actions = {tree.action.data(), children},
-          .child_visit_counts = {tree.visit_count.data(), children},
-          .child_priors = {tree.prior.data(), children},
-          .child_policy_weights = policy_weights};
+          .legal_actions = {tree.action.data(), children},
+          .visit_counts = {tree.visit_count.data(), children},
+          .priors = {tree.prior.data(), children},
+          .policy_weights = policy_weights};
 }
 
 }  // namespace zerofleet

@@ -67,7 +67,7 @@ class Match final : public MatchEngine {
     std::vector<GameToMove> found;
     for (const MatchGame& game : games_) {
       if (game.live && side_to_move(game) == side) {
-        found.push_back({game.columns.game_id, game.columns.actions});
+        found.push_back({game.columns.game_id, game.columns.action});
       }
     }
     return found;
@@ -168,10 +168,11 @@ class Match final : public MatchEngine {
     constexpr float kCertain = 1.0f;
     game.columns.append({.action = action,
                          .to_play = to_play,
-                         .child_actions = {&action, 1},
-                         .child_visit_counts = {&kUnvisited, 1},
-                         .child_priors = {&kCertain, 1},
-                         .child_policy_weights = {&kUnvisited, 1}});
+                         .legal_actions = {&action, 1},
+                         .visit_counts = {&kUnvisited, 1},
+                         .priors = {&kCertain, 1},
+                         .policy_weights = {&kUnvisited, 1}},
+                        true);
   }
 
   void start_game(const std::vector<int>& opening, std::uint64_t seed) {
@@ -237,7 +238,7 @@ class Match final : public MatchEngine {
     const double temperature = way.config.temperature_at(mover.root().ply());
     const int chosen = mover.choose(weights_, temperature, game.random);
     const PlyResult ply = ply_result(mover, chosen, way.queue.model_version(), weights_);
-    game.columns.append(ply);
+    game.columns.append(ply, true);
     ++counts_.plies;
     move_on(game, ply.action);
   }

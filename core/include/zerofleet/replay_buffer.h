@@ -23,7 +23,7 @@
 
 #include "zerofleet/games.h"
 #include "zerofleet/random.h"
-#include "zerofleet/recorded_game.h"
+#include "zerofleet/stored_game.h"
 
 namespace zerofleet {
 
@@ -58,7 +58,7 @@ class ReplayBuffer {
 
   // Stores a game; returns its number of training positions, the plies with a full search.
   // Throws std::invalid_argument, naming ply and reason, when the game does not replay.
-  virtual int add(const RecordedGame& game) = 0;
+  virtual int add(const StoredGame& game) = 0;
 
   virtual std::int64_t positions() const = 0;
   virtual std::int64_t games() const = 0;
@@ -89,12 +89,12 @@ class ReplayBufferOf final : public ReplayBuffer {
     drop_oldest();
   }
 
-  int add(const RecordedGame& game) override {
+  int add(const StoredGame& game) override {
     // Before the lock: the rules may be somebody else's code, which may wait for other threads.
-    StoredGame stored = checked(game);
+    PackedGame stored = checked(game);
     const std::unique_lock lock(mutex_);
     const std::size_t positions_before = positions_.size();
-    for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+    for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
       if (!game.full_search[ply]) continue;
       positions_.push_back({.game = static_cast<std::uint32_t>(games_dropped_ + games_.size()),
                             .first_weight = static_cast<std::uint32_t>(stored.weights.size()),
@@ -139,7 +139,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     Random random(seed);
     const auto symmetries = static_cast<std::uint64_t>(rules_.num_symmetries());
     for (std::size_t row = 0; row < batch.value_targets.size(); ++row) {
-      const StoredPosition& position = positions_[random.below(positions_.size())];
+      const PackedPosition& position = positions_[random.below(positions_.size())];
       const int moved = symmetry ? static_cast<int>(random.below(symmetries)) : 0;
       write_row(position, moved, row, batch);
       write_origin(position, row, batch);
@@ -165,7 +165,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     void shrink() {}
   };
 
-  struct StoredGame {
+  struct PackedGame {
     std::vector<std::uint16_t> actions;
     std::vector<std::uint16_t> weights;  // of the plies with a full search, one after another
     std::int32_t positions = 0;
@@ -179,7 +179,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     }
   };
 
-  struct StoredPosition {
+  struct PackedPosition {
     std::uint32_t game;          // counted from the first ever added, modulo 2^32
     std::uint32_t first_weight;  // in the game's weights
     std::uint16_t ply;
@@ -187,8 +187,8 @@ class ReplayBufferOf final : public ReplayBuffer {
   };
 
   // The game without its weights. Throws std::invalid_argument when it does not replay.
-  StoredGame checked(const RecordedGame& game) const {
-    StoredGame stored{.actions = {game.actions.begin(), game.actions.end()},
+  PackedGame checked(const StoredGame& game) const {
+    PackedGame stored{.actions = {game.action.begin(), game.action.end()},
                       .weights = {},
                       .result = static_cast<std::int8_t>(game.result),
                       .rows = {}};
@@ -227,13 +227,13 @@ class ReplayBufferOf final : public ReplayBuffer {
     }
   }
 
-  std::size_t place_of(const StoredPosition& stored) const {
+  std::size_t place_of(const PackedPosition& stored) const {
     return stored.game - static_cast<std::uint32_t>(games_dropped_);
   }
 
-  void write_row(const StoredPosition& stored, int symmetry, std::size_t row,
+  void write_row(const PackedPosition& stored, int symmetry, std::size_t row,
                  const TrainingBatch& batch) const {
-    const StoredGame& game = games_[place_of(stored)];
+    const PackedGame& game = games_[place_of(stored)];
     const auto bytes = static_cast<std::size_t>(rules_.observation_bytes());
     const auto observation = batch.observations.subspan(row * bytes, bytes);
     if constexpr (FixedGame<G>) {
@@ -257,9 +257,9 @@ class ReplayBufferOf final : public ReplayBuffer {
     }
   }
 
-  void write_targets(const StoredPosition& stored, std::span<const Action> actions, Player to_play,
+  void write_targets(const PackedPosition& stored, std::span<const Action> actions, Player to_play,
                      int symmetry, std::size_t row, const TrainingBatch& batch) const {
-    const StoredGame& game = games_[place_of(stored)];
+    const PackedGame& game = games_[place_of(stored)];
     const std::uint16_t* weights = game.weights.data() + stored.first_weight;
     std::int64_t total = 0;
     for (std::size_t i = 0; i < actions.size(); ++i) total += weights[i];
@@ -272,7 +272,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     batch.value_targets[row] = static_cast<float>(sign * game.result);
   }
 
-  void write_origin(const StoredPosition& stored, std::size_t row,
+  void write_origin(const PackedPosition& stored, std::size_t row,
                     const TrainingBatch& batch) const {
     if (batch.plies.empty()) return;
     const std::size_t place = place_of(stored);
@@ -284,8 +284,8 @@ class ReplayBufferOf final : public ReplayBuffer {
   Rules<G> rules_;
   ReplayLimits limits_;
   mutable std::shared_mutex mutex_;
-  std::deque<StoredGame> games_;          // oldest first
-  std::deque<StoredPosition> positions_;  // oldest first
+  std::deque<PackedGame> games_;          // oldest first
+  std::deque<PackedPosition> positions_;  // oldest first
   std::uint64_t games_dropped_ = 0;
   std::int64_t total_positions_ = 0;
 };

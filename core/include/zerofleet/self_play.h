@@ -63,7 +63,7 @@ class SelfPlay final : public SelfPlayEngine {
   std::vector<GameColumns> unfinished() const override {
     std::vector<GameColumns> games;
     for (const Slot& slot : slots_) {
-      if (!slot.live || slot.game.actions.empty()) continue;
+      if (!slot.live || slot.game.action.empty()) continue;
       games.push_back(slot.game);
       games.back().next_full_search = slot.full_search;
     }
@@ -160,11 +160,11 @@ class SelfPlay final : public SelfPlayEngine {
     slot.random = Random(seed_, static_cast<std::uint64_t>(slot.game.game_id));
     slot.symmetry_seed = slot.random.next();
     const bool plays_on = slot.random.uniform() < play_on_share_;
-    if (slot.game.actions.empty()) {
+    if (slot.game.action.empty()) {
       slot.game.resign_threshold = resign_threshold_;
       slot.game.plays_on = plays_on;
     }
-    slot.opening_plies = slot.game.actions.empty() ? draw_opening(slot.random) : 0;
+    slot.opening_plies = slot.game.action.empty() ? draw_opening(slot.random) : 0;
     slot.search.set_root(reached_position(rules_, slot.game));
     begin_ply(slot);
     slot.full_search = std::exchange(slot.game.next_full_search, {}).value_or(slot.full_search);
@@ -183,7 +183,7 @@ class SelfPlay final : public SelfPlayEngine {
   }
 
   static bool is_in_opening(const Slot& slot) {
-    return slot.game.actions.size() < slot.opening_plies;
+    return slot.game.action.size() < slot.opening_plies;
   }
 
   bool is_searched(const Slot& slot) const {
@@ -228,7 +228,7 @@ class SelfPlay final : public SelfPlayEngine {
       finish_game(slot, slot.search.root().to_play() == kFirstPlayer ? -1 : 1, "resign");
       return;
     }
-    slot.game.append(ply);
+    slot.game.append(ply, ply.full_search);
     ++counts_.plies;
     counts_.full_searches += ply.full_search;
     begin_ply(slot);
@@ -251,7 +251,7 @@ class SelfPlay final : public SelfPlayEngine {
   // Both the root's value and its best child's must be below the threshold (Silver et al., Nature
   // 2017, Methods, "Self-play"). A game has at least one ply.
   static bool resigns(const GameColumns& game, const PlyResult& ply) {
-    return game.resign_threshold && !game.plays_on && !game.actions.empty() &&
+    return game.resign_threshold && !game.plays_on && !game.action.empty() &&
            std::max(ply.root_value, ply.best_child_value) < *game.resign_threshold;
   }
 

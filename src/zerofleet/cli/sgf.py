@@ -17,7 +17,7 @@ from zerofleet.errors import ConfigError
 if TYPE_CHECKING:
     from zerofleet.database.played import PlayedGame, PlayedGames
 
-_MOST_GAMES = 1_000_000  # they are held in memory
+_MOST_GAMES = 1_000_000
 
 
 def sgf(
@@ -53,37 +53,45 @@ def sgf(
     require_sgf(run.game.name)
     database_url = fleet_database(data, database_url)
     url = None if database_url is None else logged_in(database_url, password_file)
+    written = 0
     with _database(run_file, data, url) as database:
-        games = _chosen(database, run.name, game_uid, last)
-    for played in games:
-        text = sgf_of_game(run.name, played)
-        if folder is None:
-            typer.echo(text, nl=False)
-            continue
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{played.game_uid}.sgf").write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(
-                f"cannot write to --folder {folder}: {error.strerror}: give a folder, or a place "
-                "where one may be made"
-            ) from error
+        chosen = database.last_played(run.name, last or 1) if game_uid is None else [game_uid]
+        for uid in chosen:
+            try:
+                text = sgf_of_game(run.name, _played(database, run.name, uid))
+            except ValueError as error:  # the others are not to blame
+                typer.echo(f"game {uid} is left out, it cannot be read: {error}", err=True)
+                continue
+            written += 1
+            if folder is None:
+                typer.echo(text, nl=False)
+            else:
+                _write(folder, uid, text)
     if folder is not None:
-        typer.echo(f"{len(games)} games in {folder}", err=True)
+        typer.echo(f"{written} games in {folder}", err=True)
+    if game_uid is not None and not written:
+        raise typer.Exit(1)
 
 
-def _chosen(
-    database: PlayedGames, run: str, game_uid: UUID | None, last: int | None
-) -> list[PlayedGame]:
-    if game_uid is None:
-        return database.last_played(run, last or 1)
+def _played(database: PlayedGames, run: str, game_uid: UUID) -> PlayedGame:
     played = database.played_game(run, game_uid)
     if played is None:
         raise ConfigError(
             f"the run '{run}' has no finished game {game_uid}: "
             "`zerofleet sgf RUN.toml --last 1` writes the newest"
         )
-    return [played]
+    return played
+
+
+def _write(folder: Path, game_uid: UUID, text: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{game_uid}.sgf").write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to --folder {folder}: {error.strerror}: give a folder, or a place "
+            "where one may be made"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -63,7 +63,9 @@ def _comment(state: State, ply: PlayedPly) -> str:
     """Values are for the player who moves here; empty where there was no search."""
     if not ply.simulations:
         return ""
-    by_visits = sorted(zip(ply.visit_counts, ply.actions, strict=True), key=lambda row: -row[0])
+    by_visits = sorted(
+        zip(ply.visit_counts, ply.legal_actions, strict=True), key=lambda row: -row[0]
+    )
     best = [
         f"{state.action_to_string(action)} {visits}"
         for visits, action in by_visits[:_BEST_MOVES]

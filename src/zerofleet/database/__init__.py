@@ -2,6 +2,7 @@
 
 from zerofleet.database.address import libpq_url, without_password
 from zerofleet.database.database import Database
+from zerofleet.database.games import SaveStatus
 from zerofleet.database.matches import (
     GateRule,
     MatchGame,
@@ -48,6 +49,7 @@ __all__ = [
     "RatingRow",
     "RemovableModel",
     "ResignRow",
+    "SaveStatus",
     "StoredGame",
     "Submission",
     "SubmitStatus",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Literal, cast
 from uuid import UUID
 
 import structlog
@@ -17,7 +17,9 @@ from zerofleet.database.submission import (
     encode_unfinished,
 )
 from zerofleet.errors import ConfigError, RecordRejectedError
-from zerofleet.records import GameRecord
+from zerofleet.records import GameRecord, read_json
+
+SaveStatus = Literal["saved", "lost", "rejected"]
 
 _log = structlog.get_logger()
 
@@ -26,7 +28,8 @@ _SUBMIT = (
     "ORDER BY ordinality"
 )
 _SAVE = (
-    "SELECT saved FROM save_unfinished(:run, :worker, CAST(:records AS json), :lease_seconds) "
+    "SELECT status, reason "
+    "FROM save_unfinished(:run, :worker, CAST(:records AS json), :lease_seconds) "
     "WITH ORDINALITY ORDER BY ordinality"
 )
 
@@ -93,36 +96,79 @@ class Games(ConnectionPool):
         worker: str,
         records: Sequence[tuple[GameRecord, int]],
         lease_seconds: float,
-    ) -> list[bool]:
+    ) -> list[SaveStatus]:
         """Save games in play, with their epochs, and extend their leases.
 
+        ``lost``: another worker has adopted the game, or it is over. ``rejected``: the record
+        contradicts itself; it is kept aside. Playing either of them on is in vain.
+
         Returns:
-            For each game whether it is still this worker's: False means that another worker has
-            adopted it, or that it is over, and playing on is in vain.
+            An answer for each game, in order.
+
+        Raises:
+            StoreUnavailableError: perhaps nothing is saved; save the same again.
+            ConfigError: there is no such run.
         """
         if not records:
             return []
-        rows = self._rows(
-            _SAVE,
-            run=run,
-            worker=worker,
-            records=encode_unfinished(records),
-            lease_seconds=lease_seconds,
-        )
-        return [row.saved for row in rows]
+        try:
+            rows = self._rows(
+                _SAVE,
+                run=run,
+                worker=worker,
+                records=encode_unfinished(records),
+                lease_seconds=lease_seconds,
+            )
+        except exc.IntegrityError as error:
+            raise ConfigError(explain(error.orig or error)) from error
+        for (record, _), row in zip(records, rows, strict=True):
+            if row.reason is not None:
+                uid = str(record.game_uid)
+                _log.error("game_not_saved", game_uid=uid, status=row.status, reason=row.reason)
+        return [row.status for row in rows]
 
     def adopt_unfinished(
         self, run: str, worker: str, limit: int, lease_seconds: float
     ) -> list[tuple[GameRecord, int]]:
-        """Take over at most ``limit`` games whose leases have run out, with their new epochs."""
+        """Take over at most ``limit`` games whose leases have run out, with their new epochs.
+
+        One whose record cannot be read is put aside.
+        """
         rows = self._rows(
-            "SELECT record, epoch FROM adopt_unfinished(:run, :worker, :limit, :lease_seconds)",
+            "SELECT game_uid, record::text AS record, epoch "
+            "FROM adopt_unfinished(:run, :worker, :limit, :lease_seconds)",
             run=run,
             worker=worker,
             limit=limit,
             lease_seconds=lease_seconds,
         )
-        return [(GameRecord.from_json(row.record), row.epoch) for row in rows]
+        adopted: list[tuple[GameRecord, int]] = []
+        for row in rows:
+            try:
+                record = _read(row.game_uid, row.record)
+            except RecordRejectedError as error:
+                self.reject_unfinished(run, worker, row.game_uid, row.epoch, str(error))
+            else:
+                adopted.append((record, row.epoch))
+        return adopted
+
+    def reject_unfinished(
+        self, run: str, worker: str, game_uid: UUID, epoch: int, reason: str
+    ) -> bool:
+        """Put a game aside that this worker adopted and that cannot go on: it is not adopted again.
+
+        Its record is kept in ``games_conflict``. False: it is not this worker's any more.
+        """
+        _log.error("adoption_refused", game_uid=str(game_uid), reason=reason)
+        [row] = self._rows(
+            "SELECT reject_unfinished(:run, :worker, CAST(:uid AS uuid), :epoch, :reason) AS done",
+            run=run,
+            worker=worker,
+            uid=str(game_uid),
+            epoch=epoch,
+            reason=reason,
+        )
+        return row.done
 
     def extend_leases(
         self, run: str, worker: str, game_uids: Sequence[UUID], lease_seconds: float
@@ -146,3 +192,13 @@ class Games(ConnectionPool):
             "SELECT release_unfinished(:run, :worker) AS games", run=run, worker=worker
         )
         return row.games
+
+
+def _read(game_uid: UUID, text: str) -> GameRecord:
+    try:
+        record = GameRecord.from_json(read_json(text))
+    except (ValueError, RecursionError) as error:  # the former is RecordRejectedError too
+        raise RecordRejectedError(str(error)) from error
+    if record.game_uid != game_uid:
+        raise RecordRejectedError(f"the record is of game {record.game_uid}")
+    return record

@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import Row
 
 from zerofleet.database.connection import ConnectionPool
+from zerofleet.errors import RecordRejectedError
 
 _COLUMNS = """
 SELECT g.game_uid, r.game, g.kind, g.first_model, g.second_model, g.reason,
@@ -18,7 +19,7 @@ SELECT g.game_uid, r.game, g.kind, g.first_model, g.second_model, g.reason,
 FROM games AS g JOIN runs AS r ON r.name = g.run WHERE g.run = :run
 """
 _PLIES = """
-SELECT action, model_version, root_value, network_value, simulations, actions, visit_counts
+SELECT action, model_version, root_value, network_value, simulations, legal_actions, visit_counts
 FROM positions WHERE game_uid = :game_uid ORDER BY ply
 """
 
@@ -32,8 +33,8 @@ class PlayedPly:
     root_value: float  # after search
     network_value: float  # before search
     simulations: int  # 0: the action was given, not searched
-    actions: Sequence[int]  # legal ones
-    visit_counts: Sequence[int]  # of ``actions``
+    legal_actions: Sequence[int]
+    visit_counts: Sequence[int]  # of ``legal_actions``
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +56,33 @@ class PlayedGames(ConnectionPool):
     """Reading single games; any role that may select from games and positions."""
 
     def played_game(self, run: str, game_uid: UUID) -> PlayedGame | None:
-        """The game with this uid; None when the run has no such game."""
+        """The game with this uid; None when the run has no such game.
+
+        Raises:
+            RecordRejectedError: what is stored of its plies does not fit together.
+        """
         rows = self._rows(f"{_COLUMNS} AND game_uid = :uid", run=run, uid=str(game_uid))
         return self._with_plies(rows[0]) if rows else None
 
-    def last_played(self, run: str, games: int) -> list[PlayedGame]:
+    def last_played(self, run: str, games: int) -> list[UUID]:
         """The games that were stored last, newest first."""
         rows = self._rows(
-            f"{_COLUMNS} ORDER BY g.ingested_at DESC, g.game_uid LIMIT :games", run=run, games=games
+            "SELECT game_uid FROM games WHERE run = :run "
+            "ORDER BY ingested_at DESC, game_uid LIMIT :games",
+            run=run,
+            games=games,
         )
-        return [self._with_plies(row) for row in rows]
+        return [row.game_uid for row in rows]
 
     def _with_plies(self, row: Row[Any]) -> PlayedGame:
-        plies = self._rows(_PLIES, game_uid=row.game_uid)
-        return PlayedGame(*row, plies=[PlayedPly(*ply) for ply in plies])
+        plies = [PlayedPly(*ply) for ply in self._rows(_PLIES, game_uid=row.game_uid)]
+        for number, ply in enumerate(plies):
+            table: list[object] = [*ply.legal_actions, *ply.visit_counts]
+            if len(ply.legal_actions) != len(ply.visit_counts) or not all(
+                isinstance(value, int) for value in table
+            ):
+                raise RecordRejectedError(
+                    f"game {row.game_uid}: ply {number}: legal_actions and visit_counts do not "
+                    "fit together"
+                )
+        return PlayedGame(*row, plies=plies)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -12,6 +12,22 @@ from numpy.typing import NDArray
 from sqlalchemy import Row
 
 from zerofleet.database.connection import ConnectionPool
+from zerofleet.errors import RecordRejectedError
+from zerofleet.records import DTYPES
+
+# What the trainer reads of a game, of the list of its columns.
+_PLY_COLUMNS = ("action", "full_search")
+_ACTION_COLUMNS = ("legal_actions", "visit_counts", "policy_weights")
+_SENT = {"int16": "int2send", "int32": "int4send", "bool": "boolsend"}
+
+
+def _sent(name: str) -> str:
+    """How a column leaves: as the bytes of its numbers, of its arrays where it has such."""
+    if name in _ACTION_COLUMNS:
+        # Null: no array, the visit counts are the target.
+        return f"coalesce(string_agg(array_send({name}), ''), '') AS {name}"
+    return f"string_agg({_SENT[DTYPES[name].name]}({name}), '') AS {name}"
+
 
 # Whole transactions (WITH TIES), and only those that no transaction still open can precede.
 _PAGE = """
@@ -33,7 +49,7 @@ FROM (
 # The arrays leave as one string of bytes for each column, because reading numbers from text one
 # by one would cost more than all the rest. Rows of the subquery come in order, so the aggregates
 # above it need no sorting of their own.
-_READ = """
+_READ = f"""
 WITH page AS MATERIALIZED (
     SELECT game_uid, tx, result, reason, length FROM games AS g
     WHERE run = :run AND kind = 'selfplay'
@@ -53,9 +69,7 @@ WITH page AS MATERIALIZED (
         OFFSET 0
     )
 ), plies AS (
-    SELECT
-        k.tx, k.game_uid, p.ply, p.action, p.full_search, p.actions, p.visit_counts,
-        p.policy_weights
+    SELECT k.tx, k.game_uid, p.ply, {", ".join(f"p.{n}" for n in _PLY_COLUMNS + _ACTION_COLUMNS)}
     FROM kept AS k CROSS JOIN LATERAL (
         SELECT * FROM positions AS p
         WHERE p.game_uid = k.game_uid
@@ -70,16 +84,11 @@ SELECT
     (SELECT array_agg(result ORDER BY tx, game_uid) FROM kept) AS results,
     (SELECT array_agg(reason ORDER BY tx, game_uid) FROM kept) AS reasons,
     (SELECT array_agg(length ORDER BY tx, game_uid) FROM kept) AS lengths,
-    string_agg(int2send(action), '') AS actions,
-    string_agg(boolsend(full_search), '') AS full_search,
-    string_agg(int4send(cardinality(actions)), '') AS children,
-    string_agg(array_send(actions), '') AS child_actions,
-    string_agg(array_send(visit_counts), '') AS child_visit_counts,
+    string_agg(int4send(cardinality(legal_actions)), '') AS children,
     string_agg(boolsend(policy_weights IS NOT NULL), '') AS is_weighted,
-    coalesce(string_agg(array_send(policy_weights), ''), '') AS child_policy_weights
+    {", ".join(map(_sent, _PLY_COLUMNS + _ACTION_COLUMNS))}
 FROM plies
 """
-
 _WINDOW_START = """
 SELECT tx::text AS first_tx FROM games
 WHERE run = :run AND kind = 'selfplay' AND tx < (SELECT window_end())
@@ -94,18 +103,18 @@ _LENGTH_BYTES = 4  # before each element
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredGame:
-    """What the trainer needs of a stored game; columns as in ``GameRecord``."""
+    """What the trainer needs of a stored game; columns as in ``GameColumns``."""
 
     game_uid: UUID
     tx: int  # transaction that stored it
     result: int
     reason: str  # rules or resign
-    actions: NDArray[np.int16]  # [plies]
-    full_search: NDArray[np.bool_]  # [plies]
     offsets: NDArray[np.int32]  # [plies + 1]
-    child_actions: NDArray[np.int16]  # [offsets[-1]]
-    child_visit_counts: NDArray[np.int32]  # [offsets[-1]]
-    child_policy_weights: NDArray[np.int32]  # [offsets[-1]]
+    action: NDArray[np.int16]  # [plies]
+    full_search: NDArray[np.bool_]  # [plies]
+    legal_actions: NDArray[np.int16]  # [offsets[-1]]
+    visit_counts: NDArray[np.int32]  # [offsets[-1]]
+    policy_weights: NDArray[np.int32]  # [offsets[-1]]
 
     @property
     def resigned(self) -> bool:
@@ -119,6 +128,8 @@ class GameWindow:
 
     games: list[StoredGame]
     next_tx: int
+    unreadable: list[tuple[UUID, str]] = field(default_factory=list[tuple[UUID, str]])
+    """Games whose rows do not fit together, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +174,39 @@ class Windows(ConnectionPool):
         [page] = self._rows(_PAGE, run=run, after_tx=after_tx, limit=limit)
         if page.next_tx is None:
             return GameWindow([], after_tx)
-        [row] = self._rows(
-            _READ,
+
+        def games(first_uid: object, last_uid: object) -> list[StoredGame]:
+            [row] = self._rows(
+                _READ,
+                run=run,
+                after_tx=after_tx,
+                next_tx=page.next_tx,
+                first_uid=str(first_uid),
+                last_uid=str(last_uid),
+            )
+            return _games(row)
+
+        window = GameWindow([], page.next_tx)
+        try:
+            window.games.extend(games(page.first_uid, page.last_uid))
+        except RecordRejectedError:  # find the ones; the others are not to blame
+            for game_uid in self._uids(run, after_tx, page.next_tx):
+                try:
+                    window.games.extend(games(game_uid, game_uid))
+                except RecordRejectedError as error:
+                    window.unreadable.append((game_uid, str(error)))
+        return window
+
+    def _uids(self, run: str, after_tx: int, next_tx: int) -> list[UUID]:
+        rows = self._rows(
+            "SELECT game_uid FROM games WHERE run = :run AND kind = 'selfplay' "
+            "AND tx > CAST(CAST(:after_tx AS text) AS xid8) "
+            "AND tx <= CAST(CAST(:next_tx AS text) AS xid8) ORDER BY games.tx, game_uid",
             run=run,
             after_tx=after_tx,
-            next_tx=page.next_tx,
-            first_uid=page.first_uid,
-            last_uid=page.last_uid,
+            next_tx=next_tx,
         )
-        return GameWindow(_games(row) if row.game_uids is not None else [], page.next_tx)
+        return [row.game_uid for row in rows]
 
     def window_start(self, run: str, newest_games: int) -> int:
         """The ``after_tx`` from which ``read_games`` gives the newest games, and few more.
@@ -203,47 +238,52 @@ class Windows(ConnectionPool):
 
 
 def _games(row: Row[Any]) -> list[StoredGame]:
-    lengths = np.asarray(row.lengths, np.int64)
-    first_plies = _starts(lengths)
-    children = np.frombuffer(row.children, ">i4").astype(np.int64)
-    first_children = _starts(children)
-    actions = np.frombuffer(row.actions, ">i2").astype(np.int16)
-    full_search = np.frombuffer(row.full_search, np.bool_).copy()
-    child_actions = _elements(row.child_actions, children, ">i2").astype(np.int16)
-    visit_counts = _elements(row.child_visit_counts, children, ">i4").astype(np.int32)
-    weights = _policy_weights(row, children, visit_counts)
+    """The games of a row of ``_READ``.
+
+    Raises:
+        RecordRejectedError: what is stored of them does not fit together.
+    """
+    if row.game_uids is None:
+        return []
     uids = bytes(row.game_uids)
+    first_plies = _starts(np.asarray(row.lengths, np.int64))
+    children = np.frombuffer(row.children or b"", ">i4").astype(np.int64)
+    if len(children) != first_plies[-1]:
+        raise RecordRejectedError(f"{len(children)} positions of {first_plies[-1]} plies")
+    first_children = _starts(children)
+    ply_columns = {
+        name: np.frombuffer(getattr(row, name), DTYPES[name].newbyteorder(">")).astype(DTYPES[name])
+        for name in _PLY_COLUMNS
+    }
+    action_columns = {name: _elements(row, name, children) for name in _ACTION_COLUMNS[:-1]}
+    action_columns["policy_weights"] = _policy_weights(row, children, action_columns)
     games: list[StoredGame] = []
     for i, (tx, result, reason) in enumerate(zip(row.txs, row.results, row.reasons, strict=True)):
-        begin, end = first_plies[i], first_plies[i + 1]
-        offsets = first_children[begin : end + 1]
-        children_of_game = slice(offsets[0], offsets[-1])
+        plies = slice(first_plies[i], first_plies[i + 1])
+        offsets = first_children[first_plies[i] : first_plies[i + 1] + 1]
+        entries = slice(offsets[0], offsets[-1])
         games.append(
             StoredGame(
                 UUID(bytes=uids[16 * i : 16 * i + 16]),
                 tx,
                 result,
                 reason,
-                actions[begin:end],
-                full_search[begin:end],
                 (offsets - offsets[0]).astype(np.int32),
-                child_actions[children_of_game],
-                visit_counts[children_of_game],
-                weights[children_of_game],
+                **{name: column[plies] for name, column in ply_columns.items()},
+                **{name: column[entries] for name, column in action_columns.items()},
             )
         )
     return games
 
 
 def _policy_weights(
-    row: Row[Any], children: NDArray[np.int64], visit_counts: NDArray[np.int32]
+    row: Row[Any], children: NDArray[np.int64], columns: dict[str, NDArray[Any]]
 ) -> NDArray[np.int32]:
     """The targets of all plies: their own where they have some, else the visit counts."""
     is_weighted = np.frombuffer(row.is_weighted, np.bool_)
-    weights = visit_counts.copy()
-    weights[np.repeat(is_weighted, children)] = _elements(
-        row.child_policy_weights, children[is_weighted], ">i4"
-    )
+    weights = columns["visit_counts"].copy()
+    own = _elements(row, "policy_weights", children[is_weighted])
+    weights[np.repeat(is_weighted, children)] = own
     return weights
 
 
@@ -251,14 +291,31 @@ def _starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
-def _elements(arrays: memoryview, lengths: NDArray[np.int64], dtype: str) -> NDArray[Any]:
-    """The elements of many arrays, sent in Postgres' binary form one after another.
+def _elements(row: Row[Any], name: str, lengths: NDArray[np.int64]) -> NDArray[Any]:
+    """The elements of a column's arrays, sent in Postgres' binary form one after another.
 
-    Each array is a header, then for each element its length in bytes and its value.
+    Each array is a header, then for each element its length in bytes and its value. The headers are
+    checked, and so is the whole length: an array of another length than its ply's would move all
+    that follows it.
+
+    Raises:
+        RecordRejectedError: an array is not flat, holds a null, or has another length.
     """
-    words = np.frombuffer(arrays, dtype)
+    dtype = DTYPES[name]
+    words = np.frombuffer(getattr(row, name), dtype.newbyteorder(">"))
     size = words.itemsize
     stride = (_LENGTH_BYTES + size) // size
     head = _HEADER_BYTES // size
+    ends = np.cumsum(lengths)
+    if len(words) != len(lengths) * head + int(lengths.sum()) * stride:
+        raise RecordRejectedError(f"{name} does not fit legal_actions")
+    headers = (ends - lengths) * stride + np.arange(len(lengths)) * head
+    per_int = 4 // size  # words in each number of a header
+    low = headers[:, None] + np.arange(1, 6) * per_int - 1  # their lower ends
+    dimensions, flags, _, entries, lower = words[low].T.astype(np.int64)
+    is_plain = (dimensions == 1) & (flags == 0) & (lower == 1)
+    if not (is_plain & (entries == (lengths if size == 4 else lengths.astype(np.int16)))).all():
+        raise RecordRejectedError(f"{name} does not fit legal_actions, or is no plain array")
     before = np.repeat(np.arange(1, len(lengths) + 1), lengths)  # headers up to each element
-    return words[before * head + np.arange(lengths.sum()) * stride + _LENGTH_BYTES // size]
+    each = np.arange(len(before), dtype=np.int64)
+    return words[before * head + each * stride + _LENGTH_BYTES // size].astype(dtype)

@@ -281,10 +281,10 @@ def _check_search(sizes: GameSpec, seed: int) -> None:
         if len(finished) > 1:
             break
     for game in [*finished, *engine.unfinished()]:
-        state, line = State(sizes.name), game.actions.tolist()
+        state, line = State(sizes.name), game.action.tolist()
         for ply, action in enumerate(line):
             start, end = game.offsets[ply : ply + 2]
-            searched = game.child_actions[start:end].tolist()
+            searched = game.legal_actions[start:end].tolist()
             _require(
                 searched == state.legal_actions(),
                 sizes,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import random
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 from zerofleet_core import State
 
-from zerofleet.records import GameRecord, game_uid_of
+from zerofleet import records
+from zerofleet.records import COLUMNS, GameRecord, game_uid_of, joined
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
+_FIELDS = {field.name for field in dataclasses.fields(GameRecord)}
 
 
 def random_record(
@@ -24,50 +27,55 @@ def random_record(
     generator = random.Random(f"{game} {seed}")
     game_uid = game_uid_of(_START, generator.getrandbits(128))
     state = State(game)
-    actions: list[int] = []
-    tables: list[list[int]] = []
-    while not state.is_terminal and len(actions) != plies:
-        tables.append(list(state.legal_actions()))
-        actions.append(generator.choice(tables[-1]))
-        state.apply(actions[-1])
-    length, children = len(actions), sum(map(len, tables))
     arrays = np.random.default_rng(seed)
-    record = GameRecord(
+    played: list[dict[str, Any]] = []
+    while not state.is_terminal and len(played) != plies:
+        legal = list(state.legal_actions())
+        visits = arrays.integers(0, 50, len(legal), np.int32)
+        # Each column that a later version adds is drawn like the values.
+        ply: dict[str, Any] = {
+            column.name: arrays.uniform(-1, 1) for column in COLUMNS if column.entry == "ply"
+        }
+        played.append(
+            ply
+            | {
+                "action": generator.choice(legal),
+                "to_play": state.to_play,
+                "model_version": model_version,
+                "simulations": 50,
+                "full_search": arrays.random() < 0.5,
+                "legal_actions": legal,
+                "visit_counts": visits,
+                "priors": arrays.random(len(legal), np.float32),
+                "policy_weights": visits - ((visits > 1) & bool(seed % 2)),
+            }
+        )
+        state.apply(played[-1]["action"])
+    return GameRecord(
         game_uid=game_uid,
         game=game,
-        actions=np.asarray(actions, np.int16),
-        model_versions=np.full(length, model_version, np.int32),
-        root_values=arrays.uniform(-1, 1, length).astype(np.float32),
-        network_values=arrays.uniform(-1, 1, length).astype(np.float32),
-        best_child_values=np.empty(0, np.float32),
-        simulations=np.full(length, 50, np.int32),
-        full_search=arrays.random(length) < 0.5,
-        offsets=np.cumsum([0, *map(len, tables)]).astype(np.int32),
-        child_actions=np.asarray([a for table in tables for a in table], np.int16),
-        child_visit_counts=arrays.integers(0, 50, children, np.int32),
-        child_priors=arrays.random(children, np.float32),
-        child_policy_weights=np.empty(0, np.int32),
-        result=state.result if state.is_terminal else None,
-        reason="rules",
+        columns=joined(played, result=state.result if state.is_terminal else None),
         started_at=_START,
-        finished_at=_START + timedelta(seconds=length) if state.is_terminal else None,
+        finished_at=_START + timedelta(seconds=len(played)) if state.is_terminal else None,
     )
-    visits = record.child_visit_counts
-    return dataclasses.replace(
-        record,
-        best_child_values=arrays.uniform(-1, 1, length).astype(np.float32),
-        child_policy_weights=visits - ((visits > 1) & bool(seed % 2)).astype(np.int32),
-    )
+
+
+def changed(record: GameRecord, **changes: object) -> GameRecord:
+    """The same record with other columns, facts (``result``, ``reason``, ...) or fields."""
+    fields: dict[str, Any] = {name: value for name, value in changes.items() if name in _FIELDS}
+    others: dict[str, Any] = {name: value for name, value in changes.items() if name not in _FIELDS}
+    return dataclasses.replace(record, columns=records.changed(record.columns, **others), **fields)
 
 
 def target_record(seed: int) -> GameRecord:
     """A random game of tic-tac-toe of which every ply is a position to train on."""
     record = random_record(seed)
-    return dataclasses.replace(
+    visits = record.columns.visit_counts + np.int32(1)
+    return changed(
         record,
         full_search=np.ones(record.length, np.bool_),
-        child_visit_counts=record.child_visit_counts + np.int32(1),
-        child_policy_weights=record.child_visit_counts + np.int32(1),
+        visit_counts=visits,
+        policy_weights=visits,
     )
 
 
@@ -82,9 +90,9 @@ def resigned_record(
     record = random_record(seed, game, model_version=model_version, plies=plies)
     if record.length != plies or record.result is not None:
         raise ValueError(f"game {seed} of {game} is over after {record.length} plies")
-    return dataclasses.replace(
+    return changed(
         record,
-        result=-1 if State(game, record.actions.tolist()).to_play == 0 else 1,
+        result=-1 if State(game, record.columns.action.tolist()).to_play == 0 else 1,
         reason="resign",
         finished_at=_START + timedelta(seconds=plies),
         resign_threshold=-0.5,

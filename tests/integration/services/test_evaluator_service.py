@@ -267,7 +267,7 @@ def test_match_games_are_whole_records(make_fleet: Any) -> None:
         "m.score, (SELECT count(*) FROM positions AS p WHERE p.game_uid = g.game_uid "
         "AND p.simulations = 0) AS given, (SELECT count(DISTINCT model_version) FROM positions "
         "AS p WHERE p.game_uid = g.game_uid) AS models, (SELECT bool_and(p.action = ANY "
-        "(p.actions)) FROM positions AS p WHERE p.game_uid = g.game_uid) AS listed "
+        "(p.legal_actions)) FROM positions AS p WHERE p.game_uid = g.game_uid) AS listed "
         "FROM match_games AS m JOIN games AS g USING (game_uid)"
     )
     assert len(rows) == 40

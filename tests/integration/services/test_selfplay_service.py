@@ -31,7 +31,7 @@ def stored(fleet: Any) -> dict[str, list[int]]:
 
 def saved(fleet: Any) -> dict[str, list[int]]:
     rows = fleet.query("SELECT game_uid::text AS uid, record FROM unfinished_games")
-    return {row.uid: row.record["actions"] for row in rows}
+    return {row.uid: row.record["action"] for row in rows}
 
 
 def beats(fleet: Any) -> dict[str, Heartbeat]:

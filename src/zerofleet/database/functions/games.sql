@@ -1,3 +1,89 @@
+CREATE FUNCTION column_fault(in_name text, in_column anyarray, in_entries integer) RETURNS text
+LANGUAGE sql STABLE
+AS $$
+SELECT CASE
+    WHEN in_column IS NULL THEN format('%s is missing', in_name)
+    WHEN cardinality(in_column) <> in_entries THEN format(
+        '%s has %s entries, not %s', in_name, cardinality(in_column), in_entries
+    )
+    WHEN array_ndims(in_column) > 1 OR array_lower(in_column, 1) <> 1
+        THEN format('%s is no plain array', in_name)
+    WHEN array_position(in_column, NULL) IS NOT NULL THEN format('%s holds a null', in_name)
+END
+$$;
+COMMENT ON FUNCTION column_fault IS 'What is wrong with the shape of a column; null: nothing.';
+
+
+CREATE FUNCTION record_fault(in_record game_record, in_game text, in_least_version integer)
+RETURNS text
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    r CONSTANT game_record := in_record;
+    offsets CONSTANT integer[] := r.offsets;
+    plies CONSTANT integer := coalesce(cardinality(r.action), 0);
+    entries CONSTANT integer := coalesce(cardinality(r.legal_actions), 0);
+    fault text;
+BEGIN
+    -- Expressions without a query in them: plpgsql makes them ready once for a whole batch.
+    fault := coalesce(
+        CASE
+            WHEN r.game_uid IS NULL THEN 'game_uid is missing'
+            WHEN r.game IS DISTINCT FROM in_game THEN format('the run plays %s', in_game)
+            WHEN r.reason IS NULL OR r.reason NOT IN ('rules', 'resign')
+                THEN 'reason is neither rules nor resign'
+            -- NaN is above every number here, so an upper bound refuses it too.
+            WHEN r.resign_threshold NOT BETWEEN -1 AND 1
+                THEN 'resign_threshold is not in [-1, 1]'
+            WHEN r.plays_on IS NULL THEN 'plays_on is missing'
+            WHEN coalesce(r.started_at NOT BETWEEN '1970-01-01 00:00Z' AND '2200-01-01 00:00Z', true)
+                THEN 'started_at is missing, or no time that a clock shows'
+            WHEN plies NOT BETWEEN 1 AND 32767 THEN 'action has no plies, or too many'
+        END,
+        column_fault('action', r.action, plies),
+        column_fault('to_play', r.to_play, plies),
+        column_fault('model_version', r.model_version, plies),
+        column_fault('root_value', r.root_value, plies),
+        column_fault('network_value', r.network_value, plies),
+        column_fault('best_child_value', r.best_child_value, plies),
+        column_fault('simulations', r.simulations, plies),
+        column_fault('full_search', r.full_search, plies),
+        column_fault('offsets', r.offsets, plies + 1),
+        column_fault('legal_actions', r.legal_actions, entries),
+        column_fault('visit_counts', r.visit_counts, entries),
+        column_fault('priors', r.priors, entries),
+        -- Null: the visit counts are the target.
+        column_fault('policy_weights', coalesce(r.policy_weights, r.visit_counts), entries),
+        CASE
+            WHEN r.offsets[1] <> 0 OR r.offsets[plies + 1] <> entries
+                THEN 'offsets do not divide the search tables'
+            WHEN 0 > ANY (r.action) OR 0 > ANY (r.legal_actions) THEN 'an action is negative'
+            WHEN 0 > ANY (r.to_play) OR 1 < ANY (r.to_play) THEN 'to_play is neither 0 nor 1'
+            WHEN in_least_version > ANY (r.model_version) THEN 'a model version is not positive'
+            WHEN 0 > ANY (r.simulations) THEN 'a number of simulations is negative'
+            WHEN 0 > ANY (r.visit_counts) THEN 'a visit count is negative'
+            WHEN 0 > ANY (r.policy_weights) THEN 'a policy weight is negative'
+            WHEN 1.001 < ANY (r.root_value) OR -1.001 > ANY (r.root_value)
+                OR 1.001 < ANY (r.network_value) OR -1.001 > ANY (r.network_value)
+                OR 1.001 < ANY (r.best_child_value) OR -1.001 > ANY (r.best_child_value)
+                THEN 'a value is not in [-1, 1]'
+            WHEN 1.001 < ANY (r.priors) OR 0 > ANY (r.priors) THEN 'a prior is not in [0, 1]'
+        END
+    );
+    IF fault IS NULL THEN
+        FOR ply IN 1 .. plies LOOP
+            IF offsets[ply] >= offsets[ply + 1] THEN
+                RETURN 'offsets do not divide the search tables';
+            END IF;
+        END LOOP;
+    END IF;
+    RETURN fault;
+END
+$$;
+COMMENT ON FUNCTION record_fault IS
+    'Why a record, finished or not, contradicts itself or is of another game; null: it does not.';
+
+
 CREATE FUNCTION submit_games(in_run text, in_worker text, in_games json)
 RETURNS TABLE (game_uid uuid, status text, reason text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
@@ -19,87 +105,27 @@ BEGIN
     END IF;
 
     WITH delivered AS MATERIALIZED (
-        SELECT * FROM ROWS FROM (json_to_recordset(in_games) AS (
-            game_uid uuid, epoch integer, kind text, game text, result smallint, reason text,
-            started_at timestamptz, finished_at timestamptz, moves text, content_sha256 bytea,
-            actions smallint[], model_versions integer[], root_values real[],
-            network_values real[], simulations integer[], full_search boolean[],
-            offsets integer[], child_actions smallint[], child_visit_counts integer[],
-            child_priors real[],
-            -- A worker of the version before sends none of these.
-            best_child_values real[], child_policy_weights integer[], resign_threshold real,
-            plays_on boolean, to_play smallint[]
-        )) WITH ORDINALITY
+        SELECT
+            d.epoch, d.kind, d.moves, d.content_sha256, (d.record).*, d.ordinality,
+            record_fault(d.record, run_game, CASE d.kind WHEN 'match' THEN 0 ELSE 1 END) AS fault
+        FROM ROWS FROM (json_to_recordset(in_games) AS (
+            epoch integer, kind text, moves text, content_sha256 bytea, record game_record
+        )) WITH ORDINALITY AS d
     ), checked AS MATERIALIZED (
-        -- NaN is above every number here, so an upper bound refuses it too.
         SELECT game_uid, epoch, ordinality, CASE
-            WHEN game_uid IS NULL THEN 'game_uid is missing'
             WHEN epoch IS NULL THEN 'epoch is missing'
-            WHEN game IS DISTINCT FROM run_game THEN format('the run plays %s', run_game)
             WHEN kind IS NULL OR kind NOT IN ('selfplay', 'match')
                 THEN 'kind is neither selfplay nor match'
+            WHEN moves IS NULL THEN 'moves is missing'
+            WHEN coalesce(octet_length(content_sha256), 0) <> 32
+                THEN 'content_sha256 is not 32 bytes'
+            WHEN fault IS NOT NULL THEN fault
             WHEN result IS NULL OR result NOT BETWEEN -1 AND 1 THEN 'result is not -1, 0 or 1'
-            WHEN reason IS NULL OR moves IS NULL THEN 'reason or moves is missing'
-            WHEN reason NOT IN ('rules', 'resign') THEN 'reason is neither rules nor resign'
-            WHEN resign_threshold NOT BETWEEN -1 AND 1
-                THEN 'resign_threshold is not in [-1, 1]'
             WHEN kind = 'selfplay' AND reason = 'resign'
                 AND (resign_threshold IS NULL OR plays_on)
                 THEN 'resigned, though nobody could resign'
-            WHEN started_at IS NULL OR finished_at IS NULL THEN 'a time is missing'
-            WHEN octet_length(content_sha256) IS DISTINCT FROM 32
-                THEN 'content_sha256 is not 32 bytes'
-            WHEN coalesce(cardinality(actions), 0) NOT BETWEEN 1 AND 32767
-                THEN 'actions has no plies, or too many'
-            WHEN cardinality(model_versions) IS DISTINCT FROM cardinality(actions)
-                OR cardinality(root_values) IS DISTINCT FROM cardinality(actions)
-                OR cardinality(network_values) IS DISTINCT FROM cardinality(actions)
-                OR cardinality(simulations) IS DISTINCT FROM cardinality(actions)
-                OR cardinality(full_search) IS DISTINCT FROM cardinality(actions)
-                OR cardinality(offsets) IS DISTINCT FROM cardinality(actions) + 1
-                OR cardinality(best_child_values) <> cardinality(actions)
-                OR cardinality(to_play) <> cardinality(actions)
-                THEN 'the columns of plies differ in length'
-            WHEN cardinality(child_visit_counts) IS DISTINCT FROM cardinality(child_actions)
-                OR cardinality(child_priors) IS DISTINCT FROM cardinality(child_actions)
-                OR cardinality(child_actions) IS NULL
-                OR cardinality(child_policy_weights) <> cardinality(child_actions)
-                THEN 'the columns of the search tables differ in length'
-            WHEN array_position(actions, NULL) IS NOT NULL
-                OR array_position(model_versions, NULL) IS NOT NULL
-                OR array_position(root_values, NULL) IS NOT NULL
-                OR array_position(network_values, NULL) IS NOT NULL
-                OR array_position(simulations, NULL) IS NOT NULL
-                OR array_position(full_search, NULL) IS NOT NULL
-                OR array_position(offsets, NULL) IS NOT NULL
-                OR array_position(child_actions, NULL) IS NOT NULL
-                OR array_position(child_visit_counts, NULL) IS NOT NULL
-                OR array_position(child_priors, NULL) IS NOT NULL
-                OR array_position(best_child_values, NULL) IS NOT NULL
-                OR array_position(child_policy_weights, NULL) IS NOT NULL
-                THEN 'a column holds a null'
-            WHEN offsets[1] <> 0 OR offsets[cardinality(offsets)] <> cardinality(child_actions)
-                OR EXISTS (
-                    SELECT FROM generate_series(1, cardinality(actions)) AS ply
-                    WHERE offsets[ply] >= offsets[ply + 1]
-                )
-                THEN 'offsets do not divide the search tables'
-            WHEN 0 > ANY (actions) OR 0 > ANY (child_actions) THEN 'an action is negative'
-            WHEN 0 > ANY (to_play) OR 1 < ANY (to_play)
-                OR array_position(to_play, NULL) IS NOT NULL
-                THEN 'to_play is neither 0 nor 1'
-            -- In a match, version 0 is an opponent without a model.
-            WHEN CASE kind WHEN 'match' THEN 0 ELSE 1 END > ANY (model_versions)
-                THEN 'a model version is not positive'
-            WHEN 0 > ANY (simulations) THEN 'a number of simulations is negative'
-            WHEN 0 > ANY (child_visit_counts) THEN 'a visit count is negative'
-            WHEN 0 > ANY (child_policy_weights) THEN 'a policy weight is negative'
-            WHEN 1.001 < ANY (root_values) OR -1.001 > ANY (root_values)
-                OR 1.001 < ANY (network_values) OR -1.001 > ANY (network_values)
-                OR 1.001 < ANY (best_child_values) OR -1.001 > ANY (best_child_values)
-                THEN 'a value is not in [-1, 1]'
-            WHEN 1.001 < ANY (child_priors) OR 0 > ANY (child_priors)
-                THEN 'a prior is not in [0, 1]'
+            WHEN coalesce(finished_at NOT BETWEEN '1970-01-01 00:00Z' AND '2200-01-01 00:00Z', true)
+                THEN 'finished_at is missing, or no time that a clock shows'
         END AS fault
         FROM delivered
     ), held AS MATERIALIZED (
@@ -117,9 +143,9 @@ BEGIN
             started_at, finished_at, moves, content_sha256, resign_threshold, plays_on, began_at
         )
         SELECT
-            d.game_uid, in_run, d.kind, d.model_versions[1], d.model_versions[2], d.result,
-            d.reason, cardinality(d.actions), in_worker, d.started_at, d.finished_at, d.moves,
-            d.content_sha256, d.resign_threshold, coalesce(d.plays_on, false),
+            d.game_uid, in_run, d.kind, d.model_version[1], d.model_version[2], d.result,
+            d.reason, cardinality(d.action), in_worker, d.started_at, d.finished_at, d.moves,
+            d.content_sha256, d.resign_threshold, d.plays_on,
             now() - greatest(d.finished_at - d.started_at, interval '0')
         FROM delivered AS d JOIN accepted USING (ordinality)
         ON CONFLICT DO NOTHING
@@ -129,23 +155,29 @@ BEGIN
         JOIN accepted USING (ordinality) JOIN stored_games USING (game_uid)
     ), stored_positions AS (
         INSERT INTO positions (
-            game_uid, ply, action, to_play, model_version, root_value, network_value, simulations,
-            full_search, actions, visit_counts, priors, best_child_value, policy_weights
+            game_uid, ply, action, to_play, model_version, root_value, network_value,
+            best_child_value, simulations, full_search, legal_actions, visit_counts, priors,
+            policy_weights
         )
         SELECT
-            d.game_uid, ply, d.actions[ply + 1], coalesce(d.to_play[ply + 1], ply % 2), d.model_versions[ply + 1],
-            d.root_values[ply + 1], d.network_values[ply + 1], d.simulations[ply + 1],
+            d.game_uid, ply,
+            d.action[ply + 1],
+            d.to_play[ply + 1],
+            d.model_version[ply + 1],
+            d.root_value[ply + 1],
+            d.network_value[ply + 1],
+            d.best_child_value[ply + 1],
+            d.simulations[ply + 1],
             d.full_search[ply + 1],
-            d.child_actions[d.offsets[ply + 1] + 1 : d.offsets[ply + 2]],
-            d.child_visit_counts[d.offsets[ply + 1] + 1 : d.offsets[ply + 2]],
-            d.child_priors[d.offsets[ply + 1] + 1 : d.offsets[ply + 2]],
-            d.best_child_values[ply + 1],
+            d.legal_actions[d.offsets[ply + 1] + 1 : d.offsets[ply + 2]],
+            d.visit_counts[d.offsets[ply + 1] + 1 : d.offsets[ply + 2]],
+            d.priors[d.offsets[ply + 1] + 1 : d.offsets[ply + 2]],
             nullif(
-                d.child_policy_weights[d.offsets[ply + 1] + 1 : d.offsets[ply + 2]],
-                d.child_visit_counts[d.offsets[ply + 1] + 1 : d.offsets[ply + 2]]
+                d.policy_weights[d.offsets[ply + 1] + 1 : d.offsets[ply + 2]],
+                d.visit_counts[d.offsets[ply + 1] + 1 : d.offsets[ply + 2]]
             )
         FROM delivered AS d JOIN stored_places USING (ordinality)
-        CROSS JOIN LATERAL generate_series(0, cardinality(d.actions) - 1) AS ply
+        CROSS JOIN LATERAL generate_series(0, cardinality(d.action) - 1) AS ply
     ), finished_games AS (
         DELETE FROM unfinished_games AS u USING stored_games AS s WHERE u.game_uid = s.game_uid
     )
@@ -157,7 +189,7 @@ BEGIN
 
     IF cardinality(stored) = json_array_length(in_games) THEN
         RETURN QUERY
-        SELECT (game ->> 'game_uid')::uuid, 'stored', NULL::text
+        SELECT (game -> 'record' ->> 'game_uid')::uuid, 'stored', NULL::text
         FROM json_array_elements(in_games) AS game;
         RETURN;
     END IF;
@@ -166,14 +198,14 @@ BEGIN
     RETURN QUERY
     WITH answered AS MATERIALIZED (
         SELECT
-            (d.record ->> 'game_uid')::uuid AS game_uid,
+            (d.record -> 'record' ->> 'game_uid')::uuid AS game_uid,
             (d.record ->> 'content_sha256')::bytea AS content_sha256,
             d.record, d.ordinality, f.fault,
             d.ordinality = ANY (stored) AS is_stored,
             g.content_sha256 AS known_sha256
         FROM json_array_elements(in_games) WITH ORDINALITY AS d (record, ordinality)
         LEFT JOIN unnest(faulty, faults) AS f (ordinality, fault) USING (ordinality)
-        LEFT JOIN games AS g ON g.game_uid = (d.record ->> 'game_uid')::uuid
+        LEFT JOIN games AS g ON g.game_uid = (d.record -> 'record' ->> 'game_uid')::uuid
     ), judged AS MATERIALIZED (
         SELECT *, CASE
             WHEN is_stored THEN 'stored'

@@ -1,40 +1,94 @@
+CREATE FUNCTION check_unfinished(
+    in_delivery json, in_game text,
+    OUT game_uid uuid, OUT epoch integer, OUT ply smallint, OUT record json, OUT fault text
+)
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    r game_record;
+BEGIN
+    game_uid := in_delivery -> 'record' ->> 'game_uid';
+    epoch := in_delivery ->> 'epoch';
+    r := json_populate_record(NULL::game_record, in_delivery -> 'record');
+    -- An adoption counts on from it, so it must be far from the largest integer.
+    fault := CASE
+        WHEN coalesce(epoch NOT BETWEEN 0 AND 1000000, true) THEN 'epoch is missing, or too large'
+        WHEN r.result IS NOT NULL OR r.finished_at IS NOT NULL OR r.reason <> 'rules'
+            THEN 'the game is over'
+        ELSE record_fault(r, in_game, 1)
+    END;
+    ply := cardinality(r.action);
+    record := row_to_json(r);
+EXCEPTION
+    WHEN data_exception OR program_limit_exceeded THEN fault := SQLERRM;
+END
+$$;
+COMMENT ON FUNCTION check_unfinished IS
+    'One delivery of save_unfinished: what is to be kept of it, or the fault that it has.';
+
+
 CREATE FUNCTION save_unfinished(
     in_run text, in_worker text, in_records json, in_lease_seconds double precision
 )
-RETURNS TABLE (game_uid uuid, saved boolean)
-LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
-BEGIN ATOMIC
+RETURNS TABLE (game_uid uuid, status text, reason text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET extra_float_digits = 1
+AS $$
+#variable_conflict use_column
+DECLARE
+    run_game text;
+BEGIN
+    SELECT game INTO run_game FROM runs WHERE name = in_run;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no run %', in_run USING ERRCODE = 'foreign_key_violation';
+    END IF;
+
+    RETURN QUERY
     WITH delivered AS MATERIALIZED (
-        SELECT * FROM ROWS FROM (json_to_recordset(in_records) AS (
-            game_uid uuid, epoch integer, ply smallint, record json
-        )) WITH ORDINALITY
+        SELECT d.ordinality, d.delivery, c.*
+        FROM json_array_elements(in_records) WITH ORDINALITY AS d (delivery, ordinality)
+        CROSS JOIN LATERAL check_unfinished(d.delivery, run_game) AS c
+    ), accepted AS MATERIALIZED (
+        SELECT DISTINCT ON (d.game_uid) * FROM delivered AS d
+        WHERE d.fault IS NULL
+            AND NOT EXISTS (SELECT FROM games AS g WHERE g.game_uid = d.game_uid)
+        ORDER BY d.game_uid, d.ordinality DESC
     ), written AS (
         INSERT INTO unfinished_games (game_uid, run, epoch, ply, record, worker, lease_until)
         SELECT
-            d.game_uid, in_run, d.epoch, d.ply, d.record, in_worker,
+            a.game_uid, in_run, a.epoch, a.ply, a.record, in_worker,
             now() + make_interval(secs => in_lease_seconds)
-        FROM delivered AS d
-        WHERE NOT EXISTS (SELECT FROM games AS g WHERE g.game_uid = d.game_uid)
+        FROM accepted AS a
         -- Every function locks unfinished games in the order of their uids: no deadlocks.
-        ORDER BY d.game_uid
+        ORDER BY a.game_uid
         ON CONFLICT (game_uid) DO UPDATE SET
             ply = excluded.ply, record = excluded.record, worker = excluded.worker,
             lease_until = excluded.lease_until, saved_at = now()
             WHERE unfinished_games.epoch = excluded.epoch AND unfinished_games.run = excluded.run
         RETURNING game_uid
+    ), kept AS (
+        INSERT INTO games_conflict (game_uid, run, reason, worker, record)
+        SELECT game_uid, in_run, fault, in_worker, delivery FROM delivered WHERE fault IS NOT NULL
+        ON CONFLICT DO NOTHING
     )
-    SELECT d.game_uid, w.game_uid IS NOT NULL
+    SELECT d.game_uid, CASE
+        WHEN d.fault IS NOT NULL THEN 'rejected'
+        WHEN w.game_uid IS NOT NULL THEN 'saved'
+        ELSE 'lost'
+    END, d.fault
     FROM delivered AS d LEFT JOIN written AS w ON w.game_uid = d.game_uid
     ORDER BY d.ordinality;
-END;
+END
+$$;
 COMMENT ON FUNCTION save_unfinished IS
-    'Save games in play under a lease. False: another worker has adopted the game, or it is over.';
+    'Save games in play under a lease. Answers in the order given: saved, lost (another worker has '
+    'adopted the game, or it is over), rejected (the record contradicts itself; it is kept in '
+    'games_conflict). One game''s fate is no other''s.';
 
 
 CREATE FUNCTION adopt_unfinished(
     in_run text, in_worker text, in_limit integer, in_lease_seconds double precision
 )
-RETURNS TABLE (record json, epoch integer)
+RETURNS TABLE (game_uid uuid, record json, epoch integer)
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
     -- A save that ran beside the game's submission may have left a row of a finished game.
@@ -53,10 +107,32 @@ BEGIN ATOMIC
         ORDER BY o.lease_until LIMIT in_limit FOR UPDATE SKIP LOCKED
     ) AS orphan
     WHERE u.game_uid = orphan.game_uid
-    RETURNING u.record, u.epoch;
+    RETURNING u.game_uid, u.record, u.epoch;
 END;
 COMMENT ON FUNCTION adopt_unfinished IS
     'Take over games whose lease has run out; their epoch grows, so the worker before is refused.';
+
+
+CREATE FUNCTION reject_unfinished(
+    in_run text, in_worker text, in_game_uid uuid, in_epoch integer, in_reason text
+)
+RETURNS boolean
+LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
+BEGIN ATOMIC
+    WITH gone AS (
+        DELETE FROM unfinished_games
+        WHERE game_uid = in_game_uid AND run = in_run AND epoch = in_epoch AND worker = in_worker
+        RETURNING game_uid, record
+    ), kept AS (
+        INSERT INTO games_conflict (game_uid, run, reason, worker, record)
+        SELECT game_uid, in_run, in_reason, in_worker, record FROM gone
+        ON CONFLICT DO NOTHING
+    )
+    SELECT EXISTS (SELECT FROM gone);
+END;
+COMMENT ON FUNCTION reject_unfinished IS
+    'The worker cannot go on with a game that it adopted: it is kept in games_conflict and not '
+    'adopted again. False: the game is not this worker''s any more.';
 
 
 CREATE FUNCTION extend_leases(

@@ -26,7 +26,8 @@ GRANT EXECUTE ON FUNCTION acquire_fence TO zerofleet_trainer, zerofleet_evaluato
 
 -- Games. Workers hold no right on a table.
 GRANT EXECUTE ON FUNCTION
-    submit_games, save_unfinished, adopt_unfinished, extend_leases, release_unfinished
+    submit_games, save_unfinished, adopt_unfinished, reject_unfinished, extend_leases,
+    release_unfinished
     TO zerofleet_worker;
 GRANT EXECUTE ON FUNCTION submit_games TO zerofleet_evaluator;
 GRANT SELECT ON games TO zerofleet_trainer, zerofleet_evaluator;

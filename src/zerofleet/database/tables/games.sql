@@ -54,10 +54,10 @@ CREATE TABLE positions (
     model_version integer NOT NULL,
     root_value real NOT NULL,
     network_value real NOT NULL,
-    best_child_value real,
+    best_child_value real NOT NULL,
     simulations integer NOT NULL,
     full_search boolean NOT NULL,
-    actions smallint[] NOT NULL,
+    legal_actions smallint[] NOT NULL,
     visit_counts integer[] NOT NULL,
     priors real[] NOT NULL,
     policy_weights integer[],
@@ -81,18 +81,46 @@ COMMENT ON COLUMN positions.best_child_value IS
     'Value of the most visited child, in [-1, 1], for the player to move here.';
 COMMENT ON COLUMN positions.simulations IS 'Visits of the root, with those kept from the tree before.';
 COMMENT ON COLUMN positions.full_search IS 'May it become a training target.';
-COMMENT ON COLUMN positions.actions IS
-    'Legal actions; visit_counts and priors belong to them in order. After a fast search '
-    '(full_search is false) only those that were visited.';
+COMMENT ON COLUMN positions.legal_actions IS
+    'In ascending order; visit_counts, priors and policy_weights belong to them in order. After a '
+    'fast search (full_search is false) only those that were visited.';
 COMMENT ON COLUMN positions.visit_counts IS 'Visits of each action in this search.';
 COMMENT ON COLUMN positions.priors IS 'The network''s probabilities, without noise.';
 COMMENT ON COLUMN positions.policy_weights IS
-    'Training target, up to scale, in the order of actions; null: the visit counts are the target.';
+    'Training target, up to scale, in the order of legal_actions; null: the visit counts are the target.';
+
+CREATE TYPE game_record AS (
+    game_uid uuid,
+    game text,
+    action smallint[],
+    to_play smallint[],
+    model_version integer[],
+    root_value real[],
+    network_value real[],
+    best_child_value real[],
+    simulations integer[],
+    full_search boolean[],
+    offsets integer[],
+    legal_actions smallint[],
+    visit_counts integer[],
+    priors real[],
+    policy_weights integer[],
+    result smallint,
+    reason text,
+    resign_threshold real,
+    plays_on boolean,
+    next_full_search boolean,
+    started_at timestamptz,
+    finished_at timestamptz
+);
+COMMENT ON TYPE game_record IS
+    'A game as workers deliver it: the columns of positions, each with the entries of all plies. The '
+    'legal actions of ply i, and what belongs to them, are [offsets[i], offsets[i + 1]), counted from 0.';
 
 CREATE TABLE unfinished_games (
     game_uid uuid PRIMARY KEY,
     run text NOT NULL REFERENCES runs,
-    epoch integer NOT NULL,
+    epoch integer NOT NULL CHECK (epoch >= 0),
     ply smallint NOT NULL,
     record json NOT NULL,
     worker text NOT NULL,
@@ -104,7 +132,7 @@ COMMENT ON TABLE unfinished_games IS
     'Games in play, saved now and then. When a worker is silent past its lease, another adopts them.';
 COMMENT ON COLUMN unfinished_games.epoch IS 'Adoptions so far; a write with an older epoch is refused.';
 COMMENT ON COLUMN unfinished_games.ply IS 'Plies played when it was saved.';
-COMMENT ON COLUMN unfinished_games.record IS 'The game record as JSON, kept byte for byte.';
+COMMENT ON COLUMN unfinished_games.record IS 'A game_record as JSON, as save_unfinished has checked it.';
 
 CREATE TABLE rejected_games (
     run text NOT NULL,
@@ -114,7 +142,7 @@ CREATE TABLE rejected_games (
     PRIMARY KEY (run, game_uid)
 );
 COMMENT ON TABLE rejected_games IS
-    'Stored games that are not learned from: they did not replay when the trainer read them.';
+    'Stored games that are not learned from: the trainer could not read them, or they did not replay.';
 
 CREATE TABLE games_conflict (
     conflict_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -129,5 +157,6 @@ CREATE TABLE games_conflict (
 );
 COMMENT ON TABLE games_conflict IS
     'Deliveries that were not stored: the uid was taken by another record, another worker had adopted '
-    'the game, or the record contradicts itself. One row for each such record, however often it came.';
+    'the game, or the record contradicts itself. One row for each such record, however often it came. '
+    'Unfinished games, without content_sha256, that were refused or that could not go on.';
 COMMENT ON COLUMN games_conflict.record IS 'What was delivered.';

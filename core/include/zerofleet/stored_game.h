@@ -14,21 +14,21 @@
 namespace zerofleet {
 
 // Columns of a game record. The search table of ply i is [offsets[i], offsets[i + 1]) of the
-// child_* columns.
-struct RecordedGame {
-  std::span<const std::int16_t> actions;  // [plies]
+// columns of legal actions.
+struct StoredGame {
+  std::span<const Action> action;         // [plies]
   int result = 0;                         // +1 the first player won, -1 the second, 0 a draw
   std::span<const bool> full_search;      // [plies]
   std::span<const std::int32_t> offsets;  // [plies + 1]
-  std::span<const std::int16_t> child_actions;
-  std::span<const std::int32_t> child_policy_weights;  // the training target, up to scale
-  bool resigned = false;                               // the player to move at the end gave up
+  std::span<const Action> legal_actions;
+  std::span<const std::int32_t> policy_weights;  // the training target, up to scale
+  bool resigned = false;                         // the player to move at the end gave up
 
-  std::span<const std::int16_t> actions_at(std::size_t ply) const {
-    return child_actions.subspan(first_child(ply), children(ply));
+  std::span<const Action> actions_at(std::size_t ply) const {
+    return legal_actions.subspan(first_child(ply), children(ply));
   }
   std::span<const std::int32_t> policy_weights_at(std::size_t ply) const {
-    return child_policy_weights.subspan(first_child(ply), children(ply));
+    return policy_weights.subspan(first_child(ply), children(ply));
   }
 
  private:
@@ -39,11 +39,11 @@ struct RecordedGame {
 };
 
 // Throws std::invalid_argument unless the columns have lengths that fit together.
-inline void check_columns(const RecordedGame& game) {
+inline void check_columns(const StoredGame& game) {
   const auto require = [](bool holds, const std::string& message) {
     if (!holds) throw std::invalid_argument(message);
   };
-  const std::size_t plies = game.actions.size();
+  const std::size_t plies = game.action.size();
   require(game.full_search.size() == plies, "full_search has " +
                                                 std::to_string(game.full_search.size()) +
                                                 " entries for " + std::to_string(plies) + " plies");
@@ -57,28 +57,28 @@ inline void check_columns(const RecordedGame& game) {
             "ply " + std::to_string(ply) + ": offsets decrease");
   }
   const auto children = static_cast<std::size_t>(game.offsets.back());
-  require(game.child_actions.size() == children,
-          "child_actions has " + std::to_string(game.child_actions.size()) +
+  require(game.legal_actions.size() == children,
+          "legal_actions has " + std::to_string(game.legal_actions.size()) +
               " entries, the last offset is " + std::to_string(children));
-  require(game.child_policy_weights.size() == children,
-          "child_policy_weights has " + std::to_string(game.child_policy_weights.size()) +
+  require(game.policy_weights.size() == children,
+          "policy_weights has " + std::to_string(game.policy_weights.size()) +
               " entries, the last offset is " + std::to_string(children));
 }
 
 // Throws std::invalid_argument unless this ply's table lists every legal action in ascending order
 // with weights that make a policy. A ply that is no training target may list some of them only.
 template <Game G>
-void check_search_table(const RecordedGame& game, std::size_t ply, const G& position) {
+void check_search_table(const StoredGame& game, std::size_t ply, const G& position) {
   const auto fail = [ply](const std::string& reason) {
     throw std::invalid_argument("ply " + std::to_string(ply) + ": " + reason);
   };
   const auto actions = game.actions_at(ply);
   const auto legal = position.legal_actions();
   if (game.full_search[ply] && !std::ranges::equal(actions, legal)) {
-    fail("child_actions are not the legal actions in ascending order");
+    fail("legal_actions are not the legal actions in ascending order");
   }
   if (!game.full_search[ply] && !std::ranges::includes(legal, actions)) {
-    fail("child_actions are not legal actions in ascending order");
+    fail("legal_actions are not legal actions in ascending order");
   }
   std::int64_t total = 0;
   for (const std::int32_t weight : game.policy_weights_at(ply)) {
@@ -91,18 +91,18 @@ void check_search_table(const RecordedGame& game, std::size_t ply, const G& posi
 // Throws std::invalid_argument, naming ply and reason, unless the game is complete, keeps the rules
 // and has the search tables that its plies need. Calls `see(ply, position)` at each ply.
 template <class AnyRules, class See>
-void check_game(const AnyRules& rules, const RecordedGame& game, See&& see) {
+void check_game(const AnyRules& rules, const StoredGame& game, See&& see) {
   check_columns(game);
   typename AnyRules::Position position = rules.start();
-  for (std::size_t ply = 0; ply < game.actions.size(); ++ply) {
+  for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
     if (position.is_terminal()) {
       throw std::invalid_argument("ply " + std::to_string(ply) + ": the game is over already");
     }
     check_search_table(game, ply, position);
     see(ply, position);
-    apply_checked(rules, position, game.actions[ply]);
+    apply_checked(rules, position, game.action[ply]);
   }
-  const std::string end = "ply " + std::to_string(game.actions.size()) + ": ";
+  const std::string end = "ply " + std::to_string(game.action.size()) + ": ";
   if (position.is_terminal() == game.resigned) {
     throw std::invalid_argument(
         end + (game.resigned ? "nobody can resign: the game is over" : "the game is not over"));
