@@ -11,7 +11,7 @@ from zerofleet_core import SearchConfig, SelfPlay
 
 from bench.predictors import NoNetwork
 from bench.workloads import Workload
-from services.selfplay.ledger import Ledger
+from services.selfplay.games_in_play import GamesInPlay
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.games import State
 from zerofleet.records import GameRecord
@@ -40,18 +40,21 @@ def played_games(workload: Workload, count: int, seed: int) -> list[GameRecord]:
         seed: of the play; every game has a uid of its own all the same.
     """
     search = SearchConfig(**run_of(workload).search.model_dump())
-    engine, ledger = SelfPlay(workload.game, count, search, seed), Ledger(workload.game, count)
+    engine, in_play = (
+        SelfPlay(workload.game, count, search, seed),
+        GamesInPlay(workload.game, count),
+    )
     network = NoNetwork(workload.spec.num_actions, count)
     records: list[GameRecord] = []
     observations = engine.select()
     engine.set_accepting(False)  # those that run now, to their ends: short games come first
-    ledger.begin(datetime.now(UTC))
+    in_play.begin(datetime.now(UTC))
     while len(observations) > 0:
         policy_logits, value = network.run(observations)
         engine.backup(policy_logits, value, 1)
         observations = engine.select()
         for game in engine.take_finished():
-            finished = ledger.finish(game, datetime.now(UTC))
+            finished = in_play.finish(game, datetime.now(UTC))
             if finished is not None:
                 records.append(finished[0])
     return records

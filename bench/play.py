@@ -1,4 +1,4 @@
-"""Self-play as a worker plays it, without what a worker does besides: no stores, no ledger."""
+"""Self-play as a worker plays it, without what a worker does besides: no stores, no in_play."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from services.trainer.train_bucket import TrainBucket
 from services.trainer.window import Window
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, Submission
-from zerofleet.database.window import GameWindow
+from zerofleet.database.window_games import GameWindow
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import GameRecord
 

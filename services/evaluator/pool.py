@@ -18,7 +18,7 @@ from zerofleet.database import MatchGame
 from zerofleet.errors import IncompatibleModelError, RecordRejectedError
 from zerofleet.gtp.client import EngineGoneError
 from zerofleet.gtp.protocol import GtpError
-from zerofleet.searches import match_search
+from zerofleet.search_configs import match_search
 
 _log = structlog.get_logger()
 

@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from zerofleet.best import BestPointer
+from zerofleet.best_pointer import BestPointer
 from zerofleet.database import Database, Grounds, Promotion
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
 from zerofleet.waiting import Waits

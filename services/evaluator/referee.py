@@ -14,7 +14,7 @@ from services.evaluator.openings import draw_openings
 from services.evaluator.players import Players
 from services.evaluator.verdict import Standing, judge
 from zerofleet.database import GateRule, Grounds, MatchGame, MatchRow, match_seed
-from zerofleet.searches import match_search
+from zerofleet.search_configs import match_search
 
 _log = structlog.get_logger()
 

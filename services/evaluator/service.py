@@ -18,7 +18,7 @@ from services.evaluator.promotion import Promoter, reconcile
 from services.evaluator.referee import Referee
 from services.evaluator.spare import SpareTime
 from services.evaluator.trials import Trials
-from zerofleet.best import BestPointer
+from zerofleet.best_pointer import BestPointer
 from zerofleet.client import AsyncModel
 from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.database import Database

@@ -16,7 +16,7 @@ from services.evaluator.players import Players
 from services.evaluator.pool import CANNOT_PLAY
 from zerofleet.database import MatchGame, MatchRow
 from zerofleet.errors import ConfigError, IncompatibleModelError
-from zerofleet.searches import match_search
+from zerofleet.search_configs import match_search
 
 _log = structlog.get_logger()
 

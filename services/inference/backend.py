@@ -17,8 +17,8 @@ from zerofleet.errors import (
     OverloadedError,
 )
 from zerofleet.prediction import Prediction
-from zerofleet.rpc.backend import ModelCounters, ModelState
 from zerofleet.rpc.codec import RequestShape
+from zerofleet.rpc.inference_backend import ModelCounters, ModelState
 
 
 class Backend:

@@ -14,7 +14,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from services.inference.batcher import Batcher
-from services.inference.figures import Load
+from services.inference.recent_load import Load
 from services.inference.repository import Repository
 from services.inference.statistics import Histogram
 

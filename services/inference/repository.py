@@ -29,7 +29,7 @@ from zerofleet.errors import (
     StoreUnavailableError,
     ZerofleetError,
 )
-from zerofleet.rpc.backend import ModelState
+from zerofleet.rpc.inference_backend import ModelState
 
 _log = structlog.get_logger()
 

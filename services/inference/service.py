@@ -14,16 +14,16 @@ import structlog
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.device import active_provider, numbers
-from services.inference.figures import Load
 from services.inference.loaded_models import ModelLoader
-from services.inference.player import ModelPlayer
+from services.inference.model_player import ModelPlayer
 from services.inference.precision import RUNS, Precisions, fastest_model
+from services.inference.recent_load import Load
 from services.inference.repository import Repository
 from services.inference.settings import InferenceSettings
 from services.inference.several_gpus import serve_several
 from services.inference.source import StoredModels
 from zerofleet import games
-from zerofleet.best import BestPointer
+from zerofleet.best_pointer import BestPointer
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.figures import InferenceFigures

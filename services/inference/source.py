@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
-from zerofleet.best import BestPointer
+from zerofleet.best_pointer import BestPointer
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import ModelNotFoundError
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from services.inference.batch import Batch
 from services.inference.loaded_models import LoadedModel
-from zerofleet.rpc.backend import BatchStatistics, Duration, ModelCounters
+from zerofleet.rpc.inference_backend import BatchStatistics, Duration, ModelCounters
 
 QUEUE_WAIT_BOUNDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # seconds
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 from zerofleet_core import SelfPlay
 
-from services.selfplay.ledger import Ledger
+from services.selfplay.games_in_play import GamesInPlay
 from services.selfplay.pause import Pause
-from services.selfplay.saver import GameSaver
+from services.selfplay.unfinished_games import UnfinishedGames
 from services.selfplay.writer import GameWriter
 from zerofleet.database import Submission
 from zerofleet.prediction import Predictor
@@ -22,29 +22,29 @@ class Lane:
 
     Args:
         engine: plays many games at once; its calls take milliseconds and run in the loop.
-        ledger: the identities of its games.
+        in_play: the identities of its games.
         predictor: patient; it raises nothing that a later try could mend.
         writer: takes finished games.
-        saver: keeps unfinished ones.
+        unfinished: keeps those that are not finished.
         save_every_plies: a crash loses fewer plies of a game than this while Postgres answers.
     """
 
     def __init__(
         self,
         engine: SelfPlay,
-        ledger: Ledger,
+        in_play: GamesInPlay,
         predictor: Predictor,
         writer: GameWriter,
-        saver: GameSaver,
+        unfinished: UnfinishedGames,
         save_every_plies: int,
     ) -> None:
         self.engine = engine
-        self.ledger = ledger
+        self.in_play = in_play
         self.resigned_games = 0
         """Games that a player gave up, of those that this lane finished."""
         self._predictor = predictor
         self._writer = writer
-        self._saver = saver
+        self._unfinished = unfinished
         self._save_every = save_every_plies
         self._looked_at_ply = 0
         self._saving: asyncio.Task[bool] | None = None
@@ -69,11 +69,11 @@ class Lane:
         now = _now()
         for game in self.engine.take_finished():
             self.resigned_games += game.reason == "resign"
-            finished = self.ledger.finish(game, now)
+            finished = self.in_play.finish(game, now)
             if finished is not None:
                 record, epoch = finished
                 self._writer.put(Submission(record=record, epoch=epoch))
-        self.ledger.begin(now)
+        self.in_play.begin(now)
 
     async def adopt(self, adopted: Sequence[tuple[GameRecord, int]]) -> None:
         """Go on with other workers' games as soon as slots are free.
@@ -84,17 +84,17 @@ class Lane:
             try:
                 game_id = self.engine.adopt(record.columns)
             except ValueError as error:
-                await self._saver.reject(record, epoch, str(error))
+                await self._unfinished.reject(record, epoch, str(error))
             else:
-                self.ledger.adopt(game_id, record, epoch)
+                self.in_play.adopt(game_id, record, epoch)
 
     async def save_all(self) -> bool:
         """Save every unfinished game of at least one ply; False when Postgres does not answer."""
         if self._saving is not None:
             await asyncio.wait([self._saving])
         games = self.engine.unfinished()
-        return await self._saver.save(
-            self.ledger, [game for game in games if self.ledger.unsaved_plies(game) > 0]
+        return await self._unfinished.save(
+            self.in_play, [game for game in games if self.in_play.unsaved_plies(game) > 0]
         )
 
     async def _save_lagging(self) -> None:
@@ -108,19 +108,22 @@ class Lane:
             self._saving.result()  # an unforeseen error ends the worker
             self._saving = None
         plies = self.engine.statistics.plies
-        if plies - self._looked_at_ply < max(1, self.ledger.slots * self._save_every // 64):
+        if plies - self._looked_at_ply < max(1, self.in_play.slots * self._save_every // 64):
             return
         self._looked_at_ply = plies
         games = self.engine.unfinished()
-        unsaved = [self.ledger.unsaved_plies(game) for game in games]
+        unsaved = [self.in_play.unsaved_plies(game) for game in games]
         if self._saving is not None:
-            if max(unsaved, default=0) < 3 * self._save_every // 4 or not self._saver.reachable:
+            if (
+                max(unsaved, default=0) < 3 * self._save_every // 4
+                or not self._unfinished.reachable
+            ):
                 return
             await asyncio.wait([self._saving])
         due = max(1, self._save_every // 2)
         lagging = [game for game, plies in zip(games, unsaved, strict=True) if plies >= due]
         if lagging:
-            self._saving = asyncio.create_task(self._saver.save(self.ledger, lagging))
+            self._saving = asyncio.create_task(self._unfinished.save(self.in_play, lagging))
 
 
 def _now() -> datetime:

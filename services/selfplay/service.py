@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from services.selfplay.pointed import PointedPredictor
 from services.selfplay.settings import SelfplaySettings
 from services.selfplay.worker import Worker
-from zerofleet.best import BestPointer
+from zerofleet.best_pointer import BestPointer
 from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig
 from zerofleet.database import Database

@@ -21,7 +21,7 @@ class SelfplaySettings(ProcessSettings):
     selfplay_seed: int | None = None
     """The same games each time, given the same predictions; unset: other games each time."""
 
-    selfplay_ledger: Path | None = None
+    selfplay_audit: Path | None = None
     """A file that gets a line for each finished game and for each answer; unset: none."""
 
     def seeds(self, run_seed: int) -> Iterator[int]:

@@ -13,15 +13,14 @@ from uuid import UUID
 import structlog
 from zerofleet_core import SearchConfig, SelfPlay
 
-from services.selfplay.audit import AuditFile
-from services.selfplay.figures import PlayTotals, PlyCost, Rates
+from services.selfplay.games_in_play import GamesInPlay
 from services.selfplay.lane import Lane
-from services.selfplay.ledger import Ledger
 from services.selfplay.pause import Pause
-from services.selfplay.resignation import Resignation
-from services.selfplay.saver import GameSaver
+from services.selfplay.rates import PlayTotals, PlyCost, Rates
+from services.selfplay.resign_threshold import ResignThreshold
 from services.selfplay.settings import SelfplaySettings
-from services.selfplay.writer import GameWriter
+from services.selfplay.unfinished_games import UnfinishedGames
+from services.selfplay.writer import AuditFile, GameWriter
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError, StoreUnavailableError
@@ -64,22 +63,22 @@ class Worker:
         self._database = database
         self._heartbeats = heartbeats
         self.waits = Waits()
-        audit = AuditFile(settings.selfplay_ledger) if settings.selfplay_ledger else None
+        audit = AuditFile(settings.selfplay_audit) if settings.selfplay_audit else None
         self.writer = GameWriter(database, run.name, name, play.spool_games, self.waits, audit)
-        self.saver = GameSaver(database, run.name, name, play.lease_seconds, self.waits)
+        self.unfinished = UnfinishedGames(database, run.name, name, play.lease_seconds, self.waits)
         self._pause = Pause(self.writer, play.max_ahead_positions, self.waits)
         search = SearchConfig(**run.search.model_dump())
         self.lanes: list[Lane] = []
         for number, seed in zip(range(play.engines), settings.seeds(run.seed), strict=False):
             engine = SelfPlay(run.game.name, play.games_per_engine, search, seed)
-            ledger = Ledger(run.game.name, play.games_per_engine)
+            in_play = GamesInPlay(run.game.name, play.games_per_engine)
             patient = PatientPredictor(
                 predictor, self.waits, f"engine {number}", "the first promoted model"
             )
             self.lanes.append(
-                Lane(engine, ledger, patient, self.writer, self.saver, play.save_every_plies)
+                Lane(engine, in_play, patient, self.writer, self.unfinished, play.save_every_plies)
             )
-        self.resignation = Resignation(run, database, [lane.engine for lane in self.lanes])
+        self.resignation = ResignThreshold(run, database, [lane.engine for lane in self.lanes])
         self.figures = SelfplayFigures()
         """Of the last heartbeat."""
         self._rates = Rates(PlyCost(run))
@@ -122,7 +121,7 @@ class Worker:
     async def _live(self) -> None:
         """Wait for the stores, take over what was left behind, play until cancelled."""
         await self._register()
-        await self.saver.release()  # a worker of this name may have been killed
+        await self.unfinished.release()  # a worker of this name may have been killed
         await self._adopt()
         await self.resignation.read()
         _log.info("playing", worker=self._name, run=self._run.name, engines=len(self.lanes))
@@ -136,7 +135,7 @@ class Worker:
         except StoreUnavailableError:
             await self.waits.ask_store(self._database.wait_ready, 1.0)
             await self.waits.ask_store(self._database.register_run, self._run)
-            self.saver.hold_back()
+            self.unfinished.hold_back()
 
     async def _leave(self, writing: asyncio.Task[None]) -> None:
         """Store what is finished, save what is not, let go of the leases."""
@@ -159,13 +158,13 @@ class Worker:
                 )
                 # Last: a game that somebody adopts while it is on its way to be stored is refused.
                 backoff = Backoff(most=1.0)
-                while not await self.saver.release():
+                while not await self.unfinished.release():
                     await backoff.sleep()
         except TimeoutError:
             _log.error("left_without_postgres", finished_games_lost=self.writer.spooled)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RELEASE_SECONDS):
-                    await self.saver.release()
+                    await self.unfinished.release()
         for result in results:
             if result is not None:
                 raise result
@@ -179,12 +178,12 @@ class Worker:
         """Share out expired games among the lanes, no more than their slots."""
         slots = self._run.selfplay.games_per_engine
         for lane in self.lanes:
-            adopted = await self.saver.adopt(slots - lane.ledger.adopted)
+            adopted = await self.unfinished.adopt(slots - lane.in_play.adopted)
             # After a long stop of this very process some may be its own.
             await lane.adopt([each for each in adopted if not self._renew(*each)])
 
     def _renew(self, record: GameRecord, epoch: int) -> bool:
-        return any(lane.ledger.renew(record.game_uid, epoch) for lane in self.lanes)
+        return any(lane.in_play.renew(record.game_uid, epoch) for lane in self.lanes)
 
     async def _keep_leases(self) -> None:
         """Extend the leases while there is progress, and look for expired ones."""
@@ -195,14 +194,14 @@ class Worker:
             # A lease says that its game goes on: a worker that is stuck, and does not know what
             # for, lets others have it.
             if done != simulations or self.waits:
-                await self.saver.extend(self._held())
+                await self.unfinished.extend(self._held())
             simulations = done
             await asyncio.sleep(self._run.selfplay.lease_seconds / 3)
             await self._adopt()
 
     def _held(self) -> list[UUID]:
         """The games that this worker plays, or has finished and not stored yet."""
-        return [uid for lane in self.lanes for uid in lane.ledger.held] + self.writer.held
+        return [uid for lane in self.lanes for uid in lane.in_play.held] + self.writer.held
 
     def pulse(self) -> Pulse[SelfplayFigures]:
         """For the heartbeat; progress is the simulations run."""

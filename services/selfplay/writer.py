@@ -7,13 +7,14 @@ second delivery, which Postgres recognises by uid and digest.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter, deque
 from itertools import islice
+from pathlib import Path
 from uuid import UUID
 
 import structlog
 
-from services.selfplay.audit import AuditFile
 from zerofleet.database import Database, Submission, SubmitStatus
 from zerofleet.errors import RecordRejectedError, StoreUnavailableError
 from zerofleet.waiting import Backoff, Waits
@@ -148,3 +149,27 @@ class GameWriter:
         elif not self._room.is_set() and len(self._spool) <= limit // 2:
             self._room.set()
             self._waits.end("spool")
+
+
+class AuditFile:
+    """What was played and what was answered, in a file beside the database to compare with.
+
+    Lines are ``uid finished LENGTH`` and ``uid ANSWER``; workers may share a file.
+
+    Args:
+        path: of the file; lines are appended.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def finished(self, game_uid: UUID, length: int) -> None:
+        """Note a finished game, before Postgres knows of it."""
+        self._note(f"{game_uid} finished {length}")
+
+    def answered(self, game_uid: UUID, answer: str) -> None:
+        """Note what Postgres has answered."""
+        self._note(f"{game_uid} {answer}")
+
+    def _note(self, line: str) -> None:
+        os.write(self._file, f"{line}\n".encode())  # it outlives this process, whatever ends it

@@ -23,7 +23,7 @@ from zerofleet.network import (
     l2_penalty,
     losses,
 )
-from zerofleet.network.model import BoardShape
+from zerofleet.network.policy_value_net import BoardShape
 
 Wanted = Literal["auto", "off", "bf16", "fp16"]
 

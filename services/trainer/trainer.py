@@ -7,14 +7,14 @@ import time
 
 import structlog
 
+from services.trainer.candidates import Candidates
+from services.trainer.forgetting import Forgetting
 from services.trainer.learner import Learner
 from services.trainer.places import Places
-from services.trainer.publisher import Publisher
 from services.trainer.recorder import Recorder, TensorBoard
-from services.trainer.retention import Retention
 from services.trainer.state import Resumed
 from services.trainer.train_bucket import Demand
-from services.trainer.variants import Variants
+from services.trainer.variant_requests import VariantRequests
 from services.trainer.window import Window
 from zerofleet import games
 from zerofleet.config import ResignSection, RunConfig
@@ -60,9 +60,8 @@ class Trainer:
             run, places, resumed.epoch, self._training, window, self._sample_seed, board
         )
         self._calibrator = Calibrator(run.name, run.resign, places.database)
-        self._retention = Retention(run, places.database, places.models, resumed.epoch)
-        self._variants = Variants(run, spec, window, self._sample_seed, self._making)
-        self._publisher = Publisher(
+        self._variants = VariantRequests(run, spec, window, self._sample_seed, self._making)
+        self._candidates = Candidates(
             run.name,
             spec,
             places,
@@ -70,7 +69,7 @@ class Trainer:
             run.trainer.publish_every_steps,
             resumed.published,
         )
-        self._retention = Retention(run, places.database, places.models, resumed.epoch)
+        self._forgetting = Forgetting(run, places.database, places.models, resumed.epoch)
         self._publish_backoff = Backoff(1.0, 60.0)
         self._publish_after = 0.0  # of the monotonic clock
         self._unpublished = ""  # why a model that is due is not published yet
@@ -120,8 +119,8 @@ class Trainer:
         self._publish_if_due()
         if self._calibrator.due():
             self._places.ask(self._calibrator.calibrate)
-        if self._retention.due():
-            self._places.ask(self._retention.carry_out)
+        if self._forgetting.due():
+            self._places.ask(self._forgetting.carry_out)
         arrived = time.monotonic() >= self._next_poll and self._read()
         missing = self._missing()
         self._demand.turn(hungry=bool(missing) and not arrived)
@@ -185,7 +184,7 @@ class Trainer:
 
     def _publish_if_due(self) -> None:
         """Publish; while the store of models is away, train on and try later, each time later."""
-        if not self._publisher.due(self.step) or time.monotonic() < self._publish_after:
+        if not self._candidates.due(self.step) or time.monotonic() < self._publish_after:
             return
         try:
             # First of all: making variants takes minutes.
@@ -205,16 +204,16 @@ class Trainer:
     def _publish(self) -> None:
         learner = self._learner
         try:
-            published = self._publisher.publish(
+            published = self._candidates.publish(
                 learner.published, learner.step, self._model_figures(), self._variants.request()
             )
         except IncompatibleModelError as error:
-            if not self._publisher.version:
+            if not self._candidates.version:
                 raise  # nothing can begin without a first model
             _log.error("model_not_published", step=learner.step, reason=str(error))
-            self._publisher.pass_over(learner.step)
+            self._candidates.pass_over(learner.step)
         else:
-            self._variants.report(self._publisher.version, published.variants)
+            self._variants.report(self._candidates.version, published.variants)
         finally:
             self._places.waits.end("variants")
 
@@ -289,7 +288,7 @@ class Calibrator:
         Raises:
             StoreUnavailableError: Postgres does not answer.
         """
-        row = self._database.calibrate_resign(
+        row = self._database.compute_v_resign(
             self._run,
             false_positive_share=self._settings.false_positive_share,
             min_games=self._settings.min_games,

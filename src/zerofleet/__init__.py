@@ -11,7 +11,7 @@ The layers, top to bottom; a module imports only from layers below its own:
 - ``zerofleet.network`` (torch) and ``zerofleet.models``: weights, exported models, sessions.
 - ``zerofleet.service``: what every service does the same way.
 - ``zerofleet.fleet``: what a fleet does and needs; advice for a person.
-- ``zerofleet.best`` and ``zerofleet.heartbeat``: what lives in Redis.
+- ``zerofleet.best_pointer`` and ``zerofleet.heartbeat``: what lives in Redis.
 - ``zerofleet.database``: what lives in Postgres; ``zerofleet.redis_connection``: reaching Redis.
 - ``zerofleet.config``: the run file and the settings of a process.
 - ``zerofleet.games``: the rules, as Python sees them.

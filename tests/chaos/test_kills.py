@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from zerofleet.best import BestPointer
+from zerofleet.best_pointer import BestPointer
 from zerofleet.config import load_run
 from zerofleet.database import Database
 from zerofleet.games import spec
@@ -112,7 +112,7 @@ def eventually(condition: Callable[[], object], seconds: float, what: str) -> No
 @pytest.fixture
 def fleet(tmp_path: Path, store_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
     data, log = store_folder / f"kills-{tmp_path.name}", tmp_path / "up.log"
-    monkeypatch.setenv("ZEROFLEET_SELFPLAY_LEDGER", str(tmp_path / "ledger"))
+    monkeypatch.setenv("ZEROFLEET_SELFPLAY_AUDIT", str(tmp_path / "ledger"))
     settings = [part for setting in SMALL for part in ("--set", setting)]
     command = [sys.executable, "-m", "zerofleet.cli", "up", str(RUN_FILE), "--data", str(data)]
     with log.open("wb") as output:

@@ -13,7 +13,7 @@ import pytest
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.loaded_models import LoadedModel
-from services.inference.player import ModelPlayer
+from services.inference.model_player import ModelPlayer
 from services.inference.repository import Repository
 from zerofleet import games
 from zerofleet.config import SearchSection

@@ -13,7 +13,7 @@ import pytest
 from zerofleet import games
 from zerofleet.client import AsyncPlayer
 from zerofleet.errors import InvalidRequestError, ModelNotFoundError
-from zerofleet.rpc.player import Sgf
+from zerofleet.rpc.player_backend import Sgf
 from zerofleet.rpc.player_codec import decode_actions
 from zerofleet.rpc.schema import player as pb
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from services.inference.backend import Backend
-from services.inference.player import ModelPlayer
+from services.inference.model_player import ModelPlayer
 from zerofleet import games
 from zerofleet.client import AsyncModel, AsyncPlayer, Model, Player, Sgf
 from zerofleet.client.async_player import to_actions

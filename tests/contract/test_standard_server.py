@@ -24,7 +24,7 @@ from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
 from services.selfplay.service import serve
 from services.selfplay.settings import SelfplaySettings
-from zerofleet.best import BestPointer
+from zerofleet.best_pointer import BestPointer
 from zerofleet.config import NetworkSection, RunConfig, load_run
 from zerofleet.database import Database, Promotion
 from zerofleet.games import spec

@@ -6,7 +6,7 @@ import threading
 import pytest
 import redis
 
-from zerofleet.best import BestPointer
+from zerofleet.best_pointer import BestPointer
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.heartbeat import Heartbeats

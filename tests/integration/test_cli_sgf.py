@@ -23,7 +23,7 @@ from zerofleet.database.played import PlayedGame
 from zerofleet.errors import ConfigError
 from zerofleet.games import sgf
 from zerofleet.records import GameRecord
-from zerofleet.testing.records import random_record, resigned_record
+from zerofleet.testing.random_records import random_record, resigned_record
 
 GAME = "go(size=5,komi=7.5,suicide=false)"
 

@@ -13,7 +13,7 @@ from zerofleet.database import Database, Submission
 from zerofleet.database.submission import encode_submissions, encode_unfinished
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import COLUMNS, DTYPES, GameRecord
-from zerofleet.testing.records import changed, random_record, resigned_record
+from zerofleet.testing.random_records import changed, random_record, resigned_record
 
 Json = dict[str, Any]
 

@@ -14,7 +14,7 @@ from zerofleet.database import Database, Submission
 from zerofleet.database.submission import encode_submissions
 from zerofleet.errors import ConfigError, RecordRejectedError
 from zerofleet.records import COLUMNS, GameRecord
-from zerofleet.testing.records import changed, random_record, resigned_record
+from zerofleet.testing.random_records import changed, random_record, resigned_record
 
 
 def rows(database: Database, query: str) -> list[tuple]:

@@ -9,7 +9,7 @@ from sqlalchemy import exc
 from zerofleet.database import Database, GateRule, Grounds, MatchGame, MatchRow, Pair
 from zerofleet.errors import RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
-from zerofleet.testing.records import changed, random_record
+from zerofleet.testing.random_records import changed, random_record
 
 FIRST_WINS = next(r for s in range(99) if (r := random_record(s)).result == 1)
 SECOND_WINS = next(r for s in range(99) if (r := random_record(s)).result == -1)

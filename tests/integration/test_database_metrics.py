@@ -5,7 +5,7 @@ import pytest
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError
-from zerofleet.testing.records import changed, random_record
+from zerofleet.testing.random_records import changed, random_record
 
 LOSSES = {"policy_loss": 1.5, "value_loss": 0.5, "policy_agreement": 0.25}
 

@@ -18,7 +18,7 @@ from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.local.postgres_programs import find_programs
 from zerofleet.secrets.urls import with_password_file
-from zerofleet.testing.records import random_record
+from zerofleet.testing.random_records import random_record
 
 SCRIPTS = Path(schema.__file__).with_name("migrations")
 ROLES = {f"zerofleet_{name}" for name in ("worker", "trainer", "evaluator", "console")}

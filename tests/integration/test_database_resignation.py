@@ -12,7 +12,7 @@ from psycopg2 import errors
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, ResignRow, Submission
 from zerofleet.records import GameRecord
-from zerofleet.testing.records import changed, random_record
+from zerofleet.testing.random_records import changed, random_record
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = 1_000.0  # seconds; longer than any game here takes
@@ -79,7 +79,7 @@ def calibrate(
     window_games: int = 1000,
     highest: float = -0.01,
 ) -> ResignRow:
-    return database.calibrate_resign(
+    return database.compute_v_resign(
         "test",
         false_positive_share=share,
         min_games=min_games,

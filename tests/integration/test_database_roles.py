@@ -10,7 +10,7 @@ from zerofleet.config import run_from_values
 from zerofleet.database import Database, GateRule, MatchGame, Submission
 from zerofleet.errors import ConfigError, StaleEpochError
 from zerofleet.testing.databases import DatabaseTemplate
-from zerofleet.testing.records import random_record
+from zerofleet.testing.random_records import random_record
 
 ROLES = ("worker", "trainer", "evaluator", "console")
 EVERYBODY = {"runs", "models", "promotions", "alembic_version", "definitions", "model_variants"}
@@ -267,7 +267,7 @@ def test_every_service_can_do_its_work_in_its_own_role(
             trainer.insert_train_metrics("test", 0, "train", values, epoch)
         trainer.reject_game("test", random_record(1).game_uid, "a test")
         asked = {"false_positive_share": 0.05, "min_games": 1, "window_games": 10, "highest": -0.1}
-        assert trainer.calibrate_resign("test", **asked).threshold is None
+        assert trainer.compute_v_resign("test", **asked).threshold is None
     with Database(role_url("evaluator")) as evaluator:
         epoch = evaluator.acquire_fence("test", "evaluator")
         evaluator.promote("test", 1, None, "e", 0, epoch=epoch)

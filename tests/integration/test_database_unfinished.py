@@ -4,7 +4,7 @@ import numpy as np
 
 from zerofleet.database import Database, Submission
 from zerofleet.records import GameRecord
-from zerofleet.testing.records import changed, random_record
+from zerofleet.testing.random_records import changed, random_record
 
 
 def begun(seed: int) -> GameRecord:

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from zerofleet.database import Database, GateRule, MatchGame, Submission
 from zerofleet.records import GameRecord
-from zerofleet.testing.records import changed, random_record
+from zerofleet.testing.random_records import changed, random_record
 
 # Tic-tac-toe squares: 0 1 2 on the first row, 3 4 5, 6 7 8.
 FIRST_WINS = [0, 3, 1, 4, 2]  # a1 a2 b1 b2 c1
@@ -190,7 +190,7 @@ def test_a_better_child_keeps_its_player_from_resigning(stored: Database) -> Non
 def test_resign_history(database: Database) -> None:
     ask_for = {"min_games": 1, "window_games": 10, "highest": -0.01}
     for share in (0.05, 0.05, 0.1):  # the second writes nothing, the third no new threshold
-        database.calibrate_resign("test", false_positive_share=share, **ask_for)
+        database.compute_v_resign("test", false_positive_share=share, **ask_for)
     database._run(
         "INSERT INTO resign_thresholds (run, threshold, games, would_resign, wrong, "
         "false_positive_share, min_games, window_games, highest) "

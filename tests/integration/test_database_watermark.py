@@ -24,7 +24,7 @@ from zerofleet.database.schema import script
 from zerofleet.database.submission import encode_submissions
 from zerofleet.games import spec
 from zerofleet.local.monitor import Monitor
-from zerofleet.testing.records import random_record
+from zerofleet.testing.random_records import random_record
 
 RUN = "test"
 

@@ -5,7 +5,7 @@ from sqlalchemy import text
 
 from zerofleet.database import Database, StoredGame, Submission
 from zerofleet.database.submission import encode_submissions
-from zerofleet.testing.records import changed, random_record, resigned_record
+from zerofleet.testing.random_records import changed, random_record, resigned_record
 
 
 def submissions(*seeds: int) -> list[Submission]:

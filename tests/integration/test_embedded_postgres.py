@@ -16,10 +16,10 @@ import pytest
 
 import zerofleet
 from zerofleet.errors import ConfigError
+from zerofleet.local.child import Account, start_child, stop_child
 from zerofleet.local.ports import free_port
 from zerofleet.local.postgres import USERS, EmbeddedPostgres
 from zerofleet.local.postgres_programs import find_programs, is_reachable
-from zerofleet.local.process import Account, start_child, stop_child
 
 UNSYNCED = {"fsync": "off"}
 NOBODY = 65534

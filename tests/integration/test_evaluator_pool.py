@@ -18,8 +18,8 @@ from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database
 from zerofleet.prediction import Prediction
-from zerofleet.rpc.backend import ModelCounters, ModelState
 from zerofleet.rpc.codec import RequestShape
+from zerofleet.rpc.inference_backend import ModelCounters, ModelState
 from zerofleet.rpc.server import Server
 from zerofleet.testing import HashPredictor
 from zerofleet.waiting import Waits

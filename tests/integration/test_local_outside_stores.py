@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zerofleet.best import BestPointer
+from zerofleet.best_pointer import BestPointer
 from zerofleet.cli.local_run import make_best
 from zerofleet.database import Database
 from zerofleet.local.stores import ROLES, StoreUrls

@@ -14,14 +14,14 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from zerofleet.best import BestPointer
+from zerofleet.best_pointer import BestPointer
 from zerofleet.cli import app
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.figures import KINDS, SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.local.child import start_child, stop_child
 from zerofleet.local.ports import free_port
-from zerofleet.local.process import start_child, stop_child
 from zerofleet.local.valkey import find_valkey
 from zerofleet.secrets.redis_users import RULES, acl_file
 from zerofleet.secrets.urls import with_password_file

@@ -20,7 +20,7 @@ from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.prediction import Prediction, Predictor
 from zerofleet.testing import HashPredictor, UniformPredictor
 from zerofleet.testing.forwarding import forwarding
-from zerofleet.testing.records import changed, random_record
+from zerofleet.testing.random_records import changed, random_record
 
 DEADLINE = 120.0
 at_play: set[asyncio.Task[None]] = set()
@@ -114,7 +114,7 @@ def live_games(worker: Worker) -> dict[str, list[int]]:
     return {
         str(record.game_uid): record.columns.action.tolist()
         for lane in worker.lanes
-        for record, _ in map(lane.ledger.unfinished, lane.engine.unfinished())
+        for record, _ in map(lane.in_play.unfinished, lane.engine.unfinished())
     }
 
 

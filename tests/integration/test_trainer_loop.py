@@ -27,7 +27,7 @@ from zerofleet.local.postgres_programs import find_programs
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
-from zerofleet.testing.records import changed, target_record
+from zerofleet.testing.random_records import changed, target_record
 
 pytestmark = pytest.mark.slow
 

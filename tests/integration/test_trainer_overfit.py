@@ -21,7 +21,7 @@ from zerofleet.figures import TrainerFigures
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.records import GameRecord
 from zerofleet.service import Pulse
-from zerofleet.testing.records import changed, random_record
+from zerofleet.testing.random_records import changed, random_record
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from services.trainer.learner import Learner
 from services.trainer.overfit import OverfitWatch
 from services.trainer.state import Training
 from services.trainer.train_bucket import TrainBucket
-from services.trainer.variants import Variants
+from services.trainer.variant_requests import Variants
 from services.trainer.window import Window
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
@@ -26,7 +26,7 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
-from zerofleet.testing.records import target_record
+from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow
 

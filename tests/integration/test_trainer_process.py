@@ -21,7 +21,7 @@ from zerofleet.games import spec
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.publish import POINTS
 from zerofleet.models.session import ModelSession
-from zerofleet.testing.records import target_record
+from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow
 
@@ -218,7 +218,7 @@ publish(
 
 def test_publication_killed_at_every_point(trainer: TrainerProcess) -> None:
     """A row without a loadable file: never. The same publication afterwards: always."""
-    from services.trainer.publisher import golden_answers, golden_observations
+    from services.trainer.candidates import golden_answers, golden_observations
     from zerofleet.network import PolicyValueNet, export_onnx
 
     game = spec("tic_tac_toe")

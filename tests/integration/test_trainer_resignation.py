@@ -16,7 +16,7 @@ from services.trainer.window import Window
 from zerofleet.config import ResignSection, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.games import spec
-from zerofleet.testing.records import changed, random_record
+from zerofleet.testing.random_records import changed, random_record
 
 pytestmark = pytest.mark.slow
 

@@ -26,7 +26,7 @@ from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
-from zerofleet.testing.records import target_record
+from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow
 

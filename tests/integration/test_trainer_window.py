@@ -14,10 +14,10 @@ from services.trainer.train_bucket import TrainBucket
 from services.trainer.window import Window
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
-from zerofleet.database.window import GameWindow
+from zerofleet.database.window_games import GameWindow
 from zerofleet.games import spec
 from zerofleet.records import GameRecord, is_held_out
-from zerofleet.testing.records import changed, random_record
+from zerofleet.testing.random_records import changed, random_record
 
 pytestmark = pytest.mark.slow
 

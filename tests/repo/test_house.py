@@ -11,31 +11,29 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMAND = "a command of the command line is a file of its name"
 PROGRAM = "what a program does, apart from the __main__ that starts it"
 SCHEMA = "the messages of a .proto file are a module of its name"
+HEAVY = "prometheus_client is imported only where metrics are served"
 PUBLIC = "programs of others import it through its package"
-ELSEWHERE = "another part of the code is being made simpler at this time"
 
 SMALL_AND_ALONE = {
-    "services.evaluator.candidates": ELSEWHERE,
-    "services.evaluator.exact": ELSEWHERE,
-    "services.evaluator.examiner": ELSEWHERE,
-    "services.evaluator.metrics": ELSEWHERE,
+    "services.evaluator.metrics": HEAVY,
     "zerofleet.cli.migrate": COMMAND,
     "zerofleet.cli.redis_acl": COMMAND,
     "zerofleet.cli.token": COMMAND,
-    "zerofleet.config.precision": ELSEWHERE,
-    "zerofleet.config.serve": ELSEWHERE,
-    "zerofleet.database.runs": ELSEWHERE,
     "zerofleet.games.notation": PUBLIC,
     "zerofleet.rpc.schema.externalscaler": SCHEMA,
 }
 """Modules of fewer than 60 lines with one importer, and why each is not a part of that one."""
 
-SHARED_CLASS_NAMES: dict[str, str] = {
-    "Due": ELSEWHERE,
-    "Player": ELSEWHERE,
-    "Variants": ELSEWHERE,
-}
+SHARED_CLASS_NAMES: dict[str, str] = {}
 """Names of classes that more than one module defines, and why."""
+
+SHARED_FILE_NAMES = {
+    "match.py": COMMAND,
+    "migrate.py": COMMAND,
+    "player.py": SCHEMA,
+    "sgf.py": COMMAND,
+}
+"""Names of files that more than one folder has, and why."""
 
 CIRCLES: list[list[str]] = []
 """Modules that import each other."""
@@ -59,6 +57,12 @@ def test_a_class_name_means_one_thing() -> None:
     found = house().shared_class_names()
     assert {name: found[name] for name in found.keys() - SHARED_CLASS_NAMES} == {}, "rename one"
     assert SHARED_CLASS_NAMES.keys() - found.keys() == set(), "no longer so: strike them off"
+
+
+def test_a_file_name_means_one_thing() -> None:
+    found = house().shared_file_names()
+    assert {name: found[name] for name in found.keys() - SHARED_FILE_NAMES} == {}, "rename one"
+    assert SHARED_FILE_NAMES.keys() - found.keys() == set(), "no longer so: strike them off"
 
 
 def test_imports_go_one_way() -> None:

@@ -9,7 +9,7 @@ from services.autoscaler.settings import AutoscalerSettings
 from services.inference.settings import InferenceSettings
 from services.selfplay.settings import SelfplaySettings
 from zerofleet.config import ProcessSettings
-from zerofleet.config.process import ENV_PREFIX
+from zerofleet.config.process_settings import ENV_PREFIX
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()

@@ -7,7 +7,7 @@ import pytest
 from zerofleet_core import State
 
 from zerofleet.cli.interactive import InteractiveGame, hint_table
-from zerofleet.rpc.player import SearchChild, SearchTable
+from zerofleet.rpc.player_backend import SearchChild, SearchTable
 
 
 class FirstFree:

@@ -9,7 +9,7 @@ import pytest
 from zerofleet_core import SearchConfig, SelfPlay
 
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.config.play import SearchSection
+from zerofleet.config.selfplay import SearchSection
 
 GAME = "go(size=19)"
 

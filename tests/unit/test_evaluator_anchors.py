@@ -20,7 +20,7 @@ from zerofleet.database import MatchGame
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
 from zerofleet.gtp.protocol import GtpError
-from zerofleet.searches import match_search
+from zerofleet.search_configs import match_search
 from zerofleet.testing import HashPredictor
 
 ENGINE = Path(__file__).with_name("outside_program.py")

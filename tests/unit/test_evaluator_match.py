@@ -22,7 +22,7 @@ from zerofleet.config import SearchSection
 from zerofleet.database import MatchGame
 from zerofleet.games import State
 from zerofleet.prediction import Prediction, Predictor
-from zerofleet.searches import match_search
+from zerofleet.search_configs import match_search
 from zerofleet.testing import HashPredictor
 
 GAME = "connect_four"

@@ -13,7 +13,7 @@ from zerofleet_core import State, game_spec
 from zerofleet import __version__
 from zerofleet.errors import ConfigError, InferenceUnavailableError
 from zerofleet.gtp.engine import Engine, EngineOptions, analysis_simulations
-from zerofleet.rpc.player import PlayerDescription, SearchChild, SearchOptions, SearchTable
+from zerofleet.rpc.player_backend import PlayerDescription, SearchChild, SearchOptions, SearchTable
 
 GAME = "go(size=5,komi=7.5,suicide=false)"
 

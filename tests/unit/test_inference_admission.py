@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.inference.player import Admission
+from services.inference.model_player import Admission
 from zerofleet.errors import OverloadedError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.trainer.publisher import random_positions
+from services.trainer.candidates import random_positions
 from zerofleet.config import NetworkSection
 from zerofleet.games import spec
 from zerofleet.models import runtime

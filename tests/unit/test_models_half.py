@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from services.trainer.publisher import random_positions
+from services.trainer.candidates import random_positions
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from services.trainer.publisher import random_positions
+from services.trainer.candidates import random_positions
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec

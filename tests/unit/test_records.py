@@ -20,7 +20,7 @@ from zerofleet.records import (
     joined,
     new_game_uid,
 )
-from zerofleet.testing.records import changed, random_record, resigned_record
+from zerofleet.testing.random_records import changed, random_record, resigned_record
 
 FACTS = ("result", "reason", "resign_threshold", "plays_on", "next_full_search")
 RECORDS = [

@@ -140,9 +140,9 @@ async def test_leases_are_extended_of_games_that_are_here_and_ours(stores: Store
     worker = make_worker(stores, simulations=10_000, slow=True, lease_seconds=0.3)
     [lane] = worker.lanes
     async with running(worker):
-        await until(lambda: lane.ledger.held)
-        lane.ledger.disown(0, 0)
-        ours = set(lane.ledger.held)
+        await until(lambda: lane.in_play.held)
+        lane.in_play.disown(0, 0)
+        ours = set(lane.in_play.held)
         assert len(ours) == 3
         await until(lambda: ours in stores.extended)
 
@@ -207,14 +207,14 @@ async def test_an_unforeseen_error_takes_no_finished_game_along(
     if part == "predict":
         monkeypatch.setattr(lane._predictor, "predict", fail)
     else:
-        monkeypatch.setattr(worker.saver, "save", fail)
+        monkeypatch.setattr(worker.unfinished, "save", fail)
     with pytest.raises(RuntimeError, match="unforeseen"):
         await asyncio.wait_for(task, 120)
     assert worker.writer.spooled == 0
     assert len(stores.stored) == worker.totals().games
     if part == "predict":
         played = [game for game in lane.engine.unfinished() if game.plies > 0]
-        assert {lane.ledger.unfinished(game)[0].game_uid for game in played} <= stores.saved
+        assert {lane.in_play.unfinished(game)[0].game_uid for game in played} <= stores.saved
     assert stores.log[-1] == "release"
 
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import typer
 
-from zerofleet.best import BestPointer
+from zerofleet.best_pointer import BestPointer
 from zerofleet.cli.final_report import final_report, goal_text
 from zerofleet.cli.progress import progress
 from zerofleet.cli.signals import interruptible, stop_event

@@ -14,7 +14,7 @@ from zerofleet.cli.which_run import chosen_folder, fleet_settings, in_fleet
 from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError
 
 if TYPE_CHECKING:
-    from zerofleet.best import BestPointer
+    from zerofleet.best_pointer import BestPointer
     from zerofleet.database import Database, Promotion, PromotionRow
 
 
@@ -68,7 +68,7 @@ def rollback(
 def _roll_back(
     run: str, to: int | None, yes: bool, database_url: str, redis_url: str | None
 ) -> None:
-    from zerofleet.best import BestPointer
+    from zerofleet.best_pointer import BestPointer
     from zerofleet.database import Database
 
     with contextlib.ExitStack() as stack:

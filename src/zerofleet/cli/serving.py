@@ -42,7 +42,7 @@ def serving(folder: DataFolder, program: str) -> Generator[str]:
     Raises:
         ConfigError: there is no model that could be asked.
     """
-    from zerofleet.best import BestPointer
+    from zerofleet.best_pointer import BestPointer
     from zerofleet.database import Database
     from zerofleet.local.running import joined
 
@@ -71,7 +71,7 @@ def _lone_inference(folder: DataFolder, running: Running) -> Generator[str]:
     Raises:
         ConfigError: it ends, or does not get ready.
     """
-    from zerofleet.local.process import start_child, stop_child
+    from zerofleet.local.child import start_child, stop_child
     from zerofleet.local.programs import Surroundings, inference_address
     from zerofleet.local.stores import StoreUrls
 

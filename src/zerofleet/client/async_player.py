@@ -15,7 +15,7 @@ from zerofleet.rpc import player_codec as codec
 from zerofleet.rpc.channel import Channel
 from zerofleet.rpc.codec import BEST
 from zerofleet.rpc.methods import PLAYER, server_stream, unary
-from zerofleet.rpc.player import (
+from zerofleet.rpc.player_backend import (
     Actions,
     PlayedAction,
     PlayerDescription,

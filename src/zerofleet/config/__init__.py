@@ -4,21 +4,30 @@ Order for both, strongest first: command line, environment (``ZEROFLEET_SEARCH__
 file, defaults. A key that nobody knows is an error that names the nearest known one.
 """
 
-from zerofleet.config.judge import ANCHOR, EvaluatorSection, ExamSection, GoalSection, RatingSection
-from zerofleet.config.learn import (
+from zerofleet.config.inference import (
+    InferenceSection,
+    PrecisionSection,
+    ScalingSection,
+    VariantPrecision,
+)
+from zerofleet.config.judging import (
+    ANCHOR,
+    EvaluatorSection,
+    ExamSection,
+    GoalSection,
+    RatingSection,
+)
+from zerofleet.config.load import load_run, read_settings
+from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
+from zerofleet.config.run import RunConfig, run_from_values
+from zerofleet.config.section import Section
+from zerofleet.config.selfplay import GameSection, ResignSection, SearchSection, SelfplaySection
+from zerofleet.config.training import (
     NetworkSection,
     OverfitSection,
     RetentionSection,
     TrainerSection,
 )
-from zerofleet.config.load import load_run, read_settings
-from zerofleet.config.play import GameSection, ResignSection, SearchSection, SelfplaySection
-from zerofleet.config.precision import PrecisionSection, VariantPrecision
-from zerofleet.config.process import ENV_PREFIX, ProcessSettings
-from zerofleet.config.run import RunConfig, run_from_values
-from zerofleet.config.scaling import ScalingSection
-from zerofleet.config.section import Section
-from zerofleet.config.serve import InferenceSection
 
 __all__ = [
     "ANCHOR",

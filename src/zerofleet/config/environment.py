@@ -10,7 +10,7 @@ from typing import cast
 from pydantic.fields import FieldInfo
 from pydantic_settings import EnvSettingsSource
 
-from zerofleet.config.process import ENV_PREFIX
+from zerofleet.config.process_settings import ENV_PREFIX
 from zerofleet.errors import ConfigError
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from zerofleet.config.environment import told, variable_of
-from zerofleet.config.process import ENV_PREFIX, ProcessSettings
+from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
 from zerofleet.config.run import RunConfig
 from zerofleet.errors import ConfigError
 

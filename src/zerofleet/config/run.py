@@ -14,19 +14,17 @@ from pydantic_settings import (
 )
 
 from zerofleet.config.environment import Environment
-from zerofleet.config.judge import EvaluatorSection, ExamSection, GoalSection, RatingSection
-from zerofleet.config.learn import (
+from zerofleet.config.inference import InferenceSection, PrecisionSection, ScalingSection
+from zerofleet.config.judging import EvaluatorSection, ExamSection, GoalSection, RatingSection
+from zerofleet.config.presets import PRESETS, merge
+from zerofleet.config.process_settings import ENV_PREFIX
+from zerofleet.config.selfplay import GameSection, ResignSection, SearchSection, SelfplaySection
+from zerofleet.config.training import (
     NetworkSection,
     OverfitSection,
     RetentionSection,
     TrainerSection,
 )
-from zerofleet.config.play import GameSection, ResignSection, SearchSection, SelfplaySection
-from zerofleet.config.precision import PrecisionSection
-from zerofleet.config.presets import PRESETS, merge
-from zerofleet.config.process import ENV_PREFIX
-from zerofleet.config.scaling import ScalingSection
-from zerofleet.config.serve import InferenceSection
 
 
 def _plain_name(value: str) -> str:

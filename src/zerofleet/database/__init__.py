@@ -24,7 +24,7 @@ from zerofleet.database.submission import Submission, SubmitStatus
 from zerofleet.database.summary import Summary
 from zerofleet.database.variants import NewVariant, VariantRow
 from zerofleet.database.verdicts import Grounds, Verdict
-from zerofleet.database.window import GameWindow, StoredGame, WindowBlocker
+from zerofleet.database.window_games import GameWindow, StoredGame, WindowBlocker
 
 __all__ = [
     "Database",

@@ -79,7 +79,7 @@ class ResignRow:
 class Resignations(ConnectionPool):
     """Computing v_resign, which the trainer does, and reading it, which workers do."""
 
-    def calibrate_resign(
+    def compute_v_resign(
         self,
         run: str,
         *,

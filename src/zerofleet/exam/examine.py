@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from zerofleet.config import SearchSection
 from zerofleet.errors import ConfigError
+from zerofleet.exam.examined_player import MOST_ROWS, ExaminedPlayer
 from zerofleet.exam.lines import walk_lines
-from zerofleet.exam.player import MOST_ROWS, ExaminedPlayer
 from zerofleet.exam.sample import connect_four_sample, count_errors
 from zerofleet.prediction import Predictor
 

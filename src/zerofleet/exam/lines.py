@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from zerofleet_core import State
 
-from zerofleet.exam.player import ExaminedPlayer
+from zerofleet.exam.examined_player import ExaminedPlayer
 
 
 @dataclass(frozen=True, slots=True)

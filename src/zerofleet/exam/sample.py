@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from zerofleet_core import State, connect_four_action_outcomes, transform_observation
 
-from zerofleet.exam.player import ExaminedPlayer
+from zerofleet.exam.examined_player import ExaminedPlayer
 
 _GAME = "connect_four"
 _FIRST_PLY = 10

@@ -29,7 +29,7 @@ from zerofleet.gtp.protocol import (
     success,
 )
 from zerofleet.rpc.codec import BEST
-from zerofleet.rpc.player import PlayerDescription, SearchOptions, SearchTable
+from zerofleet.rpc.player_backend import PlayerDescription, SearchOptions, SearchTable
 
 _GENMOVE = ("genmove", "reg_genmove")
 _ANALYZE = {"lz-analyze": LZ, "kata-analyze": KATA}

@@ -23,13 +23,13 @@ from typing import Self
 from urllib.parse import quote
 
 from zerofleet.errors import ConfigError
+from zerofleet.local.child import Account, start_child, stop_child
 from zerofleet.local.data_folder import write_private
 from zerofleet.local.lock import FolderLock
 from zerofleet.local.ports import free_port
 from zerofleet.local.postgres_bootstrap import bootstrap
 from zerofleet.local.postgres_cluster import SUPERUSER, Cluster, PostgresLog, dropped_to
 from zerofleet.local.postgres_programs import PostgresPrograms
-from zerofleet.local.process import Account, start_child, stop_child
 
 SHARED = Path("/var/lib/zerofleet")
 USERS = MappingProxyType(

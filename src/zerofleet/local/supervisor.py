@@ -19,7 +19,7 @@ from subprocess import Popen
 from typing import Self
 
 from zerofleet.errors import ConfigError, ZerofleetError
-from zerofleet.local.process import start_child
+from zerofleet.local.child import start_child
 
 _QUICK_DEATH_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS = 0.5

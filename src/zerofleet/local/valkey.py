@@ -27,10 +27,10 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from zerofleet.errors import ConfigError
+from zerofleet.local.child import start_child, stop_child
 from zerofleet.local.data_folder import write_private
 from zerofleet.local.lock import FolderLock
 from zerofleet.local.ports import free_port
-from zerofleet.local.process import start_child, stop_child
 from zerofleet.secrets.urls import with_password_file
 
 _SETTINGS = MappingProxyType(

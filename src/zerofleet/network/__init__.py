@@ -7,8 +7,8 @@ weights and the scaled loss are options.
 
 from zerofleet.network.export import export_onnx
 from zerofleet.network.loss import Losses, LossScale, l2_penalty, losses
-from zerofleet.network.model import PolicyValueNet, WeightAverage
 from zerofleet.network.momentum import Momentum
+from zerofleet.network.policy_value_net import PolicyValueNet, WeightAverage
 
 __all__ = [
     "LossScale",

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from zerofleet.models.graph import check_graph
 from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT
-from zerofleet.network.model import PolicyValueNet
+from zerofleet.network.policy_value_net import PolicyValueNet
 
 OPSET = 17
 

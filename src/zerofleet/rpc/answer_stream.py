@@ -16,8 +16,8 @@ import structlog
 
 from zerofleet.errors import InvalidRequestError, ZerofleetError
 from zerofleet.prediction import Prediction
-from zerofleet.rpc import codec, status
-from zerofleet.rpc.backend import InferenceBackend
+from zerofleet.rpc import codec, status_codes
+from zerofleet.rpc.inference_backend import InferenceBackend
 from zerofleet.rpc.methods import Malformed
 from zerofleet.rpc.schema import open_inference as pb
 
@@ -148,9 +148,9 @@ def _deadline(request: pb.ModelInferRequest) -> float | None:
 def _failure(request_id: str, error: BaseException) -> pb.ModelStreamInferResponse:
     if not isinstance(error, ZerofleetError):
         _log.error("request_failed", exc_info=error)
-    code = status.code_of(error)
+    code = status_codes.code_of(error)
     response = pb.ModelInferResponse(id=request_id)
     response.parameters["status"].string_param = code.name
     return pb.ModelStreamInferResponse(
-        error_message=status.message_of(error) or code.name, infer_response=response
+        error_message=status_codes.message_of(error) or code.name, infer_response=response
     )

@@ -11,7 +11,7 @@ import grpc.aio
 import zerofleet
 from zerofleet.rpc import codec
 from zerofleet.rpc.answer_stream import AnswerStream
-from zerofleet.rpc.backend import Duration, InferenceBackend, ModelCounters
+from zerofleet.rpc.inference_backend import Duration, InferenceBackend, ModelCounters
 from zerofleet.rpc.schema import open_inference as pb
 
 _Context = grpc.aio.ServicerContext[Any, Any]

@@ -14,7 +14,7 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from zerofleet.errors import InvalidRequestError, ZerofleetError
-from zerofleet.rpc import status
+from zerofleet.rpc import status_codes
 from zerofleet.rpc.methods import Malformed
 
 _log = structlog.get_logger()
@@ -105,4 +105,4 @@ async def _abort(error: Exception, method: str, context: Context) -> NoReturn:
         raise error
     if not isinstance(error, ZerofleetError):
         _log.error("call_failed", method=method, exc_info=error)
-    await context.abort(status.code_of(error), status.message_of(error))
+    await context.abort(status_codes.code_of(error), status_codes.message_of(error))

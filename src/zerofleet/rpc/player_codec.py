@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zerofleet.errors import InvalidRequestError
-from zerofleet.rpc.player import (
+from zerofleet.rpc.player_backend import (
     Actions,
     PlayedAction,
     PlayerDescription,

@@ -11,7 +11,7 @@ import grpc.aio
 from zerofleet.errors import OverloadedError
 from zerofleet.rpc import player_codec as codec
 from zerofleet.rpc.codec import BEST
-from zerofleet.rpc.player import PlayerBackend
+from zerofleet.rpc.player_backend import PlayerBackend
 from zerofleet.rpc.schema import player as pb
 
 _Context = grpc.aio.ServicerContext[Any, Any]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from zerofleet.errors import AccessDeniedError, InferenceUnavailableError, ZerofleetError
 from zerofleet.prediction import Prediction
-from zerofleet.rpc import codec, status
+from zerofleet.rpc import codec, status_codes
 from zerofleet.rpc.channel import Channel
 from zerofleet.rpc.methods import INFERENCE, both_streams
 from zerofleet.rpc.retry import call_backoff, rpc_error
@@ -230,9 +230,9 @@ class PredictionStream:
             question.answer.set_exception(error)
 
     def _refused(self, response: pb.ModelInferResponse, message: str, question: _Question) -> None:
-        code = status.code_from_name(response.parameters["status"].string_param)
+        code = status_codes.code_from_name(response.parameters["status"].string_param)
         if code is not grpc.StatusCode.UNAVAILABLE:
-            question.answer.set_exception(status.error_of(code, message))
+            question.answer.set_exception(status_codes.error_of(code, message))
             return
         # Nobody can answer this yet (no model is promoted, say): ask again until the timeout.
         question.last_error = message

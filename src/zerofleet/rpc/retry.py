@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 
 from zerofleet.errors import AccessDeniedError, InferenceUnavailableError, ZerofleetError
-from zerofleet.rpc import status
+from zerofleet.rpc import status_codes
 from zerofleet.waiting import Backoff
 
 _Response = TypeVar("_Response")
@@ -54,7 +54,7 @@ async def retrying(
 
 def rpc_error(address: str, error: grpc.aio.AioRpcError) -> ZerofleetError:
     """The error that a failed call is to its caller."""
-    found = status.error_of(error.code(), error.details() or "")
+    found = status_codes.error_of(error.code(), error.details() or "")
     if isinstance(found, (InferenceUnavailableError, AccessDeniedError)):
         return type(found)(f"inference at {address}: {found}")
     return found

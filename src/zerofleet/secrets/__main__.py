@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from zerofleet.errors import ConfigError
-from zerofleet.secrets.fleet import FleetSecrets
+from zerofleet.secrets.fleet_secrets import FleetSecrets
 
 _MODES = {"400": 0o400, "440": 0o440}
 

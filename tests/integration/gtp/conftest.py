@@ -15,7 +15,7 @@ from zerofleet_core import game_spec
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.loaded_models import LoadedModel
-from services.inference.player import ModelPlayer
+from services.inference.model_player import ModelPlayer
 from services.inference.repository import Repository
 from zerofleet.config import SearchSection
 from zerofleet.database import Promotion

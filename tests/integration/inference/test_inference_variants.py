@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import tritonclient.grpc as triton
 
-from services.inference.figures import Load
 from services.inference.metrics import InferenceCollector
 from services.inference.precision import Precisions
+from services.inference.recent_load import Load
 from tests.integration.inference.variant_answers import MARKS, RUN, Fastest, auto, said
 from zerofleet.client import AsyncModel
 from zerofleet.errors import (

@@ -23,7 +23,7 @@ from zerofleet.errors import InferenceUnavailableError
 from zerofleet.games import spec
 from zerofleet.local.ports import free_port
 from zerofleet.models.session import ModelSession
-from zerofleet.testing.records import target_record
+from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow
 

@@ -12,11 +12,11 @@ import pytest
 
 from zerofleet.errors import ModelNotFoundError
 from zerofleet.prediction import Prediction
-from zerofleet.rpc.backend import ModelCounters, ModelState
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
+from zerofleet.rpc.inference_backend import ModelCounters, ModelState
 from zerofleet.rpc.limits import Limits
-from zerofleet.rpc.player import (
+from zerofleet.rpc.player_backend import (
     PlayedAction,
     PlayerBackend,
     PlayerDescription,
@@ -24,7 +24,7 @@ from zerofleet.rpc.player import (
     SearchTable,
 )
 from zerofleet.rpc.server import Server
-from zerofleet.secrets.fleet import FleetSecrets
+from zerofleet.secrets.fleet_secrets import FleetSecrets
 
 RUN = "secured"
 SHAPE = RequestShape(observation_bytes=4, num_actions=3, max_batch_rows=64)

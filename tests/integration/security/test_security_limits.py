@@ -20,7 +20,7 @@ from zerofleet.rpc.codec import encode_request
 from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
 from zerofleet.rpc.limits import Limits
 from zerofleet.rpc.methods import INFERENCE, PLAYER, unary
-from zerofleet.rpc.player import SearchChild, SearchTable
+from zerofleet.rpc.player_backend import SearchChild, SearchTable
 from zerofleet.rpc.prediction_stream import stream_infer
 from zerofleet.rpc.schema import open_inference as pb
 from zerofleet.secrets.tokens import add_token

@@ -21,9 +21,9 @@ from zerofleet import games
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database
 from zerofleet.heartbeat import Heartbeats
+from zerofleet.local.child import start_child
 from zerofleet.local.monitor import work_words
 from zerofleet.local.ports import free_port
-from zerofleet.local.process import start_child
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.variant import Variant
 

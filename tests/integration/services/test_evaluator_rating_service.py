@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from zerofleet.best import BestPointer
+from zerofleet.best_pointer import BestPointer
 from zerofleet.cli import main
 
 RUN = """

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from zerofleet.best import BestPointer
+from zerofleet.best_pointer import BestPointer
 from zerofleet.database import GateRule, MatchRow, Promotion
 from zerofleet.heartbeat import Heartbeats
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from tests.repo.k8s.manifests import Manifests, Workload
 from zerofleet.config import ProcessSettings, RunConfig, load_run
-from zerofleet.config.process import ENV_PREFIX
+from zerofleet.config.process_settings import ENV_PREFIX
 from zerofleet.database.address import connection_parameters
 from zerofleet.errors import ZerofleetError
 

@@ -18,7 +18,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from zerofleet import games
-from zerofleet.best import BestPointer
+from zerofleet.best_pointer import BestPointer
 from zerofleet.client import AsyncModel, AsyncPlayer
 from zerofleet.database import Promotion
 from zerofleet.errors import InferenceUnavailableError, InvalidRequestError

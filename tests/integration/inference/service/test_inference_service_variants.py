@@ -116,7 +116,7 @@ async def test_a_service_takes_up_variants(fleet: Any, role_url: Callable[[str],
 
 def test_what_the_record_says_of_variants(fleet: Any, role_url: Callable[[str], str]) -> None:
     from services.inference.source import StoredModels
-    from zerofleet.best import BestPointer
+    from zerofleet.best_pointer import BestPointer
 
     publish(fleet, 1, ("int8",))
     publish(fleet, 2, ())
@@ -132,7 +132,7 @@ def test_what_the_record_says_of_variants(fleet: Any, role_url: Callable[[str], 
 
 def test_a_database_that_is_not_migrated_yet_has_no_variants(fleet: Any) -> None:
     from services.inference.source import StoredModels
-    from zerofleet.best import BestPointer
+    from zerofleet.best_pointer import BestPointer
 
     publish(fleet, 1, ("int8",))
     fleet.database._run("UPDATE definitions SET digest = 'other' || digest")

@@ -23,7 +23,7 @@ from zerofleet import games
 from zerofleet.config import SearchSection
 from zerofleet.errors import InvalidRequestError, OverloadedError
 from zerofleet.rpc.codec import BEST, parse_version
-from zerofleet.rpc.player import (
+from zerofleet.rpc.player_backend import (
     Actions,
     PlayedAction,
     PlayerDescription,
@@ -33,7 +33,7 @@ from zerofleet.rpc.player import (
     SearchTable,
     Sgf,
 )
-from zerofleet.searches import served_search
+from zerofleet.search_configs import served_search
 
 # Simulations run on the event loop between two predictions; where all of them end in finished
 # games, one call may run to the end. This many take some 10 ms there.

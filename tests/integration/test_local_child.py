@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from zerofleet.local.process import Account, start_child, stop_child
+from zerofleet.local.child import Account, start_child, stop_child
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP
@@ -63,7 +63,7 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from zerofleet.local.process import start_child\n"
+        "from zerofleet.local.child import start_child\n"
         f"child = start_child([sys.executable, '-c', {DEAF!r}], log=Path({str(log)!r}))\n"
         "print(child.pid, flush=True); time.sleep(600)"
     )

@@ -20,7 +20,7 @@ class _Identity:
     ours: bool = True
 
 
-class Ledger:
+class GamesInPlay:
     """Maps an engine's game ids to identities that last as long as the game, wherever it goes on.
 
     The engine numbers games as they start, and adopted ones as they are queued; a free slot takes

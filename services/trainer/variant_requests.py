@@ -9,7 +9,7 @@ import structlog
 from numpy.typing import NDArray
 from zerofleet_core import GameSpec
 
-from services.trainer.publisher import random_positions
+from services.trainer.candidates import random_positions
 from services.trainer.window import Window
 from zerofleet.config import RunConfig
 from zerofleet.database.metrics import Split
@@ -19,7 +19,7 @@ from zerofleet.models.variant import Bounds, Positions, Variant, VariantRequest
 _log = structlog.get_logger()
 
 
-class Variants:
+class VariantRequests:
     """Asks for the variants of each model that the run file wants, and keeps their figures.
 
     Args:

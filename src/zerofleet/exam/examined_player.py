@@ -9,7 +9,7 @@ from zerofleet_core import Search, SearchConfig
 
 from zerofleet.config import SearchSection
 from zerofleet.prediction import Predictor
-from zerofleet.searches import match_search
+from zerofleet.search_configs import match_search
 
 MOST_ROWS = 256  # of one request, unless the caller knows the server's limit
 

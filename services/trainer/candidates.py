@@ -26,7 +26,7 @@ GOLDEN_POSITIONS = 64  # of random play, and as many again of random bits
 _log = structlog.get_logger()
 
 
-class Publisher:
+class Candidates:
     """Publishes the network every so many steps, each step and each version once.
 
     Args:

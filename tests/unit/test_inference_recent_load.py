@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from services.inference.batcher import Batcher, BatchLimits
-from services.inference.figures import Load
+from services.inference.recent_load import Load
 from services.inference.repository import Repository
 
 

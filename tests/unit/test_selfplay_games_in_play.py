@@ -1,4 +1,4 @@
-"""The ledger: a game keeps its uid, start and epoch from its first ply to its record."""
+"""The in_play: a game keeps its uid, start and epoch from its first ply to its record."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from zerofleet_core import GameColumns, SearchConfig, SelfPlay
 
-from services.selfplay.ledger import Ledger
+from services.selfplay.games_in_play import GamesInPlay
 from zerofleet.records import GameRecord
 
 GAME = "tic_tac_toe"
@@ -32,17 +32,17 @@ def clock() -> Iterator[datetime]:
 
 
 def finish_games(
-    engine: SelfPlay, ledger: Ledger, clock: Iterator[datetime], count: int
+    engine: SelfPlay, in_play: GamesInPlay, clock: Iterator[datetime], count: int
 ) -> list[tuple[GameRecord, int]]:
     finished: list[tuple[GameRecord, int]] = []
     while len(finished) < count:
         now = next(clock)
         engine.select()
         for game in engine.take_finished():
-            record = ledger.finish(game, now)
+            record = in_play.finish(game, now)
             if record is not None:
                 finished.append(record)
-        ledger.begin(now)
+        in_play.begin(now)
         step(engine)
     return finished
 
@@ -56,8 +56,8 @@ def one_unfinished(engine: SelfPlay, plies: int) -> GameColumns:
 
 
 def test_every_game_has_its_own_uid_and_began_before_it_ended(clock: Iterator[datetime]) -> None:
-    engine, ledger = SelfPlay(GAME, 4, SEARCH, 1), Ledger(GAME, 4)
-    records = [record for record, _ in finish_games(engine, ledger, clock, 40)]
+    engine, in_play = SelfPlay(GAME, 4, SEARCH, 1), GamesInPlay(GAME, 4)
+    records = [record for record, _ in finish_games(engine, in_play, clock, 40)]
     assert len({record.game_uid for record in records}) == len(records)
     for record in records:
         assert record.finished_at is not None
@@ -66,23 +66,23 @@ def test_every_game_has_its_own_uid_and_began_before_it_ended(clock: Iterator[da
 
 
 def test_an_unfinished_game_keeps_its_uid(clock: Iterator[datetime]) -> None:
-    engine, ledger = SelfPlay(GAME, 1, SEARCH, 1), Ledger(GAME, 1)
-    ledger.begin(BEGUN)
+    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME, 1)
+    in_play.begin(BEGUN)
     game = one_unfinished(engine, 3)
-    before, epoch = ledger.unfinished(game)
+    before, epoch = in_play.unfinished(game)
     assert (epoch, before.length, before.started_at) == (0, 3, BEGUN)
     assert before.finished_at is None
-    [(after, _)] = finish_games(engine, ledger, clock, 1)
+    [(after, _)] = finish_games(engine, in_play, clock, 1)
     assert after.game_uid == before.game_uid
     assert list(after.columns.action[:3]) == list(before.columns.action)
 
 
 def test_an_adopted_game_keeps_uid_start_and_new_epoch(clock: Iterator[datetime]) -> None:
-    engine, ledger = SelfPlay(GAME, 1, SEARCH, 1), Ledger(GAME, 1)
-    ledger.begin(BEGUN)
-    record, _ = ledger.unfinished(one_unfinished(engine, 4))
+    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME, 1)
+    in_play.begin(BEGUN)
+    record, _ = in_play.unfinished(one_unfinished(engine, 4))
 
-    heir, heirs = SelfPlay(GAME, 2, SEARCH, 2), Ledger(GAME, 2)
+    heir, heirs = SelfPlay(GAME, 2, SEARCH, 2), GamesInPlay(GAME, 2)
     heirs.adopt(heir.adopt(record.columns), record, 7)
     assert heirs.adopted == 1
     finished = finish_games(heir, heirs, clock, 20)
@@ -98,13 +98,13 @@ def test_an_adopted_game_keeps_uid_start_and_new_epoch(clock: Iterator[datetime]
 
 
 def test_an_adopted_game_may_be_resigned_as_it_might_before(clock: Iterator[datetime]) -> None:
-    engine, ledger = SelfPlay(GAME, 1, SEARCH, 1), Ledger(GAME, 1)
+    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME, 1)
     engine.set_resignation(-0.9, 1.0)
-    ledger.begin(BEGUN)
-    record, _ = ledger.unfinished(one_unfinished(engine, 2))
+    in_play.begin(BEGUN)
+    record, _ = in_play.unfinished(one_unfinished(engine, 2))
     assert (record.columns.resign_threshold, record.columns.plays_on) == (pytest.approx(-0.9), True)
 
-    heir, heirs = SelfPlay(GAME, 1, SEARCH, 2), Ledger(GAME, 1)
+    heir, heirs = SelfPlay(GAME, 1, SEARCH, 2), GamesInPlay(GAME, 1)
     heir.set_resignation(-0.5, 0.0)
     heirs.adopt(heir.adopt(record.columns), record, 1)
     finished = [record for record, _ in finish_games(heir, heirs, clock, 3)]
@@ -123,48 +123,48 @@ def test_an_adopted_game_may_be_resigned_as_it_might_before(clock: Iterator[date
 
 
 def test_a_resigned_game_is_a_record(clock: Iterator[datetime]) -> None:
-    engine, ledger = SelfPlay(GAME, 2, SEARCH, 1), Ledger(GAME, 2)
+    engine, in_play = SelfPlay(GAME, 2, SEARCH, 1), GamesInPlay(GAME, 2)
     engine.set_resignation(0.5, 0.0)  # every value is below it
-    for record, _ in finish_games(engine, ledger, clock, 6):
+    for record, _ in finish_games(engine, in_play, clock, 6):
         assert (record.reason, record.length, record.result) == ("resign", 1, 1)
         assert record.columns.policy_weights.shape == record.columns.visit_counts.shape
         assert GameRecord.from_json(record.to_json()).digest() == record.digest()
 
 
 def test_plies_are_unsaved_until_saved_and_never_again() -> None:
-    engine, ledger = SelfPlay(GAME, 1, SEARCH, 1), Ledger(GAME, 1)
-    ledger.begin(BEGUN)
+    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME, 1)
+    in_play.begin(BEGUN)
     early = one_unfinished(engine, 2)
     late = one_unfinished(engine, 4)
-    assert ledger.unsaved_plies(late) == 4
-    ledger.saved(late)
-    ledger.saved(early)  # an answer that comes late takes nothing back
-    assert ledger.unsaved_plies(late) == 0
-    assert ledger.unsaved_plies(one_unfinished(engine, 5)) == 1
+    assert in_play.unsaved_plies(late) == 4
+    in_play.saved(late)
+    in_play.saved(early)  # an answer that comes late takes nothing back
+    assert in_play.unsaved_plies(late) == 0
+    assert in_play.unsaved_plies(one_unfinished(engine, 5)) == 1
 
 
 def test_a_disowned_game_gives_no_record(clock: Iterator[datetime]) -> None:
-    engine, ledger = SelfPlay(GAME, 1, SEARCH, 1), Ledger(GAME, 1)
-    ledger.begin(BEGUN)
+    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME, 1)
+    in_play.begin(BEGUN)
     game = one_unfinished(engine, 2)
-    lost, _ = ledger.unfinished(game)
-    assert ledger.held == [lost.game_uid]
-    assert ledger.disown(game.game_id, 0)
-    assert ledger.held == []
-    assert ledger.unsaved_plies(game) == 0
-    records = finish_games(engine, ledger, clock, 3)
+    lost, _ = in_play.unfinished(game)
+    assert in_play.held == [lost.game_uid]
+    assert in_play.disown(game.game_id, 0)
+    assert in_play.held == []
+    assert in_play.unsaved_plies(game) == 0
+    records = finish_games(engine, in_play, clock, 3)
     assert lost.game_uid not in {record.game_uid for record, _ in records}
 
 
 def test_a_refusal_of_an_old_epoch_disowns_nothing() -> None:
-    engine, ledger = SelfPlay(GAME, 1, SEARCH, 1), Ledger(GAME, 1)
-    ledger.begin(BEGUN)
+    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME, 1)
+    in_play.begin(BEGUN)
     game = one_unfinished(engine, 2)
-    record, sent = ledger.unfinished(game)
-    assert ledger.renew(record.game_uid, sent + 1)  # while a save is on its way
-    assert not ledger.disown(game.game_id, sent)
-    assert ledger.held == [record.game_uid]
-    assert ledger.unsaved_plies(game) == 2
+    record, sent = in_play.unfinished(game)
+    assert in_play.renew(record.game_uid, sent + 1)  # while a save is on its way
+    assert not in_play.disown(game.game_id, sent)
+    assert in_play.held == [record.game_uid]
+    assert in_play.unsaved_plies(game) == 2
 
 
 def test_games_that_begin_and_end_within_one_select_are_counted(clock: Iterator[datetime]) -> None:
@@ -172,12 +172,12 @@ def test_games_that_begin_and_end_within_one_select_are_counted(clock: Iterator[
     search = SearchConfig(
         num_simulations=2, dirichlet_fraction=0.0, temperature=0.0, random_symmetry=False
     )
-    engine, ledger = SelfPlay(GAME, 2, search, 1), Ledger(GAME, 2)
-    records = [record for record, _ in finish_games(engine, ledger, clock, 200)]
+    engine, in_play = SelfPlay(GAME, 2, search, 1), GamesInPlay(GAME, 2)
+    records = [record for record, _ in finish_games(engine, in_play, clock, 200)]
     assert len({record.game_uid for record in records}) == len(records)
 
 
 def test_the_record_is_the_same_bytes_each_time(clock: Iterator[datetime]) -> None:
-    engine, ledger = SelfPlay(GAME, 1, SEARCH, 1), Ledger(GAME, 1)
-    [(record, _)] = finish_games(engine, ledger, clock, 1)
+    engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME, 1)
+    [(record, _)] = finish_games(engine, in_play, clock, 1)
     assert GameRecord.from_json(record.to_json()).digest() == record.digest()

@@ -9,14 +9,14 @@ import psycopg2
 import pytest
 
 from services.inference.source import StoredModels
-from services.trainer.retention import (
+from services.trainer.forgetting import (
     EVERY_SECONDS,
     GRACE,
     REMOVED_AT_ONCE,
     RETRY_SECONDS,
-    Retention,
+    Forgetting,
 )
-from zerofleet.best import BestPointer
+from zerofleet.best_pointer import BestPointer
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database
 from zerofleet.errors import ModelNotFoundError, StaleEpochError
@@ -76,8 +76,8 @@ class Published:
         folders = (self.folder.root / "test").iterdir()
         return sorted(int(folder.name) for folder in folders if folder.is_dir())
 
-    def retention(self, run: RunConfig, grace: timedelta = timedelta(0)) -> Retention:
-        return Retention(run, self.database, self.folder, self.epoch, grace)
+    def retention(self, run: RunConfig, grace: timedelta = timedelta(0)) -> Forgetting:
+        return Forgetting(run, self.database, self.folder, self.epoch, grace)
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_partitions_of_the_run_files_size_are_made_ahead(
     published: Published, role_url: Callable[[str], str]
 ) -> None:
     with Database(role_url("trainer")) as trainer:
-        kept = Retention(a_run(partition_hours=48), trainer, published.folder, published.epoch)
+        kept = Forgetting(a_run(partition_hours=48), trainer, published.folder, published.epoch)
         kept.carry_out()
     connection = psycopg2.connect(role_url("console"))
     with closing(connection), connection.cursor() as cursor:

@@ -21,7 +21,7 @@ REMOVED_AT_ONCE = 50  # models
 _log = structlog.get_logger()
 
 
-class Retention:
+class Forgetting:
     """Carries out ``[retention]`` of one run.
 
     Args:

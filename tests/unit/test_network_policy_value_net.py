@@ -8,7 +8,7 @@ import torch
 
 from zerofleet.config import NetworkSection
 from zerofleet.network import Momentum, PolicyValueNet, l2_penalty, losses
-from zerofleet.network.model import UnpackBits
+from zerofleet.network.policy_value_net import UnpackBits
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from uuid import UUID
 import structlog
 from zerofleet_core import GameColumns
 
-from services.selfplay.ledger import Ledger
+from services.selfplay.games_in_play import GamesInPlay
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.records import GameRecord
@@ -21,7 +21,7 @@ _log = structlog.get_logger()
 _BATCH_GAMES = 64
 
 
-class GameSaver:
+class UnfinishedGames:
     """Saves, extends, adopts and releases on behalf of one worker.
 
     Args:
@@ -44,15 +44,15 @@ class GameSaver:
         """Whether Postgres answered the last time."""
         self._adopt_after = 0.0  # monotonic time
 
-    async def save(self, ledger: Ledger, games: Sequence[GameColumns]) -> bool:
+    async def save(self, in_play: GamesInPlay, games: Sequence[GameColumns]) -> bool:
         """Save these unfinished games as they stand; False when Postgres does not answer.
 
         A game that another worker adopted meanwhile, or whose record is refused, is disowned in the
-        ledger.
+        in_play.
         """
         for first in range(0, len(games), _BATCH_GAMES):
-            batch = [game for game in games[first : first + _BATCH_GAMES] if ledger.knows(game)]
-            records = [ledger.unfinished(game) for game in batch]
+            batch = [game for game in games[first : first + _BATCH_GAMES] if in_play.knows(game)]
+            records = [in_play.unfinished(game) for game in batch]
             try:
                 kept = await asyncio.to_thread(
                     self._database.save_unfinished,
@@ -66,8 +66,8 @@ class GameSaver:
                 return False
             for game, (record, epoch), status in zip(batch, records, kept, strict=True):
                 if status == "saved":
-                    ledger.saved(game)
-                elif ledger.disown(game.game_id, epoch):
+                    in_play.saved(game)
+                elif in_play.disown(game.game_id, epoch):
                     uid = str(record.game_uid)
                     _log.warning("game_lost", game_uid=uid, epoch=epoch, status=status)
             self._reached()

@@ -4,7 +4,7 @@ import pytest
 from zerofleet_core import SearchConfig
 
 from zerofleet.config import SearchSection
-from zerofleet.searches import match_search, served_search
+from zerofleet.search_configs import match_search, served_search
 
 # Every field away from its default.
 SECTION = SearchSection(

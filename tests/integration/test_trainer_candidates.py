@@ -6,9 +6,9 @@ from threading import Event
 import numpy as np
 import pytest
 
+from services.trainer.candidates import GOLDEN_POSITIONS, Candidates, golden_observations
 from services.trainer.checkpoints import CheckpointFolder
 from services.trainer.places import Places
-from services.trainer.publisher import GOLDEN_POSITIONS, Publisher, golden_observations
 from zerofleet.config import NetworkSection
 from zerofleet.database import Database
 from zerofleet.errors import IncompatibleModelError, StaleEpochError
@@ -21,7 +21,7 @@ from zerofleet.waiting import Waits
 SPEC = spec("tic_tac_toe")
 
 
-def a_publisher(folder: Path, database: Database, epoch: int) -> Publisher:
+def a_publisher(folder: Path, database: Database, epoch: int) -> Candidates:
     places = Places(
         database,
         ModelFolder(folder, "test"),
@@ -30,7 +30,7 @@ def a_publisher(folder: Path, database: Database, epoch: int) -> Publisher:
         Event(),
         lambda: None,
     )
-    return Publisher("test", SPEC, places, epoch, 10, database.models("test"))
+    return Candidates("test", SPEC, places, epoch, 10, database.models("test"))
 
 
 @pytest.fixture

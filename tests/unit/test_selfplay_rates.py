@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from services.selfplay.figures import PlayTotals, PlyCost, Rates
 from services.selfplay.pause import Pause
+from services.selfplay.rates import PlayTotals, PlyCost, Rates
 from services.selfplay.writer import GameWriter
 from zerofleet.config import run_from_values
 from zerofleet.figures import TrainerFigures
