@@ -70,10 +70,11 @@ void make_game(GameColumns* self, ColumnIn<std::int16_t> actions,
 
 void bind_game(nb::module_& module) {
   using C = GameColumns;
-  nb::class_<C>(module, "EngineGame",
-                "One game as columns, a row for each ply, as in `zerofleet.records.GameRecord`.\n\n"
-                "Plies that were given and not searched (a match's opening, or by a player without\n"
-                "a predictor) have model version 0, 0 simulations and one child, unvisited.")
+  nb::class_<C>(
+      module, "EngineGame",
+      "One game as columns, a row for each ply, as in `zerofleet.records.GameRecord`.\n\n"
+      "Plies that were given and not searched (a match's opening, or by a player without\n"
+      "a predictor) have model version 0, 0 simulations and one child, unvisited.")
       .def("__init__", &make_game, nb::kw_only(), "actions"_a, "model_versions"_a, "root_values"_a,
            "network_values"_a, "best_child_values"_a, "simulations"_a, "full_search"_a, "offsets"_a,
            "child_actions"_a, "child_visit_counts"_a, "child_priors"_a, "child_policy_weights"_a,

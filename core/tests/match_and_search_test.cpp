@@ -104,8 +104,8 @@ void a_side_of_a_match_may_be_played_from_outside() {
     const auto reached = reached_position(FixedRules<ConnectFour>(), game);
     const bool resigned = game.game_id == 3;
     check(game.reason == (resigned ? "resign" : "rules"));
-    check(*game.result == (resigned ? (reached.to_play() == kFirstPlayer ? -1 : 1)
-                                    : reached.result()));
+    check(*game.result ==
+          (resigned ? (reached.to_play() == kFirstPlayer ? -1 : 1) : reached.result()));
     for (std::size_t ply = game.game_id < 2 ? 1 : 2; ply < game.actions.size(); ++ply) {
       const bool searched = (ply + game.game_id) % 2 == 0;
       check(game.model_versions[ply] == (searched ? 7 : 0));
