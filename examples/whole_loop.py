@@ -16,10 +16,10 @@ import time
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from services.trainer.bucket import TrainBucket
 from zerofleet_core import EngineGame, ReplayBuffer, SearchConfig, SelfPlay
 
 from services.trainer.learner import Learner
+from services.trainer.train_bucket import TrainBucket
 from zerofleet import games
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.exam import examine

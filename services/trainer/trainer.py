@@ -70,6 +70,7 @@ class Trainer:
             run.trainer.publish_every_steps,
             resumed.published,
         )
+        self._retention = Retention(run, places.database, places.models, resumed.epoch)
         self._publish_backoff = Backoff(1.0, 60.0)
         self._publish_after = 0.0  # of the monotonic clock
         self._unpublished = ""  # why a model that is due is not published yet

@@ -43,6 +43,7 @@ def open_transaction(url: str, *statements: str) -> Iterator[Any]:
         for statement in statements or ("SELECT pg_current_xact_id()",):
             cursor.execute(statement)
         yield cursor
+        connection.rollback()  # by closing alone the server would learn of it some time later
 
 
 def submit(database: Database, *seeds: int) -> None:

@@ -290,8 +290,14 @@ def test_beside_an_older_dump_of_postgres_nothing_new_is_deleted(
     newest = checkpoints.newest()
     assert newest is not None
 
-    restore = [programs / "pg_restore", "--clean", "--if-exists", "-d", superuser, dump]
-    subprocess.run(restore, check=True)
+    server = postgres.url("superuser", "postgres")
+    admin = psycopg2.connect(server)
+    admin.autocommit = True
+    with admin.cursor() as cursor:
+        cursor.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    admin.close()
+    subprocess.run([programs / "pg_restore", "--create", "-d", server, dump], check=True)
+    surroundings.database.wait_ready(DEADLINE)
     assert surroundings.query("SELECT epoch FROM fences") == [(1,)]
     surroundings.submit(range(300, 400))
     further = newest.state.step + 10

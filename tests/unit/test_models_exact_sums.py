@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from services.trainer.random_play import random_positions
 
+from services.trainer.publisher import random_positions
 from zerofleet.config import NetworkSection
 from zerofleet.games import spec
 from zerofleet.models import runtime

@@ -4,8 +4,8 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
-from services.trainer.random_play import random_positions
 
+from services.trainer.publisher import random_positions
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec

@@ -11,8 +11,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
-from services.trainer.random_play import random_positions
 
+from services.trainer.publisher import random_positions
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec

@@ -62,11 +62,14 @@ def options(
 
 
 def main() -> None:
-    """Run a command; what a person must mend comes as one line on stderr and exit status 2."""
+    """Run a command; an error is one line on stderr and exit status 2, of a failed service 1."""
     try:
         app()
     except ZerofleetError as error:
+        from zerofleet.local.supervisor import ProgramFailedError  # only a failure needs it
+
         typer.echo(f"zerofleet: {error}", err=True)
-        sys.exit(getattr(error, "exit_code", ConfigError.exit_code))
+        failed = isinstance(error, ProgramFailedError)
+        sys.exit(error.exit_code if failed else ConfigError.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)

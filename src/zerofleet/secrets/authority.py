@@ -23,14 +23,14 @@ RENEW_DAYS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class CertifiedKey:
     """A certificate and its key, as PEM."""
 
     certificate: bytes
     key: bytes
 
 
-def make_authority(name: str) -> Pair:
+def make_authority(name: str) -> CertifiedKey:
     """An authority that signs certificates of services and no other authorities."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(name)
@@ -43,8 +43,8 @@ def make_authority(name: str) -> Pair:
 
 
 def make_certificate(
-    authority: Pair, name: str, hosts: Sequence[str], *, server: bool, client: bool
-) -> Pair:
+    authority: CertifiedKey, name: str, hosts: Sequence[str], *, server: bool, client: bool
+) -> CertifiedKey:
     """A certificate for one service.
 
     Args:
@@ -102,9 +102,9 @@ def _builder(
     )
 
 
-def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> CertifiedKey:
     encoding = serialization.Encoding.PEM
-    return Pair(
+    return CertifiedKey(
         certificate.public_bytes(encoding),
         key.private_bytes(
             encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -24,7 +24,7 @@ from zerofleet.secrets.redis_users import RULES, acl_file
 from zerofleet.secrets.tokens import ROLES, Role, Token, digest_of, new_token, read_tokens
 
 if TYPE_CHECKING:
-    from zerofleet.secrets.authority import Pair
+    from zerofleet.secrets.authority import CertifiedKey
 
 POSTGRES = (
     "zerofleet",
@@ -100,21 +100,23 @@ class FleetSecrets:
             self._replace(f"tokens/{role}", token.encode() + b"\n")
 
     def _certificates(self) -> None:
-        from zerofleet.secrets.authority import Pair, make_authority
+        from zerofleet.secrets.authority import CertifiedKey, make_authority
 
         paths = [self._folder / "tls" / name for name in ("ca.crt", "ca.key")]
         if not paths[0].exists():
             pair = make_authority("zerofleet")
             self._replace("tls/ca.key", pair.key, mode=0o400)
             self._replace("tls/ca.crt", pair.certificate)
-        ca = Pair(read_bytes(paths[0]), read_bytes(paths[1]) if paths[1].exists() else b"")
+        ca = CertifiedKey(read_bytes(paths[0]), read_bytes(paths[1]) if paths[1].exists() else b"")
         for name, places in SERVERS.items():
             hosts = (*_HERE, *(host for place in places for host in _names(place)), *self._hosts)
             self._certificate(ca, name, hosts, server=True)
         for name in CLIENTS:
             self._certificate(ca, name, (name,), server=False)
 
-    def _certificate(self, ca: Pair, name: str, hosts: Sequence[str], *, server: bool) -> None:
+    def _certificate(
+        self, ca: CertifiedKey, name: str, hosts: Sequence[str], *, server: bool
+    ) -> None:
         from zerofleet.secrets.authority import is_good_for, make_certificate
 
         folder = self._folder / "tls" / name
