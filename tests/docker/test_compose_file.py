@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import yaml
 from pydantic import BaseModel
-from services.evaluator.settings import EvaluatorSettings
 
 import zerofleet
 from services.autoscaler.settings import AutoscalerSettings
@@ -135,7 +134,6 @@ def test_every_setting_is_one_that_somebody_reads(file: str) -> None:
         f"ZEROFLEET_{field.upper()}"
         for settings in (
             AutoscalerSettings,
-            EvaluatorSettings,
             InferenceSettings,
             SelfplaySettings,
         )

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg2
@@ -15,6 +16,7 @@ from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate, schema
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.local.postgres_programs import find_programs
 from zerofleet.secrets.urls import with_password_file
 from zerofleet.testing.records import random_record
 
@@ -109,6 +111,33 @@ def test_a_database_of_0_1_is_refused_with_the_way_to_start_anew(
     assert run(empty_database, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [
         (2,)
     ]
+
+
+def test_a_dump_comes_back_into_a_migrated_database_with_its_rights_and_partitions(
+    postgres: EmbeddedPostgres, empty_database: str, database_url: str, tmp_path: Path
+) -> None:
+    """As docs/operations.md says."""
+    programs, dump = find_programs().folder, tmp_path / "dump"
+    with Database(database_url) as database:
+        database.register_run(run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}}))
+        database.submit_games("test", "w", [Submission(random_record(1))])
+        database.make_partitions(6, timedelta(days=4))
+    subprocess.run([programs / "pg_dump", "-Fc", "-f", dump, database_url], check=True)
+    migrate(empty_database)
+    run(
+        empty_database,
+        "DROP SCHEMA public CASCADE",
+        "CREATE SCHEMA public AUTHORIZATION pg_database_owner",
+    )
+    restore = [programs / "pg_restore", "--single-transaction", "--exit-on-error"]
+    subprocess.run([*restore, "-d", empty_database, dump], check=True)
+    with Database(postgres.url("worker", "without_anything")) as database:
+        database.wait_ready(1)
+        records = [Submission(random_record(seed)) for seed in (1, 2)]
+        assert database.submit_games("test", "w", records) == ["duplicate", "stored"]
+    partitions = "SELECT count(*) FROM position_partitions"
+    assert run(empty_database, partitions) == run(database_url, partitions)
+    migrate(empty_database)
 
 
 def sources(kind: str) -> list[str]:

@@ -150,8 +150,9 @@ def test_sigterm_while_it_waits_for_postgres(trainer: TrainerProcess) -> None:
     trainer.environment["ZEROFLEET_DATABASE_URL"] = "postgresql://nobody@127.0.0.1:1/none"
     process = trainer.start()
     assert process.stderr is not None
-    assert '"waiting_for": "Postgres"' in process.stderr.readline()
-    assert "127.0.0.1:1" in process.stderr.readline()
+    said = process.stderr.readline()
+    assert '"waiting_for": "Postgres"' in said
+    assert "127.0.0.1:1" in said
     process.terminate()
     _, rest = process.communicate(timeout=120)
     assert process.returncode == 0

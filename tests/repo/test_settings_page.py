@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from services.evaluator.settings import EvaluatorSettings
-
 from services.autoscaler.settings import AutoscalerSettings
 from services.inference.settings import InferenceSettings
 from services.selfplay.settings import SelfplaySettings
@@ -17,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 SETTINGS: dict[str, type[ProcessSettings]] = {
     "autoscaler": AutoscalerSettings,
-    "evaluator": EvaluatorSettings,
     "inference": InferenceSettings,
     "selfplay": SelfplaySettings,
 }

@@ -199,6 +199,24 @@ def test_triton_repository(open_bucket: Any, front: Any, s3: Any) -> None:
     assert len(written) == 1  # Triton would load every version anew
 
 
+def test_files_of_a_model_that_is_not_kept_go_and_what_is_gone_is_no_error(
+    open_bucket: Any, s3: Any
+) -> None:
+    store = open_bucket(s3.url)
+    put(store)
+    for version in (1, 2):
+        store.expose(SHA256, version, SHAPE)
+    store.remove(1, [])  # another model has the same file
+    assert "triton/run/1/model.onnx" not in objects(s3)
+    assert blob(s3).exists()
+    for _ in range(2):
+        store.remove(2, [SHA256])
+    assert not blob(s3).exists()
+    assert {name for name in objects(s3) if name.startswith("triton/")} == {
+        "triton/run/config.pbtxt"
+    }
+
+
 # ---- publications that are cut off
 
 

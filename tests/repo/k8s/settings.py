@@ -20,7 +20,6 @@ from zerofleet.errors import ZerofleetError
 _SETTINGS = {
     "selfplay": "services.selfplay.settings:SelfplaySettings",
     "inference": "services.inference.settings:InferenceSettings",
-    "evaluator": "services.evaluator.settings:EvaluatorSettings",
     "autoscaler": "services.autoscaler.settings:AutoscalerSettings",
 }
 _ROLES = {
