@@ -1,5 +1,6 @@
 """A match is its rows: stored once for each place, counted again by whoever asks."""
 
+from datetime import timedelta
 from uuid import UUID
 
 import numpy as np
@@ -261,3 +262,20 @@ def test_a_bad_game_stores_nothing(database: Database, epoch: int) -> None:
         play(database, match, (0, 0, FIRST_WINS), (0, 1, bad))
     assert database.match_places(match.match_id) == set()
     assert database.count_games("test", "match") == 0
+
+
+def test_files_of_a_model_stay_while_it_plays_a_match(database: Database, epoch: int) -> None:
+    """Of a candidate until its verdict, of a player of a trial until all games are played."""
+    trainer = database.acquire_fence("test", "trainer")
+
+    def kept() -> list[int]:
+        asked = {"newest": 0, "every": 0, "grace": timedelta(days=1)}
+        database.give_up_models("test", **asked, epoch=trainer)
+        return [row.version for row in database.models("test")]
+
+    match = begin(database, epoch, candidate=2)
+    tried = trial(database, epoch, "random", "3/fp32", games=2)
+    assert kept() == [1, 2, 3]
+    database.decide_match(match.match_id, "skipped", epoch=epoch)
+    play(database, tried, (0, 0, FIRST_WINS), (0, 1, DRAWN))
+    assert kept() == [1]

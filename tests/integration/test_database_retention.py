@@ -12,10 +12,10 @@ import psycopg2
 import pytest
 
 from zerofleet.config import run_from_values
-from zerofleet.database import Database, GateRule, MatchGame, Submission
+from zerofleet.database import Database, Submission
 from zerofleet.errors import StaleEpochError
 from zerofleet.records import GameRecord, game_uid_of
-from zerofleet.testing.random_records import random_record, target_record
+from zerofleet.testing.records import target_record
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
@@ -372,22 +372,6 @@ def test_a_model_that_came_to_be_used_within_the_grace_is_kept(
     evaluator = database.acquire_fence("test", "evaluator")
     database.promote("test", 3, None, "e", 1, epoch=evaluator)
     assert 3 in kept_models(newest=2, every=0)
-
-
-def test_a_model_that_plays_a_match_is_kept_until_it_is_over(
-    kept_models: Callable[..., list[int]], database: Database
-) -> None:
-    """A candidate until its verdict, a player of a trial until all games are played."""
-    evaluator = database.evaluator_epoch("test")
-    asked = {"games": 2, "num_simulations": 1, "seed": 1, "epoch": evaluator}
-    gate = database.open_match("test", "gate", "3", "6", **asked, rule=GateRule(0.5))
-    trial = database.open_match("test", "trial", "random", "4/fp32", **asked)
-    assert kept_models(newest=1, every=0) == [3, 4, 6, 10]
-    database.decide_match(gate.match_id, "skipped", epoch=evaluator)
-    database.shorten_match(trial.match_id, 1, epoch=evaluator)
-    games = [MatchGame(0, 0, random_record(1))]
-    database.record_match_games("test", "e", trial.match_id, games, epoch=evaluator)
-    assert kept_models(newest=1, every=0) == [6, 10]
 
 
 def test_a_trainer_that_was_replaced_gives_up_no_model(database: Database, epoch: int) -> None:
