@@ -13,7 +13,7 @@ import structlog
 from services.evaluator.context import EvaluatorContext
 from services.evaluator.players import Players
 from services.evaluator.pool import RatingPool
-from services.evaluator.promotion import Promoter
+from services.evaluator.promoter import Promoter
 from services.evaluator.referee import Referee
 from services.evaluator.spare import SpareTime
 from services.evaluator.verdict import Standing

@@ -14,7 +14,7 @@ from services.evaluator.evaluator import Evaluator
 from services.evaluator.openings import draw_openings
 from services.evaluator.players import Players
 from services.evaluator.pool import RatingPool
-from services.evaluator.promotion import Promoter, reconcile
+from services.evaluator.promoter import Promoter, reconcile
 from services.evaluator.referee import Referee
 from services.evaluator.spare import SpareTime
 from services.evaluator.trials import Trials

@@ -15,7 +15,7 @@ from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.errors import StaleEpochError
 from zerofleet.records import GameRecord, game_uid_of
-from zerofleet.testing.records import target_record
+from zerofleet.testing.random_records import target_record
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)

@@ -1,0 +1,134 @@
+"""Self-play workers for tests, over real stores: at play, told to leave, killed."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from services.selfplay.settings import SelfplaySettings
+from services.selfplay.worker import Worker
+from zerofleet.config import RunConfig, run_from_values
+from zerofleet.database import Database
+from zerofleet.heartbeat import Heartbeats
+from zerofleet.prediction import Predictor
+from zerofleet.testing import HashPredictor
+
+DEADLINE = 120.0
+at_play: set[asyncio.Task[None]] = set()
+
+
+def make_run(
+    game: str = "connect_four",
+    name: str = "test",
+    random_opening_plies: int = 0,
+    **selfplay: Any,
+) -> RunConfig:
+    return run_from_values(
+        {
+            "name": name,
+            "preset": "plain",
+            "game": {"name": game},
+            "search": {
+                "num_simulations": 12,
+                "cache_positions": 0,
+                "random_opening_plies": random_opening_plies,
+            },
+            "selfplay": {"games_per_engine": 8, **selfplay},
+        }
+    )
+
+
+def make_worker(
+    run: RunConfig,
+    database: Database,
+    valkey_url: str,
+    name: str,
+    predictor: Predictor | None = None,
+    seed: int | None = None,
+) -> Worker:
+    settings = SelfplaySettings(run_file=Path("run.toml"), worker=name, selfplay_seed=seed)
+    return Worker(
+        run,
+        settings,
+        database,
+        Heartbeats(valkey_url, run.name),
+        predictor or HashPredictor(run.game.name),
+    )
+
+
+@contextlib.asynccontextmanager
+async def running(worker: Worker) -> AsyncIterator[asyncio.Event]:
+    """A worker at play; leaving the block is its SIGTERM."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(worker.run(stop))
+    at_play.add(task)
+    try:
+        yield stop
+        stop.set()
+        await task
+    finally:
+        at_play.discard(task)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def killed(worker: Worker, when: Callable[[], bool]) -> None:
+    """Play until ``when``, then end without a word, as SIGKILL does."""
+    task = asyncio.create_task(worker.run(asyncio.Event()))
+    at_play.add(task)
+    await until(when)
+    at_play.discard(task)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], bool], every: float = 0.002) -> None:
+    """Wait for a condition while every worker lives."""
+    async with asyncio.timeout(DEADLINE):
+        while not condition():
+            for task in at_play:
+                if task.done():
+                    task.result()
+            await asyncio.sleep(every)
+
+
+def plies(worker: Worker) -> int:
+    return sum(lane.engine.statistics.plies for lane in worker.lanes)
+
+
+def finished(worker: Worker) -> int:
+    return sum(lane.engine.statistics.games_finished for lane in worker.lanes)
+
+
+def live_games(worker: Worker) -> dict[str, list[int]]:
+    """What the worker's memory holds: uid -> actions."""
+    return {
+        str(record.game_uid): record.columns.action.tolist()
+        for lane in worker.lanes
+        for record, _ in map(lane.in_play.unfinished, lane.engine.unfinished())
+    }
+
+
+def spooled_games(worker: Worker) -> dict[str, list[int]]:
+    """Finished games that Postgres has not answered for."""
+    records = [submission.record for submission in worker.writer._spool]
+    return {str(record.game_uid): record.columns.action.tolist() for record in records}
+
+
+def query(database: Database, statement: str) -> list[Any]:
+    return database._rows(statement)
+
+
+def stored_games(database: Database) -> dict[str, list[int]]:
+    rows = query(
+        database,
+        "SELECT game_uid::text AS uid, array_agg(action ORDER BY ply) AS actions "
+        "FROM games JOIN positions USING (game_uid) GROUP BY game_uid",
+    )
+    return {row.uid: list(row.actions) for row in rows}
+
+
+def saved_games(database: Database) -> dict[str, list[int]]:
+    rows = query(database, "SELECT game_uid::text AS uid, record FROM unfinished_games")
+    return {row.uid: row.record["action"] for row in rows}
