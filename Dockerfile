@@ -37,7 +37,7 @@ RUN groupadd --gid 10001 zerofleet \
 WORKDIR /var/lib/zerofleet
 HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --retries=3 \
   CMD ["python", "-m", "zerofleet.rpc.probe", "127.0.0.1:8081"]
-# What changes with each commit is a label that the builder adds (--label), lest it rebuild all below.
+# What changes with each commit is a label that the builder adds (--label): here it would rebuild all below.
 LABEL org.opencontainers.image.vendor="zerofleet" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.licenses="Apache-2.0"

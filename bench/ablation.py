@@ -124,7 +124,7 @@ class Model:
 
 
 class Resignation:
-    """v_resign by the rule of the fleet, from games in which nobody resigned."""
+    """v_resign by the rule of the fleet, from games that played on."""
 
     def __init__(self, run: RunConfig) -> None:
         self._section = run.resign

@@ -13,7 +13,7 @@ from rich.table import Table
 from bench.workloads import workload
 from zerofleet.errors import ConfigError, ZerofleetError
 
-WIDTH = 160  # wider than most terminals: figures that are cut off help nobody
+WIDTH = 160  # wider than most terminals: figures that are cut off are useless
 
 GAME_HELP = "connect_four, go9, tic_tac_toe, or any game such as 'go(size=13)'"
 

@@ -102,7 +102,7 @@ def bytes_per_position(url: str) -> int:
 def summary(workload: Workload, workers: int, blocks: list[Block], weight: int) -> Row:
     """Medians over the blocks of one number of workers."""
     postgres = measured.cpu_us_each(blocks, "positions", "postgres")
-    everybody = 1e6 / measured.per_cpu_s(blocks, "positions")
+    all_processes = 1e6 / measured.per_cpu_s(blocks, "positions")
     return {
         "bench": "store",
         "game": workload.name,
@@ -110,7 +110,7 @@ def summary(workload: Workload, workers: int, blocks: list[Block], weight: int) 
         "games_per_s": round(measured.per_s(blocks, "games")),
         "positions_per_s": round(measured.per_s(blocks, "positions")),
         "positions_per_cpu_s": round(measured.per_cpu_s(blocks, "positions")),
-        "worker_us_per_position": round(everybody - postgres, 1),
+        "worker_us_per_position": round(all_processes - postgres, 1),
         "postgres_us_per_position": round(postgres, 1),
         "bytes_per_position": weight,
     }

@@ -20,7 +20,7 @@ def main(address: str) -> None:
         while True:
             try:
                 played = player.play(moves, simulations=200, temperature=0.2)
-            except InvalidRequestError as error:  # nobody can move any more
+            except InvalidRequestError as error:  # the game is over
                 print(error)
                 break
             moves.append(played.action_string)

@@ -1,4 +1,4 @@
-"""What the repository is made of, counted: files, lines, modules, names and who imports whom.
+"""What the repository is made of, counted: files, lines, modules, names, imports.
 
 ``python scripts/house.py [CHECKOUT]``: of this repository, or of another checkout of it, so that
 two states can be held against each other. ``tests/repo/test_house.py`` holds the rules.

@@ -135,9 +135,9 @@ void bind_self_play(nb::module_& module) {
                 [&](SelfPlayEngine& engine) { engine.set_resignation(threshold, play_on_share); });
           },
           "threshold"_a.none(), "play_on_share"_a,
-          "Set v_resign for games that begin from now on; None: nobody resigns.\n\n"
+          "Set v_resign for games that begin from now on; None: no player resigns.\n\n"
           "The player to move resigns when the root's value and its most visited child's are\n"
-          "below the threshold. In a random share of games nobody does (`plays_on`).\n\n"
+          "below the threshold. In a random share of games no player does (`plays_on`).\n\n"
           "Raises:\n    ValueError: a threshold outside [-1, 1], a share outside [0, 1].")
       .def_prop_ro("statistics", &statistics<SelfPlayEngine>);
 }

@@ -138,10 +138,10 @@ void bind_game(nb::module_& module) {
       .def_ro("result", &C::result, "+1 first player won, -1 second, 0 draw; None: unfinished")
       .def_ro("reason", &C::reason, "'rules', or 'resign': the player to move gave up.")
       .def_ro("resign_threshold", &C::resign_threshold,
-              "v_resign when the game began; None: nobody could resign.")
+              "v_resign when the game began; None: no player could resign.")
       .def_ro("next_full_search", &C::next_full_search,
               "Of an unfinished game: whether the ply to come was drawn for a full search.")
-      .def_ro("plays_on", &C::plays_on, "Nobody resigns, so that v_resign can be checked.")
+      .def_ro("plays_on", &C::plays_on, "No player resigns, so that v_resign can be checked.")
       .def("__repr__", [](const C& game) {
         return "GameColumns(game_id=" + std::to_string(game.game_id) + ", " +
                std::to_string(game.plies()) + " plies)";

@@ -62,7 +62,7 @@ auto in_python(Callable&& action) {
   try {
     return action();
   } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_Exception)) throw;  // somebody wants the program to end
+    if (!error.matches(PyExc_Exception)) throw;  // such as KeyboardInterrupt: the program is to end
     throw std::runtime_error("the game's rules failed: " + in_one_line(error));
   } catch (const nb::cast_error&) {
     throw std::runtime_error("the game's rules answered with a value of the wrong type");

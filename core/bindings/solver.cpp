@@ -23,7 +23,7 @@ namespace {
 connect_four::Board board_after(const std::vector<int>& actions) {
   const auto position = position_after(FixedRules<ConnectFour>(), std::span<const int>(actions));
   if (position.is_terminal()) {
-    throw std::invalid_argument("the game is over: nobody has an outcome left to reach");
+    throw std::invalid_argument("the game is over: there is no outcome left to reach");
   }
   connect_four::Board board;
   for (const int column : actions) board = board.after(board.playable(column));

@@ -116,7 +116,7 @@ const DynamicGame& dynamic_game(const std::string& name) {
     const std::lock_guard lock(mutex);
     if (const auto known = games.find(name); known != games.end()) return *known->second;
   }
-  // Made without the lock: a game from outside may wait for somebody who waits for it.
+  // Made without the lock: a game from outside may wait for a thread that waits for the lock.
   auto made = std::make_unique<const DynamicGame>(
       visit_game(name, [](const auto& rules) { return to_dynamic(rules); }));
   const std::lock_guard lock(mutex);

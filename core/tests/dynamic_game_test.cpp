@@ -20,8 +20,8 @@ using test::check_near;
 
 constexpr int kPile = 11;
 
-// A pile of tokens: take one and the other player moves, or take two and move again. Whoever takes
-// the last token wins.
+// A pile of tokens: take one and the other player moves, or take two and move again. The player
+// who takes the last token wins.
 class Pile final : public DynamicState {
  public:
   std::unique_ptr<DynamicState> clone() const override { return std::make_unique<Pile>(*this); }
@@ -120,7 +120,7 @@ void values_belong_to_whoever_moves() {
       if (leaf.depth == 0) search.start_root({.num_simulations = 4'000}, random);
     }
     check_near(search.root_value(), outcome(root), 0.15);
-    // What is kept for the next move belongs to whoever moves there.
+    // What is kept for the next move belongs to the player who moves there.
     Tree scratch;
     const Action action = search.tree().action[search.best_child()];
     search.advance_root(action, scratch);

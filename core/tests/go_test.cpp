@@ -142,10 +142,10 @@ void areas() {
   }
   check(Go<5>{}.area()[0].size() == 0 && Go<5>{}.score() == -7.5f);
   check(play<5>("C3").score() == 17.5f);
-  // The corner's two liberties are shared: they count for nobody, the stones as they stand.
+  // The corner's two liberties are shared: they count for neither player, the stones as they stand.
   const auto seki = play<5>("A3 A4 B3 B4 C3 pass C4 pass C5");
   check(seki.area()[0].size() == 21 && seki.area()[1].size() == 2);
-  // One eye for each side, the bottom row for nobody.
+  // One eye for each side, the bottom row for neither.
   const auto eyes = play<4>("A4 C4 B4 D4 B3 C3 A2 C2 B2 D2");
   check(eyes.area()[0].size() == 6 && eyes.area()[1].size() == 6);
   check(eyes.area()[0].test(4) && eyes.area()[1].test(7) && !eyes.area()[0].test(12));

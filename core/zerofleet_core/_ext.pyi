@@ -302,7 +302,7 @@ class GameColumns:
 
     @property
     def resign_threshold(self) -> float | None:
-        """v_resign when the game began; None: nobody could resign."""
+        """v_resign when the game began; None: no player could resign."""
 
     @property
     def next_full_search(self) -> bool | None:
@@ -312,7 +312,7 @@ class GameColumns:
 
     @property
     def plays_on(self) -> bool:
-        """Nobody resigns, so that v_resign can be checked."""
+        """No player resigns, so that v_resign can be checked."""
 
     def __repr__(self) -> str: ...
 
@@ -433,10 +433,10 @@ class SelfPlay:
 
     def set_resignation(self, threshold: float | None, play_on_share: float) -> None:
         """
-        Set v_resign for games that begin from now on; None: nobody resigns.
+        Set v_resign for games that begin from now on; None: no player resigns.
 
         The player to move resigns when the root's value and its most visited child's are
-        below the threshold. In a random share of games nobody does (`plays_on`).
+        below the threshold. In a random share of games no player does (`plays_on`).
 
         Raises:
             ValueError: a threshold outside [-1, 1], a share outside [0, 1].

@@ -63,8 +63,8 @@ class PairQueue:
         missing: the places that hold no game.
         at_once: pairs in play together, at most.
         ahead: a pair begins only when fewer than this many openings lie between it and the first
-            incomplete one. A verdict counts complete prefixes, so this bounds what is played in
-            vain; None: no pair is ever in vain.
+            incomplete one. A verdict counts complete prefixes, so this bounds the games
+            that are played and not counted; None: every pair counts.
     """
 
     def __init__(self, missing: Collection[Place], at_once: int, ahead: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Who plays whom in the rating pool, and what is missing: a function of the chain and the rows."""
+"""Which players meet in the rating pool, and which games are missing: from stored rows alone."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ class Promoter:
             grounds: what the match's verdict rests on.
 
         Returns:
-            The promotion; None when somebody else, such as a rollback, has moved the end of the
-            chain meanwhile: nothing was decided then.
+            The promotion; None when the chain has grown meanwhile, as by a person's rollback:
+            nothing was decided then.
 
         Raises:
             StaleEpochError: another evaluator has taken over; this one must stop.

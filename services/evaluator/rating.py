@@ -68,7 +68,7 @@ class Rating:
 
 
 def rate(results: Iterable[Result]) -> list[Rating]:
-    """Rate everybody who played: models in their order, the first at 0 Elo, then anchors by name.
+    """Rate all players: models in their order, the first at 0 Elo, then anchors by name.
 
     Args:
         results: games of any number of pairs; several results of one pair add up.

@@ -18,8 +18,9 @@ from zerofleet.search_configs import match_search
 
 _log = structlog.get_logger()
 
-# A pair that lasts long holds up the count, and others begin meanwhile. Farther ahead than this
-# saves no more time (of go on 9x9, 16 pairs at once), but plays more in vain.
+# Pairs count in order, so a long pair holds up the count, and others begin meanwhile. More pairs
+# ahead than this save no more time (measured on go 9x9, 16 pairs at once), and more games do not
+# count.
 _AHEAD = 2  # times the pairs at once
 
 
@@ -64,7 +65,7 @@ class Referee:
         """Play what the match lacks until it is decided; each game is a row as soon as it is over.
 
         A sequential test keeps so many pairs in play, and looks whenever a game is stored. When it
-        ends, the games in play are given up; others may have been played beyond its end in vain.
+        ends, the games in play are given up, and complete pairs beyond its end do not count.
 
         Returns:
             The standing, judged from the rows; without a verdict when the game offers fewer

@@ -15,7 +15,7 @@ class SpareGames(Protocol):
 
     @property
     def in_play(self) -> bool:
-        """Whether games are in play, be it that they wait for a candidate's match."""
+        """Whether games are in play, also while they wait for a candidate's match."""
         ...
 
     async def play_some(self) -> bool:

@@ -187,7 +187,7 @@ async def _answer(
             await server.drain(settings.inference_drain_seconds)
     _log.info("stopped")
     if batcher.broken.is_set():
-        raise SystemExit(1)  # so that whoever started it starts another one
+        raise SystemExit(1)  # so that its supervisor starts another one
 
 
 async def _keep_health(server: Server, backend: Backend) -> None:

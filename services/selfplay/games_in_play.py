@@ -1,4 +1,4 @@
-"""Who one engine's games are to the rest of the fleet: uid, start, epoch, plies already saved."""
+"""The games of one engine as the fleet knows them: uid, start, epoch, plies already saved."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class GamesInPlay:
         return game.game_id in self._identities
 
     def disown(self, game_id: int, epoch: int) -> bool:
-        """Not ours with this epoch: somebody else's, and what is played of it here is in vain.
+        """Give up a game of this epoch: another worker has it, so its further plies are dropped.
 
         False: it is finished, and the database will say whose record counts; or it was adopted
         anew meanwhile, by this worker itself.

@@ -64,7 +64,7 @@ class WorkerCollector(Collector):
         threshold = self._worker.resignation.threshold
         resign = GaugeMetricFamily(
             f"{_PREFIX}_resign_threshold",
-            "Value below which games that begin now are resigned; absent while nobody resigns.",
+            "Value below which games that begin now are resigned; absent while no player resigns.",
         )
         if threshold is not None:
             resign.add_metric([], threshold)

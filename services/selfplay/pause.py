@@ -1,4 +1,4 @@
-"""Reasons not to play on: no room for finished games, or a trainer that is far behind."""
+"""When play pauses: no room for finished games, or a trainer that is far behind."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Pause:
             self.hear_nothing()
 
     def hear_nothing(self) -> None:
-        """Play on: the trainer keeps up, or nobody can say because Redis is away."""
+        """Play on: the trainer keeps up, or Redis is away and its figures are unknown."""
         self._trainer_keeps_up.set()
         self._waits.end("pause")
 
@@ -55,6 +55,6 @@ class Pause:
         self._waits.begin("pause", thing)
 
     async def over(self) -> None:
-        """Return when nothing speaks against playing; at once, normally."""
+        """Return when play is not paused; at once, normally."""
         await self._writer.room()
         await self._trainer_keeps_up.wait()

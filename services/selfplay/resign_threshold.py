@@ -1,4 +1,4 @@
-"""v_resign on its way from Postgres to the engines."""
+"""v_resign as the engines use it, read from Postgres."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ResignThreshold:
         self._database = database
         self._engines = engines
         self.threshold: float | None = None
-        """Games that begin now are resigned below it; None: nobody resigns."""
+        """Games that begin now are resigned below it; None: no player resigns."""
         if self._settings.enabled:
             self._tell(None)
 
@@ -43,7 +43,7 @@ class ResignThreshold:
         try:
             threshold = await asyncio.to_thread(self._database.resign_threshold, self._run)
         except StoreUnavailableError:
-            return  # whoever cannot go on without Postgres says that it is away
+            return  # the parts that need Postgres to go on say that it is away
         if threshold != self.threshold:
             _log.info("resign_threshold", threshold=threshold, before=self.threshold)
             self._tell(threshold)

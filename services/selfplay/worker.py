@@ -156,7 +156,7 @@ class Worker:
                 results = await asyncio.gather(
                     writing, self._save_unfinished(), return_exceptions=True
                 )
-                # Last: a game that somebody adopts while it is on its way to be stored is refused.
+                # Last: a game that another worker adopts before it is stored would be refused.
                 backoff = Backoff(most=1.0)
                 while not await self.unfinished.release():
                     await backoff.sleep()

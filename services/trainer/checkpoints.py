@@ -71,7 +71,7 @@ class CheckpointFolder:
         """Write a checkpoint; once this returns it survives a power cut.
 
         Raises:
-            ConfigError: a tensor is not finite: whoever went on from it would get no further.
+            ConfigError: a tensor is not finite: training that resumes from it would learn nothing.
             OSError: the folder cannot be written; earlier checkpoints are untouched.
         """
         if not all(tensor.isfinite().all() for tensor in tensors.values()):

@@ -1,8 +1,8 @@
 """The pointer to the best model, in Redis: a copy of the end of the chain of promotions.
 
-It may be wiped at any time, for ``reconcile`` rebuilds it from Postgres; and it never moves back
-along the chain, whoever writes it in whatever order. What is no part of the chain (left by an older
-run of the same name, say) is replaced.
+It may be wiped at any time: ``reconcile`` rebuilds it from Postgres. It never moves back along the
+chain, in whatever order processes write it. A pointer that is no part of the chain (left by an
+older run of the same name, say) is replaced.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@
         - ``UnauthenticatedError``   no token, or one that it does not know (yet)
         - ``PermissionDeniedError``  the token's role may not call this
     - ``StoreUnavailableError``      Postgres, Redis or a bucket is away: keep the data, try again
-    - ``StaleEpochError``            somebody newer holds this role or game: stop writing
+    - ``StaleEpochError``            a newer process holds this role or game: stop writing
 """
 
 
@@ -76,4 +76,4 @@ class StoreUnavailableError(ZerofleetError):
 
 
 class StaleEpochError(ZerofleetError):
-    """Somebody newer holds this role or this game: stop writing."""
+    """A newer process holds this role or this game: stop writing."""

@@ -40,7 +40,7 @@ class SelfplayFigures:
     conflicts: int = 0
     """Finished games of which Postgres has another worker's record."""
     resign_threshold: float | None = None
-    """v_resign, for the player to move; None: nobody resigns."""
+    """v_resign, for the player to move; None: no player resigns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,11 +14,11 @@ class Prediction:
     policy_logits: NDArray[np.floating[Any]]  # [batch, num_actions] float16 or float32
     value: NDArray[np.float32]  # [batch], in [-1, 1], for the player to move
     model_version: int  # the one model that gave every row
-    precision: str = ""  # which of its variants: fp32, int8, fp16; empty where nobody said
+    precision: str = ""  # which of its variants: fp32, int8, fp16; empty where unknown
 
 
 class Predictor(Protocol):
-    """Whoever predicts: a gRPC stream, an in-process session, a cache around either."""
+    """Evaluates positions: a gRPC stream, an in-process session, a cache around either."""
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
         """Predict a batch.
@@ -27,7 +27,7 @@ class Predictor(Protocol):
             observations: bit-packed planes, ``[batch, observation_bytes]`` uint8.
 
         Raises:
-            InferenceUnavailableError: nobody answered; the call may be repeated.
+            InferenceUnavailableError: no server answered; the call may be repeated.
             OverloadedError: the server's queue is full; back off first.
         """
         ...

@@ -160,8 +160,8 @@ def served_metrics(address: str | None, collector: Callable[[], Collector]) -> G
     Args:
         address: ``host:port``; ``:port`` is that port on every address of this machine, as where
             gRPC listens; None: nothing is served.
-        collector: makes what is served; called only where it is, since whoever wants no metrics
-            need not import the library.
+        collector: makes what is served; called only if there is an address, so that a process
+            without metrics does not import the library.
 
     Raises:
         ConfigError: the address is not ``host:port``, or cannot be bound.

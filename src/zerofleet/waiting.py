@@ -1,4 +1,4 @@
-"""Waiting for others, out loud: what is waited for, how long to pause, whom to ask again."""
+"""Waiting for other processes: what for, how long between tries, and saying so in logs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Waits:
     One thread may write while another reads.
 
     Args:
-        turned: called whenever something is waited for: whoever says so is not stuck.
+        turned: called whenever a part waits: a process that says what it waits for is not stuck.
     """
 
     def __init__(self, turned: Callable[[], None] | None = None) -> None:

@@ -65,7 +65,7 @@ constexpr Bits mirrored(Bits bits) {
   return mirror;
 }
 
-// A position in which nobody has four yet.
+// A position in which neither player has four yet.
 struct Board {
   Bits own = 0;       // stones of the player to move
   Bits occupied = 0;  // stones of both

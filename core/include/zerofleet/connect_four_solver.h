@@ -28,7 +28,7 @@ class ConnectFourSolver {
 
   explicit ConnectFourSolver(std::size_t table_entries = kDefaultEntries) : table_(table_entries) {}
 
-  // Of perfect play. Nobody may have four in `board` already.
+  // Of perfect play. Neither player may have four in `board` already.
   int outcome(const Board& board) {
     if (board.occupied == connect_four::kBoard) return 0;
     if (connect_four::completing_cells(board.own) & board.playable()) return 1;

@@ -67,7 +67,7 @@ struct GameColumns {
   std::optional<int> result;              // nothing while the game goes on
   std::string reason = "rules";           // or "resign"
   std::optional<float> resign_threshold;  // v_resign when the game began; nothing: none was known
-  bool plays_on = false;                  // nobody resigns, so that v_resign can be checked
+  bool plays_on = false;                  // no player resigns, so that v_resign can be checked
 
   // Whether the ply to come was drawn for a full search: a game that goes on elsewhere keeps the
   // draw, for full searches are the ones that an interruption hits.

@@ -41,7 +41,7 @@ class GameName {
 
   bool has(const std::string& key) const { return settings_.contains(key); }
 
-  // Each takes a setting out of the name; `finish` complains of those that nobody took.
+  // Each takes a setting out of the name; `finish` throws if any is left.
   int take_int(const std::string& key, int otherwise) {
     const std::string value = take(key);
     return value.empty() ? otherwise : parse<int>(key, value, "a whole number");

@@ -39,7 +39,7 @@ struct TrainingBatch {
   std::span<float> policy_targets;       // [batch, num_actions] zeros on entry
   std::span<float> value_targets;        // [batch] for the player to move
 
-  // Where a row comes from; empty when nobody asks.
+  // Where a row comes from; empty unless asked for.
   std::span<std::int32_t> plies = {};         // [batch]
   std::span<std::int32_t> game_lengths = {};  // [batch] plies
   std::span<std::int64_t> game_indices = {};  // [batch] counted from the first game ever added
@@ -90,7 +90,7 @@ class ReplayBufferOf final : public ReplayBuffer {
   }
 
   int add(const StoredGame& game) override {
-    // Before the lock: the rules may be somebody else's code, which may wait for other threads.
+    // Before the lock: the rules may be a user's code, which may wait for other threads.
     PackedGame stored = checked(game);
     const std::unique_lock lock(mutex_);
     const std::size_t positions_before = positions_.size();

@@ -86,7 +86,7 @@ class SelfPlay final : public SelfPlayEngine {
 
   void set_accepting(bool accepting) override { accepting_ = accepting; }
 
-  // For games that begin from now on. In a random share of them nobody resigns.
+  // For games that begin from now on. In a random share of them no player resigns.
   void set_resignation(std::optional<float> threshold, double play_on_share) override {
     if (threshold && !(*threshold >= -1.0f && *threshold <= 1.0f)) {
       throw std::invalid_argument("a resignation threshold must be in [-1, 1]");

@@ -105,7 +105,7 @@ void check_game(const AnyRules& rules, const StoredGame& game, See&& see) {
   const std::string end = "ply " + std::to_string(game.action.size()) + ": ";
   if (position.is_terminal() == game.resigned) {
     throw std::invalid_argument(
-        end + (game.resigned ? "nobody can resign: the game is over" : "the game is not over"));
+        end + (game.resigned ? "resigned, though the game is over" : "the game is not over"));
   }
   const int winner = position.to_play() == kFirstPlayer ? -1 : 1;
   const int result = game.resigned ? winner : position.result();

@@ -16,7 +16,7 @@ _QUERY = "SELECT model, at, against, score_percent, elo FROM promotion_history"
 
 
 def goal_text(reached: Exam | None, goal: float) -> str:
-    """Whether the goal was reached, and by whom."""
+    """Whether the goal was reached, and by which model."""
     if reached is None:
         return f"\nThe goal, an exam error rate of {goal:g}, is not reached yet."
     return (

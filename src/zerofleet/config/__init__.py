@@ -1,7 +1,7 @@
 """The run file (what is trained, and how) and the settings of a process (where things are).
 
 Order for both, strongest first: command line, environment (``ZEROFLEET_SEARCH__NUM_SIMULATIONS``),
-file, defaults. A key that nobody knows is an error that names the nearest known one.
+file, defaults. An unknown key is an error that names the nearest known one.
 """
 
 from zerofleet.config.inference import (

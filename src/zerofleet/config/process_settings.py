@@ -88,7 +88,7 @@ class ProcessSettings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _name_password_files(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Let the URLs name the files, so that whoever is given a URL can log in with it."""
+        """Let the URLs name the files, so that a process that is given a URL can log in with it."""
         given = dict(values)
         for store, default in (("database", _DATABASE_URL), ("redis", _REDIS_URL)):
             path = given.get(f"{store}_password_file")

@@ -88,7 +88,7 @@ class ResignSection(Section):
     enabled: bool = False
     """The player to move resigns when the root's value and its best child's are below v_resign."""
     play_on_share: float = Field(default=0.1, gt=0, le=1)
-    """Share of games, drawn at their start, in which nobody resigns: they calibrate v_resign."""
+    """Share of games, drawn at their start, in which no player resigns: they calibrate v_resign."""
     false_positive_share: float = Field(default=0.05, gt=0, lt=1)
     """v_resign is the highest at which, among games played on, at most this share of the
     resignations would have been by a player who did not lose."""
@@ -96,7 +96,7 @@ class ResignSection(Section):
     """v_resign is never above this: a new model's values are bolder than those of the games that
     it was computed from."""
     min_games: int = Field(default=100, ge=1)
-    """Nobody resigns before this many games were played on; a model with so many of its own is
+    """No player resigns before this many games were played on; a model with so many of its own is
     judged by these alone."""
     window_games: int = Field(default=1_000, ge=1)
     """Games played on that v_resign is computed from: the last ones in the order of their start."""

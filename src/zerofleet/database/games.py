@@ -100,7 +100,7 @@ class Games(ConnectionPool):
         """Save games in play, with their epochs, and extend their leases.
 
         ``lost``: another worker has adopted the game, or it is over. ``rejected``: the record
-        contradicts itself; it is kept aside. Playing either of them on is in vain.
+        contradicts itself; it is kept aside. A worker should stop playing both.
 
         Returns:
             An answer for each game, in order.

@@ -84,7 +84,7 @@ class Metrics(ConnectionPool):
 
         Raises:
             StaleEpochError: another trainer has taken over.
-            ValueError: a value has a name that nobody knows.
+            ValueError: a value has an unknown name.
         """
         unknown = values.keys() - set(_TRAIN_METRICS)
         if unknown:

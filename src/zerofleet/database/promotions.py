@@ -85,7 +85,7 @@ class Promotions(ConnectionPool):
             grounds: what the verdict of the match rests on.
 
         Raises:
-            StaleEpochError: somebody else promoted meanwhile, or has taken over as evaluator.
+            StaleEpochError: the chain has grown meanwhile, or another evaluator has taken over.
             ModelNotFoundError: there is no such model.
         """
         try:
@@ -122,8 +122,8 @@ class Promotions(ConnectionPool):
     def evaluator_epoch(self, run: str) -> int:
         """The epoch that a promotion must carry now; 0 while no evaluator has begun.
 
-        Whoever promotes with it, without taking the fence, leaves a running evaluator in office: of
-        two promotions on the same end of the chain one wins, and the other one is refused.
+        A rollback promotes with it without taking the fence, so a running evaluator stays the
+        evaluator. Of two promotions on the same end of the chain one is refused.
         """
         rows = self._rows(
             "SELECT epoch FROM fences WHERE run = :run AND role = 'evaluator'", run=run

@@ -1,4 +1,4 @@
-"""When to give up: the resignation threshold, computed from the games in which nobody may."""
+"""v_resign, the resignation threshold: Postgres computes it from the games that play on."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ResignRow:
 
     run: str
     at: datetime
-    threshold: float | None  # v_resign, for the player to move; None: nobody resigns
+    threshold: float | None  # v_resign, for the player to move; None: no player resigns
     games: int
     would_resign: int  # of these games
     wrong: int  # of these resignations: the player who gives up did not lose
@@ -124,6 +124,6 @@ class Resignations(ConnectionPool):
         return ResignRow(*row)
 
     def resign_threshold(self, run: str) -> float | None:
-        """v_resign as last computed; None while nobody resigns."""
+        """v_resign as last computed; None while no player resigns."""
         [row] = self._rows("SELECT resign_threshold(:run) AS threshold", run=run)
         return row.threshold

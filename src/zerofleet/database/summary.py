@@ -67,7 +67,7 @@ class Summary:
     workers_last_hour: int
     resigned_games: int  # of self-play
     distinct_share: float | None  # of the last 1,000 of self-play: other moves than the rest
-    resign_threshold: float | None  # v_resign; None too while nobody resigns
+    resign_threshold: float | None  # v_resign; None too while no player resigns
     rejected_games: int
     unfinished_games: int
     models: int

@@ -1,4 +1,4 @@
-"""Nobody waits for ever: cut connections whose server has fallen silent.
+"""Cut connections whose server no longer answers, so that no call waits for ever.
 
 A statement's timeout is kept by the server, and TCP keep-alive is answered by its kernel, so a
 server process that is frozen escapes both. This watches from our side.
@@ -52,7 +52,7 @@ class Watchdog:
 
     def _run(self) -> None:
         while not self._ended.wait(_LOOK_SECONDS):
-            with self._lock:  # held, so that nobody closes and reuses the descriptor meanwhile
+            with self._lock:  # held, so that no other thread closes the descriptor meanwhile
                 now = time.monotonic()
                 for descriptor, deadline in self._deadlines.items():
                     if now > deadline:

@@ -1,4 +1,4 @@
-"""The stones of a position of Go, and whom the points belong to."""
+"""The stones of a position of Go, and which player each point belongs to."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class GtpClient:
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
-                    # With those whom it started: it may be a script around the program.
+                    # Its whole process group: it may be a script that starts the program.
                     os.killpg(process.pid, signal.SIGKILL)
                 # Its end is seen only when all that it wrote was read: alone, `wait` may last for
                 # ever.

@@ -145,7 +145,7 @@ class Cluster:
 
 
 def dropped_to(account: Account) -> Account | None:
-    """For ``start_child``: whom to become, None when that is who we are."""
+    """For ``start_child``: the user to become; None when this process already runs as that user."""
     return account if account != Account.current() else None
 
 

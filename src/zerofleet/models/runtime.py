@@ -137,8 +137,8 @@ def open_runtime(
 def is_machine_failure(error: Exception) -> bool:
     """Whether an error of ONNX Runtime is about this machine's memory or GPU, not about the model.
 
-    A model that needs more memory than there is counts as the machine's failure, too: to try it
-    again in vain costs less than to reject a good one.
+    A model that needs more memory than there is counts as the machine's failure, too: one more
+    failed try costs less than rejecting a good model.
     """
     return isinstance(error, MemoryError) or _OF_THE_MACHINE.search(str(error)) is not None
 

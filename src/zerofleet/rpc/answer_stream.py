@@ -26,8 +26,8 @@ _log = structlog.get_logger()
 _Context = grpc.aio.ServicerContext[Any, Any]
 _Answer = tuple[pb.ModelStreamInferResponse, int]  # with the rows whose room it gives back
 
-# Requests of one stream that may be unanswered or unsent, and their rows in full batches, before no
-# more is read: answers that nobody takes are kept here, and rows are what makes them large.
+# A stream is not read from while so many of its requests, or of their rows in full batches, are
+# unanswered or unsent: answers that the client does not take are kept here, by rows in memory.
 _MAX_IN_FLIGHT = 256
 _MAX_FULL_BATCHES = 8
 

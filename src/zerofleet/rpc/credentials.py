@@ -1,4 +1,4 @@
-"""What each side of a connection shows of itself, and whom it believes."""
+"""What each side of a connection shows of itself, and which peers it accepts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ClientCredentials(TypedDict, total=False):
-    """What a client shows of itself and whom it believes: keyword arguments of every client.
+    """What a client shows of itself and which servers it accepts: every client's keywords.
 
     All are files, followed when replaced. Without any, servers on this machine are reached, in
     plaintext and without a token.
@@ -37,7 +37,7 @@ def client_credentials(settings: ProcessSettings) -> ClientCredentials:
 
 @dataclass(frozen=True, slots=True)
 class ServerCredentials:
-    """What a server shows of itself and whom it lets in; all are files, followed when replaced.
+    """What a server shows of itself and which clients it accepts; files, followed when replaced.
 
     The default serves this machine, in plaintext, without asking for anything.
     """

@@ -24,7 +24,7 @@ LIVE = "live"
 _STUCK_SECONDS = 60.0
 _TICK_SECONDS = 1.0
 _THREADS = 2
-_MAX_CALLS = 16  # a probe is one short call; whoever sends more can wait
+_MAX_CALLS = 16  # a probe is one short call; more than these wait
 
 
 class HealthServer:

@@ -1,4 +1,4 @@
-"""What the tensor-level service asks of whoever runs the models."""
+"""What the tensor-level service asks of the process that runs the models."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from zerofleet.rpc.schema import player as pb
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
-# A search waits for whoever reads its tables, and others wait for its place.
+# A search waits for the client that reads its tables, and other searches wait for its place.
 _UNREAD_SECONDS = 30.0
 
 
@@ -54,7 +54,7 @@ class PlayerServicer:
         )
 
     async def Analyze(self, request: pb.AnalyzeRequest, context: _Context) -> None:  # noqa: N802
-        """A search that shows its table while it runs, as long as somebody reads."""
+        """A search that shows its table while it runs, as long as the client reads."""
         search = request.search
         tables = self._player.analyze(
             search.position.game,

@@ -38,7 +38,7 @@ _LIFETIME_SECONDS = 300.0
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    """A prediction that somebody waits for."""
+    """A request without an answer yet."""
 
     request: pb.ModelInferRequest
     rows: int
@@ -104,7 +104,7 @@ class PredictionStream:
             InvalidRequestError: the array cannot be what the model takes.
             OverloadedError: the server's queue is full; back off first.
             AccessDeniedError: the server refuses this token, or its role.
-            InferenceUnavailableError: nobody answered within the timeout.
+            InferenceUnavailableError: no server answered within the timeout.
         """
         if self._runner.done():
             raise InferenceUnavailableError("the stream was closed")
@@ -136,7 +136,7 @@ class PredictionStream:
         self._wake.set()
 
     def _hang_up_if_silent(self) -> None:
-        """End a stream that answers nobody, so that the next try is over a new one."""
+        """End a stream that has stopped answering, so that the next try is over a new one."""
         if self._call is not None and time.monotonic() - self._last_answer >= self._timeout:
             self._call.cancel()
 
@@ -207,7 +207,7 @@ class PredictionStream:
         return answered
 
     def _give_up(self, error: ZerofleetError) -> None:
-        """Tell everybody who waits; whoever asks again gets another stream."""
+        """Fail every open request; the next request opens another stream."""
         for question in self._questions.values():
             if not question.answer.done():
                 question.answer.set_exception(error)
@@ -234,7 +234,7 @@ class PredictionStream:
         if code is not grpc.StatusCode.UNAVAILABLE:
             question.answer.set_exception(status_codes.error_of(code, message))
             return
-        # Nobody can answer this yet (no model is promoted, say): ask again until the timeout.
+        # The server cannot answer yet (no model is promoted, say): ask again until the timeout.
         question.last_error = message
         pause = question.backoff.delay()
         asyncio.get_running_loop().call_later(pause, self._send, response.id)

@@ -64,8 +64,8 @@ class ScalerServer:
     Args:
         address: ``host:port`` (port 0: any free one) or ``unix:path``.
         scaler: knows the answers.
-        credentials: what to show, and whom to let in. KEDA sends no token: to have it prove itself,
-            ask for its certificate.
+        credentials: what to show, and which clients to accept. KEDA sends no token: to have it
+            prove itself, ask for its certificate.
 
     Raises:
         ConfigError: on entering, when the address cannot be bound or would be plaintext for others,

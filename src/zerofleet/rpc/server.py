@@ -64,8 +64,8 @@ class Server:
         reflection: tell the schema to every client that asks.
         share_port: let other processes that say so listen there too; the kernel gives each
             connection to one of them.
-        credentials: what to show, and whom to let in.
-        limits: how much to bear.
+        credentials: what to show, and which clients to accept.
+        limits: how much it takes.
 
     Raises:
         ConfigError: on entering, when the address cannot be bound or would be plaintext for others,

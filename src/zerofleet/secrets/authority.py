@@ -1,7 +1,7 @@
 """A certificate authority of one fleet, and the certificates it signs.
 
-For trials and for those who have no better one: its key is a file beside the certificates. Whoever
-has cert-manager or the like lays out the same folders with that.
+For trials and for those who have no better one: its key is a file beside the certificates. With
+cert-manager or the like, lay out the same folders from its certificates.
 """
 
 from __future__ import annotations

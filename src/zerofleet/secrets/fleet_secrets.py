@@ -6,7 +6,7 @@
     tls/ca.crt  tls/ca.key          an authority
     tls/NAME/{tls.crt,tls.key,ca.crt}   a certificate for each service and for clients
 
-Give each consumer what is its own, and ``tls/ca.key`` to nobody.
+Give each consumer its own files alone, and keep ``tls/ca.key`` from all of them.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class FleetSecrets:
         path = self._folder / "tokens" / "roles.toml"
         absent: list[Role] = [role for role in ROLES if not (path.parent / role).exists()]
         made = {role: new_token() for role in absent}
-        # No other: an entry that somebody has deleted was withdrawn, wherever its token still is.
+        # No other: a person who deletes an entry withdraws its token, wherever that still lies.
         added = [
             Token(role, role, digest_of(made.get(role) or read_secret(path.parent / role)))
             for role in (absent if path.exists() else ROLES)
@@ -140,7 +140,7 @@ class FleetSecrets:
             self._replace(name, content())
 
     def _replace(self, name: str, content: bytes, mode: int | None = None) -> None:
-        """Write a file in one step, unless it says so already; nobody else can ever read it."""
+        """Write a file in one step, unless it says so already; other users can never read it."""
         path = self._folder / name
         if path.exists() and read_bytes(path) == content:
             return

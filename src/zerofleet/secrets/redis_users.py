@@ -33,7 +33,7 @@ RULES: Mapping[str, str] = MappingProxyType(
         "operator": "+acl|load +acl|log +acl|whoami +info +client|list",
     }
 )
-"""What each user may do, in Redis' own words, besides connecting; nobody else may do anything."""
+"""What each user may do, in Redis' own words, besides connecting; any other user may do nothing."""
 
 
 def acl_file(passwords: Path) -> str:

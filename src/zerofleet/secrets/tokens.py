@@ -5,8 +5,8 @@
     role = "client"
     sha256 = "..."
 
-The digests need no salt, because tokens are random and as long as the digests; whoever reads the
-file can call nothing with it.
+The digests need no salt, because tokens are random and as long as the digests; a reader of
+the file can call nothing with it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def add_token(path: Path, name: str, role: Role) -> str:
     entry = {"name": name, "role": role, "sha256": digest_of(token)}
     _token(entry, f"the token '{name}'")
     if path.exists():
-        read_tokens(path)  # not to a file that nobody could read afterwards
+        read_tokens(path)  # a file that is broken already is not added to
     text = "".join(f'{key} = "{value}"\n' for key, value in entry.items())
     try:
         with path.open("a", encoding="utf-8") as file:
@@ -112,6 +112,6 @@ def _token(entry: object, where: str) -> Token:
     if role not in ROLES:
         raise ConfigError(f"{where}: role = {role!r}: give one of {', '.join(ROLES)}")
     if not isinstance(sha256, str) or not _DIGEST.fullmatch(sha256):
-        # It is not repeated: somebody may have written the token itself there.
+        # The message does not repeat it: it may be the token itself, written there by mistake.
         raise ConfigError(f"{where}: sha256 must be 64 hexadecimal digits, in lower case")
     return Token(name, role, sha256)

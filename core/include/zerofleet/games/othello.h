@@ -1,4 +1,4 @@
-// Othello on 8 x 8: enclosed discs change sides; whoever has more at the end wins.
+// Othello on 8 x 8: enclosed discs change sides; the player with more at the end wins.
 #pragma once
 
 #include <array>

@@ -123,7 +123,7 @@ BEGIN
             WHEN result IS NULL OR result NOT BETWEEN -1 AND 1 THEN 'result is not -1, 0 or 1'
             WHEN kind = 'selfplay' AND reason = 'resign'
                 AND (resign_threshold IS NULL OR plays_on)
-                THEN 'resigned, though nobody could resign'
+                THEN 'resigned, though no player could resign'
             WHEN coalesce(finished_at NOT BETWEEN '1970-01-01 00:00Z' AND '2200-01-01 00:00Z', true)
                 THEN 'finished_at is missing, or no time that a clock shows'
         END AS fault

@@ -79,4 +79,4 @@ BEGIN ATOMIC
     SELECT threshold FROM resign_thresholds
     WHERE run = in_run ORDER BY threshold_id DESC LIMIT 1;
 END;
-COMMENT ON FUNCTION resign_threshold IS 'v_resign as last computed; null: nobody resigns.';
+COMMENT ON FUNCTION resign_threshold IS 'v_resign as last computed; null: no player resigns.';

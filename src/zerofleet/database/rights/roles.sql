@@ -28,7 +28,7 @@ BEGIN
     END IF;
 EXCEPTION
     WHEN insufficient_privilege THEN
-        RAISE NOTICE 'zerofleet_console was made by somebody else: its limits are theirs to set';
+        RAISE NOTICE 'zerofleet_console belongs to another role, which must set its limits';
     WHEN internal_error THEN NULL;  -- a migration elsewhere sets the same at this moment
 END
 $$;
@@ -69,7 +69,7 @@ BEGIN
             END IF;
         EXCEPTION
             WHEN insufficient_privilege THEN
-                RAISE NOTICE '% was made by somebody else: its limits are theirs to set',
+                RAISE NOTICE '% belongs to another role, which must set its limits',
                     limits.role_name;
             WHEN internal_error THEN NULL;  -- a migration elsewhere sets the same at this moment
         END;
@@ -77,20 +77,20 @@ BEGIN
 END
 $$;
 
--- Nobody's work needs a temporary table, and one can fill the disk.
+-- No role needs temporary tables, and one can fill the disk.
 DO $$
 BEGIN
     EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
 EXCEPTION
     WHEN insufficient_privilege THEN
-        RAISE NOTICE 'this database is somebody else''s: temporary tables are theirs to forbid';
+        RAISE NOTICE 'this database belongs to another role, which must forbid temporary tables';
 END
 $$;
 
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
 GRANT USAGE ON SCHEMA public
     TO zerofleet_worker, zerofleet_trainer, zerofleet_evaluator, zerofleet_console;
--- Of what the owner makes from now on: a function is called by those alone to whom it is granted,
+-- Of what the owner makes from now on: a function may be called only by roles that it is granted to,
 -- and the console reads every table and view.
 ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
 ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO zerofleet_console;

@@ -36,9 +36,9 @@ COMMENT ON COLUMN games.finished_at IS 'By the worker''s clock: for people, neve
 COMMENT ON COLUMN games.moves IS 'The actions in the game''s notation, separated by spaces.';
 COMMENT ON COLUMN games.content_sha256 IS 'Of the whole record: two deliveries of one game agree on it.';
 COMMENT ON COLUMN games.resign_threshold IS
-    'v_resign when the game began, for the player to move; null: there was none, nobody could resign.';
+    'v_resign when the game began, for the player to move; null: there was none, and no player could resign.';
 COMMENT ON COLUMN games.plays_on IS
-    'Drawn when the game began: nobody resigns, so that v_resign can be computed from it.';
+    'Drawn when the game began: no player resigns, so that v_resign can be computed from it.';
 COMMENT ON COLUMN games.began_at IS
     'When the game began, by this server''s clock: when it was stored, less the time that it took by '
     'the worker''s. Puts games in the order of their start.';

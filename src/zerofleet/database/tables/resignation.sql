@@ -17,7 +17,7 @@ COMMENT ON TABLE resign_thresholds IS
     'v_resign over time, a log that only grows: the newest row of a run is what games begin with.';
 COMMENT ON COLUMN resign_thresholds.threshold IS
     'The player to move resigns when the root''s value and its most visited child''s are below this; '
-    'null: nobody resigns.';
+    'null: no player resigns.';
 COMMENT ON COLUMN resign_thresholds.games IS 'Games played on that it was computed from.';
 COMMENT ON COLUMN resign_thresholds.would_resign IS 'Of these, the ones that it would have ended.';
 COMMENT ON COLUMN resign_thresholds.wrong IS 'Of these, the ones that the resigning player did not lose.';
