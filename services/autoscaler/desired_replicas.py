@@ -116,7 +116,7 @@ class ScalingRule:
         return Desired(workers, replicas, need)
 
     def hold(self, missing: str) -> Desired | None:
-        """DesiredReplicas as before, because figures are missing.
+        """Answer as before, because figures are missing.
 
         Args:
             missing: which, and why.

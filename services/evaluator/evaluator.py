@@ -49,10 +49,10 @@ def choose(
 ) -> Work | None:
     """The next model to judge; None when none waits.
 
-    Models are judged in their order, so whatever is older than one that was judged waits no more.
-    The first model of a run becomes the best, whatever it is. With the gate open each model does,
-    in its turn. Otherwise the newest is played: it was trained the longest, and matches cost more
-    than models. A match that has begun is finished first.
+    Models older than a judged one are not judged any more. The first model of a run becomes the
+    best without a match. Without a gate each model does, in order. With it the newest is played,
+    because it was trained the longest and a match costs more than a model. A match that has begun
+    is finished first.
 
     Args:
         versions: every model of the run.
@@ -74,8 +74,8 @@ def choose(
 class Evaluator:
     """Judges the models of one run, one after the other.
 
-    Everything it knows it reads from the database at each turn, so that another evaluator, or the
-    next life of this one, goes on where it stopped.
+    It reads its state from the database at each turn, so another evaluator, or this one after a
+    restart, goes on where it stopped.
 
     Args:
         context: of this evaluator.
@@ -230,9 +230,9 @@ class Evaluator:
         return can_play is True  # None: the next turn records it as skipped
 
     async def _go_without(self, match: MatchRow, head: Promotion, reason: str) -> None:
-        """A model failed in play: a candidate is rejected, a best model is replaced unbeaten.
+        """A model failed in play: a candidate is rejected, a best model is replaced without a win.
 
-        Nothing else could replace it: no match against a model that cannot play has an end.
+        No match against a model that cannot play would end, so none could replace it.
         """
         _log.error("match_broken_off", candidate=match.candidate, best=match.best, reason=reason)
         if not await self._admit(match):

@@ -25,14 +25,14 @@ _log = structlog.get_logger()
 _NETWORKS_AT_ONCE = 3  # opponents; more models than inference keeps would push each other out
 
 CANNOT_PLAY = (IncompatibleModelError, RecordRejectedError, EngineGoneError, GtpError)
-"""What a player of spare time's games may raise who does not play, here or at all."""
+"""Errors of a player that cannot play, here or at all."""
 
 
 class RatingPool:
     """Plays the rating games that a run lacks, and rates all players from all games stored.
 
     A game is a row as soon as it is over, and what to play follows from the rows, so another
-    evaluator, or the next life of this one, goes on.
+    evaluator, or this one after a restart, goes on.
 
     Args:
         context: of this evaluator.
@@ -83,7 +83,7 @@ class RatingPool:
         return True
 
     async def rate(self) -> None:
-        """Rate all who played, from all games stored; nothing to do without new ones."""
+        """Rate all players from all stored games, if there are new ones."""
         async with self._rating:  # a rating from fewer games never replaces one from more
             ask, database, name = self.context.ask, self.context.database, self.context.run.name
             results = [

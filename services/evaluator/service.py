@@ -55,20 +55,20 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
         async with AsyncModel(
             settings.inference_address, run.name, **client_credentials(settings)
         ) as model:
-            life = Life(run, settings, database, pointer, model, waits)
+            evaluator = FencedEvaluator(run, settings, database, pointer, model, waits)
 
             def collector() -> Collector:
                 from services.evaluator.metrics import PulseCollector
 
-                return PulseCollector(life.pulse)
+                return PulseCollector(evaluator.pulse)
 
             try:
                 with served_metrics(settings.metrics_address, collector):
                     await first_of(
                         stop.wait(),
-                        life.judge(),
+                        evaluator.judge(),
                         reconcile(pointer, database),
-                        beat(heartbeats, settings.worker_name, life.pulse),
+                        beat(heartbeats, settings.worker_name, evaluator.pulse),
                         health.keep_ticking(),
                     )
             except StaleEpochError as error:
@@ -76,8 +76,8 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
     _log.info("stopped")
 
 
-class Life:
-    """One evaluator from its fence on.
+class FencedEvaluator:
+    """An evaluator that waits for its stores, takes the fence, then judges.
 
     Args:
         run: the run.

@@ -1,4 +1,4 @@
-"""Spare time, between the gate's matches: other games are played, and pause in mid-game."""
+"""Spare time, between the gate's matches: other games are played, and wait while one is on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SpareGames(Protocol):
 
 
 class SpareTime:
-    """Plays the first of several kinds of games of which some are due, again and again.
+    """Plays games of several kinds in turns: each time the most urgent kind that has some due.
 
     Args:
         kinds: the more urgent ones first.
@@ -44,7 +44,7 @@ class SpareTime:
 
     @contextlib.contextmanager
     def paused(self) -> Generator[None]:
-        """A candidate goes first."""
+        """While this is entered, the games in play wait: a candidate is judged."""
         self._go.clear()
         try:
             yield

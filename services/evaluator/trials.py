@@ -27,7 +27,7 @@ class Trials:
     """Plays the trials that lack games, one after the other.
 
     A trial is a row before it begins and decides nothing. What is missing of it follows from the
-    rows, so another evaluator, or the next life of this one, goes on with it.
+    rows, so another evaluator, or this one after a restart, goes on with it.
 
     Args:
         context: of this evaluator.
@@ -65,7 +65,7 @@ class Trials:
         return True
 
     async def _check_files(self, trial: MatchRow) -> None:
-        """Refuse a model whose files have gone since: inference would be waited for for ever."""
+        """Refuse a model whose files were removed: inference could never load it."""
         for version in trial.versions:
             model = await self._context.ask(
                 self._context.database.model, self._context.run.name, version

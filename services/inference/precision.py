@@ -15,9 +15,9 @@ from zerofleet.models.provider import ProviderName
 _log = structlog.get_logger()
 
 AUTO = "auto"
-FASTER = 1.15  # a variant must be, to be worth its rounding
+FASTER = 1.15  # times fp32; a variant that gains less is not worth its rounding
 _ROUNDS = 5
-_MOST_SECONDS = 3.0  # of measuring; of a large network one round has to do
+_MOST_SECONDS = 3.0  # of measuring; for a large network that is one round
 
 RUNS: dict[ProviderName, frozenset[str]] = {
     "cpu": frozenset({"int8"}),
@@ -99,7 +99,7 @@ def fastest_model(
         for model in models:
             taken = _seconds(model, observations, clock)
             if number > 0:  # the first may have to allocate
-                # The least of several: whatever else the machine does only ever adds.
+                # The least of several: other work on the machine only adds time.
                 seconds[model] = min(seconds[model], taken)
         if number and time.monotonic() >= end:
             break
@@ -119,11 +119,11 @@ def fastest_model(
 def _seconds(
     model: LoadedModel, observations: NDArray[np.uint8], clock: Callable[[], float]
 ) -> float:
-    """What one run takes; for ever, where it fails."""
+    """Seconds that one run takes; infinite where it fails."""
     start = clock()
     try:
         model.run(0, observations)
-    except Exception as error:  # a variant that does not run costs itself
+    except Exception as error:  # then the variant is not chosen
         _log.warning("variant_failed", precision=model.precision, reason=str(error))
         return np.inf
     return clock() - start

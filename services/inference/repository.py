@@ -33,7 +33,7 @@ from zerofleet.rpc.inference_backend import ModelState
 
 _log = structlog.get_logger()
 
-_MOST_CHARACTERS = 60  # of a stranger's words in an error
+_MOST_CHARACTERS = 60  # of a client's text that an error repeats
 _EARLIER = 8  # promotions that are tried, newest first, when the best model does not load
 
 _T = TypeVar("_T")
@@ -212,7 +212,7 @@ class Repository:
             if self._best:
                 await self._improve(self._best[0])
         except ZerofleetError:
-            return  # whatever answers goes on
+            return  # the precision that answers now goes on
 
     async def _follow(self, pointed: Promotion) -> None:
         """Move to the end of the chain; without Postgres, to what the pointer names if newer.

@@ -1,4 +1,4 @@
-"""One engine in flight: select, predict, backup; what finishes is written, what lasts is saved."""
+"""One engine at play: select, predict, backup; finished games are written, others saved."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Lane:
 
     Args:
         engine: plays many games at once; its calls take milliseconds and run in the loop.
-        in_play: the identities of its games.
-        predictor: patient; it raises nothing that a later try could mend.
+        in_play: its games, with their uids and epochs.
+        predictor: asks again by itself, so its errors are final.
         writer: takes finished games.
         unfinished: keeps those that are not finished.
         save_every_plies: a crash loses fewer plies of a game than this while Postgres answers.
@@ -61,7 +61,7 @@ class Lane:
                     prediction.policy_logits, prediction.value, prediction.model_version
                 )
             else:
-                await asyncio.sleep(0)  # all came from the cache: let the others have a turn
+                await asyncio.sleep(0)  # all came from the cache: let other lanes run
             await self._save_lagging()
 
     def collect(self) -> None:

@@ -26,7 +26,7 @@ _LOOK_SECONDS = 2.0
 
 
 class Versions(Protocol):
-    """Who can be asked whether a server has a version; an ``AsyncModel`` can."""
+    """Knows which versions a server has; an ``AsyncModel`` does."""
 
     async def ready(self, version: int) -> bool:
         """Whether that version of the run's models answers."""
@@ -80,8 +80,8 @@ class PointedPredictor:
     async def look(self) -> None:
         """Look once for a newer promotion.
 
-        That the server refuses to say is left to the predictions: they know how long to wait with
-        a token, and a worker that they end keeps its games.
+        If the server refuses the question, ``predict`` raises that: its caller knows how long to
+        try a token, and keeps the games.
         """
         try:
             newest = await asyncio.to_thread(self._newest)
@@ -110,7 +110,7 @@ class PointedPredictor:
 
         Raises:
             ModelNotFoundError: nothing is promoted yet, or the server does not have it yet.
-            AccessDeniedError: it does not say so to us.
+            AccessDeniedError: the server refuses this client.
         """
         if self._version is None:
             if self._refusal is not None:

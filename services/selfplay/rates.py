@@ -1,4 +1,4 @@
-"""What this worker did lately, as the rates that heartbeats and people want."""
+"""What this worker did lately, as rates for heartbeats and people."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class PlayTotals:
 
 
 class PlyCost:
-    """Simulations that a ply costs, for a rate of positions that has no waves.
+    """Simulations that a ply costs: they turn simulations into positions to train on.
 
-    The games of a worker begin together, and so do their plies end: for minutes there is none, then
-    hundreds come at once. Simulations come evenly.
+    A worker's games begin together, so its plies come in waves: none for minutes, then hundreds.
+    Simulations come evenly.
     """
 
     def __init__(self, run: RunConfig) -> None:
@@ -92,7 +92,7 @@ class Rates:
     def take(
         self, seconds: float, totals: PlayTotals, *, waiting: bool = False, paused: bool = False
     ) -> SelfplayFigures:
-        """Remember how things are, and answer the rates up to now, without what others know.
+        """Take in the totals, and answer the rates up to now; the caller adds the other figures.
 
         Args:
             seconds: by a clock that never goes back.
@@ -101,7 +101,7 @@ class Rates:
             paused: ... and whether that is the trainer, which is behind.
         """
         if not totals.simulations:
-            self._looks.clear()  # its start is no part of its speed
+            self._looks.clear()  # the time before the first simulation does not count
         self._looks.append(_PlayLook(seconds, totals, waiting, paused))
         while seconds - self._looks[0].seconds > _WINDOW_SECONDS:
             self._looks.popleft()

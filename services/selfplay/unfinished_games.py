@@ -47,8 +47,7 @@ class UnfinishedGames:
     async def save(self, in_play: GamesInPlay, games: Sequence[GameColumns]) -> bool:
         """Save these unfinished games as they stand; False when Postgres does not answer.
 
-        A game that another worker adopted meanwhile, or whose record is refused, is disowned in the
-        in_play.
+        A game that another worker adopted meanwhile, or whose record is refused, is given up.
         """
         for first in range(0, len(games), _BATCH_GAMES):
             batch = [game for game in games[first : first + _BATCH_GAMES] if in_play.knows(game)]
@@ -112,9 +111,9 @@ class UnfinishedGames:
         return adopted
 
     async def reject(self, record: GameRecord, epoch: int, reason: str) -> None:
-        """Put an adopted game aside that cannot go on; its lease runs out where Postgres is away.
+        """Put an adopted game aside that cannot go on.
 
-        Then another worker finds the same fault.
+        While Postgres is away its lease runs out, and the next worker finds the same fault.
         """
         try:
             await asyncio.to_thread(

@@ -1,4 +1,4 @@
-"""The self-play worker: its parts, their life together, and how it leaves."""
+"""The self-play worker: its lanes, leases and heartbeat, and how it leaves."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Worker:
         except Exception as error:
             if isinstance(error, ConfigError) or writing.done():
                 writing.cancel()
-            else:  # whatever it is, the games that were played are not to blame
+            else:  # the games that were played are kept, whatever the error
                 _log.error("leaving_after_error", error=repr(error))
                 try:
                     await self._leave(writing)
@@ -179,7 +179,7 @@ class Worker:
         slots = self._run.selfplay.games_per_engine
         for lane in self.lanes:
             adopted = await self.unfinished.adopt(slots - lane.in_play.adopted)
-            # After a long stop of this very process some may be its own.
+            # If this process was stopped for long, some of them may be its own.
             await lane.adopt([each for each in adopted if not self._renew(*each)])
 
     def _renew(self, record: GameRecord, epoch: int) -> bool:
@@ -191,8 +191,8 @@ class Worker:
         while True:
             # Not plies: a single one may take longer than a lease lasts.
             done = self.totals().simulations
-            # A lease says that its game goes on: a worker that is stuck, and does not know what
-            # for, lets others have it.
+            # A worker without progress that waits for nothing it knows of is stuck: its leases run
+            # out, and other workers adopt its games.
             if done != simulations or self.waits:
                 await self.unfinished.extend(self._held())
             simulations = done
@@ -217,7 +217,7 @@ class Worker:
         return Pulse(totals.simulations, str(self.waits), self.figures)
 
     async def _hear_trainer(self) -> None:
-        """Listen to how far the trainer is behind, where play must not run ahead of it."""
+        """Read how far the trainer is behind, where the run file limits that."""
         while True:
             if self._pause.watches_trainer:
                 try:
@@ -232,5 +232,5 @@ class Worker:
 
 
 async def outlasting(task: asyncio.Task[None]) -> None:
-    """Wait for a task that is not cancelled with the one who waits."""
+    """Wait for a task; cancelling the wait does not cancel the task."""
     await asyncio.shield(task)

@@ -120,7 +120,7 @@ class GameWriter:
                 self._database.submit_games, self._run, self._worker, batch
             )
         except RecordRejectedError as error:
-            if len(batch) > 1:  # find the one; the others are not to blame
+            if len(batch) > 1:  # find the one that is refused; the others can be stored
                 for submission in batch:
                     await self._submit([submission])
                 return
@@ -132,7 +132,7 @@ class GameWriter:
     def _settle(self, answer: SubmitStatus) -> None:
         """The oldest game of the spool is answered for; a conflict was logged where it was found.
 
-        In a conflict another worker adopted the game, and what that one makes of it counts.
+        In a conflict another worker adopted the game, and that worker's record counts.
         """
         if self._audit is not None:
             self._audit.answered(self._spool[0].record.game_uid, answer)
@@ -141,7 +141,7 @@ class GameWriter:
         self._look_for_room()
 
     def _look_for_room(self) -> None:
-        """Stop play at the limit; let it go on at half of it, so that it does not flutter."""
+        """Stop play at the limit; let it go on at half of it, so that it stops more seldom."""
         limit = self._limit if self._away else min(self._limit, _AHEAD_GAMES)
         if self._room.is_set() and len(self._spool) >= limit:
             self._room.clear()
@@ -172,4 +172,4 @@ class AuditFile:
         self._note(f"{game_uid} {answer}")
 
     def _note(self, line: str) -> None:
-        os.write(self._file, f"{line}\n".encode())  # it outlives this process, whatever ends it
+        os.write(self._file, f"{line}\n".encode())  # unbuffered: kept if we are killed

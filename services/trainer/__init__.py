@@ -8,9 +8,9 @@
 - ``recorder``: rows and TensorBoard's curves of what is measured; ``overfit``: does it only learn
   by heart.
 - ``checkpoints``: the state on disk; ``state``: what it holds, and taking over a run.
-- ``publisher``: a model file, then its row; ``variants``: the same model in fewer bits, made and
-  judged on positions of the window, or of random play.
-- ``trainer``: the loop of it all; ``places``: its stores and folders, and how it waits for them.
-- ``retention``: what is not needed any more is forgotten.
-- ``service``: all of it wired, the loop in a thread; ``metrics``: its figures for Prometheus.
+- ``candidates``: a model file, then its row; ``variant_requests``: the same model in fewer bits,
+  made and judged on positions of the window, or of random play.
+- ``trainer``: the loop; ``trainer_stores``: its stores and folders, and how it waits for them.
+- ``forgetting``: old searches and the files of old models are removed, as ``[retention]`` says.
+- ``service``: connects all of these, the loop in a thread; ``metrics``: its figures for Prometheus.
 """

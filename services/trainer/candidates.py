@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from zerofleet_core import GameSpec, State
 
 import zerofleet
-from services.trainer.places import Places
+from services.trainer.trainer_stores import TrainerStores
 from zerofleet.database import ModelRow
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
 from zerofleet.models.golden import Golden
@@ -32,7 +32,7 @@ class Candidates:
     Args:
         run: name of the run.
         spec: the game.
-        places: where files and rows go.
+        stores: where files and rows go.
         epoch: the trainer's fence epoch.
         every_steps: steps between two models.
         published: the models that exist already.
@@ -42,14 +42,14 @@ class Candidates:
         self,
         run: str,
         spec: GameSpec,
-        places: Places,
+        stores: TrainerStores,
         epoch: int,
         every_steps: int,
         published: Sequence[ModelRow],
     ) -> None:
         self._run = run
         self._spec = spec
-        self._places = places
+        self._stores = stores
         self._epoch = epoch
         self._every_steps = every_steps
         self.version = max((row.version for row in published), default=0)
@@ -95,7 +95,7 @@ class Candidates:
         }
         try:
             published = publish(
-                self._places.models,
+                self._stores.models,
                 export_onnx(portable, self._spec.observation_bytes, metadata),
                 version,
                 golden_answers(portable, self._observations),
@@ -125,8 +125,8 @@ class Candidates:
         location: str,
         variants: Sequence[Variant],
     ) -> None:
-        run, database, epoch = self._run, self._places.database, self._epoch
-        self._places.ask(
+        run, database, epoch = self._run, self._stores.database, self._epoch
+        self._stores.ask(
             lambda: database.insert_model(
                 run, version, sha256, step, metrics, location, epoch, variants
             )
@@ -134,9 +134,9 @@ class Candidates:
 
     def _give_back(self, version: int) -> None:
         """Put the file of the trainer that did publish this version back for Triton."""
-        row = self._places.database.model(self._run, version)
+        row = self._stores.database.model(self._run, version)
         if row is not None:
-            self._places.models.expose(row.sha256, version, self._spec)
+            self._stores.models.expose(row.sha256, version, self._spec)
 
 
 def golden_observations(spec: GameSpec, seed: int = 0) -> NDArray[np.uint8]:

@@ -12,8 +12,8 @@ from typing import Any
 import structlog
 
 from services.trainer.overfit import Event
-from services.trainer.places import Places
 from services.trainer.state import Training
+from services.trainer.trainer_stores import TrainerStores
 from services.trainer.window import Window
 from zerofleet.config import RunConfig
 from zerofleet.database.metrics import Split
@@ -72,7 +72,7 @@ class Recorder:
 
     Args:
         run: the run file.
-        places: where rows go.
+        stores: where rows go.
         epoch: the trainer's fence epoch.
         training: what is measured, and slowed when it overfits.
         window: what samples are drawn from.
@@ -83,7 +83,7 @@ class Recorder:
     def __init__(
         self,
         run: RunConfig,
-        places: Places,
+        stores: TrainerStores,
         epoch: int,
         training: Training,
         window: Window,
@@ -91,7 +91,7 @@ class Recorder:
         board: TensorBoard | None = None,
     ) -> None:
         self._run = run
-        self._places = places
+        self._stores = stores
         self._epoch = epoch
         self._training = training
         self._window = window
@@ -112,9 +112,9 @@ class Recorder:
         self.measured = measured  # at once, for those who read it from another thread
         self._measured_at = self._training.bucket.received
         event = self._observe()
-        run, epoch, insert = self._run.name, self._epoch, self._places.database.insert_train_metrics
+        run, epoch, insert = self._run.name, self._epoch, self._stores.database.insert_train_metrics
         for split, found in measured.items():
-            self._places.ask(
+            self._stores.ask(
                 partial(insert, run, learner.step, split, self._row(split, found), epoch)
             )
         if event is not None:
@@ -181,8 +181,8 @@ class Recorder:
             value_gap=watch.value_gap,
             action=self._run.overfit.action,
         )
-        insert = self._places.database.insert_train_event
-        self._places.ask(partial(insert, self._run.name, step, event, detail, self._epoch))
+        insert = self._stores.database.insert_train_event
+        self._stores.ask(partial(insert, self._run.name, step, event, detail, self._epoch))
 
     def _row(self, split: Split, measured: Measurement) -> dict[str, Any]:
         learner, bucket, watch = self._training.learner, self._training.bucket, self._training.watch

@@ -14,11 +14,11 @@ import torch
 
 from services.trainer.checkpoints import CheckpointFolder
 from services.trainer.learner import Learner
-from services.trainer.places import Places
 from services.trainer.recorder import TensorBoard
 from services.trainer.state import take_over
 from services.trainer.team import ProcessTeam, Team, open_team
 from services.trainer.trainer import Trainer
+from services.trainer.trainer_stores import TrainerStores
 from zerofleet import games
 from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.database import Database
@@ -33,7 +33,7 @@ from zerofleet.waiting import StoppedError, Waits
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
-# A step of a large network on a slow machine, or making a model's variants, is no standstill.
+# One step of a large network on a slow machine, or the variants of one model, may take minutes.
 STUCK_SECONDS = 600.0
 
 _log = structlog.get_logger()
@@ -62,7 +62,7 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
 
 
 def follow(run: RunConfig, team: ProcessTeam) -> None:
-    """Be one of the others: train as the leader says, without database or folders."""
+    """Be a process that does not lead: train as the leader says, without database or folders."""
     spec = games.spec(run.game.name)
     torch.set_num_threads(run.trainer.threads)
     Learner(spec, run, team).follow(team, (spec.observation_bytes, spec.num_actions))
@@ -75,7 +75,7 @@ async def lead(
     team: Team,
     thread: ThreadPoolExecutor,
 ) -> None:
-    """Be the process that has the database; the others leave with it.
+    """Be the process that leads and has the database; the others end with it.
 
     Raises:
         ZerofleetError: as ``serve`` says.
@@ -135,7 +135,9 @@ class TrainerThread:
         self._health = health
         self._waits = Waits(self._turn)
         self._stop = Event()
-        self._places = Places(database, models, checkpoints, self._waits, self._stop, self._turn)
+        self._stores = TrainerStores(
+            database, models, checkpoints, self._waits, self._stop, self._turn
+        )
         self._trainer: Trainer | None = None
         self._turned = time.monotonic()
 
@@ -145,12 +147,12 @@ class TrainerThread:
         Raises:
             ZerofleetError: as ``serve`` says.
         """
-        run, places = self._run, self._places
+        run, stores = self._run, self._stores
         try:
-            folder = places.checkpoints.folder / "tensorboard"
+            folder = stores.checkpoints.folder / "tensorboard"
             board = TensorBoard(folder) if run.trainer.tensorboard else None
-            resumed = take_over(run, places, self._team)
-            self._trainer = Trainer(run, places, resumed, board)
+            resumed = take_over(run, stores, self._team)
+            self._trainer = Trainer(run, stores, resumed, board)
             self._trainer.run()
         except StoppedError:
             pass

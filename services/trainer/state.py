@@ -1,4 +1,4 @@
-"""What training consists of, and how it is put down in checkpoints and taken up again."""
+"""The state of training, and how checkpoints save and restore it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import torch
 from services.trainer.checkpoints import CheckpointFolder, TrainerState
 from services.trainer.learner import Learner
 from services.trainer.overfit import OverfitWatch
-from services.trainer.places import Places
 from services.trainer.schedule import check_sizes
 from services.trainer.team import Team
 from services.trainer.train_bucket import TrainBucket
+from services.trainer.trainer_stores import TrainerStores
 from zerofleet import games
 from zerofleet.config import RunConfig
 from zerofleet.database import ModelRow
@@ -25,7 +25,7 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Training:
-    """The state that a checkpoint holds, in its living form."""
+    """The state that a checkpoint holds, as the objects in use."""
 
     learner: Learner
     bucket: TrainBucket
@@ -116,7 +116,7 @@ class Checkpoints:
         self._saved_step = learner.step
 
     def save_last(self) -> None:
-        """On the way out: write what an unplanned stop would have lost."""
+        """Before leaving: write what a crash would lose."""
         if self._saved_step is not None and self._saved_step != self._training.learner.step:
             self.save()
 
@@ -132,12 +132,12 @@ class Resumed:
     next_tx: int  # the window begins with the games after this transaction
 
 
-def take_over(run: RunConfig, places: Places, team: Team) -> Resumed:
+def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:
     """Become the run's trainer: take the fence, and find the state to go on from.
 
     Args:
         run: the run file.
-        places: stores and folders.
+        stores: stores and folders.
         team: the processes that this one leads.
 
     Raises:
@@ -152,18 +152,18 @@ def take_over(run: RunConfig, places: Places, team: Team) -> Resumed:
         TrainBucket(run.trainer.samples_per_position),
         OverfitWatch(run.overfit),
     )
-    database, ask = places.database, places.ask
+    database, ask = stores.database, stores.ask
     ask(lambda: database.wait_ready(0))
     ask(lambda: database.register_run(run))
-    above = places.checkpoints.newest_epoch()
+    above = stores.checkpoints.newest_epoch()
     epoch = ask(lambda: database.acquire_fence(run.name, "trainer", above=above))
     published = ask(lambda: database.models(run.name))
-    checkpoints = Checkpoints(run, places.checkpoints, training, epoch)
+    checkpoints = Checkpoints(run, stores.checkpoints, training, epoch)
     published_step = max((row.step for row in published), default=None)
-    places.on_disk("checkpoint folder", lambda: checkpoints.resume(published_step))
+    stores.on_disk("checkpoint folder", lambda: checkpoints.resume(published_step))
     training.learner.share()
     ask(
-        lambda: places.models.sweep(lambda sha256: database.names_file(run.name, sha256)),
+        lambda: stores.models.sweep(lambda sha256: database.names_file(run.name, sha256)),
         "Postgres or the store of models",
     )
     next_tx = ask(lambda: database.window_start(run.name, run.trainer.window_games))

@@ -10,10 +10,10 @@ import structlog
 from services.trainer.candidates import Candidates
 from services.trainer.forgetting import Forgetting
 from services.trainer.learner import Learner
-from services.trainer.places import Places
 from services.trainer.recorder import Recorder, TensorBoard
 from services.trainer.state import Resumed
 from services.trainer.train_bucket import Demand
+from services.trainer.trainer_stores import TrainerStores
 from services.trainer.variant_requests import VariantRequests
 from services.trainer.window import Window
 from zerofleet import games
@@ -34,7 +34,7 @@ class Trainer:
 
     Args:
         run: the run file.
-        places: stores and folders.
+        stores: stores and folders.
         resumed: what it goes on from.
         board: shown what is measured.
     """
@@ -42,34 +42,34 @@ class Trainer:
     def __init__(
         self,
         run: RunConfig,
-        places: Places,
+        stores: TrainerStores,
         resumed: Resumed,
         board: TensorBoard | None = None,
     ) -> None:
         spec = games.spec(run.game.name)
         self._run = run
-        self._places = places
+        self._stores = stores
         self._epoch = resumed.epoch
         self._training = resumed.training
         self._checkpoints = resumed.checkpoints
-        self._window = window = Window(run, places.database, resumed.training)
+        self._window = window = Window(run, stores.database, resumed.training)
         window.next_tx = resumed.next_tx
         self._board = board
         self._demand = Demand(self._training.bucket)
         self._recorder = Recorder(
-            run, places, resumed.epoch, self._training, window, self._sample_seed, board
+            run, stores, resumed.epoch, self._training, window, self._sample_seed, board
         )
-        self._calibrator = Calibrator(run.name, run.resign, places.database)
+        self._calibrator = Calibrator(run.name, run.resign, stores.database)
         self._variants = VariantRequests(run, spec, window, self._sample_seed, self._making)
         self._candidates = Candidates(
             run.name,
             spec,
-            places,
+            stores,
             resumed.epoch,
             run.trainer.publish_every_steps,
             resumed.published,
         )
-        self._forgetting = Forgetting(run, places.database, places.models, resumed.epoch)
+        self._forgetting = Forgetting(run, stores.database, stores.models, resumed.epoch)
         self._publish_backoff = Backoff(1.0, 60.0)
         self._publish_after = 0.0  # of the monotonic clock
         self._unpublished = ""  # why a model that is due is not published yet
@@ -92,7 +92,7 @@ class Trainer:
             IncompatibleModelError: the first model cannot be published.
         """
         _log.info("trainer_started", step=self.step, epoch=self._epoch)
-        stop = self._places.stop
+        stop = self._stores.stop
         try:
             self._refill()
             while not stop.is_set():
@@ -108,19 +108,19 @@ class Trainer:
     def _refill(self) -> None:
         """Read the whole window before training on it: its oldest part alone is not the window."""
         self._publish_if_due()
-        while not self._places.stop.is_set() and self._read():
+        while not self._stores.stop.is_set() and self._read():
             self._lack(f"the window, {self._window.trained.positions:,} positions read so far")
 
     def _turn(self) -> None:
         """One round: what is due, then one step or one wait."""
-        self._places.turned()
+        self._stores.turned()
         if self._checkpoints.due:
-            self._places.on_disk("checkpoint folder", self._checkpoints.save)
+            self._stores.on_disk("checkpoint folder", self._checkpoints.save)
         self._publish_if_due()
         if self._calibrator.due():
-            self._places.ask(self._calibrator.calibrate)
+            self._stores.ask(self._calibrator.calibrate)
         if self._forgetting.due():
-            self._places.ask(self._forgetting.carry_out)
+            self._stores.ask(self._forgetting.carry_out)
         arrived = time.monotonic() >= self._next_poll and self._read()
         missing = self._missing()
         self._demand.turn(hungry=bool(missing) and not arrived)
@@ -129,7 +129,7 @@ class Trainer:
             self._train()
         elif not arrived:
             self._lack(self._unpublished or missing)  # without a model there will be no positions
-            self._places.stop.wait(POLL_SECONDS)
+            self._stores.stop.wait(POLL_SECONDS)
 
     def _missing(self) -> str:
         """What is missing for a step now, in words; empty when one can be taken."""
@@ -149,7 +149,7 @@ class Trainer:
 
     def _lack(self, words: str) -> None:
         """Say what is missing, in the log only now and then: it changes with every game."""
-        self._places.turned()
+        self._stores.turned()
         self.lacks = words
         now = time.monotonic()
         if now >= self._next_log:
@@ -158,8 +158,8 @@ class Trainer:
 
     def _read(self) -> bool:
         """Read one page of games; the next one follows at once while there are more."""
-        was_page = self._places.ask(self._window.read_page)
-        self._places.ask(self._window.record_rejections)
+        was_page = self._stores.ask(self._window.read_page)
+        self._stores.ask(self._window.record_rejections)
         if not was_page:
             self._next_poll = time.monotonic() + POLL_SECONDS
         return was_page
@@ -188,8 +188,8 @@ class Trainer:
             return
         try:
             # First of all: making variants takes minutes.
-            self._places.models.check()
-            self._places.on_disk("model folder", self._publish)
+            self._stores.models.check()
+            self._stores.on_disk("model folder", self._publish)
         except StoreUnavailableError as error:
             pause = self._publish_backoff.delay()
             self._publish_after = time.monotonic() + pause
@@ -215,12 +215,12 @@ class Trainer:
         else:
             self._variants.report(self._candidates.version, published.variants)
         finally:
-            self._places.waits.end("variants")
+            self._stores.waits.end("variants")
 
     def _making(self, precision: str) -> None:
         """A variant is being made, which takes a while; a process told to leave does not wait."""
-        self._places.waits.begin("variants", f"the {precision} variant of a model")
-        if self._places.stop.is_set():
+        self._stores.waits.begin("variants", f"the {precision} variant of a model")
+        if self._stores.stop.is_set():
             raise StoppedError
 
     @property

@@ -1,7 +1,7 @@
-"""Signs of life in Redis: who works, how far it is, what it waits for.
+"""Heartbeats in Redis: which processes work, their progress, what they wait for.
 
 A heartbeat carries progress, because a process can be alive and stuck. It disappears by itself when
-it is not renewed; nothing is decided by it that a lease in Postgres does not decide.
+it is not renewed. Who may write is decided by leases and fences in Postgres, never by heartbeats.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Heartbeats:
             self._redis.set(key, json.dumps(asdict(content)), px=round(ttl * 1000))
 
     def read(self) -> list[Heartbeat]:
-        """All who are alive, by service and worker.
+        """The heartbeats of all live processes, by service and worker.
 
         Raises:
             StoreUnavailableError: Redis does not answer.
@@ -131,10 +131,10 @@ class Heartbeats:
 
 
 def _understood(content: bytes | None) -> Heartbeat | None:
-    """What a key holds; None for nothing, and for what no process of ours has written.
+    """The heartbeat that a key holds; None for none, and for one that cannot be read.
 
-    One process must not be able to stop those that read about all. A figure that holds a number
-    that is not finite is left out.
+    A bad value of one process must not stop the readers of all. A figure with a number that is not
+    finite is left out.
     """
     if content is None:
         return None

@@ -48,7 +48,7 @@ def run_service(
         settings = read_settings(settings_type, sys.argv[1:])
         configure_logs(name, level=settings.log_level)
         run = load_run(settings.run_file)
-        games.spec(run.game.name)  # a game that is not there ends it here, with the way out
+        games.spec(run.game.name)  # an unknown game is refused here
         asyncio.run(_serve(run, settings, serve))
     except ZerofleetError as error:
         sys.stderr.write(f"{error}\n")
@@ -111,7 +111,7 @@ async def _serve(
 async def first_of(*parts: Coroutine[Any, Any, object]) -> None:
     """Run ``parts`` until the first of them ends, then cancel the others.
 
-    An error is raised as it is, not in a group: who started the parts knows what it means.
+    An error is raised as it is, not in an ExceptionGroup, so that callers can catch its class.
     """
     tasks = [asyncio.create_task(part) for part in parts]
     try:
@@ -129,7 +129,7 @@ class Pulse(Generic[_Figures]):
     """What a service says of itself once a second."""
 
     progress: int
-    """Grows while the service gets on: progress, not life."""
+    """Grows with the work done; it stands still while the service is stuck."""
     waiting_for: str
     figures: _Figures
 
@@ -142,7 +142,7 @@ async def beat(
     Args:
         heartbeats: where it goes.
         worker: name of this process.
-        pulse: asked each time; None: the service does not get on, and is not to be taken for alive.
+        pulse: asked each time; None: the service is stuck, and this heartbeat is left out.
     """
     while True:
         now = pulse()

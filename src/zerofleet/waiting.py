@@ -25,7 +25,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _TOKEN_SECONDS = 120.0  # a rotated token reaches the servers' files within this
-_SLOW_SECONDS = 3.0  # an answer out for longer than this is waited for, and said to be
+_SLOW_SECONDS = 3.0  # a request without an answer for this long is reported
 
 
 class StoppedError(Exception):
@@ -88,7 +88,7 @@ class Waits:
     async def ask_store(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Make a store's call in a thread, until the store answers.
 
-        The call may have been done though its answer was lost: it must bear being done twice.
+        The call may have been done though its answer was lost: it must be safe to repeat.
         """
         backoff = Backoff()
         while True:
@@ -108,11 +108,11 @@ class Waits:
         thing: str = "Postgres",
         away: type[Exception] = StoreUnavailableError,
     ) -> _T:
-        """What ``ask_store`` is for a coroutine, for a thread: make a call until it succeeds.
+        """As ``ask_store``, for a thread: make a call until it succeeds.
 
         Args:
             stop: ends the wait.
-            call: blocks; it must bear being done twice.
+            call: blocks; it must be safe to repeat.
             thing: what is waited for.
             away: the error after which the call is made again.
 
@@ -143,8 +143,8 @@ class Waits:
 class PatientPredictor:
     """Asks again until there is an answer: predictions are pure, so nothing is lost.
 
-    A token that the server does not know is waited with for two minutes, because one that is being
-    rotated may be in our file before it is in the server's; a role that may not ask is not.
+    A token that the server does not know is tried for two minutes: while tokens are rotated, ours
+    may be in our file before it is in the server's. A role without this right fails at once.
 
     Args:
         predictor: the one that may be away, overloaded, or without the model as yet.
@@ -163,7 +163,7 @@ class PatientPredictor:
         """The prediction, however long it takes.
 
         Raises:
-            AccessDeniedError: the server refuses our token, and that is no matter of time.
+            AccessDeniedError: the server refuses our token or its role, and waiting does not help.
         """
         backoff = Backoff()
         known_by: float | None = None

@@ -8,7 +8,7 @@ import pytest
 
 from services.trainer.candidates import GOLDEN_POSITIONS, Candidates, golden_observations
 from services.trainer.checkpoints import CheckpointFolder
-from services.trainer.places import Places
+from services.trainer.trainer_stores import TrainerStores
 from zerofleet.config import NetworkSection
 from zerofleet.database import Database
 from zerofleet.errors import IncompatibleModelError, StaleEpochError
@@ -22,7 +22,7 @@ SPEC = spec("tic_tac_toe")
 
 
 def a_publisher(folder: Path, database: Database, epoch: int) -> Candidates:
-    places = Places(
+    stores = TrainerStores(
         database,
         ModelFolder(folder, "test"),
         CheckpointFolder(folder / "checkpoints"),
@@ -30,7 +30,7 @@ def a_publisher(folder: Path, database: Database, epoch: int) -> Candidates:
         Event(),
         lambda: None,
     )
-    return Candidates("test", SPEC, places, epoch, 10, database.models("test"))
+    return Candidates("test", SPEC, stores, epoch, 10, database.models("test"))
 
 
 @pytest.fixture

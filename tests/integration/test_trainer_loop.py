@@ -131,7 +131,9 @@ def surroundings(
         yield Surroundings(database, role_url("trainer"), valkey_url, tmp_path, train)
 
 
-def test_first_model_at_once_and_then_it_says_what_it_waits_for(surroundings: Surroundings) -> None:
+def test_first_model_at_once_and_then_it_says_what_it_waits_for(
+    surroundings: Surroundings,
+) -> None:
     surroundings.train_until(lambda: surroundings.waits_for("50 positions"))
     [model] = surroundings.database.models("loop")
     assert (model.version, model.step) == (1, 0)

@@ -71,7 +71,7 @@ def a_game(seed: int, *, labels_mean_something: bool) -> GameRecord:
 
 
 @dataclass
-class Surroundings:
+class LocalPrograms:
     """Stores and folders of one test."""
 
     database: Database
@@ -118,14 +118,14 @@ def until(condition: Callable[[], object]) -> None:
 @pytest.fixture
 def surroundings(
     database_url: str, valkey_url: str, monkeypatch: pytest.MonkeyPatch, train: Any
-) -> Iterator[Surroundings]:
+) -> Iterator[LocalPrograms]:
     monkeypatch.setattr(loop, "POLL_SECONDS", 0.05)
     with Database(database_url) as database:
         database.register_run(a_run())
-        yield Surroundings(database, valkey_url, train)
+        yield LocalPrograms(database, valkey_url, train)
 
 
-def test_a_run_that_learns_by_heart_is_caught_and_slowed(surroundings: Surroundings) -> None:
+def test_a_run_that_learns_by_heart_is_caught_and_slowed(surroundings: LocalPrograms) -> None:
     surroundings.submit(range(50))
     with capture_logs() as logs, surroundings.training(a_run("slow")):
         until(lambda: surroundings.events() == ["overfit_begins"])
@@ -158,7 +158,7 @@ def test_a_run_that_learns_by_heart_is_caught_and_slowed(surroundings: Surroundi
     assert drawn > 0
 
 
-def test_it_goes_on_slowly_after_a_restart(surroundings: Surroundings) -> None:
+def test_it_goes_on_slowly_after_a_restart(surroundings: LocalPrograms) -> None:
     surroundings.submit(range(50))
     with surroundings.training(a_run("slow")):
         until(lambda: surroundings.events() == ["overfit_begins"])
@@ -168,7 +168,7 @@ def test_it_goes_on_slowly_after_a_restart(surroundings: Surroundings) -> None:
     assert surroundings.events().count("overfit_begins") == 1
 
 
-def test_a_run_that_learns_what_is_true_is_left_alone(surroundings: Surroundings) -> None:
+def test_a_run_that_learns_what_is_true_is_left_alone(surroundings: LocalPrograms) -> None:
     """Targets that every position shares: held-out games are predicted as well as the others."""
     healthy = a_run(
         batch_size=256,
@@ -191,7 +191,7 @@ def test_a_run_that_learns_what_is_true_is_left_alone(surroundings: Surroundings
     assert surroundings.query("SELECT bool_or(overfit) FROM train_metrics") == [(False,)]
 
 
-def test_a_few_held_out_games_conclude_nothing(surroundings: Surroundings) -> None:
+def test_a_few_held_out_games_conclude_nothing(surroundings: LocalPrograms) -> None:
     surroundings.submit(range(50))
     run = a_run("slow")
     few = run.model_copy(
@@ -205,7 +205,7 @@ def test_a_few_held_out_games_conclude_nothing(surroundings: Surroundings) -> No
     assert gaps[0][1] == 0
 
 
-def test_waiting_ends_when_new_games_have_renewed_the_window(surroundings: Surroundings) -> None:
+def test_waiting_ends_when_new_games_have_renewed_the_window(surroundings: LocalPrograms) -> None:
     """No step in between, and self-play hears that games are wanted."""
     surroundings.submit(range(50))
     with surroundings.training(a_run("wait")):

@@ -106,7 +106,7 @@ def test_positions_are_the_windows_as_soon_as_it_has_enough(database: Database) 
 
 
 @dataclass
-class Surroundings:
+class LocalPrograms:
     """Stores and folders of one test; the trainer itself has only the rights of its role."""
 
     database: Database
@@ -137,11 +137,11 @@ class Surroundings:
 
 
 @pytest.fixture
-def surroundings(database: Database, valkey_url: str, tmp_path: Path, train: Any) -> Surroundings:
-    return Surroundings(database, valkey_url, tmp_path, train)
+def surroundings(database: Database, valkey_url: str, tmp_path: Path, train: Any) -> LocalPrograms:
+    return LocalPrograms(database, valkey_url, tmp_path, train)
 
 
-def test_each_model_has_its_variants(surroundings: Surroundings) -> None:
+def test_each_model_has_its_variants(surroundings: LocalPrograms) -> None:
     run = a_run(variants=["int8", "fp16"], max_policy_kl=1.0, max_value_difference=1.0)
     database = surroundings.database
     submit(database, range(60))
@@ -171,7 +171,7 @@ def test_each_model_has_its_variants(surroundings: Surroundings) -> None:
     assert figures["int8_policy_kl"] > 0
 
 
-def test_what_loses_too_much_is_a_row_with_its_reason(surroundings: Surroundings) -> None:
+def test_what_loses_too_much_is_a_row_with_its_reason(surroundings: LocalPrograms) -> None:
     run = a_run(variants=["int8"], max_policy_kl=1e-12)
     surroundings.train_until(run, lambda: "int8_accepted" in surroundings.figures())
     [model] = surroundings.database.models("test")
@@ -185,7 +185,7 @@ def test_what_loses_too_much_is_a_row_with_its_reason(surroundings: Surroundings
     assert surroundings.figures()["int8_accepted"] == 0
 
 
-def test_files_of_a_publication_that_was_cut_off_are_swept(surroundings: Surroundings) -> None:
+def test_files_of_a_publication_that_was_cut_off_are_swept(surroundings: LocalPrograms) -> None:
     """Those without a row alone, whatever the note of them says."""
     run, folder = a_run(), surroundings.models
     surroundings.train_until(run, lambda: surroundings.database.models("test"))

@@ -15,10 +15,10 @@ from services.trainer.checkpoints import CheckpointFolder
 from services.trainer.measurement import TracedBatch, measurement
 from services.trainer.metrics import TrainerCollector
 from services.trainer.overfit import OverfitWatch
-from services.trainer.places import Places
 from services.trainer.recorder import Recorder, TensorBoard
 from services.trainer.state import Training
 from services.trainer.train_bucket import TrainBucket
+from services.trainer.trainer_stores import TrainerStores
 from services.trainer.window import Window
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
@@ -61,7 +61,7 @@ def recorder(database: Database, tmp_path: Path) -> Recorder:
     window = SimpleNamespace(trace=positions, trained=part, held_out=part, limit=10)
     learner = cast("Any", PredictsHalf())
     training = Training(learner, TrainBucket(4.0), OverfitWatch(RUN.overfit))
-    places = Places(
+    stores = TrainerStores(
         database,
         ModelFolder(tmp_path / "models", "test"),
         CheckpointFolder(tmp_path / "checkpoints"),
@@ -70,7 +70,7 @@ def recorder(database: Database, tmp_path: Path) -> Recorder:
         lambda: None,
     )
     epoch = database.acquire_fence("test", "trainer")
-    return Recorder(RUN, places, epoch, training, cast("Window", window), len)
+    return Recorder(RUN, stores, epoch, training, cast("Window", window), len)
 
 
 def test_before_the_first_measurement_nothing_is_known(recorder: Recorder) -> None:

@@ -19,7 +19,7 @@ from zerofleet.database import Database, migrate
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Exam, Monitor, RunFigures
-from zerofleet.local.programs import Surroundings, inference_address
+from zerofleet.local.programs import LocalPrograms, inference_address
 from zerofleet.local.running import Running
 from zerofleet.local.stores import Stores, StoreUrls
 from zerofleet.local.supervisor import Supervisor
@@ -110,8 +110,8 @@ class LocalRun:
 
     async def _supervise(self, stores: Stores, monitor: Monitor, figures: RunFigures) -> RunFigures:
         """Run the services until the goal, a signal or a failure; the last figures."""
-        surroundings = Surroundings(self._folder, stores.urls, self._address)
-        supervisor = Supervisor(surroundings.loop(self._workers), self._progress.say)
+        programs = LocalPrograms(self._folder, stores.urls, self._address)
+        supervisor = Supervisor(programs.loop(self._workers), self._progress.say)
         say_stop = partial(self._progress.say, "stopping; once more to kill")
         async with stop_event(first=say_stop, again=supervisor.hurry) as stop, supervisor:
             failed = asyncio.create_task(supervisor.failed())

@@ -72,12 +72,12 @@ def _lone_inference(folder: DataFolder, running: Running) -> Generator[str]:
         ConfigError: it ends, or does not get ready.
     """
     from zerofleet.local.child import start_child, stop_child
-    from zerofleet.local.programs import Surroundings, inference_address
+    from zerofleet.local.programs import LocalPrograms, inference_address
     from zerofleet.local.stores import StoreUrls
 
     address = inference_address(None)
     urls = StoreUrls(running.database_urls, running.redis_url)
-    program = Surroundings(folder, urls, address).inference()
+    program = LocalPrograms(folder, urls, address).inference()
     process = start_child(program.arguments, program.environment, program.log)
     try:
         deadline = time.monotonic() + _READY_SECONDS

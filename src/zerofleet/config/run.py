@@ -77,7 +77,7 @@ class RunConfig(BaseSettings):
         return merge(PRESETS[preset] if known else {}, values)
 
     @model_validator(mode="after")
-    def _nobody_waits_for_the_other(self) -> RunConfig:
+    def _play_can_feed_training(self) -> RunConfig:
         ahead, trainer = self.selfplay.max_ahead_positions, self.trainer
         step = math.ceil(trainer.batch_size / trainer.samples_per_position)
         if 0 < ahead < max(trainer.min_positions, step):

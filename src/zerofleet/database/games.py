@@ -44,7 +44,7 @@ class Games(ConnectionPool):
 
         ``stored`` and ``duplicate`` mean that Postgres has committed the game. ``conflict``: the
         uid belongs to another record, or another worker has adopted the game; this one is kept
-        aside. ``rejected``: the record contradicts itself. One game's fate is no other's.
+        aside. ``rejected``: the record contradicts itself. Each game is answered for by itself.
 
         Returns:
             An answer for each submission, in order.
@@ -175,7 +175,7 @@ class Games(ConnectionPool):
     ) -> int:
         """Say that this worker goes on with these games; how many of them it holds leases of.
 
-        What its name holds besides, it does not know of: others shall have it.
+        Other leases under its name run out: the worker does not play those games.
         """
         [row] = self._rows(
             "SELECT extend_leases(:run, :worker, CAST(:uids AS uuid[]), :lease_seconds) AS games",

@@ -189,7 +189,7 @@ class Windows(ConnectionPool):
         window = GameWindow([], page.next_tx)
         try:
             window.games.extend(games(page.first_uid, page.last_uid))
-        except RecordRejectedError:  # find the ones; the others are not to blame
+        except RecordRejectedError:  # find those that cannot be read; the others can
             for game_uid in self._uids(run, after_tx, page.next_tx):
                 try:
                     window.games.extend(games(game_uid, game_uid))

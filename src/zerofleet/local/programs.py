@@ -41,7 +41,7 @@ def inference_address(port: int | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class LocalPrograms:
     """What every service of a local run is told."""
 
     folder: DataFolder

@@ -1,4 +1,4 @@
-"""The trainer's surroundings, and how it waits for them: out loud, until told to leave."""
+"""The stores and folders of the trainer, and how it waits for them until it must leave."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Stores and folders; used by the thread that trains."""
+class TrainerStores:
+    """What the thread that trains reads and writes."""
 
     database: Database
     models: ModelStore

@@ -1,0 +1,119 @@
+"""What the pages name exists: files, folders, modules, views."""
+
+import importlib.machinery
+import importlib.util
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "bench").glob("*.md"),
+    )
+)
+CODE = re.compile(r"`([^`\n]+)`")
+FILE = re.compile(
+    r"(?<![\w./{}<>~$-])([\w-][\w./-]*\.(?:py|h|cpp|sql|md|sh|proto|toml|ya?ml|txt|json))(?!\w)"
+)
+MODULE = re.compile(r"(?<![\w./-])((?:zerofleet|services|bench)(?:\.\w+)+)")
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)")
+VIEW = re.compile(r"^CREATE VIEW (\w+)", re.MULTILINE)
+OF_A_FLEET = {
+    "breakthrough.py",
+    "go5.toml",
+    "pylock.toml",
+    "RUN.toml",
+    "roles.toml",
+    "run.toml",
+    "running.json",
+    "stores.json",
+    "tokens/roles.toml",
+    "usage.json",
+    "zerofleet.json",
+}
+"""Files that no checkout has: the reader writes them, or a program does."""
+
+
+@cache
+def tree() -> set[str]:
+    """Every tracked file, and each end of its path: pages name a file as briefly as is clear."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    paths = [line.split("/") for line in listing.stdout.splitlines() if (ROOT / line).exists()]
+    return {"/".join(parts[start:]) for parts in paths for start in range(len(parts))}
+
+
+def code_of(page: str) -> list[str]:
+    return CODE.findall((ROOT / page).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_that_a_page_names_is_there(page: str) -> None:
+    named = {name for code in code_of(page) for name in FILE.findall(code)}
+    assert named - tree() - OF_A_FLEET == set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_to_a_file_has_one(page: str) -> None:
+    folder = (ROOT / page).parent
+    links = LINK.findall((ROOT / page).read_text(encoding="utf-8"))
+    assert [link for link in links if not (folder / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_module_that_a_page_names_is_there(page: str) -> None:
+    """The last parts may be a class and its method; ``zerofleet.v1`` is a package of protobuf."""
+    named = {name for code in code_of(page) for name in MODULE.findall(code)}
+    assert [name for name in named - OF_A_FLEET if not is_there(name)] == []
+
+
+def is_there(name: str) -> bool:
+    parts = name.split(".")
+    for end in range(len(parts), 1, -1):
+        spec = find(".".join(parts[:end]))
+        if spec is not None and spec.origin is not None:
+            text = Path(spec.origin).read_text(encoding="utf-8")
+            return end == len(parts) or re.search(rf"\b{parts[end]}\b", text) is not None
+    return name.startswith("zerofleet.v1.")
+
+
+def find(name: str) -> importlib.machinery.ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        return None
+
+
+def test_the_readme_lists_the_views() -> None:
+    made = {
+        name
+        for path in (ROOT / "src/zerofleet/database/views").glob("*.sql")
+        for name in re.findall(
+            r"^CREATE VIEW (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    }
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("| View | Question |")[2].partition("\n\n")[0]
+    listed = {name for row in table.splitlines() for name in CODE.findall(row.split(" | ")[0])}
+    assert listed == made
+    assert len(made) == 18, "the sentence above the table says how many there are"
+
+
+def test_the_pages_are_looked_at() -> None:
+    assert len(PAGES) > 20
+    assert "services/evaluator/verdict.py" in tree()
+    assert not is_there("zerofleet.no_such_module")
+    assert is_there("zerofleet.records.COLUMNS")
