@@ -15,9 +15,6 @@ PUBLIC = "programs of others import it through its package"
 ELSEWHERE = "another part of the code is being made simpler at this time"
 
 SMALL_AND_ALONE = {
-    "services.evaluator.candidates": ELSEWHERE,
-    "services.evaluator.exact": ELSEWHERE,
-    "services.evaluator.examiner": ELSEWHERE,
     "services.evaluator.metrics": ELSEWHERE,
     "zerofleet.cli.migrate": COMMAND,
     "zerofleet.cli.redis_acl": COMMAND,
@@ -31,8 +28,6 @@ SMALL_AND_ALONE = {
 """Modules of fewer than 60 lines with one importer, and why each is not a part of that one."""
 
 SHARED_CLASS_NAMES: dict[str, str] = {
-    "Due": ELSEWHERE,
-    "Player": ELSEWHERE,
     "Variants": ELSEWHERE,
 }
 """Names of classes that more than one module defines, and why."""
