@@ -147,7 +147,7 @@ def test_each_model_has_its_variants(surroundings: LocalPrograms) -> None:
     submit(database, range(60))
     surroundings.train_until(
         run,
-        lambda: len(database.models("test")) >= 2 and "fp16_policy_kl" in surroundings.figures(),
+        lambda: len(database.models("test")) >= 2 and "fp16" in surroundings.variants(),
     )
     names: set[str] = set()
     for model in database.models("test"):
@@ -166,14 +166,16 @@ def test_each_model_has_its_variants(surroundings: LocalPrograms) -> None:
         entry = surroundings.models.root / "test" / str(model.version) / "model.onnx"
         assert entry.read_bytes() == surroundings.models.read_verified(model.sha256)
     assert surroundings.blobs() == names
-    figures = surroundings.figures()
-    assert figures["int8_accepted"] == figures["fp16_accepted"] == 1
-    assert figures["int8_policy_kl"] > 0
+    figures = surroundings.variants()
+    assert figures["int8"].accepted
+    assert figures["fp16"].accepted
+    assert figures["int8"].policy_kl is not None
+    assert figures["int8"].policy_kl > 0
 
 
 def test_what_loses_too_much_is_a_row_with_its_reason(surroundings: LocalPrograms) -> None:
     run = a_run(variants=["int8"], max_policy_kl=1e-12)
-    surroundings.train_until(run, lambda: "int8_accepted" in surroundings.figures())
+    surroundings.train_until(run, lambda: "int8" in surroundings.variants())
     [model] = surroundings.database.models("test")
     [variant] = surroundings.database.variants("test", 1)
     assert not variant.accepted
@@ -182,7 +184,7 @@ def test_what_loses_too_much_is_a_row_with_its_reason(surroundings: LocalProgram
     assert variant.policy_kl > 1e-12
     assert variant.reason.startswith("policy_kl ")
     assert surroundings.blobs() == {f"{model.sha256}.onnx"}
-    assert surroundings.figures()["int8_accepted"] == 0
+    assert not surroundings.variants()["int8"].accepted
 
 
 def test_files_of_a_publication_that_was_cut_off_are_swept(surroundings: LocalPrograms) -> None:

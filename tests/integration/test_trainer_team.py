@@ -36,7 +36,7 @@ GAME = spec("tic_tac_toe")
 
 # Trains as rank 0 or 1 on each series of batches, from the start, and writes the state after it.
 PROGRAM = """
-import sys
+import contextlib, sys
 from pathlib import Path
 import numpy as np, torch
 from safetensors.numpy import save_file
@@ -48,13 +48,13 @@ from zerofleet.games import spec
 folder = Path(sys.argv[1])
 torch.set_num_threads(1)
 run, game = load_run(folder / "run.toml"), spec("tic_tac_toe")
-with ProcessTeam(run.trainer.batch_size) as team:
+with contextlib.closing(ProcessTeam(run.trainer.batch_size)) as team:
     for series in sys.argv[2:]:
         learner = Learner(game, run, team)
         if team.rank:
             with torch.no_grad():
                 next(learner.network.parameters()).zero_()  # the leader's state replaces it
-            team.follow(learner, (game.observation_bytes, game.num_actions))
+            learner.follow(team, (game.observation_bytes, game.num_actions))
         else:
             learner.share()
             with np.load(folder / f"{series}.npz") as batches:

@@ -34,6 +34,9 @@ CREATE TABLE train_metrics (
 COMMENT ON TABLE train_metrics IS
     'Losses on the games trained on and on those held out. A resumed trainer repeats the steps after '
     'its checkpoint and replaces their rows.';
+COMMENT ON COLUMN train_metrics.run IS 'Of runs.';
+COMMENT ON COLUMN train_metrics.step IS 'SGD steps taken when it was measured.';
+COMMENT ON COLUMN train_metrics.split IS 'train: games trained on; held_out: games that never are.';
 COMMENT ON COLUMN train_metrics.policy_loss IS 'Cross-entropy against the search''s policy, in nats.';
 COMMENT ON COLUMN train_metrics.value_loss IS 'Squared error against the game''s result.';
 COMMENT ON COLUMN train_metrics.total_loss IS 'What is minimised: both losses and the weights'' penalty.';
@@ -41,6 +44,11 @@ COMMENT ON COLUMN train_metrics.positions IS 'Positions that this row is the mea
 COMMENT ON COLUMN train_metrics.target_entropy IS 'Of the search''s policy, in nats: the least policy_loss.';
 COMMENT ON COLUMN train_metrics.policy_agreement IS 'Share where network and search prefer the same action.';
 COMMENT ON COLUMN train_metrics.policy_entropy IS 'Of the network''s policy, in nats.';
+COMMENT ON COLUMN train_metrics.learning_rate IS 'Of the step.';
+COMMENT ON COLUMN train_metrics.window_positions IS 'Positions in the window, held-out ones left out.';
+COMMENT ON COLUMN train_metrics.window_games IS 'Games in the window, held-out ones left out.';
+COMMENT ON COLUMN train_metrics.epoch IS 'Fence of the trainer that wrote the row.';
+COMMENT ON COLUMN train_metrics.at IS 'When the row was written, by this server''s clock.';
 COMMENT ON COLUMN train_metrics.samples IS 'Positions drawn for training since the start of the run.';
 COMMENT ON COLUMN train_metrics.samples_per_position IS 'Samples drawn for each position received.';
 COMMENT ON COLUMN train_metrics.policy_error IS
