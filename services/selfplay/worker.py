@@ -17,7 +17,7 @@ from services.selfplay.games_in_play import GamesInPlay
 from services.selfplay.lane import Lane
 from services.selfplay.pause import Pause
 from services.selfplay.rates import PlayTotals, PlyCost, Rates
-from services.selfplay.resign_threshold import ResignThreshold
+from services.selfplay.resign_threshold_reader import ResignThresholdReader
 from services.selfplay.settings import SelfplaySettings
 from services.selfplay.unfinished_games import UnfinishedGames
 from services.selfplay.writer import AuditFile, GameWriter
@@ -78,7 +78,9 @@ class Worker:
             self.lanes.append(
                 Lane(engine, in_play, patient, self.writer, self.unfinished, play.save_every_plies)
             )
-        self.resignation = ResignThreshold(run, database, [lane.engine for lane in self.lanes])
+        self.resignation = ResignThresholdReader(
+            run, database, [lane.engine for lane in self.lanes]
+        )
         self.figures = SelfplayFigures()
         """Of the last heartbeat."""
         self._rates = Rates(PlyCost(run))

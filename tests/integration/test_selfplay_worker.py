@@ -61,21 +61,6 @@ async def test_games_with_drawn_openings_are_stored(database: Database, valkey_u
     assert (openings > 30, others > 600, wrong) == (True, True, 0)
 
 
-async def test_the_same_delivery_twice_is_one_row(database: Database, valkey_url: str) -> None:
-    worker = make_worker(make_run("tic_tac_toe"), database, valkey_url, "twice")
-    put = worker.writer.put
-
-    def put_twice(submission: Submission) -> None:
-        put(submission)
-        put(submission)
-
-    worker.writer.put = put_twice  # type: ignore[method-assign]
-    async with running(worker):
-        await until(lambda: worker.writer.answers["stored"] >= 50)
-    assert worker.writer.answers == {"stored": finished(worker), "duplicate": finished(worker)}
-    assert len(stored_games(database)) == finished(worker)
-
-
 async def play_games(
     database: Database,
     valkey_url: str,
@@ -101,7 +86,7 @@ async def play_games(
 
 
 async def test_the_seed_decides_the_games(database: Database, valkey_url: str) -> None:
-    """Each in a run of its own, so that nobody adopts what another left."""
+    """Each in a run of its own, so that none adopts what another left."""
     one, same, other = [
         await play_games(database, valkey_url, make_run(name=name, engines=1), 30, seed=seed)
         for name, seed in (("one", 7), ("same", 7), ("other", 8))

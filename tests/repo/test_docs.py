@@ -112,6 +112,16 @@ def test_the_readme_lists_the_views() -> None:
     assert len(made) == 18, "the sentence above the table says how many there are"
 
 
+def test_decisions_are_numbered_once() -> None:
+    titles = [
+        (path.name, path.read_text(encoding="utf-8").partition(".")[0])
+        for path in sorted((ROOT / "docs/adr").glob("*.md"))
+    ]
+    numbers = [f"{number:04}" for number in range(1, len(titles) + 1)]
+    assert [name[:4] for name, _ in titles] == numbers
+    assert [title for _, title in titles] == [f"# {int(number)}" for number in numbers]
+
+
 def test_the_pages_are_looked_at() -> None:
     assert len(PAGES) > 20
     assert "services/evaluator/verdict.py" in tree()

@@ -15,7 +15,7 @@ from zerofleet.errors import StoreUnavailableError
 _log = structlog.get_logger()
 
 
-class ResignThreshold:
+class ResignThresholdReader:
     """Tells the engines with which threshold games begin.
 
     From the start on, a share of the games play on: v_resign is computed from them.

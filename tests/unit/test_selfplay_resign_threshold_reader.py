@@ -10,7 +10,7 @@ import structlog
 from zerofleet_core import GameColumns, SearchConfig, SelfPlay
 
 from services.selfplay.metrics import WorkerCollector
-from services.selfplay.resign_threshold import ResignThreshold
+from services.selfplay.resign_threshold_reader import ResignThresholdReader
 from services.selfplay.settings import SelfplaySettings
 from services.selfplay.worker import Worker
 from zerofleet.config import RunConfig, run_from_values
@@ -72,8 +72,8 @@ def make_engines(count: int) -> list[SelfPlay]:
 
 def make_resignation(
     thresholds: Thresholds, engines: Sequence[SelfPlay], **resign: Any
-) -> ResignThreshold:
-    return ResignThreshold(make_run(**resign), cast("Database", thresholds), engines)
+) -> ResignThresholdReader:
+    return ResignThresholdReader(make_run(**resign), cast("Database", thresholds), engines)
 
 
 def test_games_play_on_before_there_is_a_threshold() -> None:
