@@ -190,9 +190,7 @@ class _Play:
                 asked = await self._ask_for_actions(side, player)
             await self._hand_in()
             if self._groups:
-                self._turns[
-                    1 - side
-                ].set()  # the actions that were played are the other's to answer
+                self._turns[1 - side].set()  # after these actions the other side may have to move
             if not asked:
                 await turn.wait()
 

@@ -1,6 +1,6 @@
 """How many rows a second a server could evaluate: what inference is sized by.
 
-Neither the time that a model thread is busy nor its rows say it. On a GPU a batch costs nearly the
+Neither a model thread's busy time nor its rows tell. On a GPU a batch costs nearly the
 same whether it is full or not, and as nothing is waited for, a thread is busy with whatever there
 is. So the cost of a batch is fitted as ``fixed + per_row * rows`` while it serves, and the capacity
 is that of full batches one after the other.

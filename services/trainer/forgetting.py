@@ -1,4 +1,4 @@
-"""Now and then what is not needed any more is forgotten: old searches, the files of old models."""
+"""Removes what is not needed any more: old searches, and the files of old models."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Both splits are measured on equal samples of the same network. The gap is how fa
 lies above the training one, averaged exponentially over measurements from 0 on. Overfitting begins
 when the policy's or the value's gap is above its maximum and above twice its standard error, which
 counts games, not positions. It ends when both gaps are at or under half of their maxima: in
-between, whatever is true stays true, so that a gap near its maximum does not switch at each
+between, the state stays as it is, so that a gap near its maximum does not switch at each
 measurement. Too few held-out positions say nothing: then there is no gap at all.
 """
 

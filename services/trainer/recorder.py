@@ -1,4 +1,4 @@
-"""Is it learning, is it overfitting: what is measured, where that goes, and what follows."""
+"""Measures whether training learns or overfits, writes that down, and slows or pauses it."""
 
 from __future__ import annotations
 

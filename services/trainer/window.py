@@ -97,7 +97,7 @@ class Window:
         return buffer.sample(positions, seed, symmetry=symmetry)[0]
 
     def read_page(self) -> bool:
-        """Read the next games, if there are any, and let those pay that have not paid yet.
+        """Read the next games, if there are any; new ones pay into the train bucket.
 
         A game that cannot be read or does not replay under the rules is left out and noted: see
         ``record_rejections``.
@@ -162,7 +162,7 @@ class Window:
             self.trained.set_max_positions(window_limit(self._settings, received))
 
     def _bound_held_out(self) -> None:
-        """Held-out games reach as far back as the window: older ones are of another player.
+        """Held-out games reach as far back as the window: older models played the ones before.
 
         The figures of both splits are compared, so they have to be of the same time.
         """

@@ -16,7 +16,7 @@ from services.trainer.learner import Learner
 from services.trainer.overfit import OverfitWatch
 from services.trainer.state import Training
 from services.trainer.train_bucket import TrainBucket
-from services.trainer.variant_requests import Variants
+from services.trainer.variant_requests import VariantRequests
 from services.trainer.window import Window
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
@@ -75,7 +75,7 @@ def variants_of(run: RunConfig, database: Database) -> tuple[Variants, Window]:
         Learner(SPEC, run), TrainBucket(run.trainer.samples_per_position), OverfitWatch(run.overfit)
     )
     window = Window(run, database, training)
-    return Variants(run, SPEC, window, lambda purpose: len(purpose), print), window
+    return VariantRequests(run, SPEC, window, lambda purpose: len(purpose), print), window
 
 
 def test_nothing_is_asked_for_where_the_run_file_wants_nothing(database: Database) -> None:

@@ -52,7 +52,7 @@ class BackgroundLoop:
         self._loop.run_forever()
 
     def _finish(self) -> None:
-        """At the end of the program: end what is out, so that nothing runs into its ruins."""
+        """At the end of the program: cancel open calls before the interpreter is taken down."""
         if self.pid != os.getpid():
             return
         with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""The chain of promotions: which model is best is the end of it."""
+"""The chain of promotions: the newest one names the best model."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Ratings(ConnectionPool):
         return {(row.player, row.opponent, row.opening, row.color) for row in rows}
 
     def player_results(self, run: str) -> list[PlayerResult]:
-        """All games between two players, whatever for: the ground of ratings.
+        """All games between two players, of every kind of match: what ratings follow from.
 
         A game that two players without chance repeated, move by move, is counted once. Games of a
         model in a named precision are left out: they say nothing of the version.

@@ -43,7 +43,7 @@ def start_child(
     death_signal: signal.Signals = signal.SIGKILL,
     keep_open: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own; when we die, however, the kernel ends it (Linux).
+    """Start a program in a session of its own; when this process dies, the kernel ends it (Linux).
 
     A Ctrl-C at the terminal does not reach it: stopping it, and in which order, is the caller's.
     The kernel takes the death of the *thread* that called this for our death, so call it from one

@@ -170,7 +170,7 @@ def write_json(path: Path, content: dict[str, Any], *, mode: int = 0o644) -> Non
 
 
 def _locked(lock: TextIO, *, patience: float) -> bool:
-    """Take the lock; patience bridges the moment in which another command only asks."""
+    """Take the lock; wait a moment for a command that holds it only to look."""
     deadline = time.monotonic() + patience
     while True:
         try:

@@ -109,7 +109,7 @@ def _version(postgres: Path) -> str | None:
 
 
 def _may_enter(folder: Path, account: Account) -> bool:
-    if account == Account.current():  # who may have groups and lists of rights besides
+    if account == Account.current():  # it may have groups and access lists besides
         return os.access(folder, os.X_OK, effective_ids=os.access in os.supports_effective_ids)
     status = folder.stat()
     if account.uid == 0:

@@ -43,7 +43,7 @@ class UsageMeter:
             self._before.cpu_seconds + now.cpu_seconds - self._start.cpu_seconds,
         )
         if games > 0:
-            with contextlib.suppress(OSError):  # a full disk is for those to wait out who store
+            with contextlib.suppress(OSError):  # the disk is full: keep the last one
                 write_json(self._path, asdict(self.usage))
         return self.usage
 
@@ -92,4 +92,4 @@ def _stored(path: Path) -> Usage:
         content = json.loads(path.read_text(encoding="utf-8"))
         return Usage(float(content["wall_seconds"]), float(content["cpu_seconds"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return Usage(0.0, 0.0)  # a bill, not a record: a damaged one starts again
+        return Usage(0.0, 0.0)  # a damaged file is no reason to fail: counting starts again

@@ -137,7 +137,7 @@ class AnswerStream:
 
 
 def _deadline(request: pb.ModelInferRequest) -> float | None:
-    """The end of a request's patience by ``time.monotonic()``."""
+    """The deadline of a request, by ``time.monotonic()``."""
     if "timeout" not in request.parameters:
         return None
     timeout = request.parameters["timeout"]

@@ -120,7 +120,7 @@ class _Room:
 class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
     """Lets in the callers that may call; stands inside ``ErrorInterceptor``, which words refusals.
 
-    Health is for every caller, but one that asks has no more room than others.
+    Health needs no token, but its calls count against the caller's limit.
 
     Args:
         limits: of the server.
@@ -171,7 +171,7 @@ class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
             raise
 
     def _complain(self, error: ZerofleetError, context: Context) -> None:
-        """Say who was refused; not each time, for it costs them nothing to be refused."""
+        """Log who was refused; not each time, because a caller may try without end."""
         now = time.monotonic()
         if now < self._next_complaint:
             self._untold += 1
@@ -203,7 +203,7 @@ def _has_deadline(context: Context) -> bool:
 
 
 def _peer(context: Context) -> str:
-    """Who calls, by certificate or else by address, without the port, which is chance."""
+    """Who calls, by certificate or else by address, without the port, which is random."""
     shown: Any = context.auth_context()
     for key in ("x509_common_name", "x509_subject_alternative_name"):
         for name in shown.get(key, ()):

@@ -38,7 +38,7 @@ _OLD_CHANNEL_SECONDS = 600.0
 
 
 class Channel:
-    """A channel whose calls carry the credentials of their moment; used like one of gRPC's.
+    """A channel whose calls carry the credentials that are on disk now; used like one of gRPC's.
 
     gRPC fixes the certificates of a channel when it is made, and reconnects with the same. So a
     call that finds them replaced on the disk is made over a new channel, and those after it; calls

@@ -1,4 +1,4 @@
-"""Arrays to messages and back, with every check that a stranger's message needs.
+"""Arrays to messages and back, with every check that an untrusted message needs.
 
 Tensors are raw little-endian bytes in row-major order: observations as packed bits (UINT8), policy
 logits as FP16 (measured: a KL divergence of 4e-9 against FP32, at half the bytes), values as FP32.
@@ -27,7 +27,7 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _FP16 = np.dtype(np.float16).newbyteorder("<")
 _FP32 = np.dtype(np.float32).newbyteorder("<")
 
-# What an error repeats of a stranger's message, which may be large.
+# What an error repeats of a message, which may be large.
 _MOST_CHARACTERS = 60
 _MOST_VALUES = 4
 

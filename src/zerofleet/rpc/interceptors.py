@@ -1,4 +1,4 @@
-"""What stands around every call of the server; here, that errors of ours become status codes."""
+"""What wraps every call of the server; here, what turns our errors into status codes."""
 
 from __future__ import annotations
 

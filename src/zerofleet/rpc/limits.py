@@ -1,4 +1,4 @@
-"""How much one server bears, and how much of it one caller may take."""
+"""How much load one server takes, and how much of it one caller may cause."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ async def retrying(
 
 
 def rpc_error(address: str, error: grpc.aio.AioRpcError) -> ZerofleetError:
-    """The error that a failed call is to its caller."""
+    """The error that the caller of a failed call gets."""
     found = status_codes.error_of(error.code(), error.details() or "")
     if isinstance(found, (InferenceUnavailableError, AccessDeniedError)):
         return type(found)(f"inference at {address}: {found}")

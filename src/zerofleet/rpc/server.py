@@ -32,7 +32,7 @@ from zerofleet.secrets.tokens import read_tokens
 _LOCAL = ServerCredentials()
 _LIMITS = Limits()
 
-# A connection is ended in peace after this long (jittered by gRPC), so that clients spread again
+# A connection is closed gracefully after this long (jittered by gRPC), so that clients spread again
 # over servers that came or went. What is open on it may go on; clients end their streams sooner.
 _CONNECTION_SECONDS = 300
 _GRACE_SECONDS = 600
@@ -48,7 +48,7 @@ _OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
-    # Clients ping every 30 s; one that pings more often than this is sent away.
+    # Clients ping every 30 s; one that pings more often than this is disconnected.
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
 )
@@ -158,7 +158,7 @@ class Server:
 
 
 def _request_bytes(backend: InferenceBackend) -> int:
-    """Of the largest request that can be a good one.
+    """Bytes of the largest valid request.
 
     A message is parsed before anything of it can be checked, and one of nothing but empty inputs
     takes 45 times its bytes in memory.
@@ -234,7 +234,7 @@ def bind(
 def check_free(
     address: str, *, shared: bool = False, setting: str = "ZEROFLEET_LISTEN_ADDRESS"
 ) -> None:
-    """Find out what is wrong with an address before gRPC does, which logs much and says little.
+    """Check an address before gRPC does, whose errors do not say what is wrong with it.
 
     Args:
         address: ``host:port``; of others gRPC has to judge.
