@@ -21,6 +21,7 @@ from zerofleet.search_configs import match_search
 _log = structlog.get_logger()
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
+_PLACES_AT_ONCE = 24  # a program of an anchor is kept for each until all are played
 
 
 class Trials:
@@ -48,7 +49,7 @@ class Trials:
         return self._figures.trial_in_play
 
     async def play_some(self) -> bool:
-        """Play the oldest trial that lacks games; see ``SpareGames``."""
+        """Play some games of the oldest trial that lacks any; see ``SpareGames``."""
         database, run = self._context.database, self._context.run.name
         waiting = await self._context.ask(database.unfinished_trials, run)
         trial = next((each for each in waiting if each.match_id not in self._left_out), None)
@@ -75,8 +76,13 @@ class Trials:
 
     async def _play(self, trial: MatchRow) -> None:
         context, run = self._context, self._context.run
-        openings = draw_openings(
-            run.game.name, run.evaluator.opening_plies, trial.games // 2, trial.seed
+        # In a thread: of thousands of openings this takes seconds.
+        openings = await asyncio.to_thread(
+            draw_openings,
+            run.game.name,
+            run.evaluator.opening_plies,
+            trial.games // 2,
+            trial.seed,
         )
         games = 2 * len(openings)
         if games < trial.games:
@@ -89,6 +95,9 @@ class Trials:
         self._figures.trial_score = None
         missing = {(i, color) for i in range(len(openings)) for color in (0, 1)} - stored
         _log.info("trial", player=trial.player, opponent=trial.opponent, games_to_play=len(missing))
+
+        # After them the programs that played end, and it is asked again what is to play first.
+        missing = set(sorted(missing)[:_PLACES_AT_ONCE])
 
         async def keep(games: Sequence[MatchGame]) -> None:
             await context.record(trial.match_id, games)

@@ -29,7 +29,9 @@ def match(
     run_file: Annotated[
         Path | None, typer.Argument(metavar="[RUN.toml]", help="Its default data folder is meant.")
     ] = None,
-    games: Annotated[int, typer.Option(min=2, help="Games, in pairs with colours swapped.")] = 40,
+    games: Annotated[
+        int, typer.Option(min=2, max=10_000, help="Games, in pairs with colours swapped.")
+    ] = 40,
     data: Annotated[Path | None, typer.Option(help="Data folder of the run.")] = None,
     database_url: Annotated[
         str | None, typer.Option(help="Any Postgres instead of a data folder's; needs RUN.toml.")

@@ -22,6 +22,7 @@ from zerofleet.rpc.retry import retrying, rpc_error
 from zerofleet.rpc.schema import open_inference as pb
 
 _IN_FLIGHT = 4  # messages of one batch: one is computed, one is on its way in, one on its way out
+_READY_SECONDS = 2.0  # a server that is up answers at once
 
 
 class AsyncModel:
@@ -99,7 +100,9 @@ class AsyncModel:
             AccessDeniedError: it refuses this token.
         """
         try:
-            answer = await self._server_ready(pb.ServerReadyRequest(), timeout=self._timeout)
+            answer = await self._server_ready(
+                pb.ServerReadyRequest(), timeout=min(_READY_SECONDS, self._timeout)
+            )
         except grpc.aio.AioRpcError as error:
             failure = rpc_error(self._address, error)
             if isinstance(failure, AccessDeniedError):
