@@ -70,7 +70,7 @@ def observations(records: list[GameRecord]) -> set[bytes]:
     return seen
 
 
-def variants_of(run: RunConfig, database: Database) -> tuple[Variants, Window]:
+def variants_of(run: RunConfig, database: Database) -> tuple[VariantRequests, Window]:
     training = Training(
         Learner(SPEC, run), TrainBucket(run.trainer.samples_per_position), OverfitWatch(run.overfit)
     )
