@@ -9,7 +9,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 
 COMMAND = "a command of the command line is a file of its name"
-PROGRAM = "what a program does, apart from the __main__ that starts it"
 SCHEMA = "the messages of a .proto file are a module of its name"
 HEAVY = "prometheus_client is imported only where metrics are served"
 PUBLIC = "programs of others import it through its package"

@@ -1,4 +1,4 @@
-"""The last words of ``zerofleet up``: what was reached, what it cost, and what to do with it."""
+"""The report at the end of ``zerofleet up``: what was reached, what it cost, what to do now."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class RemoteOpponent:
         self._asked = version
         self._simulations = simulations
         self._player = Player(address, run=run, **credentials)
-        # With little patience: a person sits and waits.
+        # A short timeout, because a person waits.
         self._greeter = Player(address, run=run, timeout=_GREETING_SECONDS, **credentials)
 
     def __enter__(self) -> Self:

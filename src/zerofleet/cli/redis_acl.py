@@ -15,8 +15,8 @@ def redis_acl(
 ) -> None:
     """Print an ACL file for Redis or Valkey (`aclfile FILE` in its configuration).
 
-    Passwords appear as digests. Each line of a user's file is a password of his, so that an old one
-    can be good for a while.
+    Passwords appear as digests. Each line of a user's file is a password of that user, so that an
+    old one can be good for a while.
     """
     from zerofleet.secrets.redis_users import acl_file
 

@@ -130,7 +130,7 @@ def _confirm(head: PromotionRow, target: int, yes: bool) -> None:
 
 
 def _promote(database: Database, run: str, head: Promotion, target: int) -> Promotion:
-    """Add to the chain with the running evaluator's epoch, so that it stays in office."""
+    """Add to the chain with the running evaluator's epoch, so that it keeps its fence."""
     epoch = database.evaluator_epoch(run) or database.acquire_fence(run, "evaluator")
     try:
         return database.promote(run, target, None, _actor(), head.seq, epoch=epoch)

@@ -59,7 +59,7 @@ def sgf(
         for uid in chosen:
             try:
                 text = sgf_of_game(run.name, _played(database, run.name, uid))
-            except ValueError as error:  # the others are not to blame
+            except ValueError as error:  # the other games are written all the same
                 typer.echo(f"game {uid} is left out, it cannot be read: {error}", err=True)
                 continue
             written += 1

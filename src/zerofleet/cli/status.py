@@ -36,7 +36,7 @@ def status(
     of_fleet = in_fleet(data)
     with _of_fleet(run_file) if of_fleet else _of_folder(data, run_file) as (monitor, address):
         figures, kept = monitor.figures(), monitor.kept()
-        # A heartbeat outlives the one who sent it by seconds.
+        # A heartbeat stays for seconds after its process has ended.
         services = monitor.services_of_heartbeats() if address else []
         if of_fleet and not services:
             address = None

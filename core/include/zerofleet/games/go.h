@@ -20,7 +20,8 @@ namespace zerofleet {
 // The first player has the black stones. Action and point `kSize * row + column`, row 0 at the top;
 // action `kSize * kSize` is the pass. A game ends with two passes in a row or after `max_length`
 // plies. No move on the board may lead to a position that the game has been through, with
-// either player to move (positional superko, by 64-bit hashes); a pass is always legal. Scored is the area.
+// either player to move (positional superko, by 64-bit hashes); a pass is always legal. Scored is
+// the area.
 //
 // Observed is what AlphaGo Zero saw (Silver et al. 2017, Methods, "Neural network architecture"):
 // with X the stones of the player to move and Y the opponent's, the planes X_t, Y_t, X_{t-1},

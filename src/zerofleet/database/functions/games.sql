@@ -233,4 +233,4 @@ COMMENT ON FUNCTION submit_games IS
     'Store finished games with their positions, each exactly once, however often it is delivered. '
     'Answers in the order given: stored, duplicate (it was there already), conflict (its uid belongs '
     'to another record, or another worker has adopted the game), rejected (it contradicts itself). '
-    'One game''s fate is no other''s.';
+    'Each game is answered for by itself.';

@@ -82,7 +82,7 @@ $$;
 COMMENT ON FUNCTION save_unfinished IS
     'Save games in play under a lease. Answers in the order given: saved, lost (another worker has '
     'adopted the game, or it is over), rejected (the record contradicts itself; it is kept in '
-    'games_conflict). One game''s fate is no other''s.';
+    'games_conflict). Each game is answered for by itself.';
 
 
 CREATE FUNCTION adopt_unfinished(

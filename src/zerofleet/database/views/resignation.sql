@@ -29,7 +29,7 @@ WITH audited AS (
 ), thresholds (threshold) AS (
     VALUES (-0.99::real), (-0.95), (-0.9), (-0.85), (-0.8), (-0.7), (-0.6), (-0.5)
 ), resignations AS (
-    -- Who would have resigned first, and how that player's game ended in truth.
+    -- Which player would have resigned first, and how that player's game really ended.
     SELECT DISTINCT ON (a.game_uid, t.threshold)
         a.run, t.threshold, a.plays_on, a.result * (1 - 2 * p.to_play) AS outcome
     FROM audited AS a
