@@ -24,7 +24,16 @@ fi
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv
 
 if [ ! -x "$venv/bin/python" ]; then
-  "${PYTHON:-python3}" -m venv ${SYSTEM_SITE:+--system-site-packages} "$venv"
+  "${PYTHON:-python3}" -m venv ${SYSTEM_SITE:+--without-pip} "$venv"
+  if [ -n "${SYSTEM_SITE:-}" ]; then
+    # Not --system-site-packages: where that Python is itself a virtual environment, it means the
+    # packages of the Python below.
+    packages=$("$venv/bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
+    "${PYTHON:-python3}" -c "
+import site
+for path in site.getsitepackages():
+    print(f'import site; site.addsitedir({path!r})')" > "$packages/machine.pth"
+  fi
 fi
 options=(-c constraints.txt)
 if [ -n "${WHEELS:-}" ]; then

@@ -11,7 +11,7 @@ import pytest
 from services.inference.device import probe
 from zerofleet import games
 from zerofleet.config import NetworkSection
-from zerofleet.errors import IncompatibleModelError
+from zerofleet.errors import IncompatibleModelError, InferenceUnavailableError
 from zerofleet.models.driver import device_count
 from zerofleet.models.provider import Provider
 
@@ -29,7 +29,7 @@ def gpu() -> None:
         pytest.skip("the driver knows no GPU")
     try:
         probe(Provider("cuda"))
-    except IncompatibleModelError as error:
+    except (IncompatibleModelError, InferenceUnavailableError) as error:
         pytest.skip(f"ONNX Runtime has no CUDA that works here: {error}")
 
 
