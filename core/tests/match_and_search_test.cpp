@@ -86,13 +86,13 @@ void a_side_of_a_match_may_be_played_from_outside() {
     }
     for (const GameToMove& game : match->games_to_move(1)) {
       check_throws<std::invalid_argument>([&] { match->play(game.game_id, 7); });
-      if (game.game_id == 3 && game.action.size() > 5) {
+      if (game.game_id == 3 && game.actions.size() > 5) {
         match->resign(3);
         check_throws<std::invalid_argument>([&] { match->resign(3); });
         continue;
       }
       ConnectFour position;
-      for (const std::int16_t action : game.action) position.apply(action);
+      for (const std::int16_t action : game.actions) position.apply(action);
       int action = 0;
       while (!position.is_legal(action)) ++action;
       match->play(game.game_id, action);
