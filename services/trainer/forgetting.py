@@ -55,13 +55,22 @@ class Forgetting:
     def carry_out(self, now: float | None = None) -> None:
         """Make partitions ahead, forget one old partition, remove a few old models.
 
-        Short: what is not done now is done the next time. Nothing waits for it but the caller, and
-        it waits for no session that reads.
+        Short: what is not done now is done the next time, also where Postgres does not answer or
+        takes too long. Nothing waits for it but the caller, and it waits for no session that reads.
 
         Raises:
-            StoreUnavailableError: Postgres does not answer.
             StaleEpochError: another trainer has taken over.
         """
+        try:
+            is_more = self._carry_out()
+        except StoreUnavailableError as error:
+            _log.warning("forgetting_postponed", seconds=EVERY_SECONDS, reason=str(error))
+            is_more = False
+        wait = RETRY_SECONDS if is_more else EVERY_SECONDS
+        self._next = (time.monotonic() if now is None else now) + wait
+
+    def _carry_out(self) -> bool:
+        """Whether there is more to do soon."""
         settings = self._run.retention
         size = timedelta(hours=settings.partition_hours)
         self._database.make_partitions(settings.partition_hours, max(2 * size, timedelta(days=1)))
@@ -75,8 +84,7 @@ class Forgetting:
         is_more = self._forget_searches()
         if settings.forget:
             is_more |= self._give_up_models()
-        wait = RETRY_SECONDS if is_more else EVERY_SECONDS
-        self._next = (time.monotonic() if now is None else now) + wait
+        return is_more
 
     def _forget_searches(self) -> bool:
         """Whether there is more to forget soon."""

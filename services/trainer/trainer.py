@@ -120,7 +120,8 @@ class Trainer:
         if self._calibrator.due():
             self._stores.ask(self._calibrator.calibrate)
         if self._forgetting.due():
-            self._stores.ask(self._forgetting.carry_out)
+            # Not asked again until it succeeds: training goes on without it.
+            self._forgetting.carry_out()
         arrived = time.monotonic() >= self._next_poll and self._read()
         missing = self._missing()
         self._demand.turn(hungry=bool(missing) and not arrived)

@@ -40,6 +40,7 @@ def drop_all(database: Database) -> None:
     for name in partitions(database):
         ask(database, f"DROP TABLE {name}")
     ask(database, "DELETE FROM position_partitions")
+    ask(database, "DELETE FROM partition_tries")
 
 
 def make_past(database: Database, days: int) -> None:
@@ -159,6 +160,7 @@ def test_a_reader_of_the_default_partition_hinders_no_submission(
         cursor.execute("SELECT count(*) FROM positions_default")
         [game] = play(database, datetime.now(UTC), games=1)
         assert where(database, game) == "positions_default"
+    ask(database, "UPDATE partition_tries SET at = at - interval '1 minute'")
     play(database, datetime.now(UTC), games=1)
     assert where(database, game) not in (None, "positions_default")  # it has moved
 

@@ -18,7 +18,7 @@ TABLES = EVERYBODY | {
     *("games", "positions", "unfinished_games", "rejected_games", "games_conflict"),
     *("matches", "match_games", "exams", "ratings"),
     *("fences", "train_metrics", "train_events", "resign_thresholds"),
-    *("position_partitions", "position_needs"),
+    *("position_partitions", "position_needs", "partition_tries"),
 }
 VIEWS = {
     *("games_per_hour", "model_summary", "openings", "value_calibration", "game_length"),
@@ -68,6 +68,8 @@ FUNCTIONS = {
     "make_partitions(1, now())": {"trainer"},
     "drop_partition()": {"trainer"},
     "delete_old_positions(1)": {"trainer"},
+    "has_partition(now())": set[str](),
+    "partitions_due()": set[str](),
     "positions_needed()": set[str](),
     "give_up_models('r', 2, 0, '1 day', 1)": {"trainer"},
     "removable_files('r')": {"trainer"},

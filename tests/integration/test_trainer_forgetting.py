@@ -188,3 +188,11 @@ def test_a_trainer_that_was_replaced_forgets_nothing(published: Published) -> No
     with pytest.raises(StaleEpochError):
         kept.carry_out()
     assert len(published.database.models("test")) == 3
+
+
+def test_training_goes_on_where_forgetting_fails(published: Published) -> None:
+    with Database("postgresql://nobody@127.0.0.1:1/nothing") as away:
+        kept = Forgetting(a_run(), away, published.folder, published.epoch)
+        kept.carry_out(now=0.0)
+    assert not kept.due(EVERY_SECONDS - 1)
+    assert kept.due(EVERY_SECONDS)

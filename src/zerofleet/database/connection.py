@@ -171,6 +171,10 @@ def _translate(error: BaseException | None, where: str) -> ZerofleetError | None
         return ConfigError(f"Postgres at {where}: {explain(error)}: connect as another role")
     if code in (errorcodes.UNDEFINED_TABLE, errorcodes.UNDEFINED_FUNCTION):
         return ConfigError(f"the database at {where} lacks our tables: run `zerofleet migrate`")
+    if code == errorcodes.CHECK_VIOLATION and error.diag.constraint_name is None:
+        # No constraint of a table: rows were on their way to positions_default when the partition
+        # that they belong to was made. The same statement finds that partition when it is repeated.
+        return StoreUnavailableError(f"Postgres at {where} made a partition: {explain(error)}")
     if code == errorcodes.READ_ONLY_SQL_TRANSACTION or isinstance(
         error, (psycopg2.OperationalError, psycopg2.InterfaceError)
     ):

@@ -7,6 +7,7 @@ from typing import Literal, cast
 from uuid import UUID
 
 import structlog
+from psycopg2 import errorcodes
 from sqlalchemy import exc
 
 from zerofleet.database.connection import ConnectionPool, explain
@@ -85,6 +86,8 @@ class Games(ConnectionPool):
         try:
             rows = self._rows(_SUBMIT, run=run, worker=worker, games=games)
         except exc.IntegrityError as error:
+            if getattr(error.orig, "pgcode", None) != errorcodes.FOREIGN_KEY_VIOLATION:
+                raise
             raise ConfigError(explain(error.orig or error)) from error
         except exc.DataError as error:
             raise RecordRejectedError(explain(error.orig or error)) from error

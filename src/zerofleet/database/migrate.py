@@ -62,7 +62,9 @@ class _Migration(ConnectionPool):
             connection.commit()
             if version != expected():
                 _upgrade(connection, where)
-                connection.commit()
+            # Also where nothing is new: after a pause of the run no partition is for today.
+            connection.exec_driver_sql("SELECT make_partitions(24, now() + interval '2 days')")
+            connection.commit()
             if role_passwords is not None:
                 set_role_passwords(connection, role_passwords)
 
@@ -83,7 +85,6 @@ def _upgrade(connection: sqlalchemy.Connection, where: str) -> None:
     _upgrade_tables(connection)
     for name in AFTER_TABLES:
         connection.exec_driver_sql(script(name))
-    connection.exec_driver_sql("SELECT make_partitions(24, now() + interval '2 days')")
     connection.exec_driver_sql("DELETE FROM definitions")
     names = (", ".join(f"'{name}'" for name in defined(kind)) for kind in ("VIEW", "FUNCTION"))
     connection.exec_driver_sql(

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row
+from sqlalchemy import Row, text
 
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.errors import RecordRejectedError
@@ -33,8 +33,9 @@ def _sent(name: str) -> str:
 _PAGE = """
 SELECT
     max(tx::text::bigint) AS next_tx,
-    min(game_uid::text) AS first_uid,
-    max(game_uid::text) AS last_uid
+    -- In the order of uuid; the database's own collation may put letters before digits.
+    min(game_uid::text COLLATE "C") AS first_uid,
+    max(game_uid::text COLLATE "C") AS last_uid
 FROM (
     SELECT game_uid, tx FROM games
     WHERE run = :run AND kind = 'selfplay'
@@ -43,6 +44,12 @@ FROM (
     ORDER BY games.tx FETCH FIRST :limit ROWS WITH TIES
 ) AS page
 """
+
+# make_partitions takes the same lock alone while it moves rows to a new partition. Without it,
+# _READ could be planned before such a move commits and look after it: the rows are gone from
+# where it looks, and the game would be taken for forgotten. A statement of its own, so that _READ
+# is planned and takes its snapshot with the lock in hand.
+_KEEP_ROWS = "SELECT pg_advisory_xact_lock_shared(hashtext('zerofleet move positions'))"
 
 # The uids between which the page's games are tell the planner which partitions to leave out; to
 # leave them out game by game would cost a third more.
@@ -176,14 +183,16 @@ class Windows(ConnectionPool):
             return GameWindow([], after_tx)
 
         def games(first_uid: object, last_uid: object) -> list[StoredGame]:
-            [row] = self._rows(
-                _READ,
-                run=run,
-                after_tx=after_tx,
-                next_tx=page.next_tx,
-                first_uid=str(first_uid),
-                last_uid=str(last_uid),
-            )
+            parameters = {
+                "run": run,
+                "after_tx": after_tx,
+                "next_tx": page.next_tx,
+                "first_uid": str(first_uid),
+                "last_uid": str(last_uid),
+            }
+            with self._transaction() as connection:
+                connection.execute(text(_KEEP_ROWS))
+                row = connection.execute(text(_READ), parameters).one()
             return _games(row)
 
         window = GameWindow([], page.next_tx)

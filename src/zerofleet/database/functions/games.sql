@@ -91,6 +91,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     run_game text;
+    uids uuid[];       -- of the batch, in its order
     stored bigint[];   -- places in the batch, from 1
     faulty bigint[];
     faults text[];
@@ -100,8 +101,15 @@ BEGIN
         RAISE EXCEPTION 'there is no run %', in_run USING ERRCODE = 'foreign_key_violation';
     END IF;
     -- The trainer makes partitions ahead; while it is away, the next one is made here.
-    IF NOT EXISTS (SELECT FROM position_partitions WHERE until > now() + interval '1 hour') THEN
-        PERFORM make_partitions(24, now() + interval '2 days');
+    IF partitions_due() THEN
+        -- Without a partition for now the rows of this batch would be on their way to
+        -- positions_default while another session makes that partition: wait until it has.
+        IF NOT has_partition(now()) THEN
+            PERFORM pg_advisory_xact_lock(hashtext('zerofleet make_partitions'));
+        END IF;
+        IF partitions_due() THEN
+            PERFORM make_partitions(24, now() + interval '2 days');
+        END IF;
     END IF;
 
     WITH delivered AS MATERIALIZED (
@@ -182,15 +190,16 @@ BEGIN
         DELETE FROM unfinished_games AS u USING stored_games AS s WHERE u.game_uid = s.game_uid
     )
     SELECT
+        coalesce(array_agg(c.game_uid ORDER BY c.ordinality), '{}'),
         coalesce((SELECT array_agg(s.ordinality) FROM stored_places AS s), '{}'),
         coalesce(array_agg(c.ordinality) FILTER (WHERE c.fault IS NOT NULL), '{}'),
         coalesce(array_agg(c.fault) FILTER (WHERE c.fault IS NOT NULL), '{}')
-    INTO stored, faulty, faults FROM checked AS c;
+    INTO uids, stored, faulty, faults FROM checked AS c;
 
-    IF cardinality(stored) = json_array_length(in_games) THEN
+    IF cardinality(stored) = cardinality(uids) THEN
         RETURN QUERY
-        SELECT (game -> 'record' ->> 'game_uid')::uuid, 'stored', NULL::text
-        FROM json_array_elements(in_games) AS game;
+        SELECT u.game_uid, 'stored', NULL::text
+        FROM unnest(uids) WITH ORDINALITY AS u (game_uid, ordinality) ORDER BY u.ordinality;
         RETURN;
     END IF;
 
@@ -198,14 +207,15 @@ BEGIN
     RETURN QUERY
     WITH answered AS MATERIALIZED (
         SELECT
-            (d.record -> 'record' ->> 'game_uid')::uuid AS game_uid,
+            u.game_uid,
             (d.record ->> 'content_sha256')::bytea AS content_sha256,
             d.record, d.ordinality, f.fault,
             d.ordinality = ANY (stored) AS is_stored,
             g.content_sha256 AS known_sha256
         FROM json_array_elements(in_games) WITH ORDINALITY AS d (record, ordinality)
+        JOIN unnest(uids) WITH ORDINALITY AS u (game_uid, ordinality) USING (ordinality)
         LEFT JOIN unnest(faulty, faults) AS f (ordinality, fault) USING (ordinality)
-        LEFT JOIN games AS g ON g.game_uid = (d.record -> 'record' ->> 'game_uid')::uuid
+        LEFT JOIN games AS g ON g.game_uid = u.game_uid
     ), judged AS MATERIALIZED (
         SELECT *, CASE
             WHEN is_stored THEN 'stored'

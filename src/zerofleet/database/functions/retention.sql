@@ -17,6 +17,28 @@ COMMENT ON FUNCTION game_began IS
     'When a game began, by its worker''s clock, from its uid: the way back of first_game_uid.';
 
 
+CREATE FUNCTION has_partition(in_at timestamptz) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = public, pg_temp
+BEGIN ATOMIC
+    SELECT EXISTS (
+        SELECT FROM position_partitions AS p WHERE p.since <= in_at AND p.until > in_at
+    );
+END;
+COMMENT ON FUNCTION has_partition IS
+    'Whether the searches of games that begin at this time have a partition of their own.';
+
+
+CREATE FUNCTION partitions_due() RETURNS boolean
+LANGUAGE sql STABLE SET search_path = public, pg_temp
+BEGIN ATOMIC
+    SELECT NOT (has_partition(now()) AND has_partition(now() + interval '1 hour'))
+        AND NOT EXISTS (SELECT FROM partition_tries WHERE at > now() - interval '1 minute');
+END;
+COMMENT ON FUNCTION partitions_due IS
+    'Whether a submission makes partitions: one is missing for the next hour, and no session has '
+    'tried within the minute. A try may fail for long, and takes locks.';
+
+
 CREATE FUNCTION make_partitions(in_hours integer, in_until timestamptz) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '200ms'
 AS $$
@@ -24,6 +46,7 @@ DECLARE
     size CONSTANT interval := make_interval(hours => in_hours);
     origin CONSTANT timestamptz := '2000-01-01 00:00:00+00';
     most_moved CONSTANT integer := 100000;
+    next_at timestamptz := now();
     since timestamptz;
     until timestamptz;
     partition name;
@@ -37,26 +60,40 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtext('zerofleet make_partitions')) THEN
         RETURN 0;
     END IF;
-    -- Where time has passed without partitions, what was stored then stays in positions_default.
-    until := greatest(
-        (SELECT max(p.until) FROM position_partitions AS p), date_bin(size, now(), origin)
-    );
-    WHILE until < in_until LOOP
-        since := until;
-        until := date_bin(size, since, origin) + size;
+    INSERT INTO partition_tries VALUES (now()) ON CONFLICT ((true)) DO UPDATE SET at = now();
+    WHILE next_at < in_until LOOP
+        SELECT p.until INTO until FROM position_partitions AS p
+        WHERE p.since <= next_at AND p.until > next_at;
+        IF FOUND THEN
+            next_at := until;
+            CONTINUE;
+        END IF;
+        since := greatest(
+            date_bin(size, next_at, origin),
+            (SELECT max(p.until) FROM position_partitions AS p WHERE p.until <= next_at)
+        );
+        until := least(
+            date_bin(size, next_at, origin) + size,
+            (SELECT min(p.since) FROM position_partitions AS p WHERE p.since > next_at)
+        );
+        next_at := until;
         partition := 'positions_' || to_char(since AT TIME ZONE 'UTC', 'YYYYMMDD_HH24');
+        -- Of clocks that are ahead. Too many take too long to move: they stay in
+        -- positions_default, and this partition is made when they are few or gone.
+        CONTINUE WHEN (
+            SELECT count(*) FROM (
+                SELECT FROM positions_default AS p
+                WHERE p.game_uid >= first_game_uid(since) AND p.game_uid < first_game_uid(until)
+                LIMIT most_moved + 1
+            ) AS found
+        ) > most_moved;
         -- ATTACH lets submissions go on: it locks positions against other such changes alone, and
         -- positions_default, which it searches, against everything. That one is all but empty,
-        -- and what it holds of the new stretch (from a clock that is ahead) moves out of it first.
+        -- and what it holds of the new stretch moves out of it first. The advisory lock keeps the
+        -- trainer's window from looking for these rows meanwhile.
         BEGIN
+            PERFORM pg_advisory_xact_lock(hashtext('zerofleet move positions'));
             LOCK TABLE positions_default IN ACCESS EXCLUSIVE MODE;
-            CONTINUE WHEN (
-                SELECT count(*) FROM (
-                    SELECT FROM positions_default AS p
-                    WHERE p.game_uid >= first_game_uid(since) AND p.game_uid < first_game_uid(until)
-                    LIMIT most_moved + 1
-                ) AS found
-            ) > most_moved;  -- stays there: moving would take too long
             EXECUTE format('CREATE TABLE %I (LIKE positions INCLUDING ALL)', partition);
             EXECUTE format(
                 'COMMENT ON TABLE %I IS %L', partition,
@@ -75,6 +112,9 @@ BEGIN
             made := made + 1;
         EXCEPTION
             WHEN lock_not_available THEN RETURN made;  -- it is being read; a later call tries again
+            WHEN duplicate_table THEN
+                RAISE WARNING 'a table % is in the way: rename it, then its partition is made',
+                    partition;
         END;
     END LOOP;
     RETURN made;
@@ -130,20 +170,35 @@ COMMENT ON FUNCTION drop_partition IS
 
 
 CREATE FUNCTION delete_old_positions(in_games integer) RETURNS bigint
-LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
-BEGIN ATOMIC
-    WITH old AS MATERIALIZED (
-        SELECT p.game_uid FROM positions_default AS p JOIN games AS g USING (game_uid)
-        WHERE p.ply = 0 AND g.ingested_at < positions_needed() LIMIT in_games
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
+AS $$
+DECLARE
+    most_rows CONSTANT integer := 100000;
+    needed CONSTANT timestamptz := positions_needed();
+    deleted bigint;
+BEGIN
+    IF needed = '-infinity' THEN
+        RETURN 0;
+    END IF;
+    -- In the order in which games began, and not beyond so many rows: what is too new to go comes
+    -- last, and looking through all of it again and again would take ever longer.
+    WITH first AS MATERIALIZED (
+        SELECT p.game_uid FROM positions_default AS p ORDER BY p.game_uid, p.ply LIMIT most_rows
+    ), old AS MATERIALIZED (
+        SELECT f.game_uid FROM (SELECT DISTINCT game_uid FROM first) AS f
+        JOIN games AS g USING (game_uid)
+        WHERE g.ingested_at < needed ORDER BY f.game_uid LIMIT in_games
     ), gone AS (
         -- Whole games: a reader takes a game with its first ply for one with all of them.
         DELETE FROM positions_default AS p USING old WHERE p.game_uid = old.game_uid
     )
-    SELECT count(*) FROM old;
-END;
+    SELECT count(*) INTO deleted FROM old;
+    RETURN deleted;
+END
+$$;
 COMMENT ON FUNCTION delete_old_positions IS
-    'Delete from positions_default the searches of some games that no run needs; answers how many '
-    'games.';
+    'Delete from positions_default the searches of some games that no run needs, of those that began '
+    'first; answers how many games.';
 
 
 CREATE FUNCTION model_is_held(in_run text, in_version integer) RETURNS boolean

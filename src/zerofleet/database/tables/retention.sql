@@ -1,4 +1,4 @@
--- Which searches are kept. Both tables are small; the functions that use them are in
+-- Which searches are kept. All tables are small; the functions that use them are in
 -- functions/retention.sql.
 
 CREATE TABLE position_partitions (
@@ -12,6 +12,11 @@ COMMENT ON TABLE position_partitions IS
 COMMENT ON COLUMN position_partitions.since IS
     'Games that began at this time or later, by their uid, which has the worker''s clock.';
 COMMENT ON COLUMN position_partitions.until IS 'And before this.';
+
+CREATE TABLE partition_tries (at timestamptz NOT NULL);
+CREATE UNIQUE INDEX partition_tries_one_row ON partition_tries ((true));
+COMMENT ON TABLE partition_tries IS
+    'One row: when make_partitions last ran. A submission leaves it alone for a minute then.';
 
 CREATE TABLE position_needs (
     run text PRIMARY KEY REFERENCES runs,

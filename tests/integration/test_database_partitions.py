@@ -1,0 +1,222 @@
+"""Partitions are made beside submissions and the trainer's window, and stop neither."""
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import psycopg2
+import pytest
+from sqlalchemy import exc
+
+from zerofleet.database import Database, Submission, migrate
+from zerofleet.errors import StoreUnavailableError
+from zerofleet.records import GameRecord, game_uid_of
+from zerofleet.testing.random_records import target_record
+
+NOW = datetime.now(UTC)
+DAY = timedelta(days=1)
+NUMBERS = count(1)
+MAKE = "SELECT make_partitions(24, now() + interval '9 days')"
+
+
+def ask(database: Database, statement: str) -> list[tuple[Any, ...]]:
+    with database._transaction() as connection:
+        result = connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+
+def new_record(began_at: datetime) -> GameRecord:
+    number = next(NUMBERS)
+    return dataclasses.replace(target_record(number), game_uid=game_uid_of(began_at, number))
+
+
+def submit(database: Database, record: GameRecord) -> str:
+    [answer] = database.submit_games("test", "w", [Submission(record)])
+    return answer
+
+
+def where(database: Database, record: GameRecord) -> list[str]:
+    rows = ask(
+        database,
+        "SELECT DISTINCT tableoid::regclass::text FROM positions "
+        f"WHERE game_uid = '{record.game_uid}'",
+    )
+    return [name for (name,) in rows]
+
+
+def partition(began_at: datetime) -> str:
+    return f"positions_{began_at:%Y%m%d}_00"
+
+
+def forget_partitions(database: Database) -> None:
+    """As after a pause: those that were made ahead were for days that are over."""
+    for (name,) in ask(database, "SELECT partition FROM position_partitions"):
+        ask(database, f"DROP TABLE {name}")
+    ask(database, "DELETE FROM position_partitions")
+    ask(database, "DELETE FROM partition_tries")
+
+
+@pytest.fixture
+def maker(database_url: str) -> Iterator[Any]:
+    """A session whose transaction makes partitions when it is told to."""
+    with closing(psycopg2.connect(database_url)) as session:
+        yield session
+
+
+def beside(
+    database: Database, maker: Any, begun: Callable[[], object], waits_for: str
+) -> "Future[Any]":
+    """What a call answers that waits for the maker's transaction, which then is committed."""
+    with ThreadPoolExecutor(1) as pool:
+        future: Future[Any] = pool.submit(begun)
+        waiting = f"SELECT FROM pg_locks WHERE NOT granted AND {waits_for}"
+        pause = threading.Event()
+        while not ask(database, waiting) and not future.done():
+            pause.wait(0.01)
+        maker.commit()
+    return future
+
+
+def test_rows_on_their_way_to_the_default_partition_are_delivered_again(
+    database: Database, database_url: str, maker: Any
+) -> None:
+    ahead = new_record(NOW + 5 * DAY)  # of a worker whose clock is ahead
+    with Database(database_url) as worker, maker.cursor() as cursor:
+        cursor.execute(MAKE)
+        future = beside(
+            database,
+            maker,
+            lambda: submit(worker, ahead),
+            "relation = 'positions_default'::regclass",
+        )
+        with pytest.raises(StoreUnavailableError, match="made a partition"):
+            future.result()
+        assert submit(worker, ahead) == "stored"
+    assert where(database, ahead) == [partition(NOW + 5 * DAY)]
+
+
+def test_after_a_pause_a_submission_waits_for_the_session_that_makes_todays_partition(
+    database: Database, database_url: str, maker: Any
+) -> None:
+    forget_partitions(database)
+    game = new_record(datetime.now(UTC))
+    with Database(database_url) as worker, maker.cursor() as cursor:
+        cursor.execute(MAKE)
+        future = beside(database, maker, lambda: submit(worker, game), "locktype = 'advisory'")
+        assert future.result() == "stored"
+    assert where(database, game) not in ([], ["positions_default"])
+
+
+def test_a_row_that_breaks_a_rule_of_a_table_is_not_delivered_again(database: Database) -> None:
+    with pytest.raises(exc.IntegrityError):
+        ask(database, "UPDATE position_partitions SET until = since")
+
+
+def test_a_migration_without_news_makes_the_partitions_of_today(
+    database: Database, database_url: str
+) -> None:
+    forget_partitions(database)
+    migrate(database_url)
+    assert ask(database, "SELECT has_partition(now()), has_partition(now() + interval '1 hour')")[
+        0
+    ] == (True, True)
+
+
+def test_the_window_finds_a_game_whose_searches_are_moved_meanwhile(
+    database: Database, role_url: Callable[[str], str], maker: Any
+) -> None:
+    ahead = new_record(NOW + 5 * DAY)
+    submit(database, ahead)
+    with Database(role_url("trainer")) as trainer, maker.cursor() as cursor:
+        cursor.execute(MAKE)
+        future = beside(database, maker, lambda: trainer.read_games("test", 0, 10), "true")
+        # The maker has a number, so the page may end before the game: then it comes with the next.
+        first = future.result()
+        then = trainer.read_games("test", first.next_tx, 10)
+    assert [game.game_uid for game in first.games + then.games] == [ahead.game_uid]
+    assert where(database, ahead) == [partition(NOW + 5 * DAY)]
+
+
+def test_while_the_window_is_read_no_rows_move_and_games_come_in(
+    database: Database, database_url: str
+) -> None:
+    forget_partitions(database)
+    with closing(psycopg2.connect(database_url)) as reader, reader.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock_shared(hashtext('zerofleet move positions'))")
+        game = new_record(datetime.now(UTC))
+        assert submit(database, game) == "stored"
+        assert where(database, game) == ["positions_default"]
+        assert database.make_partitions(24, DAY) == 0
+    assert database.make_partitions(24, DAY) > 0
+    assert where(database, game) not in ([], ["positions_default"])
+
+
+def test_a_day_with_too_much_of_clocks_ahead_gets_its_partition_later(database: Database) -> None:
+    began = (NOW + 5 * DAY).replace(hour=3)
+    ask(
+        database,
+        "INSERT INTO positions SELECT CAST('" + str(game_uid_of(began, 1)) + "' AS uuid), "
+        "ply, 0, 0, 1, 0, 0, 0, 1, true, '{0}', '{1}', '{1}' FROM generate_series(-32768, 32767) "
+        "AS ply",
+    )
+    ask(
+        database,
+        f"INSERT INTO positions SELECT CAST('{game_uid_of(began, 2)}' AS uuid), ply, action, "
+        "to_play, model_version, root_value, network_value, best_child_value, simulations, "
+        "full_search, legal_actions, visit_counts, priors FROM positions_default",
+    )
+    database.make_partitions(24, 9 * DAY)
+
+    def made() -> list[str]:
+        return [name for (name,) in ask(database, "SELECT partition FROM position_partitions")]
+
+    assert partition(began) not in made()
+    assert {partition(began - DAY), partition(began + DAY)} <= set(made())
+    ask(database, f"DELETE FROM positions_default WHERE game_uid = '{game_uid_of(began, 2)}'")
+    assert database.make_partitions(24, 9 * DAY) == 1
+    assert partition(began) in made()
+    assert ask(database, "SELECT count(*) FROM positions_default") == [(0,)]
+
+
+def test_submissions_try_to_make_a_partition_once_a_minute(
+    database: Database, database_url: str
+) -> None:
+    forget_partitions(database)
+    with closing(psycopg2.connect(database_url)) as reader, reader.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM positions_default")
+        submit(database, new_record(datetime.now(UTC)))
+        [tried] = ask(database, "SELECT at FROM partition_tries")
+        submit(database, new_record(datetime.now(UTC)))
+        assert ask(database, "SELECT at FROM partition_tries") == [tried]
+    assert ask(database, "SELECT partition FROM position_partitions") == []
+    ask(database, "UPDATE partition_tries SET at = at - interval '1 minute'")
+    submit(database, new_record(datetime.now(UTC)))
+    assert ask(database, "SELECT has_partition(now())") == [(True,)]
+
+
+def test_a_table_in_the_way_hinders_only_its_own_day(database: Database) -> None:
+    ask(database, f"CREATE TABLE {partition(NOW + 5 * DAY)} (mine integer)")
+    assert database.make_partitions(24, 9 * DAY) > 0
+    made = [name for (name,) in ask(database, "SELECT partition FROM position_partitions")]
+    assert partition(NOW + 5 * DAY) not in made
+    assert partition(NOW + 6 * DAY) in made
+
+
+def test_old_games_outside_partitions_go_in_the_order_in_which_they_began(
+    database: Database,
+) -> None:
+    epoch = database.acquire_fence("test", "trainer")
+    records = [new_record(NOW - ago * DAY) for ago in (40, 60, 50)]
+    for record in records:
+        submit(database, record)
+    ask(database, "UPDATE games SET ingested_at = now() - interval '30 days'")
+    assert database.delete_old_positions(1) == 0  # nobody has said what is needed
+    ask(database, f"INSERT INTO position_needs VALUES ('test', 'infinity', {epoch})")
+    assert database.delete_old_positions(1) == 1
+    assert [bool(where(database, record)) for record in records] == [True, False, True]
+    assert database.delete_old_positions(5) == 2
