@@ -198,7 +198,7 @@ def test_a_few_held_out_games_conclude_nothing(surroundings: LocalPrograms) -> N
         update={"overfit": run.overfit.model_copy(update={"min_positions": 100_000})}
     )
     with surroundings.training(few):
-        until(surroundings.is_idle)
+        until(lambda: surroundings.beat().progress >= 10 and surroundings.is_idle())
     assert surroundings.events() == []
     gaps = surroundings.query("SELECT count(*), count(policy_gap) FROM train_metrics")
     assert gaps[0][0] > 0
