@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -142,29 +142,6 @@ def changed(columns: GameColumns, **changes: NDArray[Any] | float | str | None) 
     given: dict[str, Any] = {name: getattr(columns, name) for name in (*DTYPES, *_FACTS)}
     given.update(changes)
     return GameColumns(**given)
-
-
-def joined(
-    plies: Sequence[Mapping[str, Any]], *, result: int | None, reason: str = "rules"
-) -> GameColumns:
-    """A game from its plies, each with a value, or a row of values, for every column.
-
-    Args:
-        plies: in order.
-        result: +1 the first player won, -1 the second did, 0 a draw; None: unfinished.
-        reason: what ended it.
-    """
-    arrays: dict[str, Any] = {}
-    for column in COLUMNS:
-        entries = [ply[column.name] for ply in plies]
-        is_table = column.entry == "legal action"
-        arrays[column.name] = np.asarray(
-            [value for row in entries for value in row] if is_table else entries, column.dtype
-        )
-    sizes = [len(ply["legal_actions"]) for ply in plies]
-    return GameColumns(
-        **arrays, offsets=np.cumsum([0, *sizes], dtype=np.int32), result=result, reason=reason
-    )
 
 
 def new_game_uid(began_at: datetime) -> UUID:

@@ -17,10 +17,9 @@ from zerofleet.records import (
     DTYPES,
     GameRecord,
     game_uid_of,
-    joined,
     new_game_uid,
 )
-from zerofleet.testing.random_records import changed, random_record, resigned_record
+from zerofleet.testing.random_records import changed, joined, random_record, resigned_record
 
 FACTS = ("result", "reason", "resign_threshold", "plays_on", "next_full_search")
 RECORDS = [

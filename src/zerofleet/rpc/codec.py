@@ -244,8 +244,3 @@ def parse_version(run: str, text: str) -> int | None:
             f"number, or '{BEST}'"
         )
     return int(text)
-
-
-def version_text(version: int | None) -> str:
-    """A version as it is written on the wire; None is the best one."""
-    return BEST if version is None else str(version)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-from zerofleet_core import State
+from zerofleet_core import GameColumns, State
 
 from zerofleet import records
-from zerofleet.records import COLUMNS, GameRecord, game_uid_of, joined
+from zerofleet.records import COLUMNS, GameRecord, game_uid_of
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _FIELDS = {field.name for field in dataclasses.fields(GameRecord)}
@@ -96,4 +97,27 @@ def resigned_record(
         reason="resign",
         finished_at=_START + timedelta(seconds=plies),
         resign_threshold=-0.5,
+    )
+
+
+def joined(
+    plies: Sequence[Mapping[str, Any]], *, result: int | None, reason: str = "rules"
+) -> GameColumns:
+    """A game from its plies, each with a value, or a row of values, for every column.
+
+    Args:
+        plies: in order.
+        result: +1 the first player won, -1 the second did, 0 a draw; None: unfinished.
+        reason: what ended it.
+    """
+    arrays: dict[str, Any] = {}
+    for column in COLUMNS:
+        entries = [ply[column.name] for ply in plies]
+        is_table = column.entry == "legal action"
+        arrays[column.name] = np.asarray(
+            [value for row in entries for value in row] if is_table else entries, column.dtype
+        )
+    sizes = [len(ply["legal_actions"]) for ply in plies]
+    return GameColumns(
+        **arrays, offsets=np.cumsum([0, *sizes], dtype=np.int32), result=result, reason=reason
     )
