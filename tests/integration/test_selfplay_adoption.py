@@ -1,6 +1,5 @@
 """A worker goes, in order or not, and another one plays its unfinished games on."""
 
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +19,6 @@ from tests.integration.selfplay_workers import (
 )
 from zerofleet.database import Database
 from zerofleet.testing.random_records import changed, random_record
-
-
-@pytest.fixture
-def database(database_url: str) -> Any:
-    with Database(database_url) as database:
-        yield database
 
 
 async def test_sigterm_loses_no_ply_and_another_worker_goes_on(

@@ -2,10 +2,8 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
 
 from tests.integration.selfplay_workers import (
     DEADLINE,
@@ -29,12 +27,6 @@ from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.prediction import Prediction, Predictor
 from zerofleet.testing import UniformPredictor
 from zerofleet.testing.forwarding import forwarding
-
-
-@pytest.fixture
-def database(database_url: str) -> Any:
-    with Database(database_url) as database:
-        yield database
 
 
 async def test_every_finished_game_is_stored_once(database: Database, valkey_url: str) -> None:
