@@ -1,7 +1,9 @@
 """Records that contradict themselves: none is accepted, none harms another, none stops a reader."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -291,6 +293,25 @@ def test_one_unreadable_game_costs_a_page_itself_alone(
     database.reject_game("test", bad, page.unreadable[0][1])
     again = database.read_games("test", 0, 100)
     assert (len(again.games), again.unreadable) == (31, [])
+
+
+def test_the_statements_of_the_docs_show_what_was_set_aside(database: Database) -> None:
+    bad = Submission(changed(FINISHED, root_value=np.full(9, 9, np.float32)))
+    assert database.submit_games("test", "w", [bad]) == ["rejected"]
+    stored = random_record(1)
+    database.submit_games("test", "v", [Submission(stored)])
+    database.reject_game("test", stored.game_uid, "it does not replay")
+    page = (Path(__file__).parents[2] / "docs/operations.md").read_text()
+    shown = [
+        rows(database, statement)
+        for statement in re.findall(r"`(SELECT [^`]*(?:games_conflict|rejected_games)[^`]*)`", page)
+    ]
+    [[conflict], [rejection]] = shown
+    assert conflict[1:] == ("test", "w", "a value is not in [-1, 1]", FINISHED.game_uid)
+    assert rejection[1:4] == ("test", "v", "it does not replay")
+    [forget] = re.findall(r"`(DELETE FROM rejected_games [^`]*)`", page)
+    database._run(forget.replace("NAME", "test"))
+    assert rows(database, "SELECT * FROM rejected_games") == []
 
 
 def test_two_tables_that_differ_by_the_same_are_both_found(database: Database) -> None:

@@ -252,7 +252,7 @@ def test_the_partition_of_a_game_that_was_adopted_late_stays_while_the_window_ne
     assert where(database, adopted) == []
 
 
-def test_partitions_that_no_trainer_makes_are_as_long_as_a_run_of_the_database_asks_for(
+def test_without_a_trainer_partitions_are_made_as_long_as_a_run_of_the_database_asks_for(
     database: Database, database_url: str
 ) -> None:
     def hours() -> list[int]:
@@ -264,7 +264,9 @@ def test_partitions_that_no_trainer_makes_are_as_long_as_a_run_of_the_database_a
         run = run_from_values(values | {"retention": {"partition_hours": partition_hours}})
         database.register_run(run)
     forget_partitions(database)
-    submit(database, new_record(datetime.now(UTC)))
+    game = new_record(datetime.now(UTC))
+    submit(database, game)
+    assert where(database, game) not in ([], ["positions_default"])
     assert hours() == [6]
     forget_partitions(database)
     migrate(database_url)

@@ -149,12 +149,6 @@ def test_what_came_before_its_partition_moves_into_it(database: Database) -> Non
     assert where(database, early) == f"positions_{NOW + 5 * DAY:%Y%m%d}_00"
 
 
-def test_without_a_trainer_the_next_partition_is_made_by_a_submission(database: Database) -> None:
-    drop_all(database)
-    [game] = play(database, datetime.now(UTC), games=1)
-    assert where(database, game) not in (None, "positions_default")
-
-
 def test_a_reader_of_the_default_partition_hinders_no_submission(
     database: Database, database_url: str
 ) -> None:

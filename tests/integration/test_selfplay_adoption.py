@@ -1,6 +1,5 @@
 """A worker goes, in order or not, and another one plays its unfinished games on."""
 
-
 import numpy as np
 import pytest
 
@@ -100,7 +99,7 @@ async def test_a_worker_plays_on_whatever_lies_among_the_unfinished_games(
     nothing = "00000000-0000-7000-8000-000000000000"
     database._run(
         "INSERT INTO unfinished_games (game_uid, run, epoch, ply, record, worker, lease_until) "
-        f"VALUES ('{nothing}', 'test', 0, 3, '{{}}', 'gone', now())"
+        f"VALUES ('{nothing}', '{run.name}', 0, 3, '{{}}', 'gone', now())"
     )
     worker = make_worker(run, database, valkey_url, "heir")
     async with running(worker):

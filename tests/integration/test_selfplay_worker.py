@@ -128,7 +128,7 @@ async def test_heartbeats_carry_progress_and_what_is_waited_for(
         async def predict(self, observations: np.ndarray) -> Prediction:
             raise InferenceUnavailableError("nobody there")
 
-    heartbeats = Heartbeats(valkey_url, "test")
+    heartbeats = Heartbeats(valkey_url, make_run().name)
     worker = make_worker(make_run(), database, valkey_url, "busy")
     waiting = make_worker(make_run(), database, valkey_url, "waiting", Absent())
     async with running(worker), running(waiting):
@@ -151,7 +151,7 @@ async def test_heartbeats_carry_progress_and_what_is_waited_for(
 
 
 async def test_play_pauses_while_the_trainer_is_behind(database: Database, valkey_url: str) -> None:
-    heartbeats = Heartbeats(valkey_url, "test")
+    heartbeats = Heartbeats(valkey_url, make_run().name)
     heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(unspent_positions=5e6)), ttl=60)
     worker = make_worker(make_run(max_ahead_positions=1_000_000), database, valkey_url, "ahead")
     async with running(worker):
