@@ -111,7 +111,9 @@ class Trials:
                 await self._players.player(streams, trial.opponent, search, trial.seed),
             )
             queue = PairQueue(missing, run.inference.max_batch_rows // 2)
-            await play_match(run.game.name, openings, players, queue, keep, self._go)
+            await play_match(
+                run.game.name, openings, players, queue, keep, self._go, context.clock_ahead
+            )
 
     def _leave_out(self, trial: MatchRow, reason: str) -> None:
         """A trial that cannot be played holds nothing up; another evaluator may try it again."""

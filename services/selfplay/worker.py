@@ -138,6 +138,9 @@ class Worker:
             await self.waits.ask_store(self._database.wait_ready, 1.0)
             await self.waits.ask_store(self._database.register_run, self._run)
             self.unfinished.hold_back()
+        ahead = await self.waits.ask_store(self._database.clock_ahead)
+        for lane in self.lanes:
+            lane.in_play.clock_ahead = ahead
 
     async def _leave(self, writing: asyncio.Task[None]) -> None:
         """Store what is finished, save what is not, let go of the leases."""

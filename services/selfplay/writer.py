@@ -100,10 +100,10 @@ class GameWriter:
             while self._spool:
                 try:
                     await self._submit(list(islice(self._spool, _BATCH_GAMES)))
-                except StoreUnavailableError:
+                except StoreUnavailableError as error:
                     self._away = True
                     self._look_for_room()
-                    self._waits.begin("writer", "Postgres")
+                    self._waits.begin("writer", "Postgres", reason=str(error))
                     await backoff.sleep()
                 else:
                     self._away = False

@@ -20,7 +20,7 @@ at_play: set[asyncio.Task[None]] = set()
 
 def make_run(
     game: str = "connect_four",
-    name: str = "test",
+    name: str = "played",
     random_opening_plies: int = 0,
     **selfplay: Any,
 ) -> RunConfig:
@@ -130,5 +130,9 @@ def stored_games(database: Database) -> dict[str, list[int]]:
 
 
 def saved_games(database: Database) -> dict[str, list[int]]:
-    rows = query(database, "SELECT game_uid::text AS uid, record FROM unfinished_games")
-    return {row.uid: row.record["action"] for row in rows}
+    rows = query(
+        database,
+        "SELECT game_uid::text AS uid, (record ->> 'action')::smallint[] AS action "
+        "FROM unfinished_games",
+    )
+    return {row.uid: row.action for row in rows}

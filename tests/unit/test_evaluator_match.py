@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Sequence
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ async def played(
             queue.over.set()
 
     async with asyncio.timeout(120):
-        await play_match(GAME, OPENINGS, players, queue, keep, go)
+        await play_match(GAME, OPENINGS, players, queue, keep, go, timedelta(days=3))
     return kept
 
 
@@ -118,6 +119,8 @@ async def test_the_games_are_whole_records() -> None:
         )
         assert np.abs(record.columns.best_child_value).max() <= 1
         assert game.remark is None
+        by_postgres = record.started_at - timedelta(days=3)
+        assert record.game_uid.int >> 80 == int(by_postgres.timestamp() * 1000)
 
 
 async def test_a_game_that_is_stored_is_not_kept_again() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
@@ -42,6 +43,9 @@ class Stores:
 
     def register_run(self, run: object) -> None:
         pass
+
+    def clock_ahead(self) -> timedelta:
+        return timedelta(days=3)
 
     def submit_games(
         self, run: str, worker: str, submissions: Sequence[Submission]
@@ -173,6 +177,9 @@ async def test_leases_end_after_everything_is_stored_and_saved(stores: Stores) -
     worker = make_worker(stores)
     async with running(worker):
         await until(lambda: worker.writer.spooled)
+        [uid, *_] = worker.writer.held
+        began_at = datetime.fromtimestamp((uid.int >> 80) / 1000, UTC)
+        assert began_at < datetime.now(UTC) - timedelta(days=2)  # by Postgres' clock
     assert stores.log.count("release") == 2  # at its start, for a worker of its name
     assert stores.log[-1] == "release"
     assert {"submit", "save"} <= set(stores.log)

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, text
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.database.submission import Submission, encode_submissions
 from zerofleet.database.verdicts import Grounds, Verdict, write_verdict
-from zerofleet.errors import RecordRejectedError, StaleEpochError
+from zerofleet.errors import ConfigError, RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
 
 MatchKind = Literal["gate", "rating", "trial"]
@@ -184,7 +184,8 @@ class Matches(ConnectionPool):
         """Begin a match, or go on with the one of these players that has begun.
 
         A gate's match goes on until it has a verdict. Two players have one match for rating and
-        one trial; asked for with more games than it has, it gets as many.
+        one trial; asked for with more games than it has, it gets as many. A trial keeps the number
+        of simulations that it began with.
 
         Args:
             run: name of the run.
@@ -199,6 +200,8 @@ class Matches(ConnectionPool):
 
         Raises:
             StaleEpochError: another evaluator has taken over.
+            IncompatibleModelError: the files of a player are not kept any more.
+            ConfigError: the trial of these players was begun with other simulations.
         """
         sprt = rule.sprt_elo if rule else None
         values = {
@@ -227,6 +230,12 @@ class Matches(ConnectionPool):
                 ),
                 values,
             ).one()
+            if kind == "trial" and row.num_simulations != num_simulations:
+                raise ConfigError(
+                    f"the trial of {player} against {opponent} was begun with "
+                    f"{row.num_simulations} simulations a move, not {num_simulations}: set "
+                    f"rating.num_simulations = {row.num_simulations} to go on with it"
+                )
             return _match(row)
 
     def matches(self, run: str, kind: MatchKind = "gate") -> list[MatchRow]:

@@ -18,7 +18,7 @@ BEGIN
         ELSE record_fault(r, in_game, 1)
     END;
     ply := cardinality(r.action);
-    record := row_to_json(r);
+    record := in_delivery -> 'record';
 EXCEPTION
     WHEN data_exception OR program_limit_exceeded THEN fault := SQLERRM;
 END
@@ -31,7 +31,7 @@ CREATE FUNCTION save_unfinished(
     in_run text, in_worker text, in_records json, in_lease_seconds double precision
 )
 RETURNS TABLE (game_uid uuid, status text, reason text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET extra_float_digits = 1
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -8,7 +8,7 @@ CREATE TABLE matches (
     opponent_version integer
         GENERATED ALWAYS AS (substring(opponent FROM '^[0-9]+')::integer) STORED,
     games integer NOT NULL CHECK (games > 0),
-    num_simulations integer NOT NULL,
+    num_simulations integer NOT NULL CHECK (num_simulations > 0),
     seed bigint NOT NULL,
     epoch bigint NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
