@@ -57,8 +57,8 @@ MatchPlayer: TypeAlias = SearchPlayer | ActionPlayer
 class PairQueue:
     """Which pairs of a match begin when: in their order, so many at once, none far ahead.
 
-    Both games of a pair begin together, also where one of them is stored already: the engine plays
-    no half pairs.
+    Both games of a pair begin together, because the engine knows no half pairs; one that is stored
+    already is given up at once.
 
     Args:
         missing: the places that hold no game.
@@ -116,9 +116,10 @@ async def play_match(
     """Play the pairs of a queue, until all are played or the queue is over.
 
     Each player has one request out, with the leaves of all games in which it moves, and is asked
-    anew as soon as it has answered: a slow answer holds up only the games that it is for. Pairs
-    that begin later have engines of their own, and share the requests. A player without a
-    predictor chooses its actions in all games in which it moves at the same time.
+    anew as soon as it has answered: a slow answer holds up the games in which that player moves,
+    and not the other player. Pairs that begin later have engines of their own, and share the
+    requests. A player without a predictor chooses its actions in all games in which it moves at the
+    same time.
 
     Args:
         game: name of the game.
@@ -244,7 +245,6 @@ class _Play:
         if not finished:
             return
         self._groups = [group for group in self._groups if not group.engine.done]
-        # Half of a pair may be stored already: the other half cannot be played without it.
         wanted = [
             self._match_game(group, game)
             for group, game in finished
@@ -271,7 +271,11 @@ class _Play:
             starts = [self._openings[opening] for opening in openings]
             first, second = self._searches
             engine = Match(self._game, starts, first, 0, other=second)
-            self._groups.append(_Group(openings, engine, datetime.now(UTC)))
+            group = _Group(openings, engine, datetime.now(UTC))
+            for game_id in range(2 * len(openings)):
+                if group.place(game_id) not in self._queue.missing:
+                    engine.resign(game_id)  # it is stored: nothing of it is asked for again
+            self._groups.append(group)
             self._wake()
 
     def _wake(self) -> None:

@@ -125,7 +125,7 @@ class FencedEvaluator:
         go = asyncio.Event()
         go.set()
         pool = RatingPool(context, players, go)
-        spare = SpareTime([Trials(context, players, go), pool], go)
+        spare = SpareTime([Trials(context, players, go, pool.rate), pool], go)
         self._evaluator = Evaluator(context, players, referee, promoter, pool, spare)
         await self._evaluator.run()
 

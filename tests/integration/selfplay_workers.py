@@ -102,11 +102,13 @@ def finished(worker: Worker) -> int:
 
 
 def live_games(worker: Worker) -> dict[str, list[int]]:
-    """What the worker's memory holds: uid -> actions."""
+    """What the worker's memory holds of the games that are its own: uid -> actions."""
     return {
         str(record.game_uid): record.columns.action.tolist()
         for lane in worker.lanes
-        for record, _ in map(lane.in_play.unfinished, lane.engine.unfinished())
+        for game in lane.engine.unfinished()
+        if lane.in_play._identities[game.game_id].ours
+        for record, _ in [lane.in_play.unfinished(game)]
     }
 
 

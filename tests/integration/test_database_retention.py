@@ -373,7 +373,12 @@ def test_a_model_that_came_to_be_used_within_the_grace_is_kept(
     assert 3 not in kept_models(newest=2, every=0)
     evaluator = database.acquire_fence("test", "evaluator")
     database.promote("test", 3, None, "e", 1, epoch=evaluator)
-    assert 3 in kept_models(newest=2, every=0)
+    trial = database.open_match(
+        "test", "trial", "5", "random", games=2, num_simulations=2, seed=1, epoch=evaluator
+    )
+    assert {3, 5} <= set(kept_models(newest=2, every=0))
+    database.leave_out_trial(trial.match_id, "it cannot be played", epoch=evaluator)
+    assert 5 not in kept_models(newest=2, every=0)
 
 
 def test_a_trainer_that_was_replaced_gives_up_no_model(database: Database, epoch: int) -> None:

@@ -47,7 +47,7 @@ MAY_UPDATE = {  # all columns where none are named
     ("trainer", "position_needs"): set[str](),
     ("evaluator", "ratings"): {"elo", "elo_error", "games", "at"},
     ("evaluator", "matches"): {"games", "epoch", "verdict", "score", "decided_at"}
-    | {"decided_by", "llr", "games_counted", "duplicates", "pentanomial"},
+    | {"decided_by", "llr", "games_counted", "duplicates", "pentanomial", "left_out"},
 }
 FUNCTIONS = {
     "submit_games('r', 'w', '[]')": {"worker", "evaluator"},

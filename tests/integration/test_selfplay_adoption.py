@@ -36,7 +36,8 @@ async def test_sigterm_loses_no_ply_and_another_worker_goes_on(
     games = stored_games(database)
     for uid, actions in left.items():
         assert games[uid][: len(actions)] == actions
-    assert not left.keys() & saved_games(database).keys()
+    assert not saved_games(database).keys() & stored_games(database).keys()
+    assert first.writer.answers["conflict"] == second.writer.answers["conflict"] == 0
     assert len(games) == finished(first) + finished(second)
 
 

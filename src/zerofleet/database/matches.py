@@ -21,9 +21,9 @@ MatchKind = Literal["gate", "rating", "trial"]
 
 _MODEL = re.compile(r"([1-9][0-9]*)(?:/(fp32|int8|fp16))?")
 _COLUMNS = (
-    "match_id, run, kind, player, opponent, games, num_simulations, seed, created_at, threshold, "
-    "sprt_elo0, sprt_elo1, sprt_error, draws_only, verdict, decided_by, decided_at, score, llr, "
-    "games_counted, duplicates"
+    "match_id, run, kind, player, opponent, games, num_simulations, seed, created_at, left_out, "
+    "threshold, sprt_elo0, sprt_elo1, sprt_error, draws_only, verdict, decided_by, decided_at, "
+    "score, llr, games_counted, duplicates"
 )
 _OPEN = """
 INSERT INTO matches (
@@ -34,11 +34,12 @@ INSERT INTO matches (
     :sprt_elo0, :sprt_elo1, :sprt_error, :draws_only
 ) ON CONFLICT DO NOTHING
 """
-# A pairing of the rating pool, and a trial, may be asked for more games than they began with.
+# A pairing of the rating pool, and a trial, may be asked for more games than they began with; a
+# trial that was left out is tried again.
 _EXTEND = """
-UPDATE matches SET games = :games, epoch = :epoch
+UPDATE matches SET games = greatest(games, :games), left_out = NULL, epoch = :epoch
 WHERE run = :run AND kind = :kind AND player = :player AND opponent = :opponent
-    AND kind <> 'gate' AND games < :games
+    AND kind <> 'gate' AND (games < :games OR left_out IS NOT NULL)
 """
 # Only a game that is stored counts, and the first one delivered for its place in the match.
 _RECORD = """
@@ -90,6 +91,7 @@ class MatchRow:
     num_simulations: int
     seed: int
     created_at: datetime
+    left_out: str | None = None  # why no games of a trial are played any more
     rule: GateRule | None = None  # of a gate; all below are None in others
     verdict: Verdict | None = None
     decided_by: str | None = None
@@ -185,7 +187,7 @@ class Matches(ConnectionPool):
 
         A gate's match goes on until it has a verdict. Two players have one match for rating and
         one trial; asked for with more games than it has, it gets as many. A trial keeps the number
-        of simulations that it began with.
+        of simulations that it began with, and one that was left out is tried again.
 
         Args:
             run: name of the run.
@@ -253,9 +255,10 @@ class Matches(ConnectionPool):
         return _match(row)
 
     def unfinished_trials(self, run: str) -> list[MatchRow]:
-        """The trials of a run that lack games, oldest first."""
+        """The trials of a run that lack games and were not left out, oldest first."""
         rows = self._rows(
-            f"SELECT {_COLUMNS} FROM matches AS m WHERE run = :run AND kind = 'trial' AND games > "
+            f"SELECT {_COLUMNS} FROM matches AS m WHERE run = :run AND kind = 'trial' "
+            "AND left_out IS NULL AND games > "
             "(SELECT count(*) FROM match_games AS g WHERE g.match_id = m.match_id) "
             "ORDER BY match_id",
             run=run,
@@ -272,6 +275,19 @@ class Matches(ConnectionPool):
             "UPDATE matches SET games = :games, epoch = :epoch WHERE match_id = :match_id",
             match_id=match_id,
             games=games,
+            epoch=epoch,
+        )
+
+    def leave_out_trial(self, match_id: int, reason: str, *, epoch: int) -> None:
+        """Have no more games of a trial played, until it is asked for again.
+
+        Raises:
+            StaleEpochError: another evaluator has taken over.
+        """
+        self._run(
+            "UPDATE matches SET left_out = :reason, epoch = :epoch WHERE match_id = :match_id",
+            match_id=match_id,
+            reason=reason,
             epoch=epoch,
         )
 

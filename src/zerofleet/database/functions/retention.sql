@@ -221,7 +221,7 @@ BEGIN ATOMIC
         WHERE m.run = in_run AND in_version IN (m.player_version, m.opponent_version)
             AND CASE m.kind
                 WHEN 'gate' THEN m.verdict IS NULL
-                WHEN 'trial' THEN m.games > (
+                WHEN 'trial' THEN m.left_out IS NULL AND m.games > (
                     SELECT count(*) FROM match_games AS g WHERE g.match_id = m.match_id
                 )
                 ELSE false  -- the rating pool is one of promoted models

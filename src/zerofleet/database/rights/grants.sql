@@ -61,7 +61,7 @@ GRANT EXECUTE ON FUNCTION resign_threshold
 GRANT SELECT ON fences TO zerofleet_evaluator;
 GRANT SELECT, INSERT ON matches, match_games TO zerofleet_evaluator;
 GRANT UPDATE (
-    games, epoch, verdict, decided_by, decided_at, score, llr, games_counted, duplicates,
+    games, epoch, left_out, verdict, decided_by, decided_at, score, llr, games_counted, duplicates,
     pentanomial
 ) ON matches TO zerofleet_evaluator;
 GRANT INSERT ON promotions TO zerofleet_evaluator;
