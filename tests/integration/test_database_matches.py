@@ -236,7 +236,7 @@ def test_two_players_have_one_trial_that_may_grow(database: Database, epoch: int
 
 def test_a_trial_keeps_its_number_of_simulations(database: Database, epoch: int) -> None:
     first = trial(database, epoch, "2", "1")
-    with pytest.raises(ConfigError, match="begun with 50 simulations a move, not 80"):
+    with pytest.raises(ConfigError, match="began with 50 simulations a move"):
         database.open_match(
             "test", "trial", "2", "1", games=8, num_simulations=80, seed=7, epoch=epoch
         )

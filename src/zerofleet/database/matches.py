@@ -41,6 +41,10 @@ UPDATE matches SET games = greatest(games, :games), left_out = NULL, epoch = :ep
 WHERE run = :run AND kind = :kind AND player = :player AND opponent = :opponent
     AND kind <> 'gate' AND (games < :games OR left_out IS NOT NULL)
 """
+_OPENED = f"""
+SELECT {_COLUMNS} FROM matches WHERE verdict IS NULL
+    AND run = :run AND kind = :kind AND player = :player AND opponent = :opponent
+"""
 # Only a game that is stored counts, and the first one delivered for its place in the match.
 _RECORD = """
 INSERT INTO match_games (match_id, opening, color, game_uid, score, remark)
@@ -192,8 +196,8 @@ class Matches(ConnectionPool):
         Args:
             run: name of the run.
             kind: what it is played for.
-            player: name of the one; the candidate of a gate.
-            opponent: name of the other; the best model of a gate.
+            player: name of the one; of a gate, the candidate.
+            opponent: name of the other; of a gate, the best model.
             games: of the match; with a sequential test the most of them.
             num_simulations: for each move.
             seed: of the openings.
@@ -225,29 +229,20 @@ class Matches(ConnectionPool):
         with self._transaction() as connection:
             connection.execute(text(_OPEN), values)
             connection.execute(text(_EXTEND), values)
-            row = connection.execute(
-                text(
-                    f"SELECT {_COLUMNS} FROM matches WHERE run = :run AND kind = :kind "
-                    "AND player = :player AND opponent = :opponent AND verdict IS NULL"
-                ),
-                values,
-            ).one()
+            row = connection.execute(text(_OPENED), values).one()
             if kind == "trial" and row.num_simulations != num_simulations:
                 raise ConfigError(
-                    f"the trial of {player} against {opponent} was begun with "
-                    f"{row.num_simulations} simulations a move, not {num_simulations}: set "
-                    f"rating.num_simulations = {row.num_simulations} to go on with it"
+                    f"the trial of {player} against {opponent} began with {row.num_simulations} "
+                    f"simulations a move: set rating.num_simulations = {row.num_simulations}"
                 )
             return _match(row)
 
     def matches(self, run: str, kind: MatchKind = "gate") -> list[MatchRow]:
         """Every match of a run that was played for this, oldest first."""
-        rows = self._rows(
-            f"SELECT {_COLUMNS} FROM matches WHERE run = :run AND kind = :kind ORDER BY match_id",
-            run=run,
-            kind=kind,
+        query = (
+            f"SELECT {_COLUMNS} FROM matches WHERE run = :run AND kind = :kind ORDER BY match_id"
         )
-        return [_match(row) for row in rows]
+        return [_match(row) for row in self._rows(query, run=run, kind=kind)]
 
     def match(self, match_id: int) -> MatchRow:
         """One match."""
@@ -255,7 +250,7 @@ class Matches(ConnectionPool):
         return _match(row)
 
     def unfinished_trials(self, run: str) -> list[MatchRow]:
-        """The trials of a run that lack games and were not left out, oldest first."""
+        """Trials that lack games and were not left out, oldest first."""
         rows = self._rows(
             f"SELECT {_COLUMNS} FROM matches AS m WHERE run = :run AND kind = 'trial' "
             "AND left_out IS NULL AND games > "
@@ -324,10 +319,8 @@ class Matches(ConnectionPool):
 
     def match_places(self, match_id: int) -> set[tuple[int, int]]:
         """The places of a match that hold a game, as (opening, color)."""
-        rows = self._rows(
-            "SELECT opening, color FROM match_games WHERE match_id = :match_id", match_id=match_id
-        )
-        return {(row.opening, row.color) for row in rows}
+        query = "SELECT opening, color FROM match_games WHERE match_id = :match_id"
+        return {(row.opening, row.color) for row in self._rows(query, match_id=match_id)}
 
     def match_score(self, match_id: int) -> MatchScore:
         """Wins, draws and losses of the first-named player, counted from the stored games."""
