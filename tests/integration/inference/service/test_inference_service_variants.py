@@ -115,7 +115,7 @@ async def test_a_service_takes_up_variants(fleet: Any, role_url: Callable[[str],
 
 
 def test_what_the_record_says_of_variants(fleet: Any, role_url: Callable[[str], str]) -> None:
-    from services.inference.source import StoredModels
+    from services.inference.stored_models import StoredModels
     from zerofleet.best_pointer import BestPointer
 
     publish(fleet, 1, ("int8",))
@@ -131,7 +131,7 @@ def test_what_the_record_says_of_variants(fleet: Any, role_url: Callable[[str], 
 
 
 def test_a_database_that_is_not_migrated_yet_has_no_variants(fleet: Any) -> None:
-    from services.inference.source import StoredModels
+    from services.inference.stored_models import StoredModels
     from zerofleet.best_pointer import BestPointer
 
     publish(fleet, 1, ("int8",))
