@@ -180,7 +180,9 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
 
     exam = ask("exam", "--data", str(data), "--json", "--simulations", "5")
     values = json.loads(exam)
-    assert list(values) == ["game", "model", "simulations", "positions", "errors", "error_rate"]
+    assert list(values) == [
+        "game", "model", "kind", "simulations", "positions", "errors", "error_rate", "value_error"
+    ]  # fmt: skip
     assert values["model"] == best
     assert values["simulations"] == 5
     assert values["error_rate"] == values["errors"] / values["positions"]
