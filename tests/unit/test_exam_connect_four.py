@@ -132,10 +132,8 @@ def test_good_positions_are_what_they_say() -> None:
         assert position.outcomes == tuple(connect_four_action_outcomes(position.actions))
 
 
-async def test_more_good_positions_than_there_are_is_refused() -> None:
+async def test_positions_of_another_game_are_refused() -> None:
     predictor = KnowsTheSample((), 1)
-    with pytest.raises(ConfigError, match="5000 were asked for: ask for"):
-        await examine("connect_four", predictor, num_simulations=1, positions=5000, kind="good")
     with pytest.raises(ConfigError, match="no 'lines' positions: ask for random or good"):
         await examine("connect_four", predictor, num_simulations=1, positions=1, kind="lines")
 

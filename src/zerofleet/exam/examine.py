@@ -74,14 +74,14 @@ async def examine(
         game: a game for which ``has_exam`` is true.
         predictor: the examined network; asked for many positions at once.
         num_simulations: simulations for each action.
-        positions: size of the sample (Connect Four); tic-tac-toe is always walked in full.
+        positions: size of the sample (Connect Four), at most; tic-tac-toe is always walked in full.
         kind: of the positions; by default the game's first one.
         seed: of random positions; the same one everywhere, so that models of all runs compare.
         search: the run's; by default that of a run file without ``[search]``.
         most_rows: positions of one request at most; a server's limit is ``max_batch_rows``.
 
     Raises:
-        ConfigError: no exam for this game, no such positions, or not so many.
+        ConfigError: no exam for this game, or no such positions.
         InferenceUnavailableError, OverloadedError: from ``predictor``.
     """
     kinds = position_kinds(game)
