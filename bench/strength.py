@@ -35,7 +35,6 @@ from bench.play_figures import PlayFigures
 from bench.report import WIDTH, told
 from bench.strength_options import Budget, parse
 from zerofleet.config import RunConfig
-from zerofleet.errors import ConfigError
 from zerofleet.exam import examine, play_first, play_second, position_kinds
 from zerofleet.exam.examined_player import ExaminedPlayer
 
@@ -57,8 +56,8 @@ COLUMNS = {
 
 
 @dataclass
-class Pupil:
-    """A variant that learns with one seed."""
+class ComparedRun:
+    """A variant of the run that learns with one seed."""
 
     variant: str
     loop: LearningLoop
@@ -72,42 +71,44 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Learn, and print a row for each model."""
     options = parse(__doc__, argv)
     torch.set_num_threads(1)  # CPU-seconds of several threads would hold their waits
-    pupils: list[Pupil] = []
+    compared: list[ComparedRun] = []
     for seed in options.seeds:
-        pupils += asyncio.run(learn(options.runs, seed, options))
+        compared += asyncio.run(learn(options.runs, seed, options))
     if len(options.runs) > 1:
-        print_differences(pupils)
+        print_differences(compared)
 
 
-async def learn(runs: dict[str, RunConfig], seed: int, options: argparse.Namespace) -> list[Pupil]:
+async def learn(
+    runs: dict[str, RunConfig], seed: int, options: argparse.Namespace
+) -> list[ComparedRun]:
     """All variants with one seed, in turns."""
-    pupils = [
-        Pupil(name, LearningLoop(run.model_copy(update={"seed": seed}), options.precision))
+    compared = [
+        ComparedRun(name, LearningLoop(run.model_copy(update={"seed": seed}), options.precision))
         for name, run in runs.items()
     ]
     print_heading(runs, seed)
-    for pupil in pupils:
-        await report(pupil, options.simulations if options.every == 1 else [], options)
+    for one in compared:
+        await report(one, options.simulations if options.every == 1 else [], options)
     budget: Budget = options.budget
-    learning = list(pupils)
+    learning = list(compared)
     while learning:
-        pupil = min(learning, key=lambda each: budget.share(each.loop))
-        published = pupil.loop.turn()
-        if budget.share(pupil.loop) >= 1:
-            learning.remove(pupil)
-            pupil.loop.finish()
-            await report(pupil, options.last_simulations or options.simulations, options)
+        one = min(learning, key=lambda each: budget.share(each.loop))
+        published = one.loop.turn()
+        if budget.share(one.loop) >= 1:
+            learning.remove(one)
+            one.loop.finish()
+            await report(one, options.last_simulations or options.simulations, options)
         elif published:
-            due = pupil.loop.model.version % options.every == 0
-            await report(pupil, options.simulations if due else [], options)
-    return pupils
+            due = one.loop.model.version % options.every == 0
+            await report(one, options.simulations if due else [], options)
+    return compared
 
 
-async def report(pupil: Pupil, simulations: Sequence[int], options: argparse.Namespace) -> None:
+async def report(one: ComparedRun, simulations: Sequence[int], options: argparse.Namespace) -> None:
     """Examine the newest model, print its row and keep it."""
-    loop = pupil.loop
+    loop = one.loop
     row: dict[str, Any] = {
-        "variant": pupil.variant,
+        "variant": one.variant,
         "seed": loop.run.seed,
         "model": loop.model.version,
         "precision": loop.model.precision,
@@ -122,10 +123,10 @@ async def report(pupil: Pupil, simulations: Sequence[int], options: argparse.Nam
     }
     loop.figures = PlayFigures()
     if simulations:
-        row |= await ask(pupil, simulations, options.positions)
+        row |= await ask(one, simulations, options.positions)
     if options.perfect_play and options.budget.share(loop) >= 1:
         row |= await play_perfect(loop, options.perfect_play)
-    pupil.last = row
+    one.last = row
     width = max(map(len, options.runs)) if len(options.runs) > 1 else 0
     print_row(row, width)
     if options.output is not None:
@@ -133,14 +134,14 @@ async def report(pupil: Pupil, simulations: Sequence[int], options: argparse.Nam
             file.write(f"{json.dumps(row)}\n")
 
 
-async def ask(pupil: Pupil, simulations: Sequence[int], positions: int) -> dict[str, float]:
+async def ask(one: ComparedRun, simulations: Sequence[int], positions: int) -> dict[str, float]:
     """The newest model's errors and its values' error, by kind and simulations."""
-    run, found = pupil.loop.run, dict[str, float]()
-    pupil.answers = {}
+    run, found = one.loop.run, dict[str, float]()
+    one.answers = {}
     for kind, number in itertools.product(position_kinds(run.game.name), simulations):
         result = await examine(
             run.game.name,
-            pupil.loop.model,
+            one.loop.model,
             num_simulations=number,
             positions=positions,
             kind=kind,
@@ -150,21 +151,13 @@ async def ask(pupil: Pupil, simulations: Sequence[int], positions: int) -> dict[
         found[of] = round(result.error_rate, 5)
         if result.value_error is not None:
             found[f"{of}_mse"] = round(result.value_error, 4)
-        pupil.answers[of] = np.array(result.wrong or [result.error_rate], np.float64)
+        one.answers[of] = np.array(result.wrong or [result.error_rate], np.float64)
     return found
 
 
 async def play_perfect(loop: LearningLoop, games: int) -> dict[str, Any]:
-    """The newest model's games against the solver, at the simulations of the run's ``[exam]``.
-
-    Raises:
-        ConfigError: another game than Connect Four.
-    """
+    """The newest model's games against the solver, at the simulations of the run's ``[exam]``."""
     run = loop.run
-    if run.game.name != "connect_four":
-        raise ConfigError(
-            f"--perfect-play is for connect_four, not for {run.game.name}: leave it out"
-        )
     simulations = run.exam.num_simulations
     player = ExaminedPlayer.of(run.game.name, loop.model, simulations, run.search)
     first = await play_first(player, games, run.seed)
@@ -208,15 +201,15 @@ def print_row(row: dict[str, Any], width: int) -> None:
     print(" ".join([f"{label:{width}}", *cells, "", *exam]) + "".join(games), flush=True)
 
 
-def print_differences(pupils: Sequence[Pupil]) -> None:
+def print_differences(compared: Sequence[ComparedRun]) -> None:
     """How the last models of each variant differ from the first variant's, by question.
 
     The standard error is that of the exam: of the differences at one position, means over seeds. It
     says nothing about another seed, for which there are the differences seed by seed.
     """
-    by_variant: dict[str, list[Pupil]] = {}
-    for pupil in pupils:
-        by_variant.setdefault(pupil.variant, []).append(pupil)
+    by_variant: dict[str, list[ComparedRun]] = {}
+    for one in compared:
+        by_variant.setdefault(one.variant, []).append(one)
     first, *others = by_variant.values()
     table = Table(title=f"errors of the last models, and less those of {first[0].variant}")
     table.add_column("variant")
@@ -225,9 +218,9 @@ def print_differences(pupils: Sequence[Pupil]) -> None:
         table.add_column(heading, justify="right")
     for mine in (first, *others):
         cells = [
-            f"{statistics.fmean(pupil.loop.cpu_seconds for pupil in mine):,.0f}",
-            f"{statistics.fmean(pupil.last['games'] for pupil in mine):,.0f}",
-            f"{statistics.fmean(pupil.last['steps'] for pupil in mine):,.0f}",
+            f"{statistics.fmean(one.loop.cpu_seconds for one in mine):,.0f}",
+            f"{statistics.fmean(one.last['games'] for one in mine):,.0f}",
+            f"{statistics.fmean(one.last['steps'] for one in mine):,.0f}",
         ]
         base = None if mine is first else first
         cells += [_difference(question, mine, base) for question in asked]
@@ -235,8 +228,10 @@ def print_differences(pupils: Sequence[Pupil]) -> None:
     Console(width=max(WIDTH, Console().width)).print(table)
 
 
-def _difference(question: str, mine: Sequence[Pupil], first: Sequence[Pupil] | None) -> str:
-    rates = [float(pupil.answers[question].mean()) for pupil in mine]
+def _difference(
+    question: str, mine: Sequence[ComparedRun], first: Sequence[ComparedRun] | None
+) -> str:
+    rates = [float(one.answers[question].mean()) for one in mine]
     if first is None:
         return f"{statistics.fmean(rates):.2%}"
     pairs = list(zip(mine, first, strict=True))  # one for each seed

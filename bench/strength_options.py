@@ -86,6 +86,9 @@ def parse(doc: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
     if options.budget == Budget():
         found.error("give a budget: --cpu-seconds, --evaluations, --games or --steps")
     options.runs = _runs(options)
+    game = next(iter(options.runs.values())).game.name
+    if options.perfect_play and game != "connect_four":
+        raise ConfigError(f"--perfect-play is for connect_four, not for {game}: leave it out")
     return options
 
 
@@ -102,6 +105,9 @@ def _runs(options: argparse.Namespace) -> dict[str, RunConfig]:
         else:
             settings = [] if name == "-" else _BETWEEN_SETTINGS.split(name)
             runs[name] = _run(base, common | dict(map(_setting, settings)))
+    if len({run.game.name for run in runs.values()}) > 1:
+        games = ", ".join(f"{name} is of {run.game.name}" for name, run in runs.items())
+        raise ConfigError(f"--compare: {games}: what is compared must be of one game")
     return runs
 
 

@@ -187,6 +187,8 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
     assert values["simulations"] == 5
     assert values["error_rate"] == values["errors"] / values["positions"]
     assert "has no model '99'" in ask("exam", "--data", str(data), "--model", "99", status=2)
+    refused = ask("exam", "--data", str(data), "--perfect-play", "1", status=2)
+    assert "tic_tac_toe has not: leave it out" in refused
 
     text = duel("hint\nnowhere\nquit\n", "--data", str(data), "--second", "--simulations", "5")
     assert f"model {best} plays" in text

@@ -98,6 +98,8 @@ def test_a_difference_is_paired_over_positions() -> None:
         (arguments("--steps=1", "--set", "search.c_puct"), "give KEY=VALUE"),
         (arguments("--steps=1", "--set", "search.c_putt=2"), "search.c_putt = 2: Extra inputs"),
         (arguments("--steps=1", "--compare", "search.c_puct=-1"), "search.c_puct = -1"),
+        (arguments("--steps=1", "--compare", "-", "runs/go9.toml"), "must be of one game"),
+        (arguments("--steps=1", "--perfect-play=1"), "not for tic_tac_toe: leave it out"),
     ],
 )
 def test_what_cannot_be_is_refused(given: list[str], says: str) -> None:
@@ -111,12 +113,12 @@ def test_a_variant_is_made_of_its_settings() -> None:
         [
             *arguments("--steps=1", "--compare"),
             "trainer.learning_rate=[0.1,0.01],trainer.learning_rate_steps=[5],search.root=gumbel",
-            "runs/connect_four.toml",
+            "runs/tictactoe.toml",
         ],
     )
     first, second = options.runs.values()
     assert first.trainer.learning_rate == (0.1, 0.01)
     assert (first.search.root, first.search.num_simulations) == ("gumbel", 12)
-    assert (second.game.name, second.network.blocks) == ("connect_four", 1)
+    assert (second.search.root, second.network.blocks) == ("puct", 1)
     table = parse(None, arguments("--steps=1", "--variants", "agz", "fast")).runs
     assert [run.trainer.growing_window for run in table.values()] == [False, True]
