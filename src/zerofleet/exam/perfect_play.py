@@ -63,8 +63,7 @@ class _Game:
         """One of the solver's best actions."""
         actions = self.state.legal_actions()
         if self.value < 1:  # else all are lost, and equal
-            outcomes = tuple(connect_four_action_outcomes(self.actions))
-            actions = LabelledPosition(tuple(self.actions), outcomes).best_actions
+            actions = _best_actions(tuple(self.actions))
         self.play(generator.choice(actions))
 
 
@@ -112,6 +111,12 @@ async def play_from(
         kept=sum(game.value >= game.promised for game in begun),
         given_away=sum(game.given_away for game in begun),
     )
+
+
+@functools.lru_cache(maxsize=100_000)
+def _best_actions(actions: tuple[int, ...]) -> list[int]:
+    """Of the player to move; many games begin alike."""
+    return LabelledPosition(actions, tuple(connect_four_action_outcomes(actions))).best_actions
 
 
 @functools.lru_cache(maxsize=100_000)
