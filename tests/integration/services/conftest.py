@@ -2,9 +2,6 @@
 
 import contextlib
 import hashlib
-import os
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -21,11 +18,11 @@ from zerofleet import games
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.local.child import start_child
 from zerofleet.local.monitor import work_words
 from zerofleet.local.ports import free_port
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.variant import Variant
+from zerofleet.testing.fork_server import Fork
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE = 120.0
@@ -86,7 +83,7 @@ class Fleet:
     models: ModelFolder
     epoch: int
     urls: dict[str, str]  # of the database, by service
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    processes: list[Fork] = field(default_factory=list)
 
     def publish(
         self,
@@ -126,16 +123,17 @@ class Fleet:
         )
         self.database.insert_exam(self.run.name, version, 1, 1, 0)
 
-    def start(self, service: str, **environment: str) -> subprocess.Popen[bytes]:
-        process = start_child(
-            [sys.executable, "-m", f"services.{service}", self.run_file],
+    def start(self, service: str, **environment: str) -> Fork:
+        process = Fork(
+            f"services.{service}",
+            [self.run_file],
             {**self.environment, "ZEROFLEET_DATABASE_URL": self.urls[service], **environment},
             self.run_file.parent / f"{service}.log",
         )
         self.processes.append(process)
         return process
 
-    def start_with_metrics(self, service: str) -> tuple[subprocess.Popen[bytes], Callable[[], str]]:
+    def start_with_metrics(self, service: str) -> tuple[Fork, Callable[[], str]]:
         """A process, and what reads its Prometheus page (empty while nobody answers)."""
         address = f"127.0.0.1:{free_port()}"
 
@@ -202,7 +200,6 @@ def make_fleet(
                     "ZEROFLEET_INFERENCE_ADDRESS": address,
                     "ZEROFLEET_LISTEN_ADDRESS": address,
                     "ZEROFLEET_MODEL_FOLDER": str(tmp_path / "models"),
-                    "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src"))),
                 },
                 ModelFolder(tmp_path / "models", run.name),
                 database.acquire_fence(run.name, "trainer"),
