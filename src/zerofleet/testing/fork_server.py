@@ -34,27 +34,31 @@ _context.set_forkserver_preload(
 
 
 class Fork:
-    """``python -m MODULE ARGUMENT...`` in a session of its own; it dies with this process.
+    """``python -m PROGRAM ARGUMENT...`` in a session of its own; it dies with this process.
 
-    Its methods are those of ``subprocess.Popen``.
+    Its methods are those of ``subprocess.Popen``, but what it writes goes to a log.
 
     Args:
-        module: run as ``__main__``.
+        program: a module, or the path of a script; run as ``__main__``.
         arguments: of the command line.
-        environment: added to our own environment.
+        environment: added to our own, without what ours has for a fleet or a bucket.
         log: standard output and error are appended here.
     """
 
     def __init__(
         self,
-        module: str,
+        program: str | Path,
         arguments: Sequence[str | Path],
         environment: Mapping[str, str],
         log: Path,
     ) -> None:
-        command = [module, *map(str, arguments)]
-        whole = {**os.environ, **environment}
+        command = [str(program), *map(str, arguments)]
+        ours = {k: v for k, v in os.environ.items() if not k.startswith(("ZEROFLEET_", "AWS_"))}
+        whole = {**ours, **environment}
+        self._log = log
+        self._log_begins = log.stat().st_size if log.exists() else 0
         self._process = _context.Process(target=_become, args=(command, whole, log), daemon=True)
+        log.touch()
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -74,6 +78,12 @@ class Fork:
         if status is None:
             raise subprocess.TimeoutExpired(self._process.name, timeout or 0.0)
         return status
+
+    def said(self) -> str:
+        """What it has written so far."""
+        with self._log.open("rb") as file:
+            file.seek(self._log_begins)
+            return file.read().decode()
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
@@ -97,8 +107,11 @@ def _become(command: list[str], environment: dict[str, str], log: Path) -> None:
         os.dup2(file.fileno(), 2)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv[1:] = command[1:]
-    runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+    sys.argv[:] = command
+    if command[0].endswith(".py"):
+        runpy.run_path(command[0], run_name="__main__")
+    else:
+        runpy.run_module(command[0], run_name="__main__", alter_sys=True)
 
 
 def _die_with_parent() -> None:
