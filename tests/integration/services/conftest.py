@@ -1,6 +1,5 @@
 """Whole services as processes over real stores, with tiny real models."""
 
-import contextlib
 import hashlib
 import time
 import urllib.request
@@ -85,6 +84,9 @@ class Fleet:
     urls: dict[str, str]  # of the database, by service
     processes: list[Fork] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.heartbeats = Heartbeats(self.environment["ZEROFLEET_REDIS_URL"], self.run.name)
+
     def publish(
         self,
         version: int,
@@ -159,9 +161,7 @@ class Fleet:
 
     def doing(self, service: str) -> str:
         """What a service does, as its heartbeat says; empty while nobody is heard of."""
-        url = self.environment["ZEROFLEET_REDIS_URL"]
-        with contextlib.closing(Heartbeats(url, self.run.name)) as heartbeats:
-            beats = [beat for beat in heartbeats.read() if beat.service == service]
+        beats = [beat for beat in self.heartbeats.read() if beat.service == service]
         return work_words(beats[0].figures) if beats else ""
 
     def until(self, condition: Callable[[], bool], every: float = 0.02) -> None:

@@ -9,7 +9,6 @@ import redis
 
 from zerofleet.best_pointer import BestPointer
 from zerofleet.database import GateRule, MatchRow, Promotion
-from zerofleet.heartbeat import Heartbeats
 
 RUN = """
 name = "judged"
@@ -69,17 +68,15 @@ def test_the_first_model_is_promoted_at_once_and_examined(make_fleet: Any) -> No
     """Meanwhile the evaluator says what it waits for."""
     # Fewer rows than the exam has positions: the server would refuse them all at once.
     fleet = make_fleet(run_file() + "[inference]\nmax_batch_rows = 8\n")
-    heartbeats = Heartbeats(fleet.environment["ZEROFLEET_REDIS_URL"], "judged")
 
     def waits_for(thing: str) -> bool:
-        beats = [beat for beat in heartbeats.read() if beat.service == "evaluator"]
+        beats = [beat for beat in fleet.heartbeats.read() if beat.service == "evaluator"]
         return [beat.waiting_for for beat in beats] == [thing]
 
     process, page = fleet.start_with_metrics("evaluator")
     fleet.until(lambda: waits_for("a candidate"))
     fleet.publish(1)
     fleet.until(lambda: waits_for("a candidate newer than version 1"))
-    heartbeats.close()
     assert "zerofleet_evaluator_best_version 1.0" in page()
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
