@@ -11,6 +11,9 @@ TAG ?= $(VERSION)
 WORKERS ?= 4
 TEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
+# What is compiled once is not compiled again by each process that a test starts.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run up test test-loaded test-fleet test-core test-chaos check check-deploy fmt proto bench clean images compose-test
 
