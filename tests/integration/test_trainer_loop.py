@@ -32,6 +32,7 @@ from zerofleet.testing.random_records import changed, target_record
 pytestmark = pytest.mark.slow
 
 BATCH = 32
+PUBLISH = 20  # steps: a publication costs as much CPU as fifty
 DEADLINE = 120.0
 
 
@@ -44,7 +45,7 @@ def a_run(**trainer: Any) -> RunConfig:
         "trainer": {
             "batch_size": BATCH,
             "min_positions": 50,
-            "publish_every_steps": 10,
+            "publish_every_steps": PUBLISH,
             "checkpoint_every_steps": 5,
             "metrics_every_steps": 5,
             "held_out_share": 0.2,
@@ -158,7 +159,7 @@ def test_trains_as_much_as_the_games_paid_for(surroundings: Surroundings) -> Non
         )
     )
     assert surroundings.saved_step() == steps
-    assert surroundings.steps() == [0, *range(10, steps + 1, 10)]
+    assert surroundings.steps() == [*range(0, steps + 1, PUBLISH)]
     [row] = surroundings.query(
         "SELECT count(*) FILTER (WHERE split = 'train'), "
         "count(*) FILTER (WHERE split = 'held_out'),"
@@ -181,9 +182,9 @@ def test_the_preset_fast_trains_publishes_averages_and_computes_v_resign(
     values["trainer"]["publish_every_steps"] = 30
     surroundings.run = run_from_values({**values, "preset": "fast"})
     assert surroundings.run.trainer.growing_window
-    surroundings.submit(range(60))
+    surroundings.submit(range(40))
     surroundings.train_until(surroundings.idle)
-    surroundings.submit(range(60, 160))
+    surroundings.submit(range(40, 90))
     models = len(surroundings.steps())
     surroundings.train_until(lambda: len(surroundings.steps()) > models and surroundings.idle())
     newest = surroundings.database.models("loop")[-1].metrics
@@ -200,25 +201,25 @@ def test_the_preset_fast_trains_publishes_averages_and_computes_v_resign(
 
 
 def test_a_restart_neither_trains_nor_publishes_again(surroundings: Surroundings) -> None:
-    surroundings.submit(range(30))
+    surroundings.submit(range(40))
     surroundings.train_until(surroundings.idle)
     step, models = surroundings.saved_step(), surroundings.steps()
-    assert step > 10
+    assert step > PUBLISH
     surroundings.train_until(surroundings.idle)
     assert surroundings.saved_step() == step
     assert surroundings.steps() == models
-    surroundings.submit(range(30, 100))
+    surroundings.submit(range(40, 120))
     surroundings.train_until(lambda: len(surroundings.steps()) > len(models) + 1)
     assert surroundings.saved_step() > step
     assert surroundings.steps() == sorted(set(surroundings.steps()))
-    assert all(step % 10 == 0 for step in surroundings.steps())
+    assert all(step % PUBLISH == 0 for step in surroundings.steps())
 
 
 def test_stopped_in_the_middle_it_goes_on_from_the_same_step(surroundings: Surroundings) -> None:
     surroundings.submit(range(200))
     for models in (2, 3, 4):
         surroundings.train_until(lambda models=models: len(surroundings.steps()) >= models)
-    assert surroundings.steps() == [10 * i for i in range(len(surroundings.steps()))]
+    assert surroundings.steps() == [PUBLISH * i for i in range(len(surroundings.steps()))]
 
 
 def test_a_game_that_does_not_replay_is_left_out(surroundings: Surroundings) -> None:
@@ -273,7 +274,7 @@ def test_postgres_away_is_waited_out(
         assert not running.done()
     admin.close()
     running.result()
-    assert surroundings.steps() == [10 * i for i in range(len(surroundings.steps()))]
+    assert surroundings.steps() == [PUBLISH * i for i in range(len(surroundings.steps()))]
 
 
 def test_the_newer_trainer_wins(surroundings: Surroundings) -> None:
@@ -320,7 +321,7 @@ def test_beside_an_older_dump_of_postgres_nothing_new_is_deleted(
     subprocess.run([programs / "pg_restore", "--create", "-d", server, dump], check=True)
     surroundings.database.wait_ready(DEADLINE)
     assert surroundings.query("SELECT epoch FROM fences") == [(1,)]
-    surroundings.submit(range(300, 400))
+    surroundings.submit(range(300, 440))
     further = newest.state.step + 10
     surroundings.train_until(lambda: max(surroundings.steps()) >= further)
     assert surroundings.query("SELECT epoch FROM fences") == [(4,)]
@@ -361,4 +362,4 @@ def test_a_newer_torn_checkpoint_falls_back(surroundings: Surroundings) -> None:
     models = surroundings.steps()
     surroundings.submit(range(60, 120))
     surroundings.train_until(lambda: len(surroundings.steps()) > len(models))
-    assert surroundings.steps() == [10 * i for i in range(len(surroundings.steps()))]
+    assert surroundings.steps() == [PUBLISH * i for i in range(len(surroundings.steps()))]

@@ -180,6 +180,7 @@ def until(condition: Callable[[], object], process: Fork) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.fleet  # torch is imported by four processes
 def test_torchrun_starts_one_trainer_of_two_processes(
     run: RunConfig, environment: dict[str, str], database_url: str, tmp_path: Path
 ) -> None:
