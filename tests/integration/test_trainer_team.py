@@ -142,7 +142,8 @@ def test_two_processes_take_the_steps_of_one(run: RunConfig, tmp_path: Path) -> 
         _, policy, value = half(100 + step)
         alike.append(joined(first, (observations, policy, value)))
     halves = half(0), half(1)
-    found = train_in_two_processes(tmp_path, alike=alike, unlike=[joined(*halves)])
+    found = train_in_two_processes(tmp_path, alike=alike)
+    found |= train_in_two_processes(tmp_path, unlike=[joined(*halves)])
     alone = Learner(GAME, run)
     for batch in alike:
         alone.train(batch)
@@ -217,12 +218,12 @@ def test_torchrun_starts_one_trainer_of_two_processes(
 
     # A leader that fails before it trains lets the other process leave, too.
     environment["ZEROFLEET_METRICS_ADDRESS"] = "nowhere"
-    failed = subprocess.run(
-        [*TORCHRUN, *command], env=environment, capture_output=True, text=True, check=False
-    )
-    assert "cannot serve metrics on 'nowhere'" in failed.stderr
-    assert "Connection closed by peer" not in failed.stderr
-    assert "exitcode  : 2 " in failed.stderr
+    program, *arguments = (*TORCHRUN, "services.trainer", tmp_path / "run.toml")
+    failed = Fork(program, arguments, environment, tmp_path / "failed.log")
+    failed.wait(DEADLINE)
+    assert "cannot serve metrics on 'nowhere'" in failed.said()
+    assert "Connection closed by peer" not in failed.said()
+    assert "exitcode  : 2 " in failed.said()
 
 
 def test_a_batch_that_cannot_be_divided(monkeypatch: pytest.MonkeyPatch) -> None:
