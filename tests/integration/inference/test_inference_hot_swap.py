@@ -206,13 +206,17 @@ async def test_stores_away_leave_loaded_models_serving(
     models.publish(1)
     models.publish(2)
     models.promote(1)
-    async with serve() as served, AsyncModel(served.address, RUN, timeout=1) as client:
+    async with (
+        serve() as served,
+        AsyncModel(served.address, RUN, timeout=120) as client,
+        AsyncModel(served.address, RUN, timeout=0.5) as hasty,
+    ):
         models.source.away = True
         await served.models.refresh()
         assert (await client.predict(observations(1))).model_version == 1
         assert (await client.predict(observations(1), "1")).model_version == 1
         with pytest.raises(InferenceUnavailableError, match="stores are away"):
-            await client.predict(observations(1), "2")
+            await hasty.predict(observations(1), "2")
         models.source.away = False
         assert (await client.predict(observations(1), "2")).model_version == 2
         with pytest.raises(ModelNotFoundError):
