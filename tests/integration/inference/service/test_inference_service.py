@@ -221,7 +221,7 @@ def test_bad_input_is_one_line_and_exit_2(fleet: Any, tmp_path: Path) -> None:
 
 def test_the_pointer_is_not_followed_backwards(fleet: Any) -> None:
     """Redis is a cache: whatever it says, an older promotion changes nothing."""
-    from services.inference.source import StoredModels
+    from services.inference.stored_models import StoredModels
 
     for version in (1, 2):
         fleet.publish(version)
@@ -231,6 +231,6 @@ def test_the_pointer_is_not_followed_backwards(fleet: Any) -> None:
         assert head is not None
         assert (head.seq, head.version) == (2, 2)  # Redis is empty: from Postgres
         pointer.set_if_newer(Promotion(1, 1, "0" * 64))
-        assert source.best() == Promotion(1, 1, "0" * 64)  # the repository ignores it
+        assert source.best() == Promotion(1, 1, "0" * 64)  # served models ignore it
         assert [promoted.version for promoted in source.promotions()] == [2, 1]
         assert source.versions() == [1, 2]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.inference.source import StoredModels
+from services.inference.stored_models import StoredModels
 from zerofleet import games
 from zerofleet.best_pointer import BestPointer
 from zerofleet.cli.status_text import doing_text
