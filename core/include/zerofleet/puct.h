@@ -43,9 +43,9 @@ struct Puct {
   }
 
   // Q of an action that was never tried, at a node of this value and prior mass tried so far.
-  float unvisited_value(float node_value, float visited_prior) const {
+  float unvisited_value(float node_value, float visited_prior, float reduction) const {
     if (fpu == Fpu::kZero) return 0.0f;
-    return node_value - fpu_reduction * std::sqrt(std::max(visited_prior, 0.0f));
+    return node_value - reduction * std::sqrt(std::max(visited_prior, 0.0f));
   }
 
   float c_puct;

@@ -157,6 +157,12 @@ class Search {
     return choose_child(weights, {tree_.prior.data(), weights.size()}, temperature, random);
   }
 
+  // Visits of the root's children.
+  std::span<const std::int32_t> visit_counts() const {
+    const EdgeWindow edges = tree_.edges_of(kRoot);
+    return {edges.visit_count, static_cast<std::size_t>(edges.count)};
+  }
+
   // The child to play without a temperature.
   int best_child() const {
     const EdgeWindow edges = tree_.edges_of(kRoot);
@@ -235,9 +241,11 @@ class Search {
       EdgeWindow edges = node == kRoot ? root_edges() : tree_.edges_of(node);
       int index = node == kRoot ? planned_child(edges) : -1;
       if (index < 0) {
-        index = best_edge<kVirtualLoss>(edges, puct.exploration(visits),
-                                        puct.unvisited_value(value, tree_.visited_prior[node]),
-                                        puct.virtual_loss);
+        const float reduction =
+            node == kRoot ? plan_.fpu_reduction.value_or(puct.fpu_reduction) : puct.fpu_reduction;
+        index = best_edge<kVirtualLoss>(
+            edges, puct.exploration(visits),
+            puct.unvisited_value(value, tree_.visited_prior[node], reduction), puct.virtual_loss);
       }
       const EdgeId edge = tree_.first_edge[node] + static_cast<EdgeId>(index);
       leaf.step_down(edge);
