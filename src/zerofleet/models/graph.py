@@ -18,7 +18,7 @@ from zerofleet.errors import IncompatibleModelError
 ALLOWED_OPERATORS = frozenset({
     "Add", "BatchNormalization", "Cast", "Clip", "Concat", "Constant", "Conv", "Expand", "Flatten",
     "Gather", "Gemm", "GlobalAveragePool", "Identity", "MatMul", "Mul", "ReduceMax", "ReduceMean",
-    "Relu", "Reshape", "Shape", "Slice", "Squeeze", "Sub", "Tanh", "Transpose", "Unsqueeze",
+    "Relu", "Reshape", "Shape", "Slice", "Softmax", "Squeeze", "Sub", "Tanh", "Transpose", "Unsqueeze",
     "QuantizeLinear", "DequantizeLinear",
 })  # fmt: skip
 
