@@ -160,9 +160,7 @@ class Learner:
         return measured
 
     def state(self) -> dict[str, Tensor]:
-        """Weights, running figures and what the optimizer keeps, by name; average and loss scale
-        where they are.
-        """
+        """Weights, running figures, the optimizer's averages; weight average and loss scale."""
         state = _named("network", self.network.state_dict()) | self._gradient_averages()
         if self._average is not None:
             state |= _named("average", self._average.network.state_dict())
