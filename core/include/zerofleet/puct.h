@@ -30,7 +30,8 @@ struct Puct {
         base(static_cast<float>(config.c_puct_base)),
         fpu_reduction(static_cast<float>(config.fpu_reduction)),
         virtual_loss(static_cast<float>(config.virtual_loss)),
-        fpu(config.fpu) {}
+        fpu(config.fpu),
+        proves_results(config.prove_results) {}
 
   // c * sqrt(sum N). Before the first visit the sum counts as 1: the prior alone decides. c may
   // grow with the visits (Silver et al., Science 2018, pseudocode).
@@ -54,6 +55,7 @@ struct Puct {
   float fpu_reduction;
   float virtual_loss;
   Fpu fpu;
+  bool proves_results;
 };
 
 // Scores of the kLanes edges from `start` on. A leaf that is out counts as `virtual_loss` visits,

@@ -65,10 +65,15 @@ class Search {
   bool is_expanded() const { return !tree_.is_empty(); }
   int root_visits() const { return root_visits_; }
 
-  // Mean value at the root: its own prediction and all simulations. 0 before the root's expansion.
+  // Mean value at the root: its own prediction and all simulations; its result if that is certain.
+  // 0 before the root's expansion.
   float root_value() const {
+    if (is_proven()) return tree_.proven_value(kRoot);
     return is_expanded() ? static_cast<float>(root_value_sum_ / (1 + root_visits_)) : 0.0f;
   }
+
+  // Whether the root's result is certain: more simulations would tell nothing.
+  bool is_proven() const { return is_expanded() && tree_.is_proven(kRoot); }
 
   // Starts over at a position.
   void set_root(const G& position) {
@@ -134,7 +139,8 @@ class Search {
   }
 
   // What is learnt from the root, for each child, up to scale: its visits, without those that only
-  // forcing caused if the plan says so; under Gumbel sampling the improved policy.
+  // forcing caused if the plan says so; under Gumbel sampling the improved policy. A child that is
+  // certain to be worse than another has none.
   void policy_weights(const Puct& puct, std::vector<std::int32_t>& weights) const {
     const EdgeWindow edges = root_edges();
     weights.assign(edges.visit_count, edges.visit_count + edges.count);
@@ -144,6 +150,14 @@ class Search {
     } else if (plan_.prune_targets) {
       prune_forced(edges, plan_, puct.exploration(visits), visits, weights);
     }
+    leave_out_worse(weights);
+  }
+
+  // The visits of the root's children, without those that are certain to be worse than another.
+  void visit_weights(std::vector<std::int32_t>& weights) const {
+    const EdgeWindow edges = tree_.edges_of(kRoot);
+    weights.assign(edges.visit_count, edges.visit_count + edges.count);
+    leave_out_worse(weights);
   }
 
   // The child to play, from the weights above: the best one where Gumbel noise has drawn already;
@@ -152,23 +166,27 @@ class Search {
   int choose(std::span<const std::int32_t> weights, double temperature, Random& random) const {
     const EdgeWindow edges = root_edges();
     if (plan_.gumbel.is_on && (plan_.gumbel.scale > 0.0 || temperature == 0.0)) {
-      return gumbel_.best(edges, tree_.value[kRoot]);
+      const int best = gumbel_.best(edges, tree_.value[kRoot]);
+      if (is_open(kRoot, best)) return best;
+      temperature = 0.0;
     }
     return choose_child(weights, {tree_.prior.data(), weights.size()}, temperature, random);
-  }
-
-  // Visits of the root's children.
-  std::span<const std::int32_t> visit_counts() const {
-    const EdgeWindow edges = tree_.edges_of(kRoot);
-    return {edges.visit_count, static_cast<std::size_t>(edges.count)};
   }
 
   // The child to play without a temperature.
   int best_child() const {
     const EdgeWindow edges = tree_.edges_of(kRoot);
     const auto size = static_cast<std::size_t>(edges.count);
-    if (plan_.gumbel.is_on) return gumbel_.best(root_edges(), tree_.value[kRoot]);
-    return most_visited({edges.visit_count, size}, {edges.prior, size});
+    if (plan_.gumbel.is_on) {
+      const int best = gumbel_.best(root_edges(), tree_.value[kRoot]);
+      if (is_open(kRoot, best)) return best;
+    }
+    if (tree_.proof[kRoot] == Proof::kNone) {
+      return most_visited({edges.visit_count, size}, {edges.prior, size});
+    }
+    std::vector<std::int32_t> weights;
+    visit_weights(weights);
+    return most_visited(weights, {edges.prior, size});
   }
 
   // Follows the formula down to a position without a prediction. With kVirtualLoss, paths of the
@@ -186,7 +204,8 @@ class Search {
       }
       if (plan_.gumbel.is_on) gumbel_.advance();
       if (found != kUnexpanded) {
-        backup(leaf, tree_.value[found]);
+        const bool is_terminal = tree_.edge_count[found] == 0;
+        backup(leaf, is_terminal ? tree_.value[found] : tree_.proven_value(found));
         return Selected::kTerminal;
       }
     }
@@ -194,8 +213,10 @@ class Search {
     for (int i = 0; i < leaf.depth; ++i) leaf.position.apply(tree_.action[leaf.path[i]]);
     if (leaf.depth > 0 && leaf.position.is_terminal()) {
       const float value = terminal_value(leaf.position);
-      tree_.child[leaf.path[leaf.depth - 1]] = tree_.add_terminal(value, leaf.position.to_play());
+      const NodeId node = tree_.add_terminal(value, leaf.position.to_play());
+      tree_.child[leaf.path[leaf.depth - 1]] = node;
       backup(leaf, value);
+      if (puct.proves_results) prove(leaf, node);
       return Selected::kTerminal;
     }
     leaf.hash = leaf.position.hash();
@@ -230,7 +251,7 @@ class Search {
   int leaves_out() const { return root_leaves_out_; }
 
  private:
-  // Ends at a terminal node, or at an edge without a node (kUnexpanded).
+  // Ends at a terminal or proven node, or at an edge without a node (kUnexpanded).
   template <bool kVirtualLoss>
   NodeId descend(const Puct& puct, Leaf<G>& leaf) {
     NodeId node = kRoot;
@@ -240,18 +261,23 @@ class Search {
     for (;;) {
       EdgeWindow edges = node == kRoot ? root_edges() : tree_.edges_of(node);
       int index = node == kRoot ? planned_child(edges) : -1;
+      const bool is_open_to_all = tree_.proof[node] == Proof::kNone;
+      if (index >= 0 && !is_open_to_all && !is_open(node, index)) index = -1;
       if (index < 0) {
         const float reduction =
             node == kRoot ? plan_.fpu_reduction.value_or(puct.fpu_reduction) : puct.fpu_reduction;
-        index = best_edge<kVirtualLoss>(
-            edges, puct.exploration(visits),
-            puct.unvisited_value(value, tree_.visited_prior[node], reduction), puct.virtual_loss);
+        const float unvisited = puct.unvisited_value(value, tree_.visited_prior[node], reduction);
+        const float exploration = puct.exploration(visits);
+        index = is_open_to_all
+                    ? best_edge<kVirtualLoss>(edges, exploration, unvisited, puct.virtual_loss)
+                    : best_open_edge<kVirtualLoss>(node, edges, exploration, unvisited,
+                                                   puct.virtual_loss);
       }
       const EdgeId edge = tree_.first_edge[node] + static_cast<EdgeId>(index);
       leaf.step_down(edge);
       leaf.parent = node;
       node = tree_.child[edge];
-      if (node == kUnexpanded || tree_.edge_count[node] == 0) return node;
+      if (node == kUnexpanded || tree_.edge_count[node] == 0 || tree_.is_proven(node)) return node;
       const auto edge_visits = static_cast<float>(tree_.visit_count[edge]);
       value = seen_from(node, leaf.parent, tree_.value_sum[edge]) / edge_visits;
       visits = edge_visits - 1.0f;
@@ -259,6 +285,104 @@ class Search {
         visits += puct.virtual_loss * static_cast<float>(tree_.leaves_out[edge]);
       }
     }
+  }
+
+  // As `best_edge`, among the edges that are not certain to be worse than another.
+  template <bool kVirtualLoss>
+  int best_open_edge(NodeId node, const EdgeWindow& edges, float exploration, float unvisited,
+                     float virtual_loss) const {
+    int best = -1;
+    float best_score = 0.0f;
+    for (int start = 0; start < edges.count; start += kLanes) {
+      const Floats scores =
+          puct_scores<kVirtualLoss>(edges, start, exploration, unvisited, virtual_loss);
+      for (int i = start; i < std::min(start + kLanes, edges.count); ++i) {
+        if ((best < 0 || scores[i - start] > best_score) && is_open(node, i)) {
+          best = i;
+          best_score = scores[i - start];
+        }
+      }
+    }
+    return best;
+  }
+
+  // Whether a child is not certain to be worse than another: at a proven node one that has the
+  // node's result, elsewhere one that is not lost for certain.
+  bool is_open(NodeId node, int index) const {
+    const Proof least = tree_.is_proven(node) ? tree_.proof[node] : Proof::kDraw;
+    const NodeId child = tree_.child[tree_.first_edge[node] + static_cast<EdgeId>(index)];
+    if (child == kUnexpanded || !tree_.is_proven(child)) return !tree_.is_proven(node);
+    return proof_from(node, child) >= least;
+  }
+
+  // A proven child's result, for the player to move at `node`.
+  Proof proof_from(NodeId node, NodeId child) const {
+    return proof_of(seen_from(node, child, tree_.proven_value(child)));
+  }
+
+  static Proof proof_of(float value) {
+    return value > 0.0f ? Proof::kWin : value < 0.0f ? Proof::kLoss : Proof::kDraw;
+  }
+
+  // Weights of the root's children that are certain to be worse than another become 0. If no other
+  // was visited, all that may be as good count alike.
+  void leave_out_worse(std::vector<std::int32_t>& weights) const {
+    if (tree_.proof[kRoot] == Proof::kNone) return;
+    const int count = static_cast<int>(weights.size());
+    bool some = false;
+    for (int i = 0; i < count; ++i) {
+      if (!is_open(kRoot, i)) weights[i] = 0;
+      some |= weights[i] > 0;
+    }
+    for (int i = 0; i < count && !some; ++i) weights[i] = is_open(kRoot, i);
+  }
+
+  // The leaf is a terminal node: its result is certain, and so is that of every node above of
+  // which a child is won for the player to move, or all children are proven. Edges to proven nodes
+  // get exact values, and what lies above them the difference (Winands et al. 2008, "Monte-Carlo
+  // Tree Search Solver", with draws).
+  void prove(const Leaf<G>& leaf, NodeId terminal) {
+    tree_.proof[terminal] = proof_of(tree_.value[terminal]);
+    for (int i = leaf.depth - 1; i >= 0; --i) {
+      make_exact(leaf, i);
+      const NodeId node = owner(leaf, i);
+      tree_.proof[node] = proof_by_children(node);
+      if (!tree_.is_proven(node)) return;
+    }
+  }
+
+  // The node that owns an edge of the path.
+  NodeId owner(const Leaf<G>& leaf, int i) const {
+    return i == 0 ? kRoot : tree_.child[leaf.path[i - 1]];
+  }
+
+  // The i-th edge of the path leads to a proven node.
+  void make_exact(const Leaf<G>& leaf, int i) {
+    const EdgeId edge = leaf.path[i];
+    const NodeId child = tree_.child[edge];
+    const auto visits = static_cast<float>(tree_.visit_count[edge]);
+    const float value = seen_from(owner(leaf, i), child, tree_.proven_value(child));
+    float difference = value * visits - tree_.value_sum[edge];
+    for (int above = i; above >= 0; --above) {
+      tree_.value_sum[leaf.path[above]] += difference;
+      if (above > 0) difference = seen_from(owner(leaf, above - 1), owner(leaf, above), difference);
+    }
+    tree_.value_sum[edge] = value * visits;
+    root_value_sum_ += difference;
+  }
+
+  Proof proof_by_children(NodeId node) const {
+    Proof best = Proof::kLoss;
+    bool all = true;
+    for (EdgeId i = 0; i < tree_.edge_count[node]; ++i) {
+      const NodeId child = tree_.child[tree_.first_edge[node] + i];
+      if (child == kUnexpanded || !tree_.is_proven(child)) {
+        all = false;
+      } else {
+        best = std::max(best, proof_from(node, child));
+      }
+    }
+    return all || best == Proof::kWin ? best : Proof::kOfChild;
   }
 
   // The root's edges with the priors of this search.

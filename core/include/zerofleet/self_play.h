@@ -207,7 +207,7 @@ class SelfPlay final : public SelfPlayEngine {
   bool is_searched(const Slot& slot) const {
     if (slot.live && is_in_opening(slot)) return slot.search.is_expanded();
     return slot.live && slot.new_simulations > 0 &&
-           slot.search.root_visits() >= plan_of(slot).num_simulations;
+           (slot.search.root_visits() >= plan_of(slot).num_simulations || slot.search.is_proven());
   }
 
   // Playout cap randomization (Wu 2019, arXiv 1902.10565, section 3.1): a full search now and then,
@@ -265,11 +265,13 @@ class SelfPlay final : public SelfPlayEngine {
     slot.search.start_root(plan, slot.random);
   }
 
-  int searched_child(Slot& slot) const {
+  int searched_child(Slot& slot) {
     const double temperature = config_.temperature_at(slot.search.root().ply());
-    const bool by_visits = !config_.play_pruned && config_.root == RootChoice::kPuct;
-    return slot.search.choose(by_visits ? slot.search.visit_counts() : std::span(weights_),
-                              temperature, slot.random);
+    if (config_.play_pruned || config_.root == RootChoice::kGumbel) {
+      return slot.search.choose(weights_, temperature, slot.random);
+    }
+    slot.search.visit_weights(visits_);
+    return slot.search.choose(visits_, temperature, slot.random);
   }
 
   // Of an opening.
@@ -331,6 +333,7 @@ class SelfPlay final : public SelfPlayEngine {
   std::size_t next_recent_ = 0;
   Tree scratch_;
   std::vector<std::int32_t> weights_;  // of the ply that is being played
+  std::vector<std::int32_t> visits_;   // of it too
   EngineStatistics counts_;
   std::int64_t next_game_id_ = 0;
   bool accepting_ = true;
