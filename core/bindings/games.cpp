@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
@@ -25,7 +26,7 @@ namespace zerofleet {
 namespace {
 
 template <class T>
-using ColumnIn = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ColumnIn = nb::ndarray<const T, nb::ndim<1>, nb::device::cpu>;
 
 template <class Element>
 constexpr const char* kDtype = nullptr;
@@ -40,6 +41,15 @@ constexpr const char* kDtype<float> = "float32";
 template <>
 constexpr const char* kDtype<bool> = "bool";
 
+std::string as_text(nb::handle value) { return nb::cast<std::string>(nb::str(value)); }
+
+// Of an array its dtype and dimensions, of anything else its type.
+std::string what_is_given(nb::handle value) {
+  if (!nb::hasattr(value, "dtype") || !nb::hasattr(value, "ndim")) return as_text(value.type());
+  return "an array of " + as_text(value.attr("dtype")) + " with " + as_text(value.attr("ndim")) +
+         " dimensions";
+}
+
 // Takes the column of this name out of the keyword arguments.
 template <class Element>
 std::vector<Kept<Element>> take_column(nb::dict& columns, const char* name) {
@@ -47,13 +57,16 @@ std::vector<Kept<Element>> take_column(nb::dict& columns, const char* name) {
     throw nb::type_error(("the column " + std::string(name) + " is missing").c_str());
   }
   ColumnIn<Element> column;
-  if (!nb::try_cast(columns[name], column)) {
-    throw nb::type_error(
-        ("the column " + std::string(name) + " is no one-dimensional array of " + kDtype<Element>)
-            .c_str());
+  // Without conversion, which would cut numbers off to fit the dtype.
+  if (!nb::try_cast(columns[name], column, false)) {
+    throw nb::type_error(("the column " + std::string(name) + " is no one-dimensional array of " +
+                          kDtype<Element> + " but " + what_is_given(columns[name]))
+                             .c_str());
   }
   nb::del(columns[name]);
-  return {column.data(), column.data() + column.size()};
+  std::vector<Kept<Element>> kept(column.size());
+  for (std::size_t i = 0; i < kept.size(); ++i) kept[i] = column(i);
+  return kept;
 }
 
 void make_game(GameColumns* self, std::optional<int> result, std::string reason,

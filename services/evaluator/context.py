@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import ParamSpec, TypeVar
 
 import structlog
@@ -28,6 +29,7 @@ class EvaluatorContext:
     waits: Waits  # told what is waited for
     worker: str  # name of this process
     epoch: int  # of the evaluator's fence
+    clock_ahead: timedelta = timedelta(0)  # of Postgres' clock; see ``Games.clock_ahead``
     figures: EvaluatorFigures = field(default_factory=EvaluatorFigures)  # for the heartbeat
     games_played: int = 0  # stored by this process
 

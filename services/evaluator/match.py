@@ -6,8 +6,9 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeAlias, TypeVar
+from uuid import UUID
 
 import numpy as np
 from zerofleet_core import GameColumns, Match, SearchConfig
@@ -56,8 +57,8 @@ MatchPlayer: TypeAlias = SearchPlayer | ActionPlayer
 class PairQueue:
     """Which pairs of a match begin when: in their order, so many at once, none far ahead.
 
-    Both games of a pair begin together, also where one of them is stored already: the engine plays
-    no half pairs.
+    Both games of a pair begin together, because the engine knows no half pairs; one that is stored
+    already is given up at once.
 
     Args:
         missing: the places that hold no game.
@@ -110,13 +111,15 @@ async def play_match(
     queue: PairQueue,
     keep: Callable[[Sequence[MatchGame]], Awaitable[None]],
     go: asyncio.Event | None = None,
+    clock_ahead: timedelta = timedelta(0),
 ) -> None:
     """Play the pairs of a queue, until all are played or the queue is over.
 
     Each player has one request out, with the leaves of all games in which it moves, and is asked
-    anew as soon as it has answered: a slow answer holds up only the games that it is for. Pairs
-    that begin later have engines of their own, and share the requests. A player without a
-    predictor chooses its actions in all games in which it moves at the same time.
+    anew as soon as it has answered: a slow answer holds up the games in which that player moves,
+    and not the other player. Pairs that begin later have engines of their own, and share the
+    requests. A player without a predictor chooses its actions in all games in which it moves at the
+    same time.
 
     Args:
         game: name of the game.
@@ -125,11 +128,12 @@ async def play_match(
         queue: which pairs begin when.
         keep: stores games; called by one at a time, and awaited before other pairs take their turn.
         go: while it is not set, no player is asked: games in play wait where they are.
+        clock_ahead: this machine's clock is so far ahead of Postgres', by which uids are made.
     """
     if go is None:
         go = asyncio.Event()
         go.set()
-    await _Play(game, openings, players, queue, keep, go).run()
+    await _Play(game, openings, players, queue, keep, go, clock_ahead).run()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,6 +160,7 @@ class _Play:
         queue: PairQueue,
         keep: Callable[[Sequence[MatchGame]], Awaitable[None]],
         go: asyncio.Event,
+        clock_ahead: timedelta,
     ) -> None:
         self._game = game
         self._openings = openings
@@ -170,6 +175,7 @@ class _Play:
         self._queue = queue
         self._keep = keep
         self._go = go
+        self._clock_ahead = clock_ahead
         self._keeping = asyncio.Lock()
         self._groups: list[_Group] = []
         self._remarks: dict[Place, str | None] = {}  # of games that were given up
@@ -239,7 +245,6 @@ class _Play:
         if not finished:
             return
         self._groups = [group for group in self._groups if not group.engine.done]
-        # Half of a pair may be stored already: the other half cannot be played without it.
         wanted = [
             self._match_game(group, game)
             for group, game in finished
@@ -256,7 +261,8 @@ class _Play:
     def _match_game(self, group: _Group, game: GameColumns) -> MatchGame:
         opening, color = place = group.place(game.game_id)
         versions = self._versions[color], self._versions[1 - color]
-        record = match_record(self._game, game, versions, group.began_at)
+        uid = new_game_uid(group.began_at - self._clock_ahead)
+        record = match_record(self._game, uid, game, versions, group.began_at)
         return MatchGame(opening, color, record, self._remarks.get(place))
 
     def _begin_pairs(self) -> None:
@@ -265,7 +271,11 @@ class _Play:
             starts = [self._openings[opening] for opening in openings]
             first, second = self._searches
             engine = Match(self._game, starts, first, 0, other=second)
-            self._groups.append(_Group(openings, engine, datetime.now(UTC)))
+            group = _Group(openings, engine, datetime.now(UTC))
+            for game_id in range(2 * len(openings)):
+                if group.place(game_id) not in self._queue.missing:
+                    engine.resign(game_id)  # it is stored: nothing of it is asked for again
+            self._groups.append(group)
             self._wake()
 
     def _wake(self) -> None:
@@ -274,7 +284,7 @@ class _Play:
 
 
 def match_record(
-    name: str, game: GameColumns, versions: tuple[int, int], started_at: datetime
+    name: str, uid: UUID, game: GameColumns, versions: tuple[int, int], started_at: datetime
 ) -> GameRecord:
     """The record of a finished game; it names the mover's model at every ply, of openings too.
 
@@ -283,6 +293,7 @@ def match_record(
 
     Args:
         name: of the game.
+        uid: of the record.
         game: finished now.
         versions: models of the first and the second player; 0: it has none.
         started_at: when it began.
@@ -293,7 +304,7 @@ def match_record(
         model_version=np.asarray(versions, np.int32)[game.to_play],
         policy_weights=game.visit_counts,  # no network learns from these games
     )
-    return GameRecord(new_game_uid(started_at), name, named, started_at, datetime.now(UTC))
+    return GameRecord(uid, name, named, started_at, datetime.now(UTC))
 
 
 async def together(*parts: Coroutine[Any, Any, _T]) -> list[_T]:

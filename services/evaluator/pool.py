@@ -134,7 +134,15 @@ class RatingPool:
 
                 queue = PairQueue(missing.places, run.inference.max_batch_rows // 2)
                 players = (player, opponent)
-                await play_match(run.game.name, missing.openings, players, queue, keep, self._go)
+                await play_match(
+                    run.game.name,
+                    missing.openings,
+                    players,
+                    queue,
+                    keep,
+                    self._go,
+                    self.context.clock_ahead,
+                )
             except CANNOT_PLAY as error:
                 self._queue.leave_out(pairing)
                 _log.error(

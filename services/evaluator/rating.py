@@ -34,7 +34,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 ELO_PER_UNIT = 400.0 / np.log(10.0)
-Z_95 = 1.959964  # a normal deviate stays within this many standard errors 95% of the time
 
 _VIRTUAL_DRAWS = 1.0  # between each pair that met
 _PRIOR_ELO = 50_000.0  # standard deviation of the prior around zero
@@ -60,11 +59,6 @@ class Rating:
     player: str
     elo: float
     error: float  # standard error, Elo
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95% interval, Elo."""
-        return self.elo - Z_95 * self.error, self.elo + Z_95 * self.error
 
 
 def rate(results: Iterable[Result]) -> list[Rating]:

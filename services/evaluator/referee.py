@@ -124,7 +124,14 @@ class Referee:
                 await self._players.player(streams, match.player, search, match.seed),
                 await self._players.player(streams, match.opponent, search, match.seed),
             )
-            await play_match(self._context.run.game.name, openings, players, queue, keep)
+            await play_match(
+                self._context.run.game.name,
+                openings,
+                players,
+                queue,
+                keep,
+                clock_ahead=self._context.clock_ahead,
+            )
 
     async def close(
         self, match: MatchRow, verdict: Literal["rejected", "skipped"], grounds: Grounds

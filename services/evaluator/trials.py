@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
@@ -34,13 +34,20 @@ class Trials:
         context: of this evaluator.
         players: by their names.
         go: cleared while games in play have to wait.
+        rate: rates all players anew.
     """
 
-    def __init__(self, context: EvaluatorContext, players: Players, go: asyncio.Event) -> None:
+    def __init__(
+        self,
+        context: EvaluatorContext,
+        players: Players,
+        go: asyncio.Event,
+        rate: Callable[[], Awaitable[None]],
+    ) -> None:
         self._context = context
         self._players = players
         self._go = go
-        self._left_out: set[int] = set()  # trials that cannot be played here
+        self._rate = rate
         self._figures = context.figures
 
     @property
@@ -52,17 +59,18 @@ class Trials:
         """Play some games of the oldest trial that lacks any; see ``SpareGames``."""
         database, run = self._context.database, self._context.run.name
         waiting = await self._context.ask(database.unfinished_trials, run)
-        trial = next((each for each in waiting if each.match_id not in self._left_out), None)
-        if trial is None:
+        if not waiting:
             return False
+        trial = waiting[0]
         self._figures.trial_in_play = True
         try:
             await self._check_files(trial)
             await self._play(trial)
         except (ConfigError, *CANNOT_PLAY) as error:
-            self._leave_out(trial, str(error))
+            await self._leave_out(trial, str(error))
         finally:
             self._figures.trial_in_play = False
+        await self._rate()
         return True
 
     async def _check_files(self, trial: MatchRow) -> None:
@@ -111,9 +119,14 @@ class Trials:
                 await self._players.player(streams, trial.opponent, search, trial.seed),
             )
             queue = PairQueue(missing, run.inference.max_batch_rows // 2)
-            await play_match(run.game.name, openings, players, queue, keep, self._go)
+            await play_match(
+                run.game.name, openings, players, queue, keep, self._go, context.clock_ahead
+            )
 
-    def _leave_out(self, trial: MatchRow, reason: str) -> None:
-        """A trial that cannot be played holds nothing up; another evaluator may try it again."""
-        self._left_out.add(trial.match_id)
+    async def _leave_out(self, trial: MatchRow, reason: str) -> None:
+        """A trial that cannot be played holds nothing up; asked for again, it is tried again."""
         _log.error("trial_left_out", player=trial.player, opponent=trial.opponent, reason=reason)
+        context = self._context
+        await context.ask(
+            context.database.leave_out_trial, trial.match_id, reason, epoch=context.epoch
+        )

@@ -72,7 +72,6 @@ class StoredModels:
         self._pointer = pointer
         self._sha256: dict[int, str] = {}
         self._variants: dict[int, dict[str, str]] = {}
-        self._has_variants = False
 
     def best(self) -> Promotion | None:
         """See ``ModelSource``."""
@@ -99,7 +98,6 @@ class StoredModels:
 
     def variants(self, version: int) -> dict[str, str]:
         """See ``ModelSource``."""
-        self._look_at_schema()
         known = self._variants.get(version)
         if known is None:
             rows = self._database.variants(self._run, version)
@@ -110,9 +108,3 @@ class StoredModels:
     def versions(self) -> list[int]:
         """See ``ModelSource``."""
         return [row.version for row in self._database.models(self._run)]
-
-    def _look_at_schema(self) -> None:
-        """Ask nothing of a database that is not migrated yet."""
-        if not self._has_variants:
-            self._database.wait_ready(0.0)
-            self._has_variants = True

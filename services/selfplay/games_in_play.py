@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from zerofleet_core import GameColumns
@@ -38,6 +38,8 @@ class GamesInPlay:
         self._next_id = 0
         self._free_slots = slots
         self._queued = 0  # adopted games without a slot
+        self.clock_ahead = timedelta(0)
+        """How far this machine's clock is ahead of Postgres', by which uids are made."""
 
     @property
     def adopted(self) -> int:
@@ -118,7 +120,7 @@ class GamesInPlay:
         return (self._record(game, identity, now), identity.epoch) if identity.ours else None
 
     def _open(self, now: datetime) -> None:
-        self._identities[self._next_id] = _Identity(new_game_uid(now), now)
+        self._identities[self._next_id] = _Identity(new_game_uid(now - self.clock_ahead), now)
         self._next_id += 1
         self._free_slots -= 1
 

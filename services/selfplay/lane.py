@@ -90,12 +90,16 @@ class Lane:
 
     async def save_all(self) -> bool:
         """Save every unfinished game of at least one ply; False when Postgres does not answer."""
-        if self._saving is not None:
-            await asyncio.wait([self._saving])
+        await self.settled()
         games = self.engine.unfinished()
         return await self._unfinished.save(
             self.in_play, [game for game in games if self.in_play.unsaved_plies(game) > 0]
         )
+
+    async def settled(self) -> None:
+        """Return when the save that is under way has ended, however."""
+        if self._saving is not None:
+            await asyncio.wait([self._saving])
 
     async def _save_lagging(self) -> None:
         """Save games with half of ``save_every_plies`` unsaved, in the background.

@@ -37,7 +37,7 @@ class Pause:
 
     def hear(self, trainer: TrainerFigures | None) -> None:
         """Learn from the trainer's figures how many positions it has not trained on yet."""
-        if trainer is None:
+        if trainer is None or trainer.unspent_positions is None:
             # It must catch up with what there is before it can say how much that is.
             self._begin("the trainer to come up")
         elif trainer.unspent_positions > self._max_ahead:

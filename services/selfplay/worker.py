@@ -64,7 +64,9 @@ class Worker:
         self._heartbeats = heartbeats
         self.waits = Waits()
         audit = AuditFile(settings.selfplay_audit) if settings.selfplay_audit else None
-        self.writer = GameWriter(database, run.name, name, play.spool_games, self.waits, audit)
+        self.writer = GameWriter(
+            database, run.name, name, play.spool_games, self.waits, self._settled, audit
+        )
         self.unfinished = UnfinishedGames(database, run.name, name, play.lease_seconds, self.waits)
         self._pause = Pause(self.writer, play.max_ahead_positions, self.waits)
         search = SearchConfig(**run.search.model_dump())
@@ -138,6 +140,9 @@ class Worker:
             await self.waits.ask_store(self._database.wait_ready, 1.0)
             await self.waits.ask_store(self._database.register_run, self._run)
             self.unfinished.hold_back()
+        ahead = await self.waits.ask_store(self._database.clock_ahead)
+        for lane in self.lanes:
+            lane.in_play.clock_ahead = ahead
 
     async def _leave(self, writing: asyncio.Task[None]) -> None:
         """Store what is finished, save what is not, let go of the leases."""
@@ -175,6 +180,11 @@ class Worker:
         backoff = Backoff(most=1.0)
         while not all([await lane.save_all() for lane in self.lanes]):
             await backoff.sleep()
+
+    async def _settled(self) -> None:
+        """Return when every save of unfinished games that is under way has ended."""
+        for lane in self.lanes:
+            await lane.settled()
 
     async def _adopt(self) -> None:
         """Share out expired games among the lanes, no more than their slots."""

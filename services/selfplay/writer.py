@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter, deque
+from collections.abc import Awaitable, Callable
 from itertools import islice
 from pathlib import Path
 from uuid import UUID
@@ -37,6 +38,8 @@ class GameWriter:
         worker: name of this worker.
         spool_games: games held at most, while Postgres is away, before play must pause.
         waits: told when Postgres is waited for.
+        settled: returns when no save of an unfinished game is under way that began before the call;
+            committed after the game is stored, it would leave a row of a finished game.
         audit: told of each game when it comes, and of its answer before it leaves the spool.
     """
 
@@ -47,6 +50,7 @@ class GameWriter:
         worker: str,
         spool_games: int,
         waits: Waits,
+        settled: Callable[[], Awaitable[object]],
         audit: AuditFile | None = None,
     ) -> None:
         self._database = database
@@ -54,6 +58,7 @@ class GameWriter:
         self._worker = worker
         self._limit = spool_games
         self._waits = waits
+        self._settled = settled
         self._audit = audit
         self._away = False
         self._spool: deque[Submission] = deque()
@@ -98,12 +103,14 @@ class GameWriter:
             if not self._closing:
                 await asyncio.sleep(_GATHER_SECONDS)
             while self._spool:
+                batch = list(islice(self._spool, _BATCH_GAMES))
+                await self._settled()
                 try:
-                    await self._submit(list(islice(self._spool, _BATCH_GAMES)))
-                except StoreUnavailableError:
+                    await self._submit(batch)
+                except StoreUnavailableError as error:
                     self._away = True
                     self._look_for_room()
-                    self._waits.begin("writer", "Postgres")
+                    self._waits.begin("writer", "Postgres", reason=str(error))
                     await backoff.sleep()
                 else:
                     self._away = False

@@ -99,6 +99,9 @@ class Recorder:
         self._board = board
         self.measured: Mapping[Split, Measurement] = {}
         """The newest of each split."""
+        self.gradient_norm: float | None = None
+        """Of the step before the newest measurement. Read here, in the thread that trains: on a GPU
+        the number is there only when all work before it is done."""
         self._measured_at: int | None = None  # positions received by then
 
     def measure(self) -> None:
@@ -109,6 +112,7 @@ class Recorder:
             traced = self._window.trace(split, size, self._sample_seed("measure"))
             if traced is not None:
                 measured[split] = learner.measure(traced)
+        self.gradient_norm = learner.gradient_norm
         self.measured = measured  # at once, for those who read it from another thread
         self._measured_at = self._training.bucket.received
         event = self._observe()
@@ -149,7 +153,7 @@ class Recorder:
         known = {
             "policy_gap": watch.policy_gap,
             "value_gap": watch.value_gap,
-            "gradient_norm": self._training.learner.gradient_norm,
+            "gradient_norm": self.gradient_norm,
         }
         return found | {name: figure for name, figure in known.items() if figure is not None}
 
@@ -198,7 +202,7 @@ class Recorder:
             "overfit": watch.active,
         }
         if split == "train":
-            row["gradient_norm"] = learner.gradient_norm
+            row["gradient_norm"] = self.gradient_norm
         return row
 
     @property

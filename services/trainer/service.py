@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # One step of a large network on a slow machine, or the variants of one model, may take minutes.
 STUCK_SECONDS = 600.0
+# Longer than this, and the heartbeat says that a step or a publication takes its time.
+SLOW_SECONDS = 30.0
 
 _log = structlog.get_logger()
 
@@ -57,6 +59,10 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
                 await in_thread(thread, follow, run, team)
             else:
                 await lead(run, settings, stop, team, thread)
+        except ZerofleetError:
+            if team.rank == 0:
+                await in_thread(thread, team.dismiss)  # it may have failed before training began
+            raise
         finally:
             await in_thread(thread, team.close)
 
@@ -169,10 +175,13 @@ class TrainerThread:
 
     def pulse(self) -> Pulse[TrainerFigures]:
         """The step, what is waited for, and the figures."""
-        trainer = self._trainer
+        trainer, quiet = self._trainer, time.monotonic() - self._turned
+        waiting_for = str(self._waits)
+        if not waiting_for and quiet >= SLOW_SECONDS:
+            waiting_for = f"the end of what it has done for {quiet:.0f} s"
         if trainer is None:
-            return Pulse(0, str(self._waits), TrainerFigures())
-        return Pulse(trainer.step, str(self._waits) or trainer.lacks, trainer.figures())
+            return Pulse(0, waiting_for, TrainerFigures())
+        return Pulse(trainer.step, waiting_for or trainer.lacks, trainer.figures())
 
     def beating_pulse(self) -> Pulse[TrainerFigures] | None:
         """The same; None while training is stuck: a heartbeat shows progress and not life."""

@@ -160,7 +160,8 @@ def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:
     published = ask(lambda: database.models(run.name))
     checkpoints = Checkpoints(run, stores.checkpoints, training, epoch)
     published_step = max((row.step for row in published), default=None)
-    stores.on_disk("checkpoint folder", lambda: checkpoints.resume(published_step))
+    folder = stores.checkpoints.folder
+    stores.on_disk("checkpoint folder", folder, lambda: checkpoints.resume(published_step))
     training.learner.share()
     ask(
         lambda: stores.models.sweep(lambda sha256: database.names_file(run.name, sha256)),

@@ -51,7 +51,7 @@ class Team:
         """Let the others go on from the leader's state."""
 
     def dismiss(self) -> None:
-        """Let the others leave."""
+        """Let the others leave; asked for again, it does nothing."""
 
 
 class Order(IntEnum):
@@ -91,6 +91,7 @@ class ProcessTeam(Team):
                 f"give a multiple of {self.size}"
             )
         self._rows = batch_size // self.size
+        self._dismissed = False
         self.device = torch.device("cpu")
         backends = "gloo"
         if torch.cuda.is_available():
@@ -130,8 +131,10 @@ class ProcessTeam(Team):
             self._torch.broadcast(tensor.contiguous(), 0)
 
     def dismiss(self) -> None:
-        """Let the others leave."""
-        self._say(Order.LEAVE)
+        """Let the others leave; done once, because then none of them hears any more."""
+        if not self._dismissed:
+            self._dismissed = True
+            self._say(Order.LEAVE)
 
     def hear(self) -> Said:
         """Wait for the leader's next order."""

@@ -73,6 +73,7 @@ class Trainer:
         self._publish_backoff = Backoff(1.0, 60.0)
         self._publish_after = 0.0  # of the monotonic clock
         self._unpublished = ""  # why a model that is due is not published yet
+        self._window_read = False
         self._next_poll = 0.0
         self._next_log = 0.0
         self.lacks = ""
@@ -110,12 +111,14 @@ class Trainer:
         self._publish_if_due()
         while not self._stores.stop.is_set() and self._read():
             self._lack(f"the window, {self._window.trained.positions:,} positions read so far")
+        self._window_read = True
 
     def _turn(self) -> None:
         """One round: what is due, then one step or one wait."""
         self._stores.turned()
         if self._checkpoints.due:
-            self._stores.on_disk("checkpoint folder", self._checkpoints.save)
+            folder = self._stores.checkpoints.folder
+            self._stores.on_disk("checkpoint folder", folder, self._checkpoints.save)
         self._publish_if_due()
         if self._calibrator.due():
             self._stores.ask(self._calibrator.calibrate)
@@ -190,7 +193,7 @@ class Trainer:
         try:
             # First of all: making variants takes minutes.
             self._stores.models.check()
-            self._stores.on_disk("model folder", self._publish)
+            self._stores.on_disk("model folder", self._stores.models.staging, self._publish)
         except StoreUnavailableError as error:
             pause = self._publish_backoff.delay()
             self._publish_after = time.monotonic() + pause
@@ -231,8 +234,11 @@ class Trainer:
     def figures(self) -> TrainerFigures:
         """For the heartbeat and the metrics; may be asked for from another thread."""
         bucket, watch, window = self._training.bucket, self._training.watch, self._window
-        # While it waits for games it has none unspent: self-play must not wait for it then.
-        hungry = watch.waits or self._missing_positions() > 0
+        unspent: float | None = None
+        if self._window_read:
+            # While it waits for games it has none unspent: self-play must not wait for it then.
+            hungry = watch.waits or self._missing_positions() > 0
+            unspent = 0.0 if hungry else bucket.samples / bucket.rate
         measured = self._recorder.measured
         return TrainerFigures(
             games=window.trained.games,
@@ -240,14 +246,14 @@ class Trainer:
             rejected_games=window.rejected,
             positions=window.trained.positions,
             window_limit=window.limit,
-            unspent_positions=0.0 if hungry else bucket.samples / bucket.rate,
+            unspent_positions=unspent,
             samples_per_position=bucket.reuse,
             pace=bucket.pace,
             learning_rate=self._learner.learning_rate,
             overfit=watch.active,
             policy_gap=watch.policy_gap,
             value_gap=watch.value_gap,
-            gradient_norm=self._learner.gradient_norm,
+            gradient_norm=self._recorder.gradient_norm,
             train=measured.get("train"),
             held_out=measured.get("held_out"),
             demand=self._demand.figures(),

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event
 from typing import TypeVar
+
+import structlog
 
 from services.trainer.checkpoints import CheckpointFolder
 from zerofleet.database import Database
 from zerofleet.models.store import ModelStore
-from zerofleet.waiting import Waits
+from zerofleet.waiting import Backoff, Waits
+
+_log = structlog.get_logger()
 
 _Answer = TypeVar("_Answer")
 
@@ -37,10 +43,33 @@ class TrainerStores:
         """
         return self.waits.insist(self.stop, call, store)
 
-    def on_disk(self, place: str, write: Callable[[], None]) -> None:
+    def on_disk(self, place: str, folder: Path, write: Callable[[], None]) -> None:
         """Write until the disk takes it; training waits meanwhile, games do not.
+
+        Args:
+            place: what the folder is, in words.
+            folder: which is written; it need not be there yet.
+            write: safe to repeat.
 
         Raises:
             StoppedError: the process was told to leave before.
         """
-        self.waits.insist(self.stop, write, f"the {place}", OSError)
+
+        def tried() -> None:
+            try:
+                write()
+            except OSError as error:
+                where = {"folder": str(folder), "free_bytes": _free_bytes(folder)}
+                _log.error("disk_refuses", **where, reason=str(error))
+                raise
+
+        # A person has to make room: trying often would only fill the log.
+        self.waits.insist(self.stop, tried, f"the {place}", OSError, Backoff(5.0, 60.0))
+
+
+def _free_bytes(folder: Path) -> int | None:
+    """Room where a folder is or will be; None where even that cannot be read."""
+    try:
+        return shutil.disk_usage(next(p for p in (folder, *folder.parents) if p.exists())).free
+    except OSError:
+        return None

@@ -21,8 +21,9 @@ from zerofleet.records import is_held_out
 
 PAGE_GAMES = 512
 _FIRST_PAGE_GAMES = 16
-# Rows of search tables in a page, about; 14 bytes each. Postgres makes one value of them, twice as
-# long in text, and would refuse the games of 19x19 that are a page of 9x9.
+# Rows of search tables in a page, about: 14 bytes each, 22 where a target is not the visit counts.
+# Postgres makes one value of each column, twice as long in text, and would refuse the games of
+# 19x19 that are a page of 9x9.
 PAGE_ENTRIES = 4_000_000
 _BLOCKER_LOOK_SECONDS = 5.0
 

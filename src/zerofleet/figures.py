@@ -151,8 +151,9 @@ class TrainerFigures:
     """In the window that is trained on."""
     window_limit: int = 0
     """Most positions in it at present."""
-    unspent_positions: float = 0.0
-    """Positions whose samples are not drawn yet; 0 while the trainer itself waits for positions."""
+    unspent_positions: float | None = None
+    """Positions whose samples are not drawn yet; 0 while the trainer itself waits for positions.
+    None until it has read its window."""
     samples_per_position: float = 0.0
     """Drawn for each position received since the run began."""
     pace: float = 1.0
@@ -166,7 +167,7 @@ class TrainerFigures:
     value_gap: float | None = None
     """The same of the value, squared error."""
     gradient_norm: float | None = None
-    """Of the last step; None before the first."""
+    """Of the last step before a measurement; None before the first."""
     train: Measurement | None = None
     """On games that are trained on, as last measured."""
     held_out: Measurement | None = None

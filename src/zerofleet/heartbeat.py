@@ -133,8 +133,8 @@ class Heartbeats:
 def _understood(content: bytes | None) -> Heartbeat | None:
     """The heartbeat that a key holds; None for none, and for one that cannot be read.
 
-    A bad value of one process must not stop the readers of all. A figure with a number that is not
-    finite is left out.
+    A bad value of one process must not stop the readers of all, nor one bad figure hide the others:
+    a figure that cannot be read, or holds a number that is not finite, is left out.
     """
     if content is None:
         return None
@@ -144,9 +144,13 @@ def _understood(content: bytes | None) -> Heartbeat | None:
         if kind is None:
             return None
         known = {name: value for name, value in beat.figures.items() if _is_finite(value)}
-        figures = kind.validate_python(known)
     except ValidationError:
         return None
+    try:
+        figures = kind.validate_python(known)
+    except ValidationError as error:
+        bad = {each["loc"][0] for each in error.errors()}
+        figures = kind.validate_python({name: known[name] for name in known.keys() - bad})
     return Heartbeat(beat.worker, beat.progress, beat.waiting_for, figures)
 
 

@@ -69,6 +69,7 @@ class Waits:
 
     def __init__(self, turned: Callable[[], None] | None = None) -> None:
         self._things: dict[str, str] = {}
+        self._askers = 0  # coroutines that wait for a store under one name
         self._turned = turned
 
     def begin(self, who: str, thing: str, **why: str) -> None:
@@ -91,15 +92,20 @@ class Waits:
         The call may have been done though its answer was lost: it must be safe to repeat.
         """
         backoff = Backoff()
-        while True:
-            try:
-                answer = await asyncio.to_thread(call, *args, **kwargs)
-            except StoreUnavailableError as error:
-                self.begin("store", "Postgres", reason=str(error))
-                await backoff.sleep()
-            else:
+        waits = False
+        try:
+            while True:
+                try:
+                    return await asyncio.to_thread(call, *args, **kwargs)
+                except StoreUnavailableError as error:
+                    self._askers += not waits
+                    waits = True
+                    self.begin("store", "Postgres", reason=str(error))
+                    await backoff.sleep()
+        finally:
+            self._askers -= waits
+            if waits and not self._askers:  # else another one waits still
                 self.end("store")
-                return answer
 
     def insist(
         self,
@@ -107,6 +113,7 @@ class Waits:
         call: Callable[[], _T],
         thing: str = "Postgres",
         away: type[Exception] = StoreUnavailableError,
+        backoff: Backoff | None = None,
     ) -> _T:
         """As ``ask_store``, for a thread: make a call until it succeeds.
 
@@ -115,11 +122,12 @@ class Waits:
             call: blocks; it must be safe to repeat.
             thing: what is waited for.
             away: the error after which the call is made again.
+            backoff: how long between tries.
 
         Raises:
             StoppedError: ``stop`` was set while the call failed.
         """
-        backoff = Backoff()
+        backoff = backoff or Backoff()
         while True:
             try:
                 answer = call()

@@ -248,8 +248,13 @@ def observations(rows: int) -> np.ndarray:
     return generator.integers(0, 256, (rows, spec.observation_bytes)).astype(np.uint8)
 
 
-async def test_a_batch_of_any_size(in_process: Any, over_wire: Any) -> None:
-    """The server takes 64 rows at once; 300 travel in several messages and come back in order."""
+async def test_a_batch_of_any_size(
+    in_process: Any, over_wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server takes 64 rows at once; 300 travel in several messages and come back in order.
+
+    Of all such messages of a connection no more than four are on their way at once.
+    """
     rows = observations(300)
     async with in_process() as parts:
         model = await parts.repository.get(2)
@@ -266,6 +271,20 @@ async def test_a_batch_of_any_size(in_process: Any, over_wire: Any) -> None:
                 return blocking.predict(rows)
 
         other = await asyncio.to_thread(blocking)
+        ask, out, together = asked._ask, 0, set[int]()
+
+        async def counted(*message: Any) -> Any:
+            nonlocal out
+            out += 1
+            together.add(out)
+            try:
+                return await ask(*message)
+            finally:
+                out -= 1
+
+        monkeypatch.setattr(asked, "_ask", counted)
+        await asyncio.gather(asked.predict(rows), asked.predict(rows))
+        assert max(together) == 4
     np.testing.assert_allclose(answer.policy_logits, logits, atol=1e-2)
     np.testing.assert_allclose(answer.value, value, atol=1e-5)
     assert (answer.model_version, alone.model_version, other.model_version) == (2, 2, 1)

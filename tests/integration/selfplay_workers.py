@@ -20,7 +20,7 @@ at_play: set[asyncio.Task[None]] = set()
 
 def make_run(
     game: str = "connect_four",
-    name: str = "test",
+    name: str = "played",
     random_opening_plies: int = 0,
     **selfplay: Any,
 ) -> RunConfig:
@@ -102,11 +102,13 @@ def finished(worker: Worker) -> int:
 
 
 def live_games(worker: Worker) -> dict[str, list[int]]:
-    """What the worker's memory holds: uid -> actions."""
+    """What the worker's memory holds of the games that are its own: uid -> actions."""
     return {
         str(record.game_uid): record.columns.action.tolist()
         for lane in worker.lanes
-        for record, _ in map(lane.in_play.unfinished, lane.engine.unfinished())
+        for game in lane.engine.unfinished()
+        if lane.in_play._identities[game.game_id].ours
+        for record, _ in [lane.in_play.unfinished(game)]
     }
 
 
@@ -130,5 +132,9 @@ def stored_games(database: Database) -> dict[str, list[int]]:
 
 
 def saved_games(database: Database) -> dict[str, list[int]]:
-    rows = query(database, "SELECT game_uid::text AS uid, record FROM unfinished_games")
-    return {row.uid: row.record["action"] for row in rows}
+    rows = query(
+        database,
+        "SELECT game_uid::text AS uid, (record ->> 'action')::smallint[] AS action "
+        "FROM unfinished_games",
+    )
+    return {row.uid: row.action for row in rows}

@@ -1,7 +1,9 @@
 """Records that contradict themselves: none is accepted, none harms another, none stops a reader."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from zerofleet.database import Database, Submission
+from zerofleet.database import Database, Submission, window_games
 from zerofleet.database.submission import encode_submissions, encode_unfinished
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import COLUMNS, DTYPES, GameRecord
@@ -259,9 +261,11 @@ BAD_ROWS = {
 
 
 @pytest.mark.parametrize("way", [*BAD_ROWS, "a ply that is gone"])
-def test_one_unreadable_game_costs_a_page_itself_alone(database: Database, way: str) -> None:
+def test_one_unreadable_game_costs_a_page_itself_alone(
+    database: Database, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However its rows came to be so: the others are read, and it is named."""
-    records = [random_record(seed) for seed in range(8)]
+    records = [random_record(seed) for seed in range(32)]
     database.submit_games("test", "w", [Submission(record) for record in records])
     bad = records[3].game_uid
     if way in BAD_ROWS:
@@ -270,8 +274,14 @@ def test_one_unreadable_game_costs_a_page_itself_alone(database: Database, way: 
         query = f"DELETE FROM positions WHERE ply = 2 AND game_uid = '{bad}'"
     with database._transaction() as connection:
         connection.execute(text(query.replace(":", r"\:")))
+    reads: list[Any] = []
+    rows_read = window_games._games
+    monkeypatch.setattr(window_games, "_games", lambda row: (reads.append(row), rows_read(row))[1])
     page = database.read_games("test", 0, 100)
+    assert len(reads) <= 2 + 2 * 5  # half by half
     assert [uid for uid, _ in page.unreadable] == [bad]
+    order = [(game.tx, game.game_uid) for game in page.games]
+    assert order == sorted(order)
     assert page.unreadable[0][1]
     games = {game.game_uid: game for game in page.games}
     assert set(games) == {record.game_uid for record in records} - {bad}
@@ -282,7 +292,26 @@ def test_one_unreadable_game_costs_a_page_itself_alone(database: Database, way: 
                 assert np.array_equal(stored, getattr(record.columns, name)), name
     database.reject_game("test", bad, page.unreadable[0][1])
     again = database.read_games("test", 0, 100)
-    assert (len(again.games), again.unreadable) == (7, [])
+    assert (len(again.games), again.unreadable) == (31, [])
+
+
+def test_the_statements_of_the_docs_show_what_was_set_aside(database: Database) -> None:
+    bad = Submission(changed(FINISHED, root_value=np.full(9, 9, np.float32)))
+    assert database.submit_games("test", "w", [bad]) == ["rejected"]
+    stored = random_record(1)
+    database.submit_games("test", "v", [Submission(stored)])
+    database.reject_game("test", stored.game_uid, "it does not replay")
+    page = (Path(__file__).parents[2] / "docs/operations.md").read_text()
+    shown = [
+        rows(database, statement)
+        for statement in re.findall(r"`(SELECT [^`]*(?:games_conflict|rejected_games)[^`]*)`", page)
+    ]
+    [[conflict], [rejection]] = shown
+    assert conflict[1:] == ("test", "w", "a value is not in [-1, 1]", FINISHED.game_uid)
+    assert rejection[1:4] == ("test", "v", "it does not replay")
+    [forget] = re.findall(r"`(DELETE FROM rejected_games [^`]*)`", page)
+    database._run(forget.replace("NAME", "test"))
+    assert rows(database, "SELECT * FROM rejected_games") == []
 
 
 def test_two_tables_that_differ_by_the_same_are_both_found(database: Database) -> None:

@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 from sqlalchemy import exc
 
+from zerofleet.config import run_from_values
 from zerofleet.database import Database, GateRule, Grounds, MatchGame, MatchRow, Pair
-from zerofleet.errors import RecordRejectedError, StaleEpochError
+from zerofleet.errors import (
+    ConfigError,
+    IncompatibleModelError,
+    RecordRejectedError,
+    StaleEpochError,
+)
 from zerofleet.records import GameRecord
 from zerofleet.testing.random_records import changed, random_record
 
@@ -228,6 +234,15 @@ def test_two_players_have_one_trial_that_may_grow(database: Database, epoch: int
     assert len(database.matches("test", "trial")) == 1
 
 
+def test_a_trial_keeps_its_number_of_simulations(database: Database, epoch: int) -> None:
+    first = trial(database, epoch, "2", "1")
+    with pytest.raises(ConfigError, match="began with 50 simulations a move"):
+        database.open_match(
+            "test", "trial", "2", "1", games=8, num_simulations=80, seed=7, epoch=epoch
+        )
+    assert database.matches("test", "trial") == [first]  # not longer either
+
+
 @pytest.mark.parametrize(
     ("player", "opponent"),
     [("2", "2"), ("2", "9"), ("2", "gnugo:11"), ("2/int4", "2"), ("02", "1"), ("2", "somebody")],
@@ -237,6 +252,13 @@ def test_players_that_there_are_not_play_no_match(
 ) -> None:
     with pytest.raises(exc.IntegrityError):
         trial(database, epoch, player, opponent)
+
+
+def test_a_match_without_simulations_is_none(database: Database, epoch: int) -> None:
+    with pytest.raises(exc.IntegrityError, match="num_simulations"):
+        database.open_match(
+            "test", "trial", "2", "1", games=8, num_simulations=0, seed=7, epoch=epoch
+        )
 
 
 def test_anchors_and_precisions_are_not_promoted(database: Database, epoch: int) -> None:
@@ -279,3 +301,49 @@ def test_files_of_a_model_stay_while_it_plays_a_match(database: Database, epoch:
     database.decide_match(match.match_id, "skipped", epoch=epoch)
     play(database, tried, (0, 0, FIRST_WINS), (0, 1, DRAWN))
     assert kept() == [1]
+
+
+def test_a_model_that_a_match_begins_to_need_within_its_grace_is_kept_again(
+    database: Database, epoch: int
+) -> None:
+    trainer = database.acquire_fence("test", "trainer")
+    asked = {"newest": 0, "every": 0}
+    database.give_up_models("test", **asked, grace=timedelta(days=1), epoch=trainer)
+    assert [row.version for row in database.models("test")] == [1]
+    begin(database, epoch, candidate=2)  # within the grace
+    assert [row.version for row in database.models("test")] == [1, 2]
+    # Given up at the very moment when it began, and the grace is over.
+    database._run("UPDATE models SET removed_at = now() WHERE version > 1")
+    assert [model.version for model in database.removable_files("test")] == [3]
+    database.give_up_models("test", **asked, grace=timedelta(days=1), epoch=trainer)
+    assert [row.version for row in database.models("test")] == [1, 2]
+
+
+def test_files_of_a_held_model_belong_to_it_also_when_its_grace_is_over(
+    database: Database, epoch: int
+) -> None:
+    database.register_run(run_from_values({"name": "two", "game": {"name": "tic_tac_toe"}}))
+    second = database.acquire_fence("two", "trainer")
+    database.insert_model("two", 1, f"{2:064x}", 0, {}, "m", second)  # the same bytes
+    begin(database, epoch, candidate=2)
+    database._run("UPDATE models SET removed_at = now() WHERE version = 2 OR run = 'two'")
+    [removable] = database.removable_files("two")
+    assert (removable.version, list(removable.sha256s)) == (1, [])
+
+
+def test_a_model_whose_files_are_gone_is_not_promoted_and_plays_no_match(
+    database: Database, epoch: int
+) -> None:
+    finished = trial(database, epoch, "3", "random", games=2)
+    play(database, finished, (0, 0, FIRST_WINS), (0, 1, DRAWN))
+    database._run("UPDATE models SET removed_at = now()")
+    for asked in (
+        lambda: begin(database, epoch, candidate=2),
+        lambda: trial(database, epoch, "random", "2/fp32"),
+        lambda: trial(database, epoch, "3", "random", games=4),
+        lambda: database.promote("test", 2, None, "e", 1, epoch=epoch),
+    ):
+        with pytest.raises(IncompatibleModelError, match=r"the files of model [23] of the run"):
+            asked()
+    trial(database, epoch, "1", "random")  # it was promoted, so its files stay
+    assert database.promote("test", 1, None, "e", 1, epoch=epoch).version == 1

@@ -192,8 +192,14 @@ def test_functions_views_and_rights_of_another_version_are_made_again(database_u
         "'BEGIN RETURN NULL; END'",
         "GRANT SELECT ON games TO zerofleet_worker",
         "UPDATE definitions SET digest = 'other', views = views || '{given_up}'::text[]",
+        # Of people.
+        "GRANT SELECT ON openings, given_up TO pg_monitor WITH GRANT OPTION",
+        "GRANT SELECT, INSERT ON game_length TO PUBLIC",
     )
     with Database(database_url) as database:
+        awaited = r"function resign_threshold\(.* does not exist.* `zerofleet migrate` is awaited"
+        with pytest.raises(StoreUnavailableError, match=awaited):
+            database.resign_threshold("test")
         with pytest.raises(StoreUnavailableError, match="another version of zerofleet: run `zero"):
             database.wait_ready(0)
         migrate(database_url)
@@ -210,8 +216,29 @@ def test_functions_views_and_rights_of_another_version_are_made_again(database_u
         "SELECT to_regclass('given_up'), "
         "has_table_privilege('zerofleet_worker', 'games', 'SELECT')",
     ) == [(None, False)]
+    assert run(
+        database_url,
+        "SELECT has_table_privilege('pg_monitor', 'openings', 'SELECT WITH GRANT OPTION'), "
+        "array(SELECT privilege_type::text FROM pg_class, aclexplode(relacl) "
+        "WHERE relname = 'game_length' AND grantee = 0)",
+    ) == [(True, ["INSERT", "SELECT"])]
     with pytest.raises(errors.InsufficientPrivilege, match="promotions only grows"):
         run(database_url, "DELETE FROM promotions")
+
+
+def test_functions_and_views_of_a_newer_version_are_left_alone(database_url: str) -> None:
+    made = "SELECT digest, version, at FROM definitions"
+    run(database_url, "UPDATE definitions SET digest = 'other', version = '99.10.0rc1'")
+    before = run(database_url, made)
+    with pytest.raises(ConfigError, match=r"of a newer zerofleet \(99.10.0rc1, this is .*update"):
+        migrate(database_url)
+    assert run(database_url, made) == before
+    with Database(database_url) as database:
+        with pytest.raises(StoreUnavailableError, match=r"of zerofleet 99.10.0rc1, and this is"):
+            database.wait_ready(0)
+        run(database_url, f"UPDATE definitions SET digest = '{schema.expected().digest}'")
+        database.wait_ready(0)  # they are the same
+        migrate(database_url)
 
 
 def test_a_persons_view_on_one_of_ours_is_named_and_kept(database_url: str) -> None:

@@ -13,6 +13,7 @@ import psycopg2
 import pytest
 from sqlalchemy import exc
 
+from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.records import GameRecord, game_uid_of
@@ -220,3 +221,57 @@ def test_old_games_outside_partitions_go_in_the_order_in_which_they_began(
     assert database.delete_old_positions(1) == 1
     assert [bool(where(database, record)) for record in records] == [True, False, True]
     assert database.delete_old_positions(5) == 2
+
+
+def test_the_partition_of_a_game_that_was_adopted_late_stays_while_the_window_needs_it(
+    database: Database,
+) -> None:
+    epoch = database.acquire_fence("test", "trainer")
+    adopted = new_record(NOW - 5 * DAY)
+    for ago in (6, 5):
+        since = f"date_trunc('day', now(), 'UTC') - interval '{ago} days'"
+        ask(
+            database,
+            f"DO $$ BEGIN EXECUTE format('CREATE TABLE ago_{ago} PARTITION OF positions FOR VALUES "
+            f"FROM (%L) TO (%L)', first_game_uid({since}), first_game_uid({since} + interval "
+            "'1 day')); END $$",
+        )
+        values = f"'ago_{ago}', {since}, {since} + interval '1 day'"
+        ask(database, f"INSERT INTO position_partitions VALUES ({values})")
+    long_ago = new_record(NOW - 900 * DAY)  # of another clock; it is in positions_default
+    for record in (adopted, long_ago):
+        submit(database, record)
+    database.state_needs("test", window_games=2, resign_games=1, margin=timedelta(0), epoch=epoch)
+    assert database.drop_partition() is not None
+    assert database.drop_partition() is None
+    assert where(database, adopted) == ["ago_5"]
+    submit(database, new_record(datetime.now(UTC)))
+    submit(database, new_record(datetime.now(UTC)))
+    database.state_needs("test", window_games=2, resign_games=1, margin=timedelta(0), epoch=epoch)
+    assert database.drop_partition() is not None
+    assert where(database, adopted) == []
+
+
+def test_without_a_trainer_partitions_are_made_as_long_as_a_run_of_the_database_asks_for(
+    database: Database, database_url: str
+) -> None:
+    def hours() -> list[int]:
+        rows = ask(database, "SELECT extract(hour FROM until - since) FROM position_partitions")
+        return sorted({int(of) for (of,) in rows})
+
+    for name, partition_hours in (("test", 6), ("two", 12)):
+        values = {"name": name, "game": {"name": "tic_tac_toe"}}
+        run = run_from_values(values | {"retention": {"partition_hours": partition_hours}})
+        database.register_run(run)
+    forget_partitions(database)
+    game = new_record(datetime.now(UTC))
+    submit(database, game)
+    assert where(database, game) not in ([], ["positions_default"])
+    assert hours() == [6]
+    forget_partitions(database)
+    migrate(database_url)
+    assert hours() == [6]
+
+
+def test_a_machines_clock_is_compared_with_that_of_postgres(database: Database) -> None:
+    assert abs(database.clock_ahead()) < timedelta(minutes=1)  # it is the same one here

@@ -29,7 +29,7 @@ VIEWS = {
 MAY_READ = {
     "worker": EVERYBODY,
     "trainer": EVERYBODY
-    | {"games", "positions", "rejected_games", "position_needs"}
+    | {"games", "positions", "rejected_games", "position_needs", "position_partitions"}
     | {"train_metrics", "train_events", "resign_thresholds"},
     "evaluator": EVERYBODY
     | {"games", "matches", "match_games", "rated_games", "exams", "ratings", "fences"},
@@ -47,7 +47,7 @@ MAY_UPDATE = {  # all columns where none are named
     ("trainer", "position_needs"): set[str](),
     ("evaluator", "ratings"): {"elo", "elo_error", "games", "at"},
     ("evaluator", "matches"): {"games", "epoch", "verdict", "score", "decided_at"}
-    | {"decided_by", "llr", "games_counted", "duplicates", "pentanomial"},
+    | {"decided_by", "llr", "games_counted", "duplicates", "pentanomial", "left_out"},
 }
 FUNCTIONS = {
     "submit_games('r', 'w', '[]')": {"worker", "evaluator"},
@@ -79,6 +79,7 @@ FUNCTIONS = {
     "window_end()": {"trainer"},
     "window_blocker('r')": {"trainer", "console"},
     "check_fence()": set[str](),
+    "keep_files()": set[str](),
     "never_by_console()": set[str](),
     "forbid_change()": set[str](),
     "forbid_rewriting()": set[str](),

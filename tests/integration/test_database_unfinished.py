@@ -48,6 +48,14 @@ def test_a_finished_game_cannot_be_saved_or_adopted_again(database: Database) ->
     assert database.save_unfinished("test", "a", [(begun(1), 0)], 0) == ["lost"]
     assert database.adopt_unfinished("test", "b", 10, 60) == []
 
+    # A save that began before the game was stored and was committed after it leaves a row.
+    database._run(
+        "INSERT INTO unfinished_games (game_uid, run, epoch, ply, record, worker, lease_until) "
+        f"VALUES ('{finished.game_uid}', 'test', 0, 3, '{{}}', 'a', now())"
+    )
+    assert database.adopt_unfinished("test", "b", 10, 60) == []
+    assert database.summary("test").unfinished_games == 0
+
 
 def test_leases_are_extended_for_their_holder_alone(database: Database) -> None:
     database.save_unfinished("test", "a", [(begun(1), 0)], 0)

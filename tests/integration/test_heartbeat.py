@@ -57,11 +57,16 @@ def test_what_makes_no_sense_is_passed_over(valkey_url: str) -> None:
         put("a", b"\xff{")
         put("b", '{"service": "selfplay", "figures": 7}')
         put("c", '{"service": "unheard of", ' + beat("c", "{}") + "}")
-        put("d", '{"service": "selfplay", ' + beat("d", '{"games": "many"}') + "}")
+        put("d", '{"service": "selfplay", ' + beat("d", "[]") + "}")
         assert heartbeats.read() == []
         newer = '"said_by_a_newer_version": 1'
         put("e", '{"service": "selfplay", ' + beat("e", "{" + newer + "}") + f", {newer}}}")
-        assert heartbeats.read() == [Heartbeat("e", 1, "", SelfplayFigures())]
+        bad = '{"games": "many", "conflicts": 3, "spool": null}'
+        put("f", '{"service": "selfplay", ' + beat("f", bad) + "}")
+        assert heartbeats.read() == [
+            Heartbeat("e", 1, "", SelfplayFigures()),
+            Heartbeat("f", 1, "", SelfplayFigures(conflicts=3)),
+        ]
 
 
 def test_a_figure_that_is_not_finite_is_not_known(valkey_url: str) -> None:

@@ -1,7 +1,5 @@
 """A worker goes, in order or not, and another one plays its unfinished games on."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -22,12 +20,6 @@ from zerofleet.database import Database
 from zerofleet.testing.random_records import changed, random_record
 
 
-@pytest.fixture
-def database(database_url: str) -> Any:
-    with Database(database_url) as database:
-        yield database
-
-
 async def test_sigterm_loses_no_ply_and_another_worker_goes_on(
     database: Database, valkey_url: str
 ) -> None:
@@ -44,7 +36,8 @@ async def test_sigterm_loses_no_ply_and_another_worker_goes_on(
     games = stored_games(database)
     for uid, actions in left.items():
         assert games[uid][: len(actions)] == actions
-    assert not left.keys() & saved_games(database).keys()
+    assert not saved_games(database).keys() & stored_games(database).keys()
+    assert first.writer.answers["conflict"] == second.writer.answers["conflict"] == 0
     assert len(games) == finished(first) + finished(second)
 
 
@@ -107,7 +100,7 @@ async def test_a_worker_plays_on_whatever_lies_among_the_unfinished_games(
     nothing = "00000000-0000-7000-8000-000000000000"
     database._run(
         "INSERT INTO unfinished_games (game_uid, run, epoch, ply, record, worker, lease_until) "
-        f"VALUES ('{nothing}', 'test', 0, 3, '{{}}', 'gone', now())"
+        f"VALUES ('{nothing}', '{run.name}', 0, 3, '{{}}', 'gone', now())"
     )
     worker = make_worker(run, database, valkey_url, "heir")
     async with running(worker):

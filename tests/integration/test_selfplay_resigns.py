@@ -2,10 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-import pytest
 from zerofleet_core import ReplayBuffer
 
 from services.selfplay.settings import SelfplaySettings
@@ -16,12 +15,6 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.testing import HashPredictor
 
 DEADLINE = 120.0
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    with Database(database_url) as database:
-        yield database
 
 
 @contextlib.asynccontextmanager

@@ -2,10 +2,8 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
 
 from tests.integration.selfplay_workers import (
     DEADLINE,
@@ -29,12 +27,6 @@ from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.prediction import Prediction, Predictor
 from zerofleet.testing import UniformPredictor
 from zerofleet.testing.forwarding import forwarding
-
-
-@pytest.fixture
-def database(database_url: str) -> Any:
-    with Database(database_url) as database:
-        yield database
 
 
 async def test_every_finished_game_is_stored_once(database: Database, valkey_url: str) -> None:
@@ -136,7 +128,7 @@ async def test_heartbeats_carry_progress_and_what_is_waited_for(
         async def predict(self, observations: np.ndarray) -> Prediction:
             raise InferenceUnavailableError("nobody there")
 
-    heartbeats = Heartbeats(valkey_url, "test")
+    heartbeats = Heartbeats(valkey_url, make_run().name)
     worker = make_worker(make_run(), database, valkey_url, "busy")
     waiting = make_worker(make_run(), database, valkey_url, "waiting", Absent())
     async with running(worker), running(waiting):
@@ -159,7 +151,7 @@ async def test_heartbeats_carry_progress_and_what_is_waited_for(
 
 
 async def test_play_pauses_while_the_trainer_is_behind(database: Database, valkey_url: str) -> None:
-    heartbeats = Heartbeats(valkey_url, "test")
+    heartbeats = Heartbeats(valkey_url, make_run().name)
     heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(unspent_positions=5e6)), ttl=60)
     worker = make_worker(make_run(max_ahead_positions=1_000_000), database, valkey_url, "ahead")
     async with running(worker):

@@ -213,6 +213,15 @@ def test_torchrun_starts_one_trainer_of_two_processes(
         assert len(models) > 2
         assert models[-1].metrics["average_decay"] == 0.5
 
+    # A leader that fails before it trains lets the other process leave, too.
+    environment["ZEROFLEET_METRICS_ADDRESS"] = "nowhere"
+    failed = subprocess.run(
+        [*TORCHRUN, *command], env=environment, capture_output=True, text=True, check=False
+    )
+    assert "cannot serve metrics on 'nowhere'" in failed.stderr
+    assert "Connection closed by peer" not in failed.stderr
+    assert "exitcode  : 2 " in failed.stderr
+
 
 def test_a_batch_that_cannot_be_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")

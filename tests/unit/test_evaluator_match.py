@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Sequence
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ async def played(
             queue.over.set()
 
     async with asyncio.timeout(120):
-        await play_match(GAME, OPENINGS, players, queue, keep, go)
+        await play_match(GAME, OPENINGS, players, queue, keep, go, timedelta(days=3))
     return kept
 
 
@@ -118,11 +119,21 @@ async def test_the_games_are_whole_records() -> None:
         )
         assert np.abs(record.columns.best_child_value).max() <= 1
         assert game.remark is None
+        by_postgres = record.started_at - timedelta(days=3)
+        assert record.game_uid.int >> 80 == int(by_postgres.timestamp() * 1000)
 
 
-async def test_a_game_that_is_stored_is_not_kept_again() -> None:
+async def test_a_game_that_is_stored_is_not_played_again() -> None:
+    asked: set[Place] = set()
+
+    class Noting(RandomPlayer):
+        async def choose(self, place: Place, actions: Sequence[int]) -> int:
+            asked.add(place)
+            return await super().choose(place, actions)
+
     missing = [place for place in PLACES if place[0] != 2 and place != (5, 1)]
-    assert (await played(PairQueue(missing, 3), two())).keys() == set(missing)
+    assert (await played(PairQueue(missing, 3), (Noting(GAME, 1), two()[1]))).keys() == set(missing)
+    assert asked == set(missing)
 
 
 async def test_both_sides_are_asked_at_the_same_time() -> None:
@@ -265,7 +276,7 @@ def test_what_begins_stays_near_the_first_incomplete_pair() -> None:
     assert queue.begin() == [16, 17, 18, 19]  # the first incomplete one is 4
 
 
-def test_a_pair_of_which_one_game_is_stored_is_played_whole() -> None:
+def test_a_pair_of_which_one_game_is_stored_begins_whole() -> None:
     queue = PairQueue([(1, 0), *whole([4, 5])], at_once=2, ahead=2)
     assert queue.begin() == [1]  # 4 and 5 are too far, and it is alone
     queue.hand_in([(1, 1)])

@@ -83,12 +83,22 @@ def test_columns_that_do_not_fit_make_no_game(name: str) -> None:
     arrays = {each: getattr(columns, each) for each in DTYPES}
     with pytest.raises(ValueError, match=r"the column \w+ does not fit"):
         GameColumns(**{**arrays, name: arrays[name][1:]})
-    with pytest.raises(TypeError, match=f"the column {name} is no one-dimensional array of"):
-        GameColumns(**{**arrays, name: "zeros"})
+    wanted = f"the column {name} is no one-dimensional array of {DTYPES[name]} but"
+    wider = arrays[name].astype(np.float64 if DTYPES[name].kind == "f" else np.int64)
+    for array, what in (
+        (wider, f"an array of {wider.dtype} with 1 dimensions"),
+        (arrays[name][None], f"an array of {DTYPES[name]} with 2 dimensions"),
+        (arrays[name].tolist(), "<class 'list'>"),
+    ):
+        with pytest.raises(TypeError, match=f"{wanted} {what}"):
+            GameColumns(**{**arrays, name: array})
     with pytest.raises(TypeError, match=f"the column {name} is missing"):
         GameColumns(**{each: array for each, array in arrays.items() if each != name})
     with pytest.raises(TypeError, match="a game has no column child_actions"):
         GameColumns(**arrays, child_actions=arrays["action"])
+    every_other = np.repeat(arrays[name], 2)[::2]
+    game = GameColumns(**{**arrays, name: every_other})
+    assert np.array_equal(getattr(game, name), arrays[name])
 
 
 def test_a_game_is_joined_from_its_plies() -> None:

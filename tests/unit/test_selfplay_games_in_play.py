@@ -181,3 +181,11 @@ def test_the_record_is_the_same_bytes_each_time(clock: Iterator[datetime]) -> No
     engine, in_play = SelfPlay(GAME, 1, SEARCH, 1), GamesInPlay(GAME, 1)
     [(record, _)] = finish_games(engine, in_play, clock, 1)
     assert GameRecord.from_json(record.to_json()).digest() == record.digest()
+
+
+def test_uids_say_when_a_game_began_by_postgres_clock() -> None:
+    in_play = GamesInPlay(GAME, 1)
+    in_play.clock_ahead = timedelta(days=3)
+    in_play.begin(datetime(2026, 5, 4, tzinfo=UTC))
+    [uid] = in_play.held
+    assert uid.int >> 80 == datetime(2026, 5, 1, tzinfo=UTC).timestamp() * 1000

@@ -70,11 +70,12 @@ def test_says_how_long_it_waited_and_how_long_for_the_trainer() -> None:
 
 
 def test_a_pause_for_the_trainer_goes_on_until_it_keeps_up() -> None:
-    """Also while the trainer is not there: that is no speed of the worker's either."""
+    """Also while the trainer is not there, or reads its window: neither is the worker's speed."""
     pause = Pause(cast("GameWriter", None), 100, Waits())
     assert not pause.goes_on
     behind = TrainerFigures(unspent_positions=101.0)
-    for heard in (behind, None):
+    starting = TrainerFigures()  # it has not read its window yet
+    for heard in (behind, starting, None):
         pause.hear(heard)
         assert pause.goes_on
         pause.hear_nothing()

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
@@ -42,6 +44,9 @@ class Stores:
 
     def register_run(self, run: object) -> None:
         pass
+
+    def clock_ahead(self) -> timedelta:
+        return timedelta(days=3)
 
     def submit_games(
         self, run: str, worker: str, submissions: Sequence[Submission]
@@ -169,10 +174,43 @@ async def test_a_pause_ends_when_redis_goes_away(stores: Stores) -> None:
         await until(lambda: worker.totals().plies > stands + 50)
 
 
+async def test_no_game_is_submitted_while_a_save_of_it_is_under_way(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Committed last, the save would leave an unfinished game that is finished."""
+    submit, save = stores.submit_games, stores.save_unfinished
+    submitting, saves = threading.Event(), [set[UUID]()]
+    together: list[set[UUID]] = []
+
+    def slow_save(
+        run: str, worker: str, records: list[tuple[GameRecord, int]], lease: float
+    ) -> Any:
+        saves[0] = {record.game_uid for record, _ in records}
+        submitting.clear()
+        submitting.wait(0.3)
+        saves[0] = set()
+        return save(run, worker, records, lease)
+
+    def watched(run: str, worker: str, submissions: Sequence[Submission]) -> Any:
+        together.append(saves[0] & {submission.record.game_uid for submission in submissions})
+        submitting.set()
+        return submit(run, worker, submissions)
+
+    monkeypatch.setattr(stores, "save_unfinished", slow_save)
+    monkeypatch.setattr(stores, "submit_games", watched)
+    worker = make_worker(stores, save_every_plies=8)
+    async with running(worker):
+        await until(lambda: len(together) >= 4)
+    assert not set().union(*together)
+
+
 async def test_leases_end_after_everything_is_stored_and_saved(stores: Stores) -> None:
     worker = make_worker(stores)
     async with running(worker):
         await until(lambda: worker.writer.spooled)
+        [uid, *_] = worker.writer.held
+        began_at = datetime.fromtimestamp((uid.int >> 80) / 1000, UTC)
+        assert began_at < datetime.now(UTC) - timedelta(days=2)  # by Postgres' clock
     assert stores.log.count("release") == 2  # at its start, for a worker of its name
     assert stores.log[-1] == "release"
     assert {"submit", "save"} <= set(stores.log)

@@ -1,5 +1,6 @@
 """Waiting for another service: longer each time, said, ended by the answer or by SIGTERM."""
 
+import asyncio
 from collections.abc import Callable
 from threading import Event
 
@@ -63,6 +64,25 @@ def test_an_answer_comes_even_after_stop() -> None:
 def test_other_errors_are_not_waited_out() -> None:
     with pytest.raises(ValueError, match="a mistake"):
         Waits().insist(Event(), failing(1, ValueError("a mistake")))
+
+
+async def test_one_answer_ends_the_wait_of_no_other_coroutine() -> None:
+    waits, answers = Waits(), asyncio.Event()
+
+    def call() -> str:
+        if answers.is_set():
+            return "late"
+        raise StoreUnavailableError("away")
+
+    async with asyncio.TaskGroup() as group:
+        cancelled = group.create_task(waits.ask_store(failing(10**6, StoreUnavailableError(""))))
+        late = group.create_task(waits.ask_store(call))
+        assert await waits.ask_store(failing(1, StoreUnavailableError("away"))) == "rows"
+        assert str(waits) == "Postgres"
+        cancelled.cancel()
+        answers.set()
+        assert await late == "late"
+    assert not waits
 
 
 async def test_a_coroutine_waits_until_the_store_answers() -> None:

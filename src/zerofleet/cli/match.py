@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Sequence
@@ -13,14 +14,16 @@ import typer
 
 from zerofleet.cli.secret_options import PasswordFile, logged_in
 from zerofleet.cli.which_run import chosen_folder, fleet_settings, in_fleet
-from zerofleet.errors import ConfigError
+from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from zerofleet.config import RunConfig
     from zerofleet.database import Database, MatchRow, Pair
+    from zerofleet.heartbeat import Heartbeats
 
 _POLL_SECONDS = 1.0
-_Z_95 = 1.959964  # a normal deviate stays within this many standard errors 95% of the time
+Z_95 = 1.959964
+"""A normal deviate stays within this many standard errors 95% of the time."""
 
 
 def match(
@@ -44,9 +47,10 @@ def match(
     Players are models (12), models in one precision (12/int8), and the anchors random, search and
     gnugo:LEVEL. Beside a named precision a version alone means fp32. The running evaluator plays
     the games between its other matches, at rating.num_simulations. The same command again goes on
-    with them, and shows them; more games add to those there are. Where ZEROFLEET_DATABASE_URL is
-    set, as in the containers of a fleet, the run is that fleet's; it takes the rights of the
-    evaluator, so call it in its container.
+    with them, and shows them; more games add to those there are. A trial that the evaluator cannot
+    play is left out, with the reason; the same command has it tried again. Where
+    ZEROFLEET_DATABASE_URL is set, as in the containers of a fleet, the run is that fleet's; it
+    takes the rights of the evaluator, so call it in its container.
     """
     from zerofleet.config import load_run
     from zerofleet.local.running import joined
@@ -59,6 +63,7 @@ def match(
         return
     if in_fleet(data):
         settings = fleet_settings(run_file)
+        # The evaluator's user of Redis, which is ours here, reads no heartbeats.
         _play(load_run(settings.run_file), names, games, settings.database_url, wait)
         return
     folder = chosen_folder(data, run_file)
@@ -67,7 +72,8 @@ def match(
         if running.inference_address is None and wait:
             wait = False
             typer.echo("the run is stopped: the games are played when it goes on", err=True)
-        _play(run, names, games, running.database_urls["evaluator"], wait)
+        url, redis_url = running.database_urls["evaluator"], running.redis_url
+        _play(run, names, games, url, wait, redis_url)
 
 
 def player_names(player: str, opponent: str) -> tuple[str, str]:
@@ -92,35 +98,111 @@ def player_names(player: str, opponent: str) -> tuple[str, str]:
     return player, opponent
 
 
-def _play(run: RunConfig, names: tuple[str, str], games: int, url: str, wait: bool) -> None:
-    from zerofleet.database import Database, match_seed
+def _play(
+    run: RunConfig,
+    names: tuple[str, str],
+    games: int,
+    url: str,
+    wait: bool,
+    redis_url: str | None = None,
+) -> None:
+    from zerofleet.database import Database
 
+    _check_gnugo(names, run.game.name)
     with Database(url, pool_size=1) as database:
         database.wait_ready(5.0)
         for name in names:
             _check_model(database, run.name, name)
-        # With the running evaluator's epoch, which it keeps.
-        epoch = database.evaluator_epoch(run.name) or database.acquire_fence(run.name, "evaluator")
-        trial = database.open_match(
-            run.name,
-            "trial",
-            *names,
-            games=games + games % 2,
-            num_simulations=run.rating.num_simulations,
-            seed=match_seed(run.seed, "trial", *names),
-            epoch=epoch,
-        )
-        played = database.match_score(trial.match_id).games
+        trial = _open(database, run, names, games)
         try:
-            while wait and played < trial.games:
-                time.sleep(_POLL_SECONDS)
-                trial = database.match(trial.match_id)
-                if (now := database.match_score(trial.match_id).games) > played:
-                    played = now
-                    typer.echo(f"{played} of {trial.games} games", err=True)
+            if wait:
+                trial = _wait(database, run.name, trial, redis_url)
         except KeyboardInterrupt:
             typer.echo("the evaluator goes on; the same command shows the games", err=True)
         typer.echo(_result(database, trial))
+        if trial.left_out is not None:
+            raise ConfigError(
+                f"the evaluator has left this trial out: {trial.left_out}; mend that, then give "
+                "the same command again"
+            )
+
+
+def _check_gnugo(names: tuple[str, str], game: str) -> None:
+    from zerofleet.games.go_rules import is_go
+
+    for name in names:
+        if name.startswith("gnugo") and not is_go(game):
+            raise ConfigError(
+                f"'{name}' does not play {game}, it plays Go alone: name a version, random or "
+                "search"
+            )
+
+
+def _open(database: Database, run: RunConfig, names: tuple[str, str], games: int) -> MatchRow:
+    """Ask for the trial with the running evaluator's epoch, so that it keeps its fence."""
+    from zerofleet.database import match_seed
+
+    while True:
+        epoch = database.evaluator_epoch(run.name)
+        if not epoch:
+            raise ConfigError(
+                f"the run '{run.name}' has never had an evaluator here, which is who plays a "
+                "trial: start the run, or check which run and which database are meant"
+            )
+        try:
+            return database.open_match(
+                run.name,
+                "trial",
+                *names,
+                games=games + games % 2,
+                num_simulations=run.rating.num_simulations,
+                seed=match_seed(run.seed, "trial", *names),
+                epoch=epoch,
+            )
+        except StaleEpochError:
+            if database.evaluator_epoch(run.name) == epoch:
+                raise  # else an evaluator has begun in between
+
+
+def _wait(database: Database, run: str, trial: MatchRow, redis_url: str | None) -> MatchRow:
+    """The trial when its games are played, or it was left out; says what is waited for."""
+    from zerofleet.heartbeat import Heartbeats
+
+    said = ""
+    with contextlib.ExitStack() as closing:
+        heartbeats = None
+        if redis_url is not None:
+            heartbeats = closing.enter_context(contextlib.closing(Heartbeats(redis_url, run)))
+        while True:
+            played = database.match_score(trial.match_id).games
+            if played >= trial.games or trial.left_out is not None:
+                return trial
+            now = f"{played} of {trial.games} games: {_evaluator_words(heartbeats)}"
+            if now != said:
+                said = now
+                typer.echo(now, err=True)
+            time.sleep(_POLL_SECONDS)
+            trial = database.match(trial.match_id)
+
+
+def _evaluator_words(heartbeats: Heartbeats | None) -> str:
+    """What the evaluator does, or why that is not known."""
+    from zerofleet.figures import EvaluatorFigures
+    from zerofleet.local.monitor import work_words
+
+    unknown = "waiting for the evaluator; `zerofleet status` says whether it runs"
+    if heartbeats is None:
+        return unknown
+    try:
+        beats = heartbeats.read()
+    except StoreUnavailableError:
+        return unknown
+    for beat in beats:
+        if isinstance(beat.figures, EvaluatorFigures):
+            if beat.waiting_for:
+                return f"the evaluator waits for {beat.waiting_for}"
+            return f"the evaluator {work_words(beat.figures).partition(':')[0]}"
+    return "waiting for an evaluator, none runs"
 
 
 def _check_model(database: Database, run: str, name: str) -> None:
@@ -176,6 +258,6 @@ def score_interval(pairs: Sequence[Pair]) -> tuple[float, float]:
     number = sum(weights.values())
     mean = sum(score * count for score, count in weights.items()) / number
     variance = sum(count * (score - mean) ** 2 for score, count in weights.items()) / number
-    half = _Z_95 * math.sqrt(variance / number)
+    half = Z_95 * math.sqrt(variance / number)
     score = sum(pair.points for pair in pairs) / (2 * len(pairs))
     return max(0.0, min(mean - half, score)), min(1.0, max(mean + half, score))

@@ -13,10 +13,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from zerofleet.cli.match import Z_95
 from zerofleet.local.monitor import Loss, RunFigures, ServiceState
 
 _LINE_SECONDS = 5.0
-_Z_95 = 1.96  # standard errors on either side that hold 95% of a normal distribution
 
 
 class Progress(Protocol):
@@ -187,7 +187,7 @@ def elo_text(figures: RunFigures) -> str:
     """Of the best model, with half of its 95% interval."""
     if figures.elo is None:
         return "none yet"
-    error = "" if figures.elo_error is None else f" ± {_Z_95 * figures.elo_error:.0f}"
+    error = "" if figures.elo_error is None else f" ± {Z_95 * figures.elo_error:.0f}"
     return f"{figures.elo:+.0f}{error}"
 
 

@@ -21,7 +21,9 @@ from zerofleet.rpc.prediction_stream import PredictionStream
 from zerofleet.rpc.retry import retrying, rpc_error
 from zerofleet.rpc.schema import open_inference as pb
 
-_IN_FLIGHT = 4  # messages of one batch: one is computed, one is on its way in, one on its way out
+# Messages of batches that travel in several, all batches of a connection together: one is computed,
+# one is on its way in, one on its way out.
+_IN_FLIGHT = 4
 _READY_SECONDS = 2.0  # a server that is up answers at once
 
 
@@ -74,6 +76,7 @@ class AsyncModel:
 
     async def __aenter__(self) -> Self:
         self._channel = channel = self._connect()
+        self._room = asyncio.Semaphore(_IN_FLIGHT)
         self._infer = unary(
             channel, INFERENCE, "ModelInfer", pb.ModelInferRequest, pb.ModelInferResponse
         )
@@ -153,10 +156,9 @@ class AsyncModel:
             return await self._ask(observations, chosen, precision)
         starts = range(0, len(observations), self._message_rows)
         parts = [observations[start : start + self._message_rows] for start in starts]
-        room = asyncio.Semaphore(_IN_FLIGHT)
 
         async def ask(part: NDArray[np.uint8]) -> Prediction:
-            async with room:
+            async with self._room:
                 return await self._ask(part, chosen, precision)
 
         tasks = [asyncio.create_task(ask(part)) for part in parts]

@@ -13,15 +13,23 @@ import sqlalchemy
 from psycopg2 import errorcodes
 from sqlalchemy import Connection, Row, exc, text
 
+from zerofleet import __version__
 from zerofleet.database.address import connection_parameters, place
 from zerofleet.database.schema import expected, read_schema_version
 from zerofleet.database.watchdog import Watchdog
-from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError, ZerofleetError
+from zerofleet.errors import (
+    ConfigError,
+    IncompatibleModelError,
+    StaleEpochError,
+    StoreUnavailableError,
+    ZerofleetError,
+)
 
 _CONNECT_SECONDS = 5
 _STATEMENT_SECONDS = 30
 _WATCHDOG_SECONDS = _STATEMENT_SECONDS + 5.0
 _STALE_EPOCH = "ZF001"  # raised by the function check_fence
+_FILES_GONE = "ZF002"  # raised by the function keep_files
 _READY_POLL_SECONDS = 0.25
 
 _CLIENT_DEFAULTS = {
@@ -115,6 +123,11 @@ class ConnectionPool:
                 f"Postgres at {self._place} answers, but its tables are not made yet: "
                 "run `zerofleet migrate`"
             )
+        if version.is_newer:
+            raise StoreUnavailableError(
+                f"Postgres at {self._place} answers, but its functions and views are those of "
+                f"zerofleet {version.zerofleet}, and this is {__version__}: update zerofleet"
+            )
         if version.digest != expected().digest:
             raise StoreUnavailableError(
                 f"Postgres at {self._place} answers, but its functions and views are those of "
@@ -167,10 +180,19 @@ def _translate(error: BaseException | None, where: str) -> ZerofleetError | None
     code = error.pgcode
     if code == _STALE_EPOCH:
         return StaleEpochError(explain(error))
+    if code == _FILES_GONE:
+        return IncompatibleModelError(explain(error))
     if code == errorcodes.INSUFFICIENT_PRIVILEGE:
         return ConfigError(f"Postgres at {where}: {explain(error)}: connect as another role")
-    if code in (errorcodes.UNDEFINED_TABLE, errorcodes.UNDEFINED_FUNCTION):
+    if code == errorcodes.UNDEFINED_TABLE:
         return ConfigError(f"the database at {where} lacks our tables: run `zerofleet migrate`")
+    if code == errorcodes.UNDEFINED_FUNCTION or "cache lookup failed" in str(error):
+        # A migration puts the functions of one version in the place of another's. What a service
+        # has not stored yet must outlast it.
+        return StoreUnavailableError(
+            f"Postgres at {where}: {explain(error)}: its functions are being replaced, or are "
+            "those of another version of zerofleet: `zerofleet migrate` is awaited"
+        )
     if code == errorcodes.CHECK_VIOLATION and error.diag.constraint_name is None:
         # No constraint of a table: rows were on their way to positions_default when the partition
         # that they belong to was made. The same statement finds that partition when it is repeated.

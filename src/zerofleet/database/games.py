@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Literal, cast
 from uuid import UUID
 
@@ -69,6 +70,12 @@ class Games(ConnectionPool):
                 uid = str(submissions[i].record.game_uid)
                 _log.warning("game_not_stored", game_uid=uid, status=status, reason=reason)
         return statuses
+
+    def clock_ahead(self) -> timedelta:
+        """How far this machine's clock is ahead of Postgres'; negative: behind."""
+        before = datetime.now(UTC)
+        [row] = self._rows("SELECT clock_timestamp() AS at")
+        return before + (datetime.now(UTC) - before) / 2 - row.at
 
     def submit_game(self, run: str, worker: str, submission: Submission) -> SubmitStatus:
         """Store one finished game, as ``submit_games``.

@@ -14,16 +14,16 @@ from sqlalchemy import Connection, Row, text
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.database.submission import Submission, encode_submissions
 from zerofleet.database.verdicts import Grounds, Verdict, write_verdict
-from zerofleet.errors import RecordRejectedError, StaleEpochError
+from zerofleet.errors import ConfigError, RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
 
 MatchKind = Literal["gate", "rating", "trial"]
 
 _MODEL = re.compile(r"([1-9][0-9]*)(?:/(fp32|int8|fp16))?")
 _COLUMNS = (
-    "match_id, run, kind, player, opponent, games, num_simulations, seed, created_at, threshold, "
-    "sprt_elo0, sprt_elo1, sprt_error, draws_only, verdict, decided_by, decided_at, score, llr, "
-    "games_counted, duplicates"
+    "match_id, run, kind, player, opponent, games, num_simulations, seed, created_at, left_out, "
+    "threshold, sprt_elo0, sprt_elo1, sprt_error, draws_only, verdict, decided_by, decided_at, "
+    "score, llr, games_counted, duplicates"
 )
 _OPEN = """
 INSERT INTO matches (
@@ -34,11 +34,16 @@ INSERT INTO matches (
     :sprt_elo0, :sprt_elo1, :sprt_error, :draws_only
 ) ON CONFLICT DO NOTHING
 """
-# A pairing of the rating pool, and a trial, may be asked for more games than they began with.
+# A pairing of the rating pool, and a trial, may be asked for more games than they began with; a
+# trial that was left out is tried again.
 _EXTEND = """
-UPDATE matches SET games = :games, epoch = :epoch
+UPDATE matches SET games = greatest(games, :games), left_out = NULL, epoch = :epoch
 WHERE run = :run AND kind = :kind AND player = :player AND opponent = :opponent
-    AND kind <> 'gate' AND games < :games
+    AND kind <> 'gate' AND (games < :games OR left_out IS NOT NULL)
+"""
+_OPENED = f"""
+SELECT {_COLUMNS} FROM matches WHERE verdict IS NULL
+    AND run = :run AND kind = :kind AND player = :player AND opponent = :opponent
 """
 # Only a game that is stored counts, and the first one delivered for its place in the match.
 _RECORD = """
@@ -90,6 +95,7 @@ class MatchRow:
     num_simulations: int
     seed: int
     created_at: datetime
+    left_out: str | None = None  # why no games of a trial are played any more
     rule: GateRule | None = None  # of a gate; all below are None in others
     verdict: Verdict | None = None
     decided_by: str | None = None
@@ -184,13 +190,14 @@ class Matches(ConnectionPool):
         """Begin a match, or go on with the one of these players that has begun.
 
         A gate's match goes on until it has a verdict. Two players have one match for rating and
-        one trial; asked for with more games than it has, it gets as many.
+        one trial; asked for with more games than it has, it gets as many. A trial keeps the number
+        of simulations that it began with, and one that was left out is tried again.
 
         Args:
             run: name of the run.
             kind: what it is played for.
-            player: name of the one; the candidate of a gate.
-            opponent: name of the other; the best model of a gate.
+            player: name of the one; of a gate, the candidate.
+            opponent: name of the other; of a gate, the best model.
             games: of the match; with a sequential test the most of them.
             num_simulations: for each move.
             seed: of the openings.
@@ -199,6 +206,8 @@ class Matches(ConnectionPool):
 
         Raises:
             StaleEpochError: another evaluator has taken over.
+            IncompatibleModelError: the files of a player are not kept any more.
+            ConfigError: the trial of these players was begun with other simulations.
         """
         sprt = rule.sprt_elo if rule else None
         values = {
@@ -220,23 +229,20 @@ class Matches(ConnectionPool):
         with self._transaction() as connection:
             connection.execute(text(_OPEN), values)
             connection.execute(text(_EXTEND), values)
-            row = connection.execute(
-                text(
-                    f"SELECT {_COLUMNS} FROM matches WHERE run = :run AND kind = :kind "
-                    "AND player = :player AND opponent = :opponent AND verdict IS NULL"
-                ),
-                values,
-            ).one()
+            row = connection.execute(text(_OPENED), values).one()
+            if kind == "trial" and row.num_simulations != num_simulations:
+                raise ConfigError(
+                    f"the trial of {player} against {opponent} began with {row.num_simulations} "
+                    f"simulations a move: set rating.num_simulations = {row.num_simulations}"
+                )
             return _match(row)
 
     def matches(self, run: str, kind: MatchKind = "gate") -> list[MatchRow]:
         """Every match of a run that was played for this, oldest first."""
-        rows = self._rows(
-            f"SELECT {_COLUMNS} FROM matches WHERE run = :run AND kind = :kind ORDER BY match_id",
-            run=run,
-            kind=kind,
+        query = (
+            f"SELECT {_COLUMNS} FROM matches WHERE run = :run AND kind = :kind ORDER BY match_id"
         )
-        return [_match(row) for row in rows]
+        return [_match(row) for row in self._rows(query, run=run, kind=kind)]
 
     def match(self, match_id: int) -> MatchRow:
         """One match."""
@@ -244,9 +250,10 @@ class Matches(ConnectionPool):
         return _match(row)
 
     def unfinished_trials(self, run: str) -> list[MatchRow]:
-        """The trials of a run that lack games, oldest first."""
+        """Trials that lack games and were not left out, oldest first."""
         rows = self._rows(
-            f"SELECT {_COLUMNS} FROM matches AS m WHERE run = :run AND kind = 'trial' AND games > "
+            f"SELECT {_COLUMNS} FROM matches AS m WHERE run = :run AND kind = 'trial' "
+            "AND left_out IS NULL AND games > "
             "(SELECT count(*) FROM match_games AS g WHERE g.match_id = m.match_id) "
             "ORDER BY match_id",
             run=run,
@@ -263,6 +270,19 @@ class Matches(ConnectionPool):
             "UPDATE matches SET games = :games, epoch = :epoch WHERE match_id = :match_id",
             match_id=match_id,
             games=games,
+            epoch=epoch,
+        )
+
+    def leave_out_trial(self, match_id: int, reason: str, *, epoch: int) -> None:
+        """Have no more games of a trial played, until it is asked for again.
+
+        Raises:
+            StaleEpochError: another evaluator has taken over.
+        """
+        self._run(
+            "UPDATE matches SET left_out = :reason, epoch = :epoch WHERE match_id = :match_id",
+            match_id=match_id,
+            reason=reason,
             epoch=epoch,
         )
 
@@ -299,10 +319,8 @@ class Matches(ConnectionPool):
 
     def match_places(self, match_id: int) -> set[tuple[int, int]]:
         """The places of a match that hold a game, as (opening, color)."""
-        rows = self._rows(
-            "SELECT opening, color FROM match_games WHERE match_id = :match_id", match_id=match_id
-        )
-        return {(row.opening, row.color) for row in rows}
+        query = "SELECT opening, color FROM match_games WHERE match_id = :match_id"
+        return {(row.opening, row.color) for row in self._rows(query, match_id=match_id)}
 
     def match_score(self, match_id: int) -> MatchScore:
         """Wins, draws and losses of the first-named player, counted from the stored games."""

@@ -13,6 +13,7 @@ import sqlalchemy
 from psycopg2 import errors
 from sqlalchemy import exc, text
 
+from zerofleet import __version__
 from zerofleet.database.address import connection_parameters, place
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.database.role_passwords import set_role_passwords
@@ -30,6 +31,21 @@ _SCRIPTS = Path(__file__).with_name("migrations")
 _OLDEST_SERVER = 15
 _ALEMBIC = threading.Lock()  # its context is one for the whole process
 _LOCK = 0x7A65726F  # "zero": one migration of a database at a time
+
+# The rights on our views that people have given, whole views only.
+_GRANTS = """
+SELECT c.relname, format(
+    'GRANT %s ON %I TO %s%s', a.privilege_type, c.relname,
+    CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END,
+    CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
+)
+FROM definitions AS d JOIN pg_class AS c ON c.relname = ANY (d.views)
+CROSS JOIN LATERAL aclexplode(c.relacl) AS a
+WHERE c.relnamespace = 'public'::regnamespace AND a.grantee <> c.relowner
+    AND pg_get_userbyid(a.grantee) NOT IN (
+        'zerofleet_worker', 'zerofleet_trainer', 'zerofleet_evaluator', 'zerofleet_console'
+    )
+"""
 
 
 def migrate(url: str, role_passwords: Path | None = None) -> None:
@@ -60,10 +76,15 @@ class _Migration(ConnectionPool):
             _check_server(connection, where)
             version = read_schema_version(connection, where)
             connection.commit()
+            if version.is_newer:
+                raise ConfigError(
+                    f"the functions and views of the database at {where} are those of a newer "
+                    f"zerofleet ({version.zerofleet}, this is {__version__}): update zerofleet"
+                )
             if version != expected():
                 _upgrade(connection, where)
             # Also where nothing is new: after a pause of the run no partition is for today.
-            connection.exec_driver_sql("SELECT make_partitions(24, now() + interval '2 days')")
+            connection.exec_driver_sql("SELECT make_partitions(NULL, now() + interval '2 days')")
             connection.commit()
             if role_passwords is not None:
                 set_role_passwords(connection, role_passwords)
@@ -79,24 +100,34 @@ def _check_server(connection: sqlalchemy.Connection, where: str) -> None:
 
 
 def _upgrade(connection: sqlalchemy.Connection, where: str) -> None:
-    _drop_definitions(connection, where)
+    grants = _drop_definitions(connection, where)
     for name in BEFORE_TABLES:
         connection.exec_driver_sql(script(name))
     _upgrade_tables(connection)
     for name in AFTER_TABLES:
         connection.exec_driver_sql(script(name))
+    for view, statement in grants:
+        if view in defined("VIEW"):
+            connection.exec_driver_sql(statement)
     connection.exec_driver_sql("DELETE FROM definitions")
     names = (", ".join(f"'{name}'" for name in defined(kind)) for kind in ("VIEW", "FUNCTION"))
     connection.exec_driver_sql(
-        "INSERT INTO definitions (digest, views, functions) VALUES "
-        f"('{expected().digest}', " + ", ".join(f"ARRAY[{listed}]" for listed in names) + ")"
+        "INSERT INTO definitions (digest, version, views, functions) VALUES "
+        f"('{expected().digest}', '{__version__}', "
+        + ", ".join(f"ARRAY[{listed}]" for listed in names)
+        + ")"
     )
 
 
-def _drop_definitions(connection: sqlalchemy.Connection, where: str) -> None:
-    """Drop the views and functions of the last migration: their columns may be others now."""
+def _drop_definitions(connection: sqlalchemy.Connection, where: str) -> list[tuple[str, str]]:
+    """Drop the views and functions of the last migration: their columns may be others now.
+
+    Returns:
+        Views with statements that give others than our four roles the rights that they had.
+    """
     if not connection.scalar(text("SELECT to_regclass('definitions') IS NOT NULL")):
-        return
+        return []
+    grants = [(view, statement) for view, statement in connection.exec_driver_sql(_GRANTS)]
     for views, functions in connection.execute(text("SELECT views, functions FROM definitions")):
         for kind, names in (("VIEW", views), ("FUNCTION", functions)):
             try:
@@ -109,6 +140,7 @@ def _drop_definitions(connection: sqlalchemy.Connection, where: str) -> None:
                     f"({_dependents(error.orig)}): keep its definition (`pg_get_viewdef`), drop "
                     "it, run `zerofleet migrate`, and make it again"
                 ) from error
+    return grants
 
 
 def _dependents(error: errors.DependentObjectsStillExist) -> str:

@@ -107,13 +107,6 @@ class Models(ConnectionPool):
         )
         return _model(rows[0]) if rows else None
 
-    def next_version(self, run: str) -> int:
-        """The version after the newest; 1 for the first."""
-        [row] = self._rows(
-            "SELECT coalesce(max(version), 0) + 1 AS version FROM models WHERE run = :run", run=run
-        )
-        return row.version
-
 
 def _model(row: Row[Any]) -> ModelRow:
     return ModelRow(*row)

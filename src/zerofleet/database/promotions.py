@@ -87,6 +87,7 @@ class Promotions(ConnectionPool):
         Raises:
             StaleEpochError: the chain has grown meanwhile, or another evaluator has taken over.
             ModelNotFoundError: there is no such model.
+            IncompatibleModelError: its files are not kept any more.
         """
         try:
             with self._transaction() as connection:

@@ -8,20 +8,36 @@ from datetime import datetime, timedelta
 
 from zerofleet.database.connection import ConnectionPool
 
+# From when on some games are needed: since the first of them was stored, or began if it began in a
+# partition. One that was adopted late lies in the partition of the day that its uid names.
+_FIRST = """
+count(*) AS games,
+least(
+    min(ingested_at),
+    -- In the order of uuid; the database's own collation may put letters before digits.
+    game_began(CAST(min(game_uid::text COLLATE "C") FILTER (
+        WHERE game_uid >= first_game_uid((SELECT min(p.since) FROM position_partitions AS p))
+    ) AS uuid))
+) AS since
+"""
+
 # The trainer's window, read again after a restart, and the games that v_resign is computed from.
-# Fewer games than the window holds: all are needed. The least of both, and -infinity is the least.
-_STATE_NEEDS = """
+# Fewer games than the window holds: all are needed.
+_STATE_NEEDS = f"""
 INSERT INTO position_needs (run, since, epoch)
-SELECT :run, CASE WHEN :forgets THEN least(w.since, r.since) - CAST(:margin AS interval)
-    ELSE '-infinity' END, :epoch
+SELECT :run, CASE
+    WHEN :forgets AND w.games = :window_games
+        THEN least(w.since, r.since) - CAST(:margin AS interval)
+    ELSE '-infinity'
+END, :epoch
 FROM (
-    SELECT coalesce((
-        SELECT ingested_at FROM games WHERE run = :run AND kind = 'selfplay'
-        ORDER BY tx DESC OFFSET :window_games - 1 LIMIT 1
-    ), '-infinity') AS since
+    SELECT {_FIRST} FROM (
+        SELECT game_uid, ingested_at FROM games WHERE run = :run AND kind = 'selfplay'
+        ORDER BY tx DESC LIMIT :window_games
+    ) AS newest
 ) AS w CROSS JOIN (
-    SELECT coalesce(min(ingested_at), 'infinity') AS since FROM (
-        SELECT ingested_at FROM games WHERE run = :run AND kind = 'selfplay' AND plays_on
+    SELECT {_FIRST} FROM (
+        SELECT game_uid, ingested_at FROM games WHERE run = :run AND kind = 'selfplay' AND plays_on
         ORDER BY ingested_at DESC LIMIT :resign_games
     ) AS played_on
 ) AS r
@@ -115,7 +131,8 @@ class Retentions(ConnectionPool):
             run: name of the run.
             window_games: the newest so many games of self-play are needed ...
             resign_games: ... and the newest so many that played on ...
-            margin: ... and what was stored so long before the oldest of these; None: everything.
+            margin: ... and what began and was stored so long before the first of these; None:
+                everything.
             epoch: the trainer's fence epoch.
 
         Raises:

@@ -2,19 +2,21 @@
 
 Tables change by Alembic's revisions (``migrations/versions``). Functions, views and rights are
 defined once each, in files that a migration applies again from the first line to the last whenever
-one of them has changed; a digest of these files is kept in the database.
+one of them has changed; a digest of these files is kept in the database, with the version of
+zerofleet that they are of, so that an older one does not put its own in their place.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from sqlalchemy import Connection, text
 
+from zerofleet import __version__
 from zerofleet.errors import ConfigError
 
 REVISION = "1000"
@@ -65,6 +67,13 @@ class SchemaVersion:
 
     revision: str | None
     digest: str | None
+    zerofleet: str | None = field(compare=False)  # which made the functions and views
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether the functions and views are those of a newer zerofleet than this one."""
+        theirs = self.digest != expected().digest and self.zerofleet
+        return bool(theirs) and _release(theirs) > _release(__version__)
 
 
 def script(name: str) -> str:
@@ -90,7 +99,7 @@ def expected() -> SchemaVersion:
     digest = hashlib.sha256()
     for name in (*BEFORE_TABLES, *AFTER_TABLES):
         digest.update(f"{name}\n{script(name)}\n".encode())
-    return SchemaVersion(REVISION, digest.hexdigest())
+    return SchemaVersion(REVISION, digest.hexdigest(), __version__)
 
 
 def read_schema_version(connection: Connection, where: str) -> SchemaVersion:
@@ -109,14 +118,18 @@ def read_schema_version(connection: Connection, where: str) -> SchemaVersion:
             "to_regclass('definitions') IS NOT NULL"
         )
     ).one()
-    version = SchemaVersion(
-        connection.scalar(text("SELECT version_num FROM alembic_version"))
-        if has_revision
-        else None,
-        connection.scalar(text("SELECT digest FROM definitions")) if has_digest else None,
-    )
-    check_revision(version.revision, where)
-    return version
+    tables = "SELECT version_num FROM alembic_version"
+    revision = connection.scalar(text(tables)) if has_revision else None
+    check_revision(revision, where)
+    made = "SELECT digest, version FROM definitions"
+    definitions = connection.execute(text(made)).one_or_none() if has_digest else None
+    return SchemaVersion(revision, *(definitions or (None, None)))
+
+
+def _release(version: str) -> list[int]:
+    """Of ``1.2.0`` and of its candidates, ``1.2.0rc1``: [1, 2, 0]."""
+    found = re.match(r"[0-9.]*[0-9]", version)
+    return [int(number) for number in found[0].split(".")] if found else []
 
 
 def check_revision(revision: str | None, where: str) -> None:

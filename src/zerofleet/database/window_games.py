@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -196,21 +197,29 @@ class Windows(ConnectionPool):
             return _games(row)
 
         window = GameWindow([], page.next_tx)
+
+        def read(uids: Sequence[UUID]) -> None:
+            try:
+                window.games.extend(games(uids[0], uids[-1]))
+            except RecordRejectedError as error:
+                if len(uids) == 1:
+                    window.unreadable.append((uids[0], str(error)))
+                    return
+                read(uids[: len(uids) // 2])
+                read(uids[len(uids) // 2 :])
+
         try:
             window.games.extend(games(page.first_uid, page.last_uid))
         except RecordRejectedError:  # find those that cannot be read; the others can
-            for game_uid in self._uids(run, after_tx, page.next_tx):
-                try:
-                    window.games.extend(games(game_uid, game_uid))
-                except RecordRejectedError as error:
-                    window.unreadable.append((game_uid, str(error)))
+            read(self._uids(run, after_tx, page.next_tx))
+            window.games.sort(key=lambda game: (game.tx, game.game_uid))
         return window
 
     def _uids(self, run: str, after_tx: int, next_tx: int) -> list[UUID]:
         rows = self._rows(
             "SELECT game_uid FROM games WHERE run = :run AND kind = 'selfplay' "
             "AND tx > CAST(CAST(:after_tx AS text) AS xid8) "
-            "AND tx <= CAST(CAST(:next_tx AS text) AS xid8) ORDER BY games.tx, game_uid",
+            "AND tx <= CAST(CAST(:next_tx AS text) AS xid8) ORDER BY game_uid",
             run=run,
             after_tx=after_tx,
             next_tx=next_tx,

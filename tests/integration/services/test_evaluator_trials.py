@@ -42,10 +42,10 @@ def publish(fleet: Any, version: int, *, wild: float = 1.0) -> None:
     fleet.publish(version, 5, int8=int8)
 
 
-def ask(fleet: Any, *arguments: str) -> Result:
-    """The command of a person who does not wait for the games."""
-    url = ("--database-url", fleet.urls["evaluator"])
-    words = ["match", *arguments[:2], str(fleet.run_file), *arguments[2:], "--no-wait", *url]
+def ask(fleet: Any, *arguments: str, wait: bool = False) -> Result:
+    """The command of a person, who by default does not wait for the games."""
+    options = ("--wait" if wait else "--no-wait", "--database-url", fleet.urls["evaluator"])
+    words = ["match", *arguments[:2], str(fleet.run_file), *arguments[2:], *options]
     return CliRunner().invoke(app, words)
 
 
@@ -144,9 +144,17 @@ def test_a_variant_that_cannot_be_loaded_holds_nothing_up(
     ask(fleet, "1/int8", "1")
     process = fleet.start("evaluator")
     fleet.until(lambda: len(stored(fleet, "rating")) == 2)
-    leave(process, fleet)
-    assert stored(fleet) == set()
     assert fleet.log("evaluator").count("trial_left_out") == 1
+    again = ask(fleet, "1/int8", "1", wait=True)
+    leave(process, fleet)
+    assert again.stderr == "0 of 40 games: waiting for the evaluator; `zerofleet status` says " + (
+        "whether it runs\n"
+    )
+    assert isinstance(again.exception, ConfigError)
+    [trial] = fleet.database.matches("tried", "trial")
+    assert f"left this trial out: {trial.left_out}; mend that" in str(again.exception)
+    assert stored(fleet) == set()
+    assert fleet.log("evaluator").count("trial_left_out") == 2
 
 
 def test_a_game_with_few_openings_has_a_shorter_trial(make_fleet: Any) -> None:
@@ -159,6 +167,8 @@ def test_a_game_with_few_openings_has_a_shorter_trial(make_fleet: Any) -> None:
     process = fleet.start("evaluator")
     fleet.until(lambda: len(stored(fleet)) == 18)
     fleet.until(lambda: fleet.database.unfinished_trials("tried") == [])
+    # It counts in the ratings at once, though the run plays no rating games.
+    fleet.until(lambda: [row.games for row in fleet.database.ratings("tried")] == [18, 18])
     leave(process, fleet)
 
 
@@ -168,6 +178,8 @@ def test_a_game_with_few_openings_has_a_shorter_trial(make_fleet: Any) -> None:
         (("1", "7"), "the run 'tried' has no model 7"),
         (("1", "1/fp16"), "model 1 has no accepted variant fp16: it has fp32, int8"),
         (("1", "1"), "'1' cannot play against itself"),
+        (("1", "gnugo:3"), "'gnugo:3' does not play connect_four, it plays Go alone: name"),
+        (("search", "random"), "the run 'tried' has never had an evaluator here"),
     ],
 )
 def test_what_cannot_be_played_is_not_asked_for(
@@ -179,3 +191,4 @@ def test_what_cannot_be_played_is_not_asked_for(
     assert isinstance(refused.exception, ConfigError)
     assert words in str(refused.exception)
     assert fleet.database.matches("tried", "trial") == []
+    assert fleet.database.evaluator_epoch("tried") == 0  # no fence was taken

@@ -30,8 +30,11 @@ def stored(fleet: Any) -> dict[str, list[int]]:
 
 
 def saved(fleet: Any) -> dict[str, list[int]]:
-    rows = fleet.query("SELECT game_uid::text AS uid, record FROM unfinished_games")
-    return {row.uid: row.record["action"] for row in rows}
+    rows = fleet.query(
+        "SELECT game_uid::text AS uid, (record ->> 'action')::smallint[] AS action "
+        "FROM unfinished_games"
+    )
+    return {row.uid: row.action for row in rows}
 
 
 def beats(fleet: Any) -> dict[str, Heartbeat]:

@@ -108,7 +108,7 @@ BEGIN
             PERFORM pg_advisory_xact_lock(hashtext('zerofleet make_partitions'));
         END IF;
         IF partitions_due() THEN
-            PERFORM make_partitions(24, now() + interval '2 days');
+            PERFORM make_partitions(NULL, now() + interval '2 days');
         END IF;
     END IF;
 

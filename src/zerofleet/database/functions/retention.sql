@@ -5,7 +5,7 @@ RETURN (
 )::uuid;
 COMMENT ON FUNCTION first_game_uid IS
     'The least uid of a game that began at this time: uids are UUIDv7, whose first 48 bits are '
-    'milliseconds since 1970.';
+    'milliseconds since 1970, by this server''s clock as far as its worker knew that.';
 
 
 CREATE FUNCTION game_began(in_game_uid uuid) RETURNS timestamptz
@@ -14,7 +14,7 @@ RETURN to_timestamp(
     ('x0000' || left(replace(in_game_uid::text, '-', ''), 12))::bit(64)::bigint / 1000.0
 );
 COMMENT ON FUNCTION game_began IS
-    'When a game began, by its worker''s clock, from its uid: the way back of first_game_uid.';
+    'When a game began, from its uid: the way back of first_game_uid.';
 
 
 CREATE FUNCTION has_partition(in_at timestamptz) RETURNS boolean
@@ -43,7 +43,10 @@ CREATE FUNCTION make_partitions(in_hours integer, in_until timestamptz) RETURNS 
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '200ms'
 AS $$
 DECLARE
-    size CONSTANT interval := make_interval(hours => in_hours);
+    hours CONSTANT integer := coalesce(in_hours, (
+        SELECT min((r.config #>> '{retention,partition_hours}')::integer) FROM runs AS r
+    ), 24);
+    size CONSTANT interval := make_interval(hours => hours);
     origin CONSTANT timestamptz := '2000-01-01 00:00:00+00';
     most_moved CONSTANT integer := 100000;
     next_at timestamptz := now();
@@ -52,8 +55,8 @@ DECLARE
     partition name;
     made integer := 0;
 BEGIN
-    IF in_hours < 1 THEN
-        RAISE EXCEPTION 'a partition of % hours cannot be made', in_hours
+    IF hours < 1 THEN
+        RAISE EXCEPTION 'a partition of % hours cannot be made', hours
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     -- One caller at a time; the others go on without.
@@ -78,7 +81,7 @@ BEGIN
         );
         next_at := until;
         partition := 'positions_' || to_char(since AT TIME ZONE 'UTC', 'YYYYMMDD_HH24');
-        -- Of clocks that are ahead. Too many take too long to move: they stay in
+        -- Of games whose uids are ahead of time. Too many take too long to move: they stay in
         -- positions_default, and this partition is made when they are few or gone.
         CONTINUE WHEN (
             SELECT count(*) FROM (
@@ -121,20 +124,20 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION make_partitions IS
-    'Make the partitions of positions that are missing from now until a time, each of so many hours; '
-    'answers how many were made. Where one cannot be made now, positions_default takes its rows.';
+    'Make the partitions of positions that are missing from now until a time, each of so many hours '
+    '(null: the fewest of [retention] partition_hours of the runs here); answers how many were made. Where one cannot be made now, positions_default takes its rows.';
 
 
 CREATE FUNCTION positions_needed() RETURNS timestamptz
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
-    -- What was stored within the hour is kept whatever the runs say: they cannot have read it yet.
+    -- What was stored within the hour is kept whatever the runs say: they may not have read it yet.
     SELECT least(coalesce(min(coalesce(n.since, '-infinity')), '-infinity'), now() - interval '1 hour')
     FROM runs AS r LEFT JOIN position_needs AS n ON n.run = r.name
     WHERE n.run IS NOT NULL OR EXISTS (SELECT FROM games AS g WHERE g.run = r.name);
 END;
 COMMENT ON FUNCTION positions_needed IS
-    'Searches of games stored before this are needed by no run of the database.';
+    'Searches of games that began and were stored before this are needed by no run of the database.';
 
 
 CREATE FUNCTION drop_partition() RETURNS TABLE (partition name, outcome text)
@@ -151,8 +154,15 @@ BEGIN
     END IF;
     -- Dropping locks all of positions for a moment, when the submissions that run are done. Readers
     -- and writers that come meanwhile wait behind it, so it gives up soon where another session goes
-    -- on reading, and is tried again later.
+    -- on reading, and is tried again later. It waits for positions alone: who reads a partition
+    -- through it is done by then, and behind another one nobody should wait longer. The files go
+    -- after the commit, when no lock is held.
     BEGIN
+        LOCK TABLE ONLY positions IN ACCESS EXCLUSIVE MODE;
+        LOCK TABLE positions_default IN ACCESS EXCLUSIVE MODE NOWAIT;
+        IF to_regclass(oldest::text) IS NOT NULL THEN
+            EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE NOWAIT', oldest);
+        END IF;
         EXECUTE format('DROP TABLE IF EXISTS %I', oldest);
         DELETE FROM position_partitions WHERE partition = oldest;
         RETURN QUERY SELECT oldest, 'dropped';
@@ -180,8 +190,8 @@ BEGIN
     IF needed = '-infinity' THEN
         RETURN 0;
     END IF;
-    -- In the order in which games began, and not beyond so many rows: what is too new to go comes
-    -- last, and looking through all of it again and again would take ever longer.
+    -- In the order in which games began, and not beyond so many rows: of clocks that are ahead, what
+    -- is too new to go comes last, and to look through all of it each time would take ever longer.
     WITH first AS MATERIALIZED (
         SELECT p.game_uid FROM positions_default AS p ORDER BY p.game_uid, p.ply LIMIT most_rows
     ), old AS MATERIALIZED (
@@ -211,7 +221,7 @@ BEGIN ATOMIC
         WHERE m.run = in_run AND in_version IN (m.player_version, m.opponent_version)
             AND CASE m.kind
                 WHEN 'gate' THEN m.verdict IS NULL
-                WHEN 'trial' THEN m.games > (
+                WHEN 'trial' THEN m.left_out IS NULL AND m.games > (
                     SELECT count(*) FROM match_games AS g WHERE g.match_id = m.match_id
                 )
                 ELSE false  -- the rating pool is one of promoted models
@@ -227,9 +237,9 @@ CREATE FUNCTION give_up_models(
 ) RETURNS integer[]
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
-    -- Another service may have begun to use a model at the moment when it was given up.
+    -- A match may have begun at the moment when its model was given up: keep_files did not see it.
     UPDATE models AS m SET removed_at = NULL, epoch = in_epoch
-    WHERE m.run = in_run AND m.removed_at > now() AND model_is_held(m.run, m.version);
+    WHERE m.run = in_run AND m.removed_at IS NOT NULL AND model_is_held(m.run, m.version);
     WITH given_up AS (
         UPDATE models AS m SET removed_at = now() + in_grace, epoch = in_epoch
         WHERE m.run = in_run AND m.removed_at IS NULL
@@ -263,7 +273,8 @@ BEGIN ATOMIC
         -- Runs may share a folder, and a file has its content's name.
         WHERE NOT EXISTS (
             SELECT FROM models AS k LEFT JOIN model_variants AS w USING (run, version)
-            WHERE k.removed_at IS NULL AND f.sha256 IN (k.sha256, w.sha256)
+            WHERE f.sha256 IN (k.sha256, w.sha256)
+                AND (k.removed_at IS NULL OR model_is_held(k.run, k.version))
         )
     )
     FROM models AS m

@@ -23,12 +23,51 @@ CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE ON matches
     FOR EACH ROW EXECUTE FUNCTION check_fence('evaluator');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON promotions
     FOR EACH ROW EXECUTE FUNCTION check_fence('evaluator');
-CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE ON position_needs
+-- The trainer's writes all name their epoch. The database's owner may take back needs without one.
+CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE OF epoch ON position_needs
     FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE ON train_metrics
     FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON train_events
     FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
+
+
+CREATE OR REPLACE FUNCTION keep_files() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
+AS $$
+DECLARE
+    needed integer[];
+    gone integer;
+BEGIN
+    IF TG_TABLE_NAME = 'promotions' THEN
+        needed := ARRAY[NEW.version];
+    ELSE  -- the generated columns have no value yet
+        needed := ARRAY[
+            substring(NEW.player FROM '^[0-9]+')::integer,
+            substring(NEW.opponent FROM '^[0-9]+')::integer
+        ];
+    END IF;
+    UPDATE models AS m SET removed_at = NULL, epoch = f.epoch
+    FROM fences AS f
+    WHERE f.run = NEW.run AND f.role = 'trainer' AND m.run = NEW.run AND m.version = ANY (needed)
+        AND (m.removed_at > now() OR m.removed_at IS NOT NULL AND model_is_held(m.run, m.version));
+    SELECT m.version INTO gone FROM models AS m
+    WHERE m.run = NEW.run AND m.version = ANY (needed) AND m.removed_at IS NOT NULL;
+    IF FOUND THEN
+        RAISE EXCEPTION 'the files of model % of the run % are not kept any more', gone, NEW.run
+            USING ERRCODE = 'ZF002';
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION keep_files IS
+    'Keep the files of models that a match or a promotion begins to need; refuse it where a model was '
+    'given up and its grace is over.';
+
+CREATE OR REPLACE TRIGGER keep_files BEFORE INSERT ON promotions
+    FOR EACH ROW EXECUTE FUNCTION keep_files();
+CREATE OR REPLACE TRIGGER keep_files BEFORE INSERT ON matches
+    FOR EACH ROW EXECUTE FUNCTION keep_files();
 
 
 CREATE OR REPLACE FUNCTION never_by_console() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -18,7 +18,7 @@ BEGIN
         ELSE record_fault(r, in_game, 1)
     END;
     ply := cardinality(r.action);
-    record := row_to_json(r);
+    record := in_delivery -> 'record';
 EXCEPTION
     WHEN data_exception OR program_limit_exceeded THEN fault := SQLERRM;
 END
@@ -31,7 +31,7 @@ CREATE FUNCTION save_unfinished(
     in_run text, in_worker text, in_records json, in_lease_seconds double precision
 )
 RETURNS TABLE (game_uid uuid, status text, reason text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET extra_float_digits = 1
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -91,7 +91,8 @@ CREATE FUNCTION adopt_unfinished(
 RETURNS TABLE (game_uid uuid, record json, epoch integer)
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
-    -- A save that ran beside the game's submission may have left a row of a finished game.
+    -- A save that ran beside the game's submission may have left a row of a finished game. One that
+    -- is locked just now stays until the next time, and is not adopted.
     DELETE FROM unfinished_games WHERE game_uid IN (
         SELECT u.game_uid FROM unfinished_games AS u
         WHERE u.run = in_run AND u.lease_until <= now()
@@ -104,6 +105,7 @@ BEGIN ATOMIC
     FROM (
         SELECT o.game_uid FROM unfinished_games AS o
         WHERE o.run = in_run AND o.lease_until <= now()
+            AND NOT EXISTS (SELECT FROM games AS g WHERE g.game_uid = o.game_uid)
         ORDER BY o.lease_until LIMIT in_limit FOR UPDATE SKIP LOCKED
     ) AS orphan
     WHERE u.game_uid = orphan.game_uid

@@ -1,4 +1,6 @@
--- All that the four roles may do. Other roles keep what a person has given them.
+-- All that the four roles may do. Other roles keep what a person has given them on tables and on whole
+-- views; functions, and columns of views, have to be granted again after each migration that makes
+-- them anew.
 DO $$
 DECLARE
     ours regclass;
@@ -38,6 +40,7 @@ GRANT EXECUTE ON FUNCTION window_blocker TO zerofleet_trainer, zerofleet_console
 
 -- Which searches and models are kept.
 GRANT SELECT, INSERT, UPDATE ON position_needs TO zerofleet_trainer;
+GRANT SELECT ON position_partitions TO zerofleet_trainer;
 GRANT EXECUTE ON FUNCTION
     make_partitions, drop_partition, delete_old_positions, give_up_models, removable_files
     TO zerofleet_trainer;
@@ -58,7 +61,7 @@ GRANT EXECUTE ON FUNCTION resign_threshold
 GRANT SELECT ON fences TO zerofleet_evaluator;
 GRANT SELECT, INSERT ON matches, match_games TO zerofleet_evaluator;
 GRANT UPDATE (
-    games, epoch, verdict, decided_by, decided_at, score, llr, games_counted, duplicates,
+    games, epoch, left_out, verdict, decided_by, decided_at, score, llr, games_counted, duplicates,
     pentanomial
 ) ON matches TO zerofleet_evaluator;
 GRANT INSERT ON promotions TO zerofleet_evaluator;

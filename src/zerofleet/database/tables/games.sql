@@ -132,7 +132,8 @@ COMMENT ON TABLE unfinished_games IS
     'Games in play, saved now and then. When a worker is silent past its lease, another adopts them.';
 COMMENT ON COLUMN unfinished_games.epoch IS 'Adoptions so far; a write with an older epoch is refused.';
 COMMENT ON COLUMN unfinished_games.ply IS 'Plies played when it was saved.';
-COMMENT ON COLUMN unfinished_games.record IS 'A game_record as JSON, as save_unfinished has checked it.';
+COMMENT ON COLUMN unfinished_games.record IS
+    'A game_record as JSON, as it was delivered; save_unfinished has checked it.';
 
 CREATE TABLE rejected_games (
     run text NOT NULL,

@@ -8,10 +8,11 @@ CREATE TABLE matches (
     opponent_version integer
         GENERATED ALWAYS AS (substring(opponent FROM '^[0-9]+')::integer) STORED,
     games integer NOT NULL CHECK (games > 0),
-    num_simulations integer NOT NULL,
+    num_simulations integer NOT NULL CHECK (num_simulations > 0),
     seed bigint NOT NULL,
     epoch bigint NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
+    left_out text,
     -- Of a gate alone, from here on.
     threshold real,
     test text CHECK (test IN ('fixed', 'sprt')),
@@ -35,6 +36,7 @@ CREATE TABLE matches (
     CHECK (kind <> 'gate' OR player ~ '^[0-9]+$' AND opponent ~ '^[0-9]+$'),
     CHECK (num_nonnulls(threshold, test) = CASE kind WHEN 'gate' THEN 2 ELSE 0 END),
     CHECK (kind = 'gate' OR num_nonnulls(draws_only, verdict, decided_by, score, llr) = 0),
+    CHECK (kind = 'trial' OR left_out IS NULL),
     CHECK ((verdict IS NULL) = (decided_at IS NULL)),
     CHECK (
         num_nonnulls(sprt_elo0, sprt_elo1, sprt_error) = CASE test WHEN 'sprt' THEN 3 ELSE 0 END
@@ -59,6 +61,8 @@ COMMENT ON COLUMN matches.opponent_version IS 'Of an opponent that is a model.';
 COMMENT ON COLUMN matches.games IS 'Games that the match has when it is over; sprt: the most it has.';
 COMMENT ON COLUMN matches.seed IS 'Of the openings, and of what random draws.';
 COMMENT ON COLUMN matches.epoch IS 'Fence of the evaluator that last wrote the row, or a game of it.';
+COMMENT ON COLUMN matches.left_out IS
+    'Why no games of a trial are played any more; null: they are. Asked for again, it is tried again.';
 COMMENT ON COLUMN matches.threshold IS 'The candidate is promoted when its score is above this.';
 COMMENT ON COLUMN matches.test IS
     'fixed: all games, then the threshold. sprt: a sequential test on pairs that may end it earlier.';

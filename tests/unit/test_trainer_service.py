@@ -1,0 +1,52 @@
+"""What a trainer says while it stands still: a slow step, a disk that is full."""
+
+from pathlib import Path
+from threading import Event
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from services.trainer import service
+from services.trainer.service import TrainerThread
+from services.trainer.team import Team
+from services.trainer.trainer_stores import TrainerStores
+from zerofleet.config import run_from_values
+from zerofleet.waiting import StoppedError, Waits
+
+NOTHING = cast("Any", None)
+
+
+def test_a_heartbeat_says_that_a_step_takes_long_and_ends_when_it_is_stuck(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [1_000.0]
+    monkeypatch.setattr(service.time, "monotonic", lambda: clock[0])
+    run = run_from_values({"name": "slow", "game": "tic_tac_toe"})
+    thread = TrainerThread(run, NOTHING, NOTHING, NOTHING, Team(), NOTHING)
+    pulse = thread.beating_pulse()
+    assert pulse is not None
+    assert (pulse.waiting_for, pulse.figures.unspent_positions) == ("", None)
+    clock[0] += 45
+    pulse = thread.beating_pulse()
+    assert pulse is not None
+    assert pulse.waiting_for == "the end of what it has done for 45 s"
+    clock[0] += 600
+    assert thread.beating_pulse() is None
+
+
+def test_a_full_disk_is_an_error_with_the_folder_and_what_is_free(tmp_path: Path) -> None:
+    stop = Event()
+    stop.set()  # it does not wait for the next try
+    stores = TrainerStores(NOTHING, NOTHING, NOTHING, Waits(), stop, lambda: None)
+
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    folder = tmp_path / "not yet there"
+    with capture_logs() as logs, pytest.raises(StoppedError):
+        stores.on_disk("checkpoint folder", folder, full)
+    [said] = [entry for entry in logs if entry["log_level"] == "error"]
+    assert (said["event"], said["folder"]) == ("disk_refuses", str(folder))
+    assert said["free_bytes"] > 0
+    assert str(stores.waits) == "the checkpoint folder: No space left on device"
