@@ -91,7 +91,7 @@ class ReplayBuffer {
 template <Game G>
 class ReplayBufferOf final : public ReplayBuffer {
  public:
-  ReplayBufferOf(const Rules<G>& rules, ReplayLimits limits, double value_lambda)
+  ReplayBufferOf(const Rules<G>& rules, ReplayLimits limits, double value_lambda = 1.0)
       : rules_(rules), limits_(limits), value_lambda_(value_lambda) {
     if (!(value_lambda >= 0.0 && value_lambda <= 1.0)) {
       throw std::invalid_argument("value_lambda must be in [0, 1]");
