@@ -19,7 +19,7 @@ from services.evaluator.spare import SpareTime
 from services.evaluator.verdict import Standing
 from zerofleet.database import Grounds, MatchRow, ModelName, Promotion
 from zerofleet.errors import IncompatibleModelError
-from zerofleet.exam import examine, has_exam
+from zerofleet.exam import PositionKind, examine, position_kinds
 from zerofleet.service import first_of
 
 _log = structlog.get_logger()
@@ -259,18 +259,25 @@ class Evaluator:
             await asyncio.gather(asking, return_exceptions=True)
 
     async def _examine(self, head: Promotion) -> None:
-        """Examine the best model, unless that was done or its game has no exam.
+        """Examine the best model in all that its game's exam asks and that was not done.
 
         It answers in the precision that inference serves it in, the one that it plays in.
         """
         run = self._run
-        if not has_exam(run.game.name):
+        kinds = position_kinds(run.game.name)
+        if not kinds:
             return
         exams = await self._waits.ask_store(self._database.exams, self._name)
-        if head.version in [exam.version for exam in exams]:
+        done = {exam.kind for exam in exams if exam.version == head.version}
+        if done.issuperset(kinds) or not await self._players.can_play(head.version):
             return
-        if not await self._players.can_play(head.version):
-            return
+        for kind in kinds:
+            if kind not in done:
+                await self._examine_in(head, kind)
+
+    async def _examine_in(self, head: Promotion, kind: PositionKind) -> None:
+        """Examine the best model in one kind of positions, and record how it did."""
+        run = self._run
         try:
             async with AsyncExitStack() as streams:
                 result = await examine(
@@ -278,6 +285,7 @@ class Evaluator:
                     await self._players.predictor(streams, ModelName(head.version)),
                     num_simulations=run.exam.num_simulations,
                     positions=run.exam.positions,
+                    kind=kind,
                     search=run.search,
                     most_rows=run.inference.max_batch_rows,
                 )
@@ -285,7 +293,11 @@ class Evaluator:
             _log.error("exam_broken_off", version=head.version, reason=str(error))
             return
         _log.info(
-            "examined", version=head.version, errors=result.errors, positions=result.positions
+            "examined",
+            version=head.version,
+            kind=kind,
+            errors=result.errors,
+            positions=result.positions,
         )
         await self._waits.ask_store(
             self._database.insert_exam,
@@ -294,4 +306,6 @@ class Evaluator:
             run.exam.num_simulations,
             result.positions,
             result.errors,
+            kind=kind,
+            value_error=result.value_error,
         )

@@ -44,8 +44,8 @@ def test_a_metric_that_nobody_knows(database: Database, epoch: int) -> None:
 
 
 def test_exams_and_ratings(database: Database, epoch: int) -> None:
-    database.insert_exam("test", 1, 50, 300, 30)
-    database.insert_exam("test", 2, 50, 300, 0)
+    database.insert_exam("test", 1, 50, 300, 30, kind="random")
+    database.insert_exam("test", 2, 50, 300, 0, kind="random")
     assert [(row.version, row.errors, row.error_rate) for row in database.exams("test")] == [
         (1, 30, 0.1),
         (2, 0, 0.0),
@@ -59,8 +59,13 @@ def test_exams_and_ratings(database: Database, epoch: int) -> None:
 def test_an_exam_told_twice_is_one(database: Database, epoch: int) -> None:
     """As after a commit whose answer was lost; what differs is another exam."""
     for errors in (30, 30, 29):
-        database.insert_exam("test", 1, 50, 300, errors)
-    assert [row.errors for row in database.exams("test")] == [30, 29]
+        database.insert_exam("test", 1, 50, 300, errors, kind="random")
+    database.insert_exam("test", 1, 50, 300, 30, kind="good", value_error=0.25)
+    assert [(row.kind, row.errors, row.value_error) for row in database.exams("test")] == [
+        ("random", 30, None),
+        ("random", 29, None),
+        ("good", 30, 0.25),
+    ]
 
 
 def test_summary(database: Database, epoch: int) -> None:
@@ -69,7 +74,8 @@ def test_summary(database: Database, epoch: int) -> None:
     database.save_unfinished("test", "w", [(random_record(9, plies=2), 0)], 60)
     evaluator = database.acquire_fence("test", "evaluator")
     database.promote("test", 1, None, "e", 0, epoch=evaluator)
-    database.insert_exam("test", 1, 50, 300, 30)
+    database.insert_exam("test", 1, 50, 300, 30, kind="random")
+    database.insert_exam("test", 1, 50, 300, 60, kind="good")  # no goal is about these
     database.upsert_ratings("test", [("1", 5.0, 1.0)])
     database.insert_train_metrics("test", 100, "train", LOSSES, epoch)
 

@@ -9,7 +9,8 @@ import psycopg2
 import pytest
 from psycopg2 import errors
 
-from zerofleet.config import run_from_values
+from bench.resignation_rule import ResignationRule
+from zerofleet.config import ResignSection, run_from_values
 from zerofleet.database import Database, ResignRow, Submission
 from zerofleet.records import GameRecord
 from zerofleet.testing.random_records import changed, random_record
@@ -86,6 +87,20 @@ def calibrate(
         window_games=window_games,
         highest=highest,
     )
+
+
+def by_rule(
+    games: Sequence[GameRecord], began: Sequence[float], took: Sequence[float], share: float
+) -> float | None:
+    """What the loop without stores makes of the same games."""
+    settings = ResignSection(
+        enabled=True, false_positive_share=share, min_games=1, window_games=1000, highest=-0.01
+    )
+    rule = ResignationRule(settings)
+    ends = [start + length for start, length in zip(began, took, strict=True)]
+    for end, start, game in sorted(zip(ends, began, games, strict=True), key=lambda each: each[:2]):
+        rule.add(game.columns, start, end)
+    return rule.compute()
 
 
 def answer(row: ResignRow) -> tuple[float | None, int, int, int]:
@@ -242,8 +257,10 @@ def test_short_games_that_began_lately_do_not_move_it(database: Database) -> Non
 
     # Half of the resignations would be wrong: no threshold for less, a high one for more.
     assert calibrate(database, share=0.45).threshold is None
+    assert by_rule(*zip(*finished, strict=True), share=0.45) is None
     row = calibrate(database, share=0.55)
     assert answer(row)[0] == -0.1
+    assert by_rule(*zip(*finished, strict=True), share=0.55) == pytest.approx(row.threshold)
     assert row.began_before is not None
     until = (row.began_before - START).total_seconds()
     assert until == pytest.approx(400.0 - 2 * long, abs=1.0)
@@ -307,6 +324,11 @@ def test_the_curve_is_that_of_a_slow_reckoning(database: Database) -> None:
     assert len(curve) == 8  # -1, -7/8 ... -1/8
     for threshold, counted in curve.items():
         assert counted == reckon(games, threshold)
+    # The loop without stores takes the same ones: a late game shows that these are over.
+    late = (*games, played_on(10**6, [0.0], DRAW)), (*range(120), LATER), [1.0] * 121
+    found = {share: calibrate(database, share=share).threshold for share in (0.5, 0.55, 0.6, 0.65)}
+    assert len(set(found.values())) == 2
+    assert found == {share: by_rule(*late, share=share) for share in found}
 
 
 def reckon(games: Sequence[GameRecord], threshold: float) -> tuple[int, int]:

@@ -278,7 +278,7 @@ def test_every_service_can_do_its_work_in_its_own_role(
         match = evaluator.open_match("test", "gate", "2", "1", **asked, rule=GateRule(0.5))
         games = [MatchGame(0, 0, random_record(2))]
         evaluator.record_match_games("test", "e", match.match_id, games, epoch=epoch)
-        evaluator.insert_exam("test", 1, 10, 100, 3)
+        evaluator.insert_exam("test", 1, 10, 100, 3, kind="random")
         for elo in (10.0, 20.0):
             evaluator.upsert_ratings("test", [("1", 0.0, 0.0), ("random", elo, 5.0)])
         evaluator.promote("test", 2, match.match_id, "e", 1, epoch=epoch)

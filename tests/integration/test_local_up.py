@@ -180,11 +180,15 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
 
     exam = ask("exam", "--data", str(data), "--json", "--simulations", "5")
     values = json.loads(exam)
-    assert list(values) == ["game", "model", "simulations", "positions", "errors", "error_rate"]
+    assert list(values) == [
+        "game", "model", "kind", "simulations", "positions", "errors", "error_rate", "value_error"
+    ]  # fmt: skip
     assert values["model"] == best
     assert values["simulations"] == 5
     assert values["error_rate"] == values["errors"] / values["positions"]
     assert "has no model '99'" in ask("exam", "--data", str(data), "--model", "99", status=2)
+    refused = ask("exam", "--data", str(data), "--perfect-play", "1", status=2)
+    assert "tic_tac_toe has not: leave it out" in refused
 
     text = duel("hint\nnowhere\nquit\n", "--data", str(data), "--second", "--simulations", "5")
     assert f"model {best} plays" in text

@@ -1,12 +1,20 @@
 """The exam of Connect Four against players whose result is known."""
 
+from collections import Counter
+from collections.abc import Sequence
+from typing import cast
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from zerofleet_core import State, connect_four_outcome
+from zerofleet_core import State, connect_four_action_outcomes, connect_four_outcome
 
-from zerofleet.exam import examine
-from zerofleet.exam.sample import LabelledPosition, connect_four_sample
+from zerofleet.errors import ConfigError
+from zerofleet.exam import PositionKind, examine
+from zerofleet.exam.examined_player import ExaminedPlayer
+from zerofleet.exam.good_play import MOST_A_PLY, draw_good_positions, good_sample
+from zerofleet.exam.perfect_play import play_from
+from zerofleet.exam.sample import LabelledPosition, connect_four_sample, mirror_key
 from zerofleet.prediction import Prediction
 
 SIZE = 40
@@ -18,27 +26,49 @@ async def sample() -> tuple[LabelledPosition, ...]:
 
 
 class KnowsTheSample:
-    """Plays the action of best (``sign`` 1) or worst (-1) outcome in each position of a sample."""
+    """Plays the action of best (``sign`` 1) or worst (-1) outcome in each position of a sample.
+
+    And values it rightly; all other positions at 0.
+    """
 
     def __init__(self, sample: tuple[LabelledPosition, ...], sign: int) -> None:
         self.logits: dict[bytes, list[float]] = {}
+        self.values: dict[bytes, int] = {}
         for position in sample:
             observation = State("connect_four", position.actions).observation()
+            self.values[observation.tobytes()] = position.value
             self.logits[observation.tobytes()] = [
                 0.0 if outcome is None else 12.0 * sign * outcome for outcome in position.outcomes
             ]
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        logits = [self.logits.get(row.tobytes(), [0.0] * 7) for row in observations]
-        return Prediction(np.array(logits, np.float16), np.zeros(len(observations), np.float32), 1)
+        rows = [row.tobytes() for row in observations]
+        logits = [self.logits.get(row, [0.0] * 7) for row in rows]
+        values = [self.values.get(row, 0) for row in rows]
+        return Prediction(np.array(logits, np.float16), np.array(values, np.float32), 1)
 
 
 @pytest.mark.slow
-async def test_perfect_and_worst_play(sample: tuple[LabelledPosition, ...]) -> None:
+@pytest.mark.parametrize("kind", ["random", "good"])
+async def test_perfect_and_worst_play(
+    sample: tuple[LabelledPosition, ...], kind: PositionKind
+) -> None:
+    positions = sample if kind == "random" else good_sample(SIZE)
+
     async def error_rate(sign: int) -> float:
-        predictor = KnowsTheSample(sample, sign)
-        result = await examine("connect_four", predictor, num_simulations=2, positions=SIZE, seed=1)
-        assert (result.game, result.positions) == ("connect_four", SIZE)
+        result = await examine(
+            "connect_four",
+            KnowsTheSample(positions, sign),
+            num_simulations=2,
+            positions=SIZE,
+            kind=kind,
+            seed=1,
+        )
+        assert (result.game, result.kind, result.positions) == ("connect_four", kind, SIZE)
+        assert result.wrong == (sign < 0,) * SIZE
+        # Of the root and its two visits two values of three are 0, but where a game ended.
+        assert result.value_error is not None
+        assert 0.1 < result.value_error < 0.6
         return result.error_rate
 
     assert await error_rate(1) == 0.0
@@ -84,3 +114,71 @@ async def test_a_request_has_no_more_rows_than_the_server_takes(
         "connect_four", predictor, num_simulations=2, positions=SIZE, seed=1, most_rows=16
     )
     assert (result.positions, max(rows)) == (SIZE, 16)
+
+
+@pytest.mark.slow
+def test_good_positions_are_what_they_say() -> None:
+    """Of the late ones, which are cheap to solve, the labels too."""
+    everything = good_sample()
+    plies = Counter(len(position.actions) for position in everything)
+    assert max(plies.values()) == MOST_A_PLY
+    assert min(plies) == 2
+    assert max(plies) > 35
+    assert all(position.allows_error for position in everything)
+    keys = {mirror_key(State("connect_four", position.actions)) for position in everything}
+    assert len(keys) == len(everything)
+    late = [position for position in everything if len(position.actions) > 14]
+    for position in late[:100]:
+        assert position.outcomes == tuple(connect_four_action_outcomes(position.actions))
+
+
+async def test_positions_of_another_game_are_refused() -> None:
+    predictor = KnowsTheSample((), 1)
+    with pytest.raises(ConfigError, match="no 'lines' positions: ask for random or good"):
+        await examine("connect_four", predictor, num_simulations=1, positions=1, kind="lines")
+
+
+def test_the_seed_decides_the_good_positions() -> None:
+    """With labels that cost nothing: a column is as good as its number is small."""
+
+    def outcomes(actions: Sequence[int]) -> list[int | None]:
+        legal = State("connect_four", actions).legal_actions()
+        return [(1 if column < 4 else -1) if column in legal else None for column in range(7)]
+
+    drawn = draw_good_positions(6, 4, 1, outcomes)
+    assert drawn == draw_good_positions(6, 4, 1, outcomes)
+    assert drawn != draw_good_positions(6, 4, 2, outcomes)
+    first_replies = Counter(position.actions[0] for position in drawn)
+    assert first_replies[3] > len(drawn) / 2
+
+
+class Solver:
+    """Plays the best action, or the worst, by the solver."""
+
+    game = "connect_four"
+
+    def __init__(self, sign: int) -> None:
+        self.sign = sign
+
+    async def choose(self, positions: Sequence[Sequence[int]]) -> list[int]:
+        return [self._best(connect_four_action_outcomes(actions)) for actions in positions]
+
+    def _best(self, outcomes: Sequence[int | None]) -> int:
+        legal = {action: each for action, each in enumerate(outcomes) if each is not None}
+        return max(legal, key=lambda action: self.sign * legal[action])
+
+
+@pytest.mark.slow
+async def test_whole_games_against_the_solver(sample: tuple[LabelledPosition, ...]) -> None:
+    late = [position for position in sample if len(position.actions) > 17]
+    positions = [position.actions for position in late]
+    values = Counter(position.value for position in late)
+    perfect = await play_from(cast("ExaminedPlayer", Solver(1)), positions)
+    assert (perfect.games, perfect.kept, perfect.given_away) == (len(late), len(late), 0)
+    # The solver gives nothing away either.
+    assert (perfect.wins, perfect.draws) == (values[1], values[0])
+    worst = await play_from(cast("ExaminedPlayer", Solver(-1)), positions)
+    assert worst.kept == values[-1]
+    assert worst.wins == 0
+    assert worst.given_away >= values[1] + values[0]
+    assert perfect == await play_from(cast("ExaminedPlayer", Solver(1)), positions)

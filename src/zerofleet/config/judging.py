@@ -76,7 +76,8 @@ class ExamSection(Section):
     num_simulations: int = Field(default=100, ge=1)
     """Simulations for each move of the examined player."""
     positions: int = Field(default=300, ge=1)
-    """Positions of the fixed seeded sample (games that are not walked in full)."""
+    """Positions of each fixed sample (games that are not walked in full), where there are as
+    many."""
 
 
 class GoalSection(Section):

@@ -59,10 +59,12 @@ class ExamRow:
 
     run: str
     version: int
+    kind: str  # of its positions: lines, random or good
     num_simulations: int
     positions: int
     errors: int
     error_rate: float
+    value_error: float | None  # mean square; None: not known
     at: datetime
 
 
@@ -140,16 +142,28 @@ class Metrics(ConnectionPool):
         return [TrainEvent(*row) for row in rows]
 
     def insert_exam(
-        self, run: str, version: int, num_simulations: int, positions: int, errors: int
+        self,
+        run: str,
+        version: int,
+        num_simulations: int,
+        positions: int,
+        errors: int,
+        *,
+        kind: str,
+        value_error: float | None = None,
     ) -> None:
         """Record an exam of a model; repeating the same one does nothing."""
         self._run(
-            "INSERT INTO exams (run, version, num_simulations, positions, errors) "
-            "SELECT :run, :version, :num_simulations, :positions, :errors WHERE NOT EXISTS "
+            "INSERT INTO exams "
+            "(run, version, kind, num_simulations, positions, errors, value_error) "
+            "SELECT :run, :version, :kind, :num_simulations, :positions, :errors, "
+            "CAST(:value_error AS real) WHERE NOT EXISTS "
             "(SELECT FROM exams WHERE run = :run AND version = :version AND positions = :positions "
-            "AND num_simulations = :num_simulations AND errors = :errors)",
+            "AND kind = :kind AND num_simulations = :num_simulations AND errors = :errors)",
             run=run,
             version=version,
+            kind=kind,
+            value_error=value_error,
             num_simulations=num_simulations,
             positions=positions,
             errors=errors,
@@ -158,8 +172,8 @@ class Metrics(ConnectionPool):
     def exams(self, run: str) -> list[ExamRow]:
         """Every exam of a run, oldest first."""
         rows = self._rows(
-            "SELECT run, version, num_simulations, positions, errors, error_rate, at "
-            "FROM exams WHERE run = :run ORDER BY exam_id",
+            "SELECT run, version, kind, num_simulations, positions, errors, error_rate, "
+            "value_error, at FROM exams WHERE run = :run ORDER BY exam_id",
             run=run,
         )
         return [ExamRow(*row) for row in rows]

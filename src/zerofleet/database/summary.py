@@ -45,7 +45,8 @@ CROSS JOIN (
 ) AS h
 LEFT JOIN ratings AS r ON r.run = :run AND r.version = h.best_model
 LEFT JOIN LATERAL (
-    SELECT error_rate FROM exams WHERE run = :run AND version = h.best_model
+    SELECT error_rate FROM exams
+    WHERE run = :run AND version = h.best_model AND kind <> 'good'
     ORDER BY exam_id DESC LIMIT 1
 ) AS e ON true
 LEFT JOIN LATERAL (

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from zerofleet.config import SearchSection
 from zerofleet.errors import ConfigError
 from zerofleet.exam.examined_player import MOST_ROWS, ExaminedPlayer
+from zerofleet.exam.good_play import good_sample
 from zerofleet.exam.lines import walk_lines
-from zerofleet.exam.sample import connect_four_sample, count_errors
+from zerofleet.exam.sample import answer, connect_four_sample
 from zerofleet.prediction import Predictor
 
-_GAMES = ("connect_four", "tic_tac_toe")
+PositionKind = Literal["lines", "random", "good"]
+"""``lines``: the games of tic-tac-toe; ``random``, ``good``: positions of Connect Four, of random
+play and near good play."""
+
+_KINDS: dict[str, tuple[PositionKind, ...]] = {
+    "connect_four": ("random", "good"),
+    "tic_tac_toe": ("lines",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +32,14 @@ class ExamResult:
     """
 
     game: str
+    kind: PositionKind
     num_simulations: int
     positions: int
     errors: int
+    value_error: float | None = None
+    """Mean square of the searched value less the outcome of perfect play; None: not known."""
+    wrong: tuple[bool, ...] = ()
+    """[positions] which ones of a sample the player erred in."""
 
     @property
     def error_rate(self) -> float:
@@ -35,7 +49,12 @@ class ExamResult:
 
 def has_exam(game: str) -> bool:
     """Whether perfect play of this game is known here."""
-    return game in _GAMES
+    return game in _KINDS
+
+
+def position_kinds(game: str) -> tuple[PositionKind, ...]:
+    """The kinds of positions that a game can be examined in; none where it has no exam."""
+    return _KINDS.get(game, ())
 
 
 async def examine(
@@ -44,6 +63,7 @@ async def examine(
     *,
     num_simulations: int,
     positions: int,
+    kind: PositionKind | None = None,
     seed: int = 1,
     search: SearchSection | None = None,
     most_rows: int = MOST_ROWS,
@@ -54,22 +74,40 @@ async def examine(
         game: a game for which ``has_exam`` is true.
         predictor: the examined network; asked for many positions at once.
         num_simulations: simulations for each action.
-        positions: size of the sample (Connect Four); tic-tac-toe is always walked in full.
-        seed: of the sample; the same one everywhere, so that models of all runs compare.
+        positions: size of the sample (Connect Four), at most; tic-tac-toe is always walked in full.
+        kind: of the positions; by default the game's first one.
+        seed: of random positions; the same one everywhere, so that models of all runs compare.
         search: the run's; by default that of a run file without ``[search]``.
         most_rows: positions of one request at most; a server's limit is ``max_batch_rows``.
 
     Raises:
-        ConfigError: no exam for this game.
+        ConfigError: no exam for this game, or no such positions.
         InferenceUnavailableError, OverloadedError: from ``predictor``.
     """
+    kinds = position_kinds(game)
+    if not kinds:
+        raise ConfigError(f"there is no exam for {game!r}: it exists for {', '.join(_KINDS)}")
+    kind = kind or kinds[0]
+    if kind not in kinds:
+        raise ConfigError(
+            f"the exam of {game} has no {kind!r} positions: ask for {' or '.join(kinds)}"
+        )
     section = search or SearchSection()
     player = ExaminedPlayer.of(game, predictor, num_simulations, section, most_rows)
-    if game == "tic_tac_toe":
+    if kind == "lines":
         walk = await walk_lines(player)
-        return ExamResult(game, num_simulations, walk.finished, walk.lost)
-    if game == "connect_four":
+        return ExamResult(game, kind, num_simulations, walk.finished, walk.lost)
+    if kind == "random":
         sample = await connect_four_sample(positions, seed)
-        errors = await count_errors(player, sample)
-        return ExamResult(game, num_simulations, len(sample), errors)
-    raise ConfigError(f"there is no exam for {game!r}: it exists for {', '.join(_GAMES)}")
+    else:
+        sample = good_sample(positions)
+    answers = await answer(player, sample)
+    return ExamResult(
+        game,
+        kind,
+        num_simulations,
+        len(sample),
+        sum(answers.wrong),
+        answers.value_error,
+        answers.wrong,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zerofleet_core import Search, SearchConfig
+from zerofleet_core import Search, SearchConfig, SearchResult
 
 from zerofleet.config import SearchSection
 from zerofleet.prediction import Predictor
@@ -37,12 +37,16 @@ class ExaminedPlayer:
 
     async def choose(self, positions: Sequence[Sequence[int]]) -> list[int]:
         """The most visited action in each position; a position is its list of actions so far."""
-        chosen: list[int] = []
-        for first in range(0, len(positions), self.most_rows):
-            chosen += await self._search(positions[first : first + self.most_rows])
-        return chosen
+        return [result.best_action for result in await self.search(positions)]
 
-    async def _search(self, positions: Sequence[Sequence[int]]) -> list[int]:
+    async def search(self, positions: Sequence[Sequence[int]]) -> list[SearchResult]:
+        """What the search of each position finds."""
+        results: list[SearchResult] = []
+        for first in range(0, len(positions), self.most_rows):
+            results += await self._search(positions[first : first + self.most_rows])
+        return results
+
+    async def _search(self, positions: Sequence[Sequence[int]]) -> list[SearchResult]:
         search = Search(self.game, positions, self.config, 0)
         while not search.done:
             observations = search.select()
@@ -50,4 +54,4 @@ class ExaminedPlayer:
                 continue
             prediction = await self.predictor.predict(observations)
             search.backup(prediction.policy_logits, prediction.value, prediction.model_version)
-        return [result.best_action for result in search.results()]
+        return search.results()

@@ -2,7 +2,7 @@
 
 Each position comes from random legal play of ``_FIRST_PLY`` to ``_LAST_PLY`` plies, is not over,
 and offers at least two actions whose outcomes under perfect play differ, so that an error is
-possible. Positions that differ only by the mirror count once.
+possible. Positions that differ only by the mirror count once. ``good_play`` has a second kind.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
+import statistics
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zerofleet_core import State, connect_four_action_outcomes, transform_observation
 
 from zerofleet.exam.examined_player import ExaminedPlayer
 
-_GAME = "connect_four"
+GAME = "connect_four"
 _FIRST_PLY = 10
 _LAST_PLY = 30
 
@@ -29,10 +31,24 @@ class LabelledPosition:
     actions: tuple[int, ...]  # played so far
     outcomes: tuple[int | None, ...]  # [num_actions] for the player to move; None: illegal
 
+    @property
+    def value(self) -> int:
+        """The outcome of perfect play, for the player to move."""
+        return max(outcome for outcome in self.outcomes if outcome is not None)
+
+    @property
+    def best_actions(self) -> list[int]:
+        """Those with the best outcome."""
+        return [action for action, each in enumerate(self.outcomes) if each == self.value]
+
+    @property
+    def allows_error(self) -> bool:
+        """Whether two actions differ in their outcome."""
+        return len({outcome for outcome in self.outcomes if outcome is not None}) > 1
+
     def is_error(self, action: int) -> bool:
         """Whether another action would have kept a better outcome of the game."""
-        best = max(outcome for outcome in self.outcomes if outcome is not None)
-        return self.outcomes[action] != best
+        return self.outcomes[action] != self.value
 
 
 async def connect_four_sample(size: int, seed: int) -> tuple[LabelledPosition, ...]:
@@ -46,10 +62,22 @@ async def connect_four_sample(size: int, seed: int) -> tuple[LabelledPosition, .
     return tuple(sample.positions[:size])
 
 
-async def count_errors(player: ExaminedPlayer, sample: tuple[LabelledPosition, ...]) -> int:
-    """In how many positions of the sample the player throws an outcome away."""
-    chosen = await player.choose([position.actions for position in sample])
-    return sum(position.is_error(action) for position, action in zip(sample, chosen, strict=True))
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a player made of a sample."""
+
+    wrong: tuple[bool, ...]  # [positions] whether it threw an outcome away
+    value_error: float  # mean square of the root's value less the outcome of perfect play
+
+
+async def answer(player: ExaminedPlayer, sample: Sequence[LabelledPosition]) -> Answers:
+    """Have the player search every position of the sample."""
+    results = await player.search([position.actions for position in sample])
+    pairs = list(zip(sample, results, strict=True))
+    return Answers(
+        tuple(position.is_error(result.best_action) for position, result in pairs),
+        statistics.fmean((result.root_value - position.value) ** 2 for position, result in pairs),
+    )
 
 
 class _Sample:
@@ -65,12 +93,14 @@ class _Sample:
         """Draw one more position; those that allow no error are passed over."""
         with self._one_at_a_time:
             actions, state = _random_position(self._generator)
-            if state.is_terminal or _key(state) in self._seen:
+            key = mirror_key(state)
+            if state.is_terminal or key in self._seen:
                 return
-            self._seen.add(_key(state))
+            self._seen.add(key)
             outcomes = connect_four_action_outcomes(actions)
-            if len({outcome for outcome in outcomes if outcome is not None}) > 1:
-                self.positions.append(LabelledPosition(tuple(actions), tuple(outcomes)))
+            position = LabelledPosition(tuple(actions), tuple(outcomes))
+            if position.allows_error:
+                self.positions.append(position)
 
 
 @functools.cache
@@ -79,7 +109,7 @@ def _sample_of(seed: int) -> _Sample:
 
 
 def _random_position(generator: random.Random) -> tuple[list[int], State]:
-    state = State(_GAME)
+    state = State(GAME)
     actions: list[int] = []
     for _ in range(generator.randint(_FIRST_PLY, _LAST_PLY)):
         if state.is_terminal:
@@ -90,7 +120,8 @@ def _random_position(generator: random.Random) -> tuple[list[int], State]:
     return actions, state
 
 
-def _key(state: State) -> bytes:
+def mirror_key(state: State) -> bytes:
+    """The same for a position and its mirror image."""
     observation = state.observation()
-    mirrored = transform_observation(_GAME, observation, 1)
+    mirrored = transform_observation(GAME, observation, 1)
     return min(observation.tobytes(), mirrored.tobytes())

@@ -152,7 +152,7 @@ class Monitor:
         exams = [
             Exam(row.version, row.num_simulations, row.positions, row.errors, row.error_rate)
             for row in self._database.exams(self._run.name)
-            if row.version in promoted
+            if row.version in promoted and row.kind != "good"  # which no goal is about
         ]
         blocker = self._database.window_blocker(self._run.name)
         age = (datetime.now(UTC) - history[0].at).total_seconds() if history else None

@@ -20,6 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 from zerofleet import games
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database
+from zerofleet.exam import position_kinds
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.child import start_child
 from zerofleet.local.monitor import work_words
@@ -124,7 +125,12 @@ class Fleet:
             head.seq if head else 0,
             epoch=self.database.acquire_fence(self.run.name, "evaluator"),
         )
-        self.database.insert_exam(self.run.name, version, 1, 1, 0)
+        self.examined(version)
+
+    def examined(self, version: int) -> None:
+        """Record that a model was examined, so that it is not."""
+        for kind in position_kinds(self.run.game.name):
+            self.database.insert_exam(self.run.name, version, 1, 1, 0, kind=kind)
 
     def start(self, service: str, **environment: str) -> subprocess.Popen[bytes]:
         process = start_child(

@@ -90,8 +90,10 @@ def test_the_first_model_is_promoted_at_once_and_examined(make_fleet: Any) -> No
     best = pointer(fleet)
     assert best is not None
     assert (best.seq, best.version) == (1, 1)
-    [exam] = fleet.database.exams("judged")
-    assert (exam.version, exam.num_simulations, exam.positions) == (1, 4, 10)
+    exams = fleet.database.exams("judged")
+    asked = [(exam.version, exam.kind, exam.num_simulations, exam.positions) for exam in exams]
+    assert asked == [(1, "random", 4, 10), (1, "good", 4, 10)]
+    assert all(0 < (exam.value_error or 0) < 4 for exam in exams)
 
 
 @pytest.mark.parametrize(("threshold", "expected"), [(0.49, "promoted"), (0.55, "rejected")])
@@ -311,7 +313,7 @@ def test_of_two_evaluators_one_judges(make_fleet: Any) -> None:
     """
     fleet = make_fleet(run_file(0.49).replace("num_simulations = 24", "num_simulations = 200"))
     fleet.publish(1, seed=5)
-    fleet.database.insert_exam("judged", 1, 1, 1, 0)
+    fleet.examined(1)
     first = fleet.start("evaluator", ZEROFLEET_WORKER="first")
     fleet.until(lambda: versions(fleet) == [1])
     second = fleet.start("evaluator", ZEROFLEET_WORKER="second")

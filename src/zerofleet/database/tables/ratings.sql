@@ -20,13 +20,19 @@ CREATE TABLE exams (
     exam_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run text NOT NULL,
     version integer NOT NULL,
+    kind text NOT NULL CHECK (kind IN ('lines', 'random', 'good')),
     num_simulations integer NOT NULL,
     positions integer NOT NULL CHECK (positions > 0),
     errors integer NOT NULL CHECK (errors BETWEEN 0 AND positions),
     error_rate double precision NOT NULL GENERATED ALWAYS AS (errors::float8 / positions) STORED,
+    value_error real CHECK (value_error BETWEEN 0 AND 4),
     at timestamptz NOT NULL DEFAULT now(),
     FOREIGN KEY (run, version) REFERENCES models (run, version)
 );
 CREATE INDEX exams_model ON exams (run, version);
 COMMENT ON TABLE exams IS 'How often a model erred where perfect play is known.';
+COMMENT ON COLUMN exams.kind IS
+    'Of the positions: lines of play (tic-tac-toe), of random play, or near good play.';
 COMMENT ON COLUMN exams.errors IS 'Positions in which its action gave away a better outcome.';
+COMMENT ON COLUMN exams.value_error IS
+    'Mean square of the searched value less the outcome of perfect play; null: not known.';

@@ -1,0 +1,258 @@
+"""How strong does a run get for its CPU-seconds, and which of two variants learns more from them?
+
+``python -m bench.strength runs/connect_four.toml --cpu-seconds 600`` lets the run learn in this
+process, without stores and without a wall clock, and prints a row for each model: what it cost, how
+its games were, and how it does in the exam: ``random`` and ``good`` are the shares of errors in
+positions of random play and near good play, at each number of simulations (1 is the prior's best
+action), and ``mse`` the mean squared error of the searched value. Exams cost the run nothing.
+
+``--compare 'trainer.samples_per_position=12' 'search.c_puct=3,trainer.l2=0'`` lets several variants
+learn in turns, each until it has used up its budget, and prints how their last models differ from
+the first's; ``--variants`` takes them from a table of accelerations, and ``--seed 1 2`` does it all
+with each seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from bench.learning_loop import LearningLoop
+from bench.play_figures import PlayFigures
+from bench.report import WIDTH, told
+from bench.strength_options import Budget, parse
+from zerofleet.config import RunConfig
+from zerofleet.exam import examine, play_first, play_second, position_kinds
+from zerofleet.exam.examined_player import ExaminedPlayer
+
+COLUMNS = {
+    "model": ("model", 5, "d"),
+    "evaluations": ("evaluations", 11, ",d"),
+    "play s": ("cpu_play", 6, ".0f"),
+    "train s": ("cpu_train", 7, ".0f"),
+    "games": ("games", 7, ",d"),
+    "steps": ("steps", 6, ",d"),
+    "v_resign": ("v_resign", 8, ".2f"),
+    "distinct": ("distinct", 8, ".1%"),
+    "draws": ("draws", 6, ".1%"),
+    "length": ("length", 6, ".1f"),
+    "prior H": ("prior_entropy", 7, ".2f"),
+    "target H": ("target_entropy", 8, ".2f"),
+}
+"""For each heading the field of a row, its width and its format; H is entropy, in nats."""
+
+
+@dataclass
+class ComparedRun:
+    """A variant of the run that learns with one seed."""
+
+    variant: str
+    loop: LearningLoop
+    answers: dict[str, NDArray[np.float64]] = field(default_factory=dict[str, NDArray[np.float64]])
+    """Of the newest exam: [positions] 1 where the model erred, or [1] the share of lines lost."""
+    last: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The newest row."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Learn, and print a row for each model."""
+    options = parse(__doc__, argv)
+    torch.set_num_threads(1)  # CPU-seconds of several threads would hold their waits
+    compared: list[ComparedRun] = []
+    for seed in options.seeds:
+        compared += asyncio.run(learn(options.runs, seed, options))
+    if len(options.runs) > 1:
+        print_differences(compared)
+
+
+async def learn(
+    runs: dict[str, RunConfig], seed: int, options: argparse.Namespace
+) -> list[ComparedRun]:
+    """All variants with one seed, in turns."""
+    compared = [
+        ComparedRun(name, LearningLoop(run.model_copy(update={"seed": seed}), options.precision))
+        for name, run in runs.items()
+    ]
+    print_heading(runs, seed)
+    for one in compared:
+        await report(one, options.simulations if options.every == 1 else [], options)
+    budget: Budget = options.budget
+    learning = list(compared)
+    while learning:
+        one = min(learning, key=lambda each: budget.share(each.loop))
+        published = one.loop.turn()
+        if budget.share(one.loop) >= 1:
+            learning.remove(one)
+            one.loop.finish()
+            await report(one, options.last_simulations or options.simulations, options)
+        elif published:
+            due = one.loop.model.version % options.every == 0
+            await report(one, options.simulations if due else [], options)
+    return compared
+
+
+async def report(one: ComparedRun, simulations: Sequence[int], options: argparse.Namespace) -> None:
+    """Examine the newest model, print its row and keep it."""
+    loop = one.loop
+    row: dict[str, Any] = {
+        "variant": one.variant,
+        "seed": loop.run.seed,
+        "model": loop.model.version,
+        "precision": loop.model.precision,
+        "evaluations": loop.evaluations,
+        **{f"cpu_{part}": round(seconds, 2) for part, seconds in loop.cpu.items()},
+        "games": loop.engine.statistics.games_finished,
+        "positions": loop.bucket.received,
+        "steps": loop.learner.step,
+        "samples": loop.learner.samples,
+        "v_resign": loop.resignation.threshold,
+        **loop.figures.row(),
+    }
+    loop.figures = PlayFigures()
+    if simulations:
+        row |= await ask(one, simulations, options.positions)
+    if options.perfect_play and options.budget.share(loop) >= 1:
+        row |= await play_perfect(loop, options.perfect_play)
+    one.last = row
+    width = max(map(len, options.runs)) if len(options.runs) > 1 else 0
+    print_row(row, width)
+    if options.output is not None:
+        with options.output.open("a", encoding="utf-8") as file:
+            file.write(f"{json.dumps(row)}\n")
+
+
+async def ask(one: ComparedRun, simulations: Sequence[int], positions: int) -> dict[str, float]:
+    """The newest model's errors and its values' error, by kind and simulations."""
+    run, found = one.loop.run, dict[str, float]()
+    one.answers = {}
+    for kind, number in itertools.product(position_kinds(run.game.name), simulations):
+        result = await examine(
+            run.game.name,
+            one.loop.model,
+            num_simulations=number,
+            positions=positions,
+            kind=kind,
+            search=run.search,
+        )
+        of = f"{kind}@{number}"
+        found[of] = round(result.error_rate, 5)
+        if result.value_error is not None:
+            found[f"{of}_mse"] = round(result.value_error, 4)
+        one.answers[of] = np.array(result.wrong or [result.error_rate], np.float64)
+    return found
+
+
+async def play_perfect(loop: LearningLoop, games: int) -> dict[str, Any]:
+    """The newest model's games against the solver, at the simulations of the run's ``[exam]``."""
+    run = loop.run
+    simulations = run.exam.num_simulations
+    player = ExaminedPlayer.of(run.game.name, loop.model, simulations, run.search)
+    first = await play_first(player, games, run.seed)
+    second = await play_second(player, -(-games // 7), run.seed)
+    return {"perfect_first": asdict(first), "perfect_second": asdict(second)}
+
+
+def print_heading(runs: Mapping[str, RunConfig], seed: int) -> None:
+    """What the lines of a seed's models say."""
+    width = max(map(len, runs)) if len(runs) > 1 else 0
+    headings = " ".join(f"{name:>{width}}" for name, (_, width, _) in COLUMNS.items())
+    print(
+        f"{next(iter(runs.values())).game.name}, seed {seed}\n{'':{width}} {headings}", flush=True
+    )
+
+
+def print_row(row: dict[str, Any], width: int) -> None:
+    """One line for a model.
+
+    Args:
+        row: the model's.
+        width: of the column of variants; 0: there is one alone.
+    """
+    label = row["variant"] if width else ""
+    cells = [
+        f"{'-' if row[key] is None else format(row[key], form):>{width}}"
+        for key, width, form in COLUMNS.values()
+    ]
+    exam = [
+        f"(mse {value:.3f})" if name.endswith("_mse") else f"{name} {value:.1%}"
+        for name, value in row.items()
+        if "@" in name
+    ]
+    games = [
+        f"\n  {side} player against the solver: {ended['wins']:,} won, {ended['draws']:,} drawn, "
+        f"{ended['kept']:,} of {ended['games']:,} as good as perfect, "
+        f"{ended['given_away']:,} moves gave an outcome away"
+        for side in ("first", "second")
+        if (ended := row.get(f"perfect_{side}"))
+    ]
+    print(" ".join([f"{label:{width}}", *cells, "", *exam]) + "".join(games), flush=True)
+
+
+def print_differences(compared: Sequence[ComparedRun]) -> None:
+    """How the last models of each variant differ from the first variant's, by question.
+
+    The standard error is that of the exam: of the differences at one position, means over seeds. It
+    says nothing about another seed, for which there are the differences seed by seed.
+    """
+    by_variant: dict[str, list[ComparedRun]] = {}
+    for one in compared:
+        by_variant.setdefault(one.variant, []).append(one)
+    first, *others = by_variant.values()
+    table = Table(title=f"errors of the last models, and less those of {first[0].variant}")
+    table.add_column("variant")
+    asked = list(first[0].answers)
+    for heading in ("CPU-s", "games", "steps", *asked):
+        table.add_column(heading, justify="right")
+    for mine in (first, *others):
+        cells = [
+            f"{statistics.fmean(one.loop.cpu_seconds for one in mine):,.0f}",
+            f"{statistics.fmean(one.last['games'] for one in mine):,.0f}",
+            f"{statistics.fmean(one.last['steps'] for one in mine):,.0f}",
+        ]
+        base = None if mine is first else first
+        cells += [_difference(question, mine, base) for question in asked]
+        table.add_row(mine[0].variant, *cells)
+    Console(width=max(WIDTH, Console().width)).print(table)
+
+
+def _difference(
+    question: str, mine: Sequence[ComparedRun], first: Sequence[ComparedRun] | None
+) -> str:
+    rates = [float(one.answers[question].mean()) for one in mine]
+    if first is None:
+        return f"{statistics.fmean(rates):.2%}"
+    pairs = list(zip(mine, first, strict=True))  # one for each seed
+    by_seed = np.stack([a.answers[question] - b.answers[question] for a, b in pairs])
+    difference, error = paired_difference(by_seed)
+    seeds = " ".join(f"{100 * each:+.1f}" for each in by_seed.mean(axis=1))
+    within = f" ({seeds})" if len(pairs) > 1 else ""
+    return f"{statistics.fmean(rates):.2%} {100 * difference:+.2f} ± {100 * error:.2f}{within}"
+
+
+def paired_difference(by_seed: NDArray[np.float64]) -> tuple[float, float]:
+    """The mean difference of two players and its standard error over positions.
+
+    Args:
+        by_seed: ``[seeds, positions]``, at each position what the one erred less the other.
+    """
+    of_position = by_seed.mean(axis=0)
+    positions = len(of_position)
+    error = float(of_position.std(ddof=1)) / math.sqrt(positions) if positions > 1 else math.nan
+    return float(of_position.mean()), error
+
+
+if __name__ == "__main__":
+    told(main)

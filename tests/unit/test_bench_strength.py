@@ -1,0 +1,124 @@
+"""The instrument for strength: one seed gives one run, however many learn beside it."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench import strength
+from bench.learning_loop import LearningLoop
+from bench.strength_options import Budget, parse
+from zerofleet.config import run_from_values
+from zerofleet.errors import ConfigError
+
+SMALL = (
+    "network.blocks=1",
+    "network.channels=8",
+    "trainer.batch_size=32",
+    "trainer.min_positions=200",
+    "trainer.publish_every_steps=10",
+    "trainer.average_every_steps=5",
+    "search.num_simulations=12",
+    "selfplay.games_per_engine=64",
+    "resign.min_games=5",
+)
+
+
+def arguments(*more: str) -> list[str]:
+    return ["runs/tictactoe.toml", *(f"--set={each}" for each in SMALL), *more]
+
+
+def learnt(rows: Sequence[dict[str, Any]], variant: str) -> list[dict[str, Any]]:
+    """A variant's rows without what another run may differ in."""
+    return [
+        {key: value for key, value in row.items() if key != "variant" and "cpu" not in key}
+        for row in rows
+        if row["variant"] == variant
+    ]
+
+
+def test_one_seed_gives_one_run_whoever_learns_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    same, other = "search.c_puct=1.5", "search.c_puct=3,trainer.samples_per_position=8"
+    strength.main(
+        arguments(
+            "--steps=25", "--simulations=2", f"--output={file}", "--compare", "-", same, other
+        )
+    )
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    mine = learnt(rows, "-")
+    assert [(row["model"], row["steps"], row["samples"]) for row in mine] == [
+        (1, 0, 0),
+        (2, 10, 320),
+        (3, 20, 640),
+        (4, 30, 960),  # what is paid for when the budget ends is trained
+    ]
+    assert mine == learnt(rows, same)
+    assert mine[-1] != learnt(rows, other)[-1]
+    last = mine[-1]
+    assert last["positions"] * 4 >= last["samples"]
+    assert 0 < last["distinct"] <= 1
+    assert 5 <= last["length"] <= 9
+    assert 0 < last["target_entropy"] < last["prior_entropy"] < np.log(9)
+    assert 0 <= last["lines@2"] <= 1
+    said = capsys.readouterr().out
+    assert "% +0.00" in said
+
+
+def test_a_budget_ends_a_loop_by_what_is_used_up_first() -> None:
+    run = run_from_values({"name": "budget", "game": "tic_tac_toe", "preset": "plain"})
+    loop = LearningLoop(run, "fp32")
+    assert Budget(evaluations=1000).share(loop) == 0
+    loop.turn()
+    assert Budget(evaluations=1000).share(loop) == loop.evaluations / 1000 > 0
+    assert Budget(evaluations=1000, games=1, steps=1).share(loop) == loop.evaluations / 1000
+    assert Budget(cpu_seconds=1e-3).share(loop) == 1e3 * loop.cpu_seconds > 1
+
+
+def test_a_difference_is_paired_over_positions() -> None:
+    """The same errors in other positions are more uncertain than one error less."""
+    one_less = np.zeros((1, 100))
+    one_less[0, 7] = -1
+    assert strength.paired_difference(one_less) == pytest.approx((-0.01, 0.01))
+    others = np.zeros((2, 100))
+    others[:, :10], others[:, 10:20] = 1, -1
+    assert strength.paired_difference(others) == pytest.approx((0, np.sqrt(20 / 99) / 10))
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["tic_tac_to", "--steps=1"], "tic_tac_to is no run file"),
+        (["runs/tictacto.toml", "--steps=1"], "did you mean runs/tictactoe.toml"),
+        (arguments("--steps=1", "--set", "search.c_puct"), "give KEY=VALUE"),
+        (arguments("--steps=1", "--set", "search.c_putt=2"), "search.c_putt = 2: Extra inputs"),
+        (arguments("--steps=1", "--compare", "search.c_puct=-1"), "search.c_puct = -1"),
+        (arguments("--steps=1", "--compare", "-", "runs/go9.toml"), "must be of one game"),
+        (arguments("--steps=1", "--perfect-play=1"), "not for tic_tac_toe: leave it out"),
+    ],
+)
+def test_what_cannot_be_is_refused(given: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        parse(None, given)
+
+
+def test_a_variant_is_made_of_its_settings() -> None:
+    options = parse(
+        None,
+        [
+            *arguments("--steps=1", "--compare"),
+            "trainer.learning_rate=[0.1,0.01],trainer.learning_rate_steps=[5],search.root=gumbel",
+            "runs/tictactoe.toml",
+        ],
+    )
+    first, second = options.runs.values()
+    assert first.trainer.learning_rate == (0.1, 0.01)
+    assert (first.search.root, first.search.num_simulations) == ("gumbel", 12)
+    assert (second.search.root, second.network.blocks) == ("puct", 1)
+    table = parse(None, arguments("--steps=1", "--variants", "agz", "fast")).runs
+    assert [run.trainer.growing_window for run in table.values()] == [False, True]
