@@ -7,9 +7,13 @@ IMAGES ?= selfplay inference trainer evaluator autoscaler tools
 # The trainer for GPUs is the same target with another torch, and so has a tag of its own.
 TAG ?= $(VERSION)
 
-# Tests wait more than they compute, so more of them than there are cores run at a time.
-WORKERS ?= 4
+# Tests compute more than they wait: more at a time than there are cores only fills the gaps, and
+# each of these processes costs 15 CPU-seconds before its first test.
+WORKERS ?= 3
 TEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# What is compiled once is not compiled again by each process that a test starts.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run up test test-loaded test-fleet test-core test-chaos check check-deploy fmt proto bench clean images compose-test
@@ -30,7 +34,7 @@ test: setup ## the tests: nothing is needed beside what make setup made
 	$(TEST) -m "not fleet and not docker and not gpu and not soak"
 
 test-loaded: setup ## the tests three times in a row, with eight busy loops beside them
-	for i in 1 2 3; do $(BIN)/python scripts/loaded.py 8 $(MAKE) --no-print-directory test || exit 1; done
+	for i in 1 2 3; do $(BIN)/python scripts/under_load.py 8 $(MAKE) --no-print-directory test || exit 1; done
 
 test-fleet: setup ## whole fleets train, are killed and are looked at for secrets
 	$(TEST) -m "fleet and not docker and not gpu and not soak"

@@ -26,7 +26,7 @@ class _PlayedOn:
 
 
 class ResignationRule:
-    """What ``resign_games`` and ``resign_curve`` of the database find, and the choice from it.
+    """What ``played_on_games`` and ``resign_curve`` of the database find, and the choice from it.
 
     Args:
         settings: whether, and from which games.

@@ -106,7 +106,7 @@ def measure(options: argparse.Namespace) -> list[Row]:
         with Database(postgres.url("trainer")) as trainer:
             epoch = trainer.acquire_fence(RUN, "trainer")
             trainer.state_needs(
-                RUN, window_games=1, resign_games=1, margin=timedelta(0), epoch=epoch
+                RUN, window_games=1, played_on_games=1, margin=timedelta(0), epoch=epoch
             )
             submitting = _Submitting(postgres.url("worker"), workload)
             rows: list[Row] = []

@@ -23,7 +23,7 @@ from bench.providers import MAX_BATCH_ROWS, provider_of
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.loaded_models import LoadedModel, ModelLoader
-from services.inference.repository import Repository
+from services.inference.served_models import ServedModels
 from zerofleet import games
 from zerofleet.database import Promotion
 from zerofleet.games import State
@@ -92,12 +92,12 @@ async def serve(game: str, model_bytes: bytes, sessions: int, provider: Provider
         loader = loader_of(game, model_bytes, sessions, provider)
     else:
         loader = loader_of_nothing(game, sessions)
-    repository = Repository(RUN, OneFile(hashlib.sha256(model_bytes).hexdigest()), loader)
+    models = ServedModels(RUN, OneFile(hashlib.sha256(model_bytes).hexdigest()), loader)
     limits = BatchLimits(MAX_BATCH_ROWS, 64 * MAX_BATCH_ROWS, threads=sessions)
     shape = RequestShape(spec.observation_bytes, spec.num_actions, MAX_BATCH_ROWS)
-    async with Batcher(limits, repository.mark_bad) as batcher:
-        await repository.refresh()
-        backend = Backend(repository, batcher, shape)
+    async with Batcher(limits, models.mark_bad) as batcher:
+        await models.refresh()
+        backend = Backend(models, batcher, shape)
         async with Server("127.0.0.1:0", inference=backend) as server:
             await server.set_serving(True)
             print(json.dumps({"port": server.port}), flush=True)

@@ -94,11 +94,11 @@ void bind_self_play(nb::module_& module) {
       .def("select", &select<SelfPlayEngine>,
            "Run every game to its next leaf that needs the network. The GIL is released.\n\n"
            "Returns:\n"
-           "    [rows, observation_bytes], one row per live game, over the engine's memory: valid\n"
-           "    until the next select. Called again before `backup`, the same rows come again.\n"
-           "    There are no rows only when no game is live and none may start. A game that the\n"
-           "    cache answers num_simulations times in a row asks anew, so that a new model is\n"
-           "    noticed even when every position is known.")
+           "    [rows, observation_bytes], one row per game in play, over the engine's memory:\n"
+           "    valid until the next select. Called again before `backup`, the same rows come\n"
+           "    again. There are no rows only when no game is in play and none may start. A game\n"
+           "    that the cache answers num_simulations times in a row asks anew, so that a new\n"
+           "    model is noticed even when every position is known.")
       .def("backup", &backup<SelfPlayEngine>, "policy_logits"_a, "value"_a, "model_version"_a,
            nb::sig(kBackupSignature), kBackupDoc)
       .def(

@@ -210,12 +210,12 @@ void saving_loses_no_ply() {
   for (int i = 0; i < 60; ++i) {
     const auto rows = engine->select();
     for (const GameColumns& game : engine->take_finished()) finished += game.action.size();
-    std::size_t live = 0;
+    std::size_t in_play = 0;
     for (const GameColumns& game : engine->unfinished()) {
       check(!game.result);
-      live += game.action.size();
+      in_play += game.action.size();
     }
-    check(static_cast<std::int64_t>(finished + live) == engine->statistics().plies);
+    check(static_cast<std::int64_t>(finished + in_play) == engine->statistics().plies);
     engine->backup(predictor.predict(rows, 1));
   }
 }

@@ -13,6 +13,7 @@
 #include "zerofleet/games.h"
 #include "zerofleet/gumbel_root.h"
 #include "zerofleet/puct.h"
+#include "zerofleet/root_noise.h"
 #include "zerofleet/search.h"
 
 namespace zerofleet {

@@ -389,11 +389,11 @@ class SelfPlay:
         Run every game to its next leaf that needs the network. The GIL is released.
 
         Returns:
-            [rows, observation_bytes], one row per live game, over the engine's memory: valid
-            until the next select. Called again before `backup`, the same rows come again.
-            There are no rows only when no game is live and none may start. A game that the
-            cache answers num_simulations times in a row asks anew, so that a new model is
-            noticed even when every position is known.
+            [rows, observation_bytes], one row per game in play, over the engine's memory:
+            valid until the next select. Called again before `backup`, the same rows come
+            again. There are no rows only when no game is in play and none may start. A game
+            that the cache answers num_simulations times in a row asks anew, so that a new
+            model is noticed even when every position is known.
         """
 
     def backup(self, policy_logits: NDArray[numpy.floating[Any]], value: NDArray[numpy.float32], model_version: int) -> None:

@@ -1,4 +1,4 @@
-"""Predictions for clients: one run's repository and batcher behind the requests over gRPC."""
+"""Predictions for clients: one run's models and batcher behind the requests over gRPC."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from services.inference.batcher import Batcher
 from services.inference.loaded_models import LoadedModel
-from services.inference.repository import Repository
+from services.inference.served_models import ServedModels
 from zerofleet.errors import (
     IncompatibleModelError,
     InferenceUnavailableError,
@@ -25,7 +25,7 @@ class Backend:
     """An ``InferenceBackend`` of one run.
 
     Args:
-        repository: the run's models.
+        models: the run's models.
         batcher: runs them.
         shape: of the run's game, with the batcher's limit.
         provider: what the models run on.
@@ -33,12 +33,12 @@ class Backend:
 
     def __init__(
         self,
-        repository: Repository,
+        models: ServedModels,
         batcher: Batcher,
         shape: RequestShape,
         provider: str = "cpu",
     ) -> None:
-        self.repository = repository
+        self.models = models
         self.batcher = batcher
         self.provider = provider
         self._shape = shape
@@ -46,15 +46,15 @@ class Backend:
 
     def ready(self) -> bool:
         """Whether the best model is loaded."""
-        return self.repository.peek(None) is not None
+        return self.models.peek(None) is not None
 
     def runs(self) -> Sequence[str]:
         """This process serves one run."""
-        return (self.repository.run,)
+        return (self.models.run,)
 
     def shape(self, run: str) -> RequestShape:
         """See ``InferenceBackend``."""
-        self.repository.require(run)
+        self.models.require(run)
         return self._shape
 
     def submit(
@@ -66,11 +66,11 @@ class Backend:
         precision: str | None = None,
     ) -> asyncio.Future[Prediction]:
         """See ``InferenceBackend``."""
-        model = self.repository.peek(version, precision)
+        model = self.models.peek(version, precision)
         if model is not None:
             return self.batcher.submit(model, observations, deadline)
         if version is None and not self.ready():
-            raise InferenceUnavailableError(f"waiting for {self.repository.waiting_for}")
+            raise InferenceUnavailableError(f"waiting for {self.models.waiting_for}")
         if self._parked_rows + len(observations) > self.batcher.limits.max_queue_rows:
             raise OverloadedError(
                 f"{self._parked_rows} rows wait for their models: send again later"
@@ -87,7 +87,7 @@ class Backend:
         """Hold rows until their model is loaded."""
 
         async def load_and_submit() -> Prediction:
-            model = await self.repository.get(version, precision)
+            model = await self.models.get(version, precision)
             return await self.batcher.submit(model, observations, deadline)
 
         def leave(_: asyncio.Future[Prediction]) -> None:
@@ -101,28 +101,28 @@ class Backend:
     async def model_ready(self, run: str, version: int | None) -> bool:
         """See ``InferenceBackend``."""
         try:
-            await self.repository.get(version)
+            await self.models.get(version)
         except (IncompatibleModelError, InferenceUnavailableError):
             return False
         return True
 
     async def check(self, run: str, version: int | None) -> None:
         """See ``InferenceBackend``."""
-        await self.repository.check(version)
+        await self.models.check(version)
 
     def loaded_versions(self, run: str) -> list[int]:
         """Versions in memory, ascending."""
-        return sorted({model.version for model in self.repository.loaded()})
+        return sorted({model.version for model in self.models.loaded()})
 
     def parameters(self, run: str, version: int | None) -> Mapping[str, str]:
         """See ``InferenceBackend``."""
-        model = self.repository.peek(version)
+        model = self.models.peek(version)
         found = {"provider": self.provider}
         return found if model is None else found | {"precision": model.precision}
 
     def counters(self, run: str) -> list[ModelCounters]:
         """Counters of the versions in memory, each over all of its precisions."""
-        models = self.repository.loaded()
+        models = self.models.loaded()
         return [
             self.batcher.statistics.counters([m for m in models if m.version == version])
             for version in self.loaded_versions(run)
@@ -130,7 +130,7 @@ class Backend:
 
     async def index(self) -> list[ModelState]:
         """Every known version."""
-        return await self.repository.index()
+        return await self.models.index()
 
 
 class PinnedPredictor:

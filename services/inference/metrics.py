@@ -1,4 +1,4 @@
-"""Prometheus metrics over HTTP, read from the batcher's and the repository's own counters."""
+"""Prometheus metrics over HTTP, read from the batcher's and the served models' own counters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from services.inference.batcher import Batcher
 from services.inference.recent_load import Load
-from services.inference.repository import Repository
+from services.inference.served_models import ServedModels
 from services.inference.statistics import Histogram
 
 _PREFIX = "zerofleet_inference"
@@ -27,12 +27,12 @@ class InferenceCollector(Collector):
     def __init__(
         self,
         batcher: Batcher,
-        repository: Repository,
+        models: ServedModels,
         provider: str,
         load: Load,
     ) -> None:
         self._batcher = batcher
-        self._repository = repository
+        self._models = models
         self._provider = provider
         self._load = load
 
@@ -63,7 +63,7 @@ class InferenceCollector(Collector):
                 "Waits and runs of all requests.",
                 totals.request_ns / 1e9,
             ),
-            ("model_load_failures", "Models that did not load.", self._repository.failed_loads),
+            ("model_load_failures", "Models that did not load.", self._models.failed_loads),
         ):
             yield CounterMetricFamily(f"{_PREFIX}_{name}", text, value=value)
         release = CounterMetricFamily(
@@ -86,7 +86,7 @@ class InferenceCollector(Collector):
             executions.add_metric([name], totals.executions)
         yield rows
         yield executions
-        best = self._repository.peek(None)
+        best = self._models.peek(None)
         answers = GaugeMetricFamily(
             f"{_PREFIX}_answers_with",
             "1 for what the best model runs on, and its precision.",
@@ -96,7 +96,7 @@ class InferenceCollector(Collector):
         yield answers
 
     def _gauges(self) -> Iterator[Metric]:
-        totals, best = self._batcher.statistics.totals, self._repository.peek(None)
+        totals, best = self._batcher.statistics.totals, self._models.peek(None)
         capacity = totals.executions * self._batcher.limits.max_batch_rows
         age = time.time() - best.loaded_at if best else 0.0
         for name, text, value in (
@@ -108,7 +108,7 @@ class InferenceCollector(Collector):
             ),
             ("model_age_seconds", "Time since the best model was loaded.", age),
             ("batch_fill", "Mean rows / most rows of a batch.", totals.rows / (capacity or 1)),
-            ("models_loaded", "Model files in memory.", len(self._repository.loaded())),
+            ("models_loaded", "Model files in memory.", len(self._models.loaded())),
             (
                 "capacity_rows_per_second",
                 "Positions a second in full batches, 0 while that is not known.",

@@ -17,8 +17,8 @@ from zerofleet_core import Search, SearchResult
 from services.inference.backend import PinnedPredictor
 from services.inference.batcher import Batcher
 from services.inference.loaded_models import LoadedModel
-from services.inference.repository import Repository
 from services.inference.requested_position import RequestedPosition, replay
+from services.inference.served_models import ServedModels
 from zerofleet import games
 from zerofleet.config import SearchSection
 from zerofleet.errors import InvalidRequestError, OverloadedError
@@ -130,16 +130,16 @@ class ModelPlayer:
     Args:
         game: name of the run's game.
         search: the run file's section; requests may choose another number of simulations.
-        repository: the run's models.
+        models: the run's models.
         batcher: runs them.
     """
 
     def __init__(
-        self, game: str, search: SearchSection, repository: Repository, batcher: Batcher
+        self, game: str, search: SearchSection, models: ServedModels, batcher: Batcher
     ) -> None:
         self._game = game
         self._search = search
-        self._repository = repository
+        self._models = models
         self._batcher = batcher
         self._num_actions = games.spec(game).num_actions
         self._admission = Admission()
@@ -153,14 +153,14 @@ class ModelPlayer:
     async def describe(self) -> PlayerDescription:
         """See ``PlayerBackend``."""
         spec = games.spec(self._game)
-        best = self._repository.peek(None)
+        best = self._models.peek(None)
         return PlayerDescription(
             game=self._game,
             num_actions=spec.num_actions,
             observation_shape=spec.observation_shape,
-            run=self._repository.run,
+            run=self._models.run,
             best=None if best is None else best.version,
-            versions=tuple(state.version for state in await self._repository.index()),
+            versions=tuple(state.version for state in await self._models.index()),
             num_simulations=self._simulations(_DEFAULT),
             max_simulations=MAX_SIMULATIONS,
         )
@@ -176,7 +176,7 @@ class ModelPlayer:
         )
         legal = state.legal_actions()
         return PositionPrediction(
-            run=self._repository.run,
+            run=self._models.run,
             version=model.version,
             to_play=state.to_play,
             value=float(prediction.value[0]),
@@ -285,8 +285,8 @@ class ModelPlayer:
 
     async def _model(self, run: str, version: str) -> LoadedModel:
         if run:
-            self._repository.require(run)
-        return await self._repository.get(parse_version(self._repository.run, version))
+            self._models.require(run)
+        return await self._models.get(parse_version(self._models.run, version))
 
     def _simulations(self, options: SearchOptions) -> int:
         simulations = options.num_simulations
@@ -329,7 +329,7 @@ class ModelPlayer:
             for child, q_value in enumerate(result.q_values)
         )
         return SearchTable(
-            run=self._repository.run,
+            run=self._models.run,
             version=version,
             to_play=state.to_play,
             simulations=result.simulations,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from services.inference.batcher import Batcher
 from services.inference.capacity import BatchCost
-from services.inference.repository import Repository
+from services.inference.served_models import ServedModels
 from services.inference.statistics import Totals
 from zerofleet.figures import InferenceFigures
 from zerofleet.service import Pulse
@@ -46,7 +46,7 @@ class Load:
 
     Args:
         batcher: whose rows are reported.
-        repository: whose best model is reported.
+        models: whose best model is reported.
         provider: what the models run on.
         clock: seconds that never go back.
     """
@@ -54,12 +54,12 @@ class Load:
     def __init__(
         self,
         batcher: Batcher,
-        repository: Repository,
+        models: ServedModels,
         provider: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._batcher = batcher
-        self._repository = repository
+        self._models = models
         self._provider = provider
         self._clock = clock
         self._looks = deque([_LoadLook.of(batcher.statistics.totals, clock())])
@@ -76,7 +76,7 @@ class Load:
     def pulse(self) -> Pulse[InferenceFigures]:
         """For the heartbeat; progress is the rows predicted."""
         rows = self._batcher.statistics.totals.rows
-        return Pulse(rows, self._repository.waiting_for, self.figures())
+        return Pulse(rows, self._models.waiting_for, self.figures())
 
     def figures(self) -> InferenceFigures:
         """Rows and batches since the last call, the rest over the last half minute."""
@@ -86,7 +86,7 @@ class Load:
         while now.seconds - self._looks[0].seconds > _WINDOW_SECONDS:
             self._looks.popleft()
         rows, executions = now.rows - before.rows, now.executions - before.executions
-        best = self._repository.peek(None)
+        best = self._models.peek(None)
         self._learn(before, now, best.precision if best else "")
         first = self._looks[0]
         fill, wait = self._lately(first, now)
@@ -97,7 +97,7 @@ class Load:
             batch_mean=rows / executions if executions else 0.0,
             queue_rows=self._batcher.queue_rows,
             model_version=best.version if best else None,
-            model_load_failures=self._repository.failed_loads,
+            model_load_failures=self._models.failed_loads,
             rows_per_second=(now.rows - first.rows) / max(1e-9, now.seconds - first.seconds),
             capacity_rows_per_second=self.capacity,
             fill=fill,

@@ -1,4 +1,4 @@
-"""The inference service, wired: stores, repository, batcher, wire, metrics, heartbeat."""
+"""The inference service, wired: stores, models, batcher, wire, metrics, heartbeat."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from services.inference.loaded_models import ModelLoader
 from services.inference.model_player import ModelPlayer
 from services.inference.precision import RUNS, Precisions, fastest_model
 from services.inference.recent_load import Load
-from services.inference.repository import Repository
+from services.inference.served_models import ServedModels
 from services.inference.settings import InferenceSettings
 from services.inference.several_gpus import serve_several
-from services.inference.source import StoredModels
+from services.inference.stored_models import StoredModels
 from zerofleet import games
 from zerofleet.best_pointer import BestPointer
 from zerofleet.config import RunConfig
@@ -29,9 +29,9 @@ from zerofleet.database import Database
 from zerofleet.figures import InferenceFigures
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.device_session import open_session
+from zerofleet.models.model_store import open_store
 from zerofleet.models.provider import Provider, prune_engines
 from zerofleet.models.session import ModelSession
-from zerofleet.models.store import open_store
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.credentials import ServerCredentials
 from zerofleet.rpc.health import HealthServer
@@ -69,16 +69,16 @@ async def serve(run: RunConfig, settings: InferenceSettings, stop: asyncio.Event
         contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
     ):
         source = StoredModels(run.name, database, pointer)
-        repository = Repository(
+        models = ServedModels(
             run.name,
             source,
             model_loader(run, settings, provider),
             settings.inference_keep_models,
             precisions_for(run, provider),
         )
-        with contextlib.closing(repository):
-            async with batcher_for(run, repository) as batcher:
-                await _answer(run, settings, repository, batcher, heartbeats, provider, stop)
+        with contextlib.closing(models):
+            async with batcher_for(run, models) as batcher:
+                await _answer(run, settings, models, batcher, heartbeats, provider, stop)
 
 
 async def _answer_together(
@@ -134,17 +134,17 @@ def precisions_for(run: RunConfig, provider: Provider) -> Precisions:
     )
 
 
-def batcher_for(run: RunConfig, repository: Repository) -> Batcher:
-    """The batcher that the run file asks for; models it finds broken leave the repository."""
+def batcher_for(run: RunConfig, models: ServedModels) -> Batcher:
+    """The batcher that the run file asks for; models it finds broken are served no more."""
     section = run.inference
     limits = BatchLimits(section.max_batch_rows, section.max_queue_rows, threads=section.sessions)
-    return Batcher(limits, repository.mark_bad, repository.is_best)
+    return Batcher(limits, models.mark_bad, models.is_best)
 
 
 async def _answer(
     run: RunConfig,
     settings: InferenceSettings,
-    repository: Repository,
+    models: ServedModels,
     batcher: Batcher,
     heartbeats: Heartbeats,
     provider: Provider,
@@ -152,9 +152,9 @@ async def _answer(
 ) -> None:
     spec = games.spec(run.game.name)
     shape = RequestShape(spec.observation_bytes, spec.num_actions, run.inference.max_batch_rows)
-    backend = Backend(repository, batcher, shape, provider.name)
-    load = Load(batcher, repository, provider.name)
-    player = ModelPlayer(run.game.name, run.search, repository, batcher)
+    backend = Backend(models, batcher, shape, provider.name)
+    load = Load(batcher, models, provider.name)
+    player = ModelPlayer(run.game.name, run.search, models, batcher)
     server = Server(
         settings.listen_address,
         inference=backend,
@@ -169,7 +169,7 @@ async def _answer(
     def collector() -> Collector:
         from services.inference.metrics import InferenceCollector
 
-        return InferenceCollector(batcher, repository, provider.name, load)
+        return InferenceCollector(batcher, models, provider.name, load)
 
     with served_metrics(settings.metrics_address, collector), health:
         async with server:
@@ -177,8 +177,8 @@ async def _answer(
             await first_of(
                 stop.wait(),
                 batcher.broken.wait(),
-                repository.follow_best(_POLL_SECONDS),
-                repository.follow_variants(_VARIANTS_SECONDS),
+                models.follow_best(_POLL_SECONDS),
+                models.follow_variants(_VARIANTS_SECONDS),
                 _keep_health(server, backend),
                 beat(heartbeats, settings.worker_name, load.pulse),
                 health.keep_ticking(),

@@ -10,7 +10,7 @@ from zerofleet.waiting import Waits
 
 
 class Pause:
-    """Between two batches each lane asks whether play is paused.
+    """Between two batches each engine loop asks whether play is paused.
 
     Args:
         writer: play pauses while its spool is full.

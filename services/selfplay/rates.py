@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.selfplay.lane import Lane
+from services.selfplay.engine_loop import EngineLoop
 from zerofleet.config import RunConfig
 from zerofleet.figures import SelfplayFigures
 
@@ -26,12 +26,12 @@ class PlayTotals:
     cache_hits: int = 0
 
     @classmethod
-    def of(cls, lanes: Sequence[Lane]) -> PlayTotals:
-        """Sum the engines' statistics, and what the lanes have seen."""
-        statistics = [lane.engine.statistics for lane in lanes]
+    def of(cls, loops: Sequence[EngineLoop]) -> PlayTotals:
+        """Sum the engines' statistics, and what their loops have seen."""
+        statistics = [loop.engine.statistics for loop in loops]
         return cls(
             games=sum(each.games_finished for each in statistics),
-            resigned_games=sum(lane.resigned_games for lane in lanes),
+            resigned_games=sum(loop.resigned_games for loop in loops),
             plies=sum(each.plies for each in statistics),
             positions=sum(each.positions_evaluated for each in statistics),
             simulations=sum(each.simulations for each in statistics),

@@ -41,7 +41,7 @@ class ResignThresholdReader:
         if not self._settings.enabled:
             return
         try:
-            threshold = await asyncio.to_thread(self._database.resign_threshold, self._run)
+            threshold = await asyncio.to_thread(self._database.last_v_resign, self._run)
         except StoreUnavailableError:
             return  # the parts that need Postgres to go on say that it is away
         if threshold != self.threshold:

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from services.selfplay.pointed import PointedPredictor
+from services.selfplay.best_version_predictor import BestVersionPredictor
 from services.selfplay.settings import SelfplaySettings
 from services.selfplay.worker import Worker
 from zerofleet.best_pointer import BestPointer
@@ -53,11 +53,11 @@ async def _play(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event)
                 await _work(Worker(run, settings, database, heartbeats, stream), settings, stop)
                 return
             with contextlib.closing(BestPointer(settings.redis_url, run.name)) as pointer:
-                pointed = PointedPredictor(
+                best = BestVersionPredictor(
                     run.name, stream, model, partial(pointer.newest, database)
                 )
-                worker = Worker(run, settings, database, heartbeats, pointed)
-                await _work(worker, settings, stop, pointed.follow())
+                worker = Worker(run, settings, database, heartbeats, best)
+                await _work(worker, settings, stop, best.follow())
 
 
 async def _work(

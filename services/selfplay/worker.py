@@ -1,4 +1,4 @@
-"""The self-play worker: its lanes, leases and heartbeat, and how it leaves."""
+"""The self-play worker: its engine loops, leases and heartbeat, and how it leaves."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from uuid import UUID
 import structlog
 from zerofleet_core import SearchConfig, SelfPlay
 
+from services.selfplay.engine_loop import EngineLoop
 from services.selfplay.games_in_play import GamesInPlay
-from services.selfplay.lane import Lane
 from services.selfplay.pause import Pause
 from services.selfplay.rates import PlayTotals, PlyCost, Rates
 from services.selfplay.resign_threshold_reader import ResignThresholdReader
@@ -70,18 +70,20 @@ class Worker:
         self.unfinished = UnfinishedGames(database, run.name, name, play.lease_seconds, self.waits)
         self._pause = Pause(self.writer, play.max_ahead_positions, self.waits)
         search = SearchConfig(**run.search.model_dump())
-        self.lanes: list[Lane] = []
+        self.loops: list[EngineLoop] = []
         for number, seed in zip(range(play.engines), settings.seeds(run.seed), strict=False):
             engine = SelfPlay(run.game.name, play.games_per_engine, search, seed)
             in_play = GamesInPlay(run.game.name, play.games_per_engine)
             patient = PatientPredictor(
                 predictor, self.waits, f"engine {number}", "the first promoted model"
             )
-            self.lanes.append(
-                Lane(engine, in_play, patient, self.writer, self.unfinished, play.save_every_plies)
+            self.loops.append(
+                EngineLoop(
+                    engine, in_play, patient, self.writer, self.unfinished, play.save_every_plies
+                )
             )
         self.resignation = ResignThresholdReader(
-            run, database, [lane.engine for lane in self.lanes]
+            run, database, [loop.engine for loop in self.loops]
         )
         self.figures = SelfplayFigures()
         """Of the last heartbeat."""
@@ -128,9 +130,9 @@ class Worker:
         await self.unfinished.release()  # a worker of this name may have been killed
         await self._adopt()
         await self.resignation.read()
-        _log.info("playing", worker=self._name, run=self._run.name, engines=len(self.lanes))
-        lanes = (lane.play(self._pause) for lane in self.lanes)
-        await first_of(*lanes, self._keep_leases(), self.resignation.watch())
+        _log.info("playing", worker=self._name, run=self._run.name, engines=len(self.loops))
+        loops = (loop.play(self._pause) for loop in self.loops)
+        await first_of(*loops, self._keep_leases(), self.resignation.watch())
 
     async def _register(self) -> None:
         try:
@@ -141,14 +143,14 @@ class Worker:
             await self.waits.ask_store(self._database.register_run, self._run)
             self.unfinished.hold_back()
         ahead = await self.waits.ask_store(self._database.clock_ahead)
-        for lane in self.lanes:
-            lane.in_play.clock_ahead = ahead
+        for loop in self.loops:
+            loop.in_play.clock_ahead = ahead
 
     async def _leave(self, writing: asyncio.Task[None]) -> None:
         """Store what is finished, save what is not, let go of the leases."""
         try:
-            for lane in self.lanes:
-                lane.collect()
+            for loop in self.loops:
+                loop.collect()
         finally:
             self.writer.close()
             _log.info("leaving", finished_games_to_store=self.writer.spooled)
@@ -178,24 +180,24 @@ class Worker:
 
     async def _save_unfinished(self) -> None:
         backoff = Backoff(most=1.0)
-        while not all([await lane.save_all() for lane in self.lanes]):
+        while not all([await loop.save_all() for loop in self.loops]):
             await backoff.sleep()
 
     async def _settled(self) -> None:
         """Return when every save of unfinished games that is under way has ended."""
-        for lane in self.lanes:
-            await lane.settled()
+        for loop in self.loops:
+            await loop.settled()
 
     async def _adopt(self) -> None:
-        """Share out expired games among the lanes, no more than their slots."""
+        """Share out expired games among the engine loops, no more than their slots."""
         slots = self._run.selfplay.games_per_engine
-        for lane in self.lanes:
-            adopted = await self.unfinished.adopt(slots - lane.in_play.adopted)
+        for loop in self.loops:
+            adopted = await self.unfinished.adopt(slots - loop.in_play.adopted)
             # If this process was stopped for long, some of them may be its own.
-            await lane.adopt([each for each in adopted if not self._renew(*each)])
+            await loop.adopt([each for each in adopted if not self._renew(*each)])
 
     def _renew(self, record: GameRecord, epoch: int) -> bool:
-        return any(lane.in_play.renew(record.game_uid, epoch) for lane in self.lanes)
+        return any(loop.in_play.renew(record.game_uid, epoch) for loop in self.loops)
 
     async def _keep_leases(self) -> None:
         """Extend the leases while there is progress, and look for expired ones."""
@@ -213,7 +215,7 @@ class Worker:
 
     def _held(self) -> list[UUID]:
         """The games that this worker plays, or has finished and not stored yet."""
-        return [uid for lane in self.lanes for uid in lane.in_play.held] + self.writer.held
+        return [uid for loop in self.loops for uid in loop.in_play.held] + self.writer.held
 
     def pulse(self) -> Pulse[SelfplayFigures]:
         """For the heartbeat; progress is the simulations run."""
@@ -240,7 +242,7 @@ class Worker:
 
     def totals(self) -> PlayTotals:
         """Counts since the start, over all engines."""
-        return PlayTotals.of(self.lanes)
+        return PlayTotals.of(self.loops)
 
 
 async def outlasting(task: asyncio.Task[None]) -> None:

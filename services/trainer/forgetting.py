@@ -10,7 +10,7 @@ import structlog
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.models.store import ModelStore
+from zerofleet.models.model_store import ModelStore
 
 EVERY_SECONDS = 600.0
 RETRY_SECONDS = 20.0  # after a partition that could not be dropped because it was being read
@@ -77,7 +77,7 @@ class Forgetting:
         self._database.state_needs(
             self._run.name,
             window_games=self._run.trainer.window_games,
-            resign_games=self._run.resign.window_games,
+            played_on_games=self._run.resign.window_games,
             margin=timedelta(days=settings.searches_days) if settings.forget else None,
             epoch=self._epoch,
         )

@@ -77,7 +77,7 @@ class Recorder:
         training: what is measured, and slowed when it overfits.
         window: what samples are drawn from.
         sample_seed: the seed of a draw for a purpose, at the present step.
-        board: shown the same figures.
+        tensorboard: shown the same figures.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Recorder:
         training: Training,
         window: Window,
         sample_seed: Callable[[str], int],
-        board: TensorBoard | None = None,
+        tensorboard: TensorBoard | None = None,
     ) -> None:
         self._run = run
         self._stores = stores
@@ -96,7 +96,7 @@ class Recorder:
         self._training = training
         self._window = window
         self._sample_seed = sample_seed
-        self._board = board
+        self._tensorboard = tensorboard
         self.measured: Mapping[Split, Measurement] = {}
         """The newest of each split."""
         self.gradient_norm: float | None = None
@@ -123,8 +123,8 @@ class Recorder:
             )
         if event is not None:
             self._happened(event)
-        if self._board is not None:
-            self._board.write(learner.step, self.by_name())
+        if self._tensorboard is not None:
+            self._tensorboard.write(learner.step, self.by_name())
 
     def look_again(self) -> None:
         """While training waits: measure again once games for a whole interval have come in.

@@ -25,7 +25,7 @@ from zerofleet.database import Database
 from zerofleet.errors import ZerofleetError
 from zerofleet.figures import TrainerFigures
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.models.store import ModelStore, open_store
+from zerofleet.models.model_store import ModelStore, open_store
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import Pulse, beat, first_of, served_metrics
 from zerofleet.waiting import StoppedError, Waits
@@ -156,9 +156,9 @@ class TrainerThread:
         run, stores = self._run, self._stores
         try:
             folder = stores.checkpoints.folder / "tensorboard"
-            board = TensorBoard(folder) if run.trainer.tensorboard else None
+            tensorboard = TensorBoard(folder) if run.trainer.tensorboard else None
             resumed = take_over(run, stores, self._team)
-            self._trainer = Trainer(run, stores, resumed, board)
+            self._trainer = Trainer(run, stores, resumed, tensorboard)
             self._trainer.run()
         except StoppedError:
             pass

@@ -36,7 +36,7 @@ class Trainer:
         run: the run file.
         stores: stores and folders.
         resumed: what it goes on from.
-        board: shown what is measured.
+        tensorboard: shown what is measured.
     """
 
     def __init__(
@@ -44,22 +44,22 @@ class Trainer:
         run: RunConfig,
         stores: TrainerStores,
         resumed: Resumed,
-        board: TensorBoard | None = None,
+        tensorboard: TensorBoard | None = None,
     ) -> None:
         spec = games.spec(run.game.name)
         self._run = run
         self._stores = stores
-        self._epoch = resumed.epoch
+        self._epoch = resumed.epoch  # of the fence; no pass over data
         self._training = resumed.training
         self._checkpoints = resumed.checkpoints
         self._window = window = Window(run, stores.database, resumed.training)
         window.next_tx = resumed.next_tx
-        self._board = board
+        self._tensorboard = tensorboard
         self._demand = Demand(self._training.bucket)
         self._recorder = Recorder(
-            run, stores, resumed.epoch, self._training, window, self._sample_seed, board
+            run, stores, resumed.epoch, self._training, window, self._sample_seed, tensorboard
         )
-        self._calibrator = Calibrator(run.name, run.resign, stores.database)
+        self._resign_threshold = ResignThresholdWriter(run.name, run.resign, stores.database)
         self._variants = VariantRequests(run, spec, window, self._sample_seed, self._making)
         self._candidates = Candidates(
             run.name,
@@ -101,8 +101,8 @@ class Trainer:
         except StoppedError:
             pass
         finally:
-            if self._board is not None:
-                self._board.close()
+            if self._tensorboard is not None:
+                self._tensorboard.close()
         self._checkpoints.save_last()
         _log.info("trainer_stopped", step=self.step)
 
@@ -120,8 +120,8 @@ class Trainer:
             folder = self._stores.checkpoints.folder
             self._stores.on_disk("checkpoint folder", folder, self._checkpoints.save)
         self._publish_if_due()
-        if self._calibrator.due():
-            self._stores.ask(self._calibrator.calibrate)
+        if self._resign_threshold.due():
+            self._stores.ask(self._resign_threshold.write)
         if self._forgetting.due():
             # Not asked again until it succeeds: training goes on without it.
             self._forgetting.carry_out()
@@ -269,7 +269,7 @@ class Trainer:
         return figures
 
 
-class Calibrator:
+class ResignThresholdWriter:
     """Has Postgres compute v_resign every so many seconds, and says when it changes.
 
     Args:
@@ -289,8 +289,8 @@ class Calibrator:
         """Whether it is time; ``now`` is that of the monotonic clock, in seconds."""
         return self._settings.enabled and (time.monotonic() if now is None else now) >= self._next
 
-    def calibrate(self, now: float | None = None) -> None:
-        """Compute it now.
+    def write(self, now: float | None = None) -> None:
+        """Have it computed and written down now.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.

@@ -13,7 +13,7 @@ import structlog
 
 from services.trainer.checkpoints import CheckpointFolder
 from zerofleet.database import Database
-from zerofleet.models.store import ModelStore
+from zerofleet.models.model_store import ModelStore
 from zerofleet.waiting import Backoff, Waits
 
 _log = structlog.get_logger()

@@ -1,11 +1,13 @@
 """AlphaGo-Zero-style training as a fleet of small services.
 
-The layers, top to bottom; a module imports only from layers below its own:
+The layers, top to bottom, as ``pyproject.toml`` has import-linter check them; a module imports
+only from layers below its own:
 
 - ``zerofleet.command`` and ``zerofleet.cli``: the commands a person types.
 - ``zerofleet.local``: embedded stores and the supervisor behind ``zerofleet up``.
 - ``zerofleet.testing``: fakes and fixtures, public, verified against the real thing.
 - ``zerofleet.exam``: how often a player errs where perfect play is known.
+- ``zerofleet.gtp``: the Go Text Protocol, as a server and as a client of other engines.
 - ``zerofleet.client``: for programs that ask a trained player; sync and asyncio.
 - ``zerofleet.rpc``: the wire: Open Inference Protocol and ``zerofleet.v1.Player``.
 - ``zerofleet.network`` (torch) and ``zerofleet.models``: weights, exported models, sessions.
@@ -13,6 +15,7 @@ The layers, top to bottom; a module imports only from layers below its own:
 - ``zerofleet.fleet``: what a fleet does and needs; advice for a person.
 - ``zerofleet.best_pointer`` and ``zerofleet.heartbeat``: what lives in Redis.
 - ``zerofleet.database``: what lives in Postgres; ``zerofleet.redis_connection``: reaching Redis.
+- ``zerofleet.search_configs``: the core's search, as matches and clients get it from a run file.
 - ``zerofleet.config``: the run file and the settings of a process.
 - ``zerofleet.games``: the rules, as Python sees them.
 - ``zerofleet.waiting``: waiting for others, out loud.

@@ -44,6 +44,7 @@ def open_redis(url: str) -> tuple[redis.Redis, str]:
             socket_timeout=_SECONDS,
             socket_connect_timeout=_SECONDS,
             retry=Retry(NoBackoff(), 1),  # once, for a connection that a restart has broken
+            driver_info=None,  # two requests at each connection to say how this library is called
         )
         # An option that redis:// does not have shows only when a connection is made.
         pool.make_connection()

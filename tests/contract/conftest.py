@@ -1,4 +1,4 @@
-"""A network of plain numpy behind the real batcher, repository and wire."""
+"""A network of plain numpy behind the real batcher, served models and wire."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.loaded_models import LoadedModel
 from services.inference.model_player import ModelPlayer
-from services.inference.repository import Repository
+from services.inference.served_models import ServedModels
 from zerofleet import games
 from zerofleet.config import SearchSection
 from zerofleet.database import Promotion
@@ -65,7 +65,7 @@ class TwoVersions:
 class InProcess:
     """The parts behind the wire, for those who need no wire."""
 
-    repository: Repository
+    models: ServedModels
     batcher: Batcher
     shape: RequestShape
     player: ModelPlayer
@@ -81,13 +81,13 @@ def in_process() -> Open:
         def load(version: int, sha256: str) -> LoadedModel:
             return LoadedModel(version, sha256, (LinearSession(version),))
 
-        repository = Repository(RUN, TwoVersions(), load)
-        async with Batcher(BatchLimits(64, 1024), repository.mark_bad) as batcher:
-            await repository.refresh()
+        models = ServedModels(RUN, TwoVersions(), load)
+        async with Batcher(BatchLimits(64, 1024), models.mark_bad) as batcher:
+            await models.refresh()
             spec = games.spec(GAME)
             shape = RequestShape(spec.observation_bytes, spec.num_actions, 64)
-            player = ModelPlayer(GAME, SearchSection(num_simulations=40), repository, batcher)
-            yield InProcess(repository, batcher, shape, player)
+            player = ModelPlayer(GAME, SearchSection(num_simulations=40), models, batcher)
+            yield InProcess(models, batcher, shape, player)
 
     return opened
 
@@ -97,7 +97,7 @@ def over_wire(in_process: Open) -> Callable[[], contextlib.AbstractAsyncContextM
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[str]:
         async with in_process() as parts:
-            backend = Backend(parts.repository, parts.batcher, parts.shape)
+            backend = Backend(parts.models, parts.batcher, parts.shape)
             async with Server("127.0.0.1:0", inference=backend, player=parts.player) as server:
                 yield f"127.0.0.1:{server.port}"
 

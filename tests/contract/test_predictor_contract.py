@@ -30,7 +30,7 @@ def predictor(request: Any, in_process: Any, over_wire: Any) -> Any:
         async with contextlib.AsyncExitStack() as stack:
             if request.param == "in process":
                 parts = await stack.enter_async_context(in_process())
-                yield PinnedPredictor(parts.batcher, await parts.repository.get(None))
+                yield PinnedPredictor(parts.batcher, await parts.models.get(None))
                 return
             if request.param in ("stream", "unary"):
                 address = await stack.enter_async_context(over_wire())

@@ -150,7 +150,7 @@ def over_player(in_process: Any) -> Any:
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[tuple[str, ModelPlayer]]:
         async with in_process() as parts:
-            backend = Backend(parts.repository, parts.batcher, parts.shape)
+            backend = Backend(parts.models, parts.batcher, parts.shape)
             async with Server("127.0.0.1:0", inference=backend, player=parts.player) as server:
                 yield f"127.0.0.1:{server.port}", parts.player
 
@@ -257,7 +257,7 @@ async def test_a_batch_of_any_size(
     """
     rows = observations(300)
     async with in_process() as parts:
-        model = await parts.repository.get(2)
+        model = await parts.models.get(2)
         logits, value = model.run(0, rows)
     async with (
         over_wire() as address,

@@ -15,7 +15,7 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.loaded_models import LoadedModel, ModelLoader
 from services.inference.precision import Precisions
-from services.inference.repository import Repository
+from services.inference.served_models import ServedModels
 from zerofleet import games
 from zerofleet.client import AsyncModel
 from zerofleet.database import Promotion
@@ -97,12 +97,12 @@ async def test_no_answer_names_another_model_under_swaps(
     for size in sizes:  # so different that no version can be taken for another
         values = [wanted[version, size][0] for version in VERSIONS]
         assert min(abs(a - b) for i, a in enumerate(values) for b in values[:i]) > 0.02
-    repository = Repository(RUN, stored, loader, 6, Precisions("auto", ("fp16",), take_half))
+    models = ServedModels(RUN, stored, loader, 6, Precisions("auto", ("fp16",), take_half))
     heard: Counter[tuple[int, str]] = Counter()
-    async with Batcher(BatchLimits(MOST, 4096, sessions), repository.mark_bad) as batcher:
-        await repository.refresh()
+    async with Batcher(BatchLimits(MOST, 4096, sessions), models.mark_bad) as batcher:
+        await models.refresh()
         shape = RequestShape(SPEC.observation_bytes, SPEC.num_actions, MOST)
-        backend = Backend(repository, batcher, shape, provider.name)
+        backend = Backend(models, batcher, shape, provider.name)
         async with (
             Server("127.0.0.1:0", inference=backend) as server,
             AsyncModel(f"127.0.0.1:{server.port}", RUN) as client,
@@ -122,9 +122,9 @@ async def test_no_answer_names_another_model_under_swaps(
             askers = [asyncio.create_task(ask(size)) for size in sizes]
             for version in VERSIONS:
                 stored.promoted = version
-                await repository.refresh()
+                await models.refresh()
                 await _until(lambda version=version: heard[version, "fp32"] > 20, askers)
-                await repository.refresh_variants()
+                await models.refresh_variants()
                 await _until(lambda version=version: heard[version, "fp16"] > 20, askers)
             stop.set()
             await asyncio.gather(*askers)

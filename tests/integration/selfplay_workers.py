@@ -94,21 +94,21 @@ async def until(condition: Callable[[], bool], every: float = 0.002) -> None:
 
 
 def plies(worker: Worker) -> int:
-    return sum(lane.engine.statistics.plies for lane in worker.lanes)
+    return sum(loop.engine.statistics.plies for loop in worker.loops)
 
 
 def finished(worker: Worker) -> int:
-    return sum(lane.engine.statistics.games_finished for lane in worker.lanes)
+    return sum(loop.engine.statistics.games_finished for loop in worker.loops)
 
 
 def live_games(worker: Worker) -> dict[str, list[int]]:
     """What the worker's memory holds of the games that are its own: uid -> actions."""
     return {
         str(record.game_uid): record.columns.action.tolist()
-        for lane in worker.lanes
-        for game in lane.engine.unfinished()
-        if lane.in_play._identities[game.game_id].ours
-        for record, _ in [lane.in_play.unfinished(game)]
+        for loop in worker.loops
+        for game in loop.engine.unfinished()
+        if loop.in_play._identities[game.game_id].ours
+        for record, _ in [loop.in_play.unfinished(game)]
     }
 
 

@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -20,24 +18,23 @@ from bench.targets import figures
 from bench.workloads import WORKLOADS
 from zerofleet.games import State
 from zerofleet.models.session import ModelSession
+from zerofleet.testing.fork_server import Fork
 
-ROOT = Path(__file__).resolve().parents[2]
 SHORT = ["--seconds", "0.05", "--blocks", "1", "--json"]
 
 Rows = list[dict[str, Any]]
 
 
-def in_a_process(module: str, *arguments: str) -> Rows:
+@pytest.fixture
+def in_a_process(tmp_path: Path) -> Callable[..., Rows]:
     """For those that speak gRPC, which keeps something for each event loop it has seen."""
-    done = subprocess.run(
-        [sys.executable, "-m", module, *arguments, *SHORT],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def run(module: str, *arguments: str) -> Rows:
+        process = Fork(module, [*arguments, *SHORT], {}, tmp_path / "rows")
+        assert process.wait(300) == 0, process.said()
+        return [json.loads(line) for line in process.said().splitlines()]
+
+    return run
 
 
 def here(
@@ -57,7 +54,7 @@ def assert_sane(rows: Rows, *fields: str) -> None:
 
 
 @pytest.mark.slow
-def test_efficiency() -> None:
+def test_efficiency(in_a_process: Callable[..., Rows]) -> None:
     small = ["--games", "8", "--simulations", "4"]
     rows = in_a_process("bench.efficiency", "tic_tac_toe", *small)
     assert [row["path"] for row in rows] == ["raw", "inprocess", "grpc", "grpc_unary"]
@@ -89,7 +86,7 @@ def test_rows_of_a_message_are_the_workloads_unless_they_are_given(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["--unary", "--network"])
-def test_serve(how: str) -> None:
+def test_serve(how: str, in_a_process: Callable[..., Rows]) -> None:
     rows = in_a_process("bench.serve", "--clients", "1", "2", "--batch", "256", how)
     assert [(row["clients"], row["batch"]) for row in rows] == [(1, 256), (2, 256)]
     assert_sane(rows, "requests_per_s", "positions_per_s", "us_per_position", "tax")

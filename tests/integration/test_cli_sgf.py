@@ -19,7 +19,7 @@ from zerofleet.cli import app
 from zerofleet.cli.sgf_of_game import sgf_of_game
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission
-from zerofleet.database.played import PlayedGame
+from zerofleet.database.played_games import PlayedGame
 from zerofleet.errors import ConfigError
 from zerofleet.games import sgf
 from zerofleet.records import GameRecord

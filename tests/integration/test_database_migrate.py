@@ -186,8 +186,8 @@ def test_functions_views_and_rights_of_another_version_are_made_again(database_u
         "DROP VIEW openings",
         "CREATE VIEW openings AS SELECT 1 AS other",
         "CREATE VIEW given_up AS SELECT other FROM openings",
-        "DROP FUNCTION resign_threshold",
-        "CREATE FUNCTION resign_threshold(a int, b int) RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "DROP FUNCTION last_v_resign",
+        "CREATE FUNCTION last_v_resign(a int, b int) RETURNS int LANGUAGE sql AS 'SELECT 1'",
         "CREATE OR REPLACE FUNCTION forbid_change() RETURNS trigger LANGUAGE plpgsql AS "
         "'BEGIN RETURN NULL; END'",
         "GRANT SELECT ON games TO zerofleet_worker",
@@ -197,14 +197,14 @@ def test_functions_views_and_rights_of_another_version_are_made_again(database_u
         "GRANT SELECT, INSERT ON game_length TO PUBLIC",
     )
     with Database(database_url) as database:
-        awaited = r"function resign_threshold\(.* does not exist.* `zerofleet migrate` is awaited"
+        awaited = r"function last_v_resign\(.* does not exist.* `zerofleet migrate` is awaited"
         with pytest.raises(StoreUnavailableError, match=awaited):
-            database.resign_threshold("test")
+            database.last_v_resign("test")
         with pytest.raises(StoreUnavailableError, match="another version of zerofleet: run `zero"):
             database.wait_ready(0)
         migrate(database_url)
         database.wait_ready(0)
-        assert database.resign_threshold("test") is None
+        assert database.last_v_resign("test") is None
         database.register_run(run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}}))
         epoch = database.acquire_fence("test", "trainer")
         database.insert_model("test", 1, f"{1:064x}", 10, {}, "m", epoch)

@@ -241,13 +241,17 @@ def test_the_partition_of_a_game_that_was_adopted_late_stays_while_the_window_ne
     long_ago = new_record(NOW - 900 * DAY)  # of another clock; it is in positions_default
     for record in (adopted, long_ago):
         submit(database, record)
-    database.state_needs("test", window_games=2, resign_games=1, margin=timedelta(0), epoch=epoch)
+    database.state_needs(
+        "test", window_games=2, played_on_games=1, margin=timedelta(0), epoch=epoch
+    )
     assert database.drop_partition() is not None
     assert database.drop_partition() is None
     assert where(database, adopted) == ["ago_5"]
     submit(database, new_record(datetime.now(UTC)))
     submit(database, new_record(datetime.now(UTC)))
-    database.state_needs("test", window_games=2, resign_games=1, margin=timedelta(0), epoch=epoch)
+    database.state_needs(
+        "test", window_games=2, played_on_games=1, margin=timedelta(0), epoch=epoch
+    )
     assert database.drop_partition() is not None
     assert where(database, adopted) == []
 

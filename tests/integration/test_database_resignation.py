@@ -73,7 +73,7 @@ def store_settled(database: Database, games: Sequence[GameRecord]) -> None:
     store(database, [played_on(10**6, [0.0], DRAW)], [LATER], [1.0])
 
 
-def calibrate(
+def compute(
     database: Database,
     share: float = 0.2,
     min_games: int = 1,
@@ -120,29 +120,29 @@ def test_the_highest_value_that_keeps_the_share(database: Database) -> None:
     games = [*RIGHT, (-0.5, SECOND_LOSES), (-0.4, SECOND_WINS)]
     store_settled(database, simple(*games, (-0.3, SECOND_LOSES), (-0.2, SECOND_LOSES)))
     # Below -0.4: 5, none wrong, 1/6. Below -0.3: 6, one wrong, 2/7. Below -0.2: 2/8.
-    assert answer(calibrate(database)) == (-0.4, 8, 5, 0)
-    assert answer(calibrate(database, share=0.26)) == (-0.2, 8, 7, 1)
-    assert answer(calibrate(database, share=0.1)) == (None, 8, 0, 0)
-    assert database.resign_threshold("test") is None  # the newest counts
+    assert answer(compute(database)) == (-0.4, 8, 5, 0)
+    assert answer(compute(database, share=0.26)) == (-0.2, 8, 7, 1)
+    assert answer(compute(database, share=0.1)) == (None, 8, 0, 0)
+    assert database.last_v_resign("test") is None  # the newest counts
 
 
 def test_a_draw_is_not_lost(database: Database) -> None:
     store_settled(database, simple(*RIGHT, (-0.5, DRAW), (-0.4, SECOND_LOSES)))
-    assert answer(calibrate(database)) == (-0.5, 6, 4, 0)
+    assert answer(compute(database)) == (-0.5, 6, 4, 0)
 
 
 def test_equal_values_resign_together(database: Database) -> None:
     store_settled(database, simple(*RIGHT[:3], *[(-0.6, SECOND_LOSES)] * 2, (-0.6, SECOND_WINS)))
     # Nobody is below -0.6 but the three; above it there is no value that somebody could be below.
-    assert answer(calibrate(database, share=0.25)) == (-0.6, 6, 3, 0)
-    assert answer(calibrate(database, share=0.2)) == (None, 6, 0, 0)
+    assert answer(compute(database, share=0.25)) == (-0.6, 6, 3, 0)
+    assert answer(compute(database, share=0.2)) == (None, 6, 0, 0)
 
 
 def test_the_first_ply_that_is_low_enough_decides(database: Database) -> None:
     """At -0.3 the second player gives up a won game; lower, it is the first, who has lost."""
     turning = [played_on(i, [0.0, -0.3, -0.8 - i / 100, 0.9], SECOND_WINS) for i in range(4)]
     store_settled(database, [*turning, played_on(9, [0.0, -0.1], SECOND_LOSES)])
-    assert answer(calibrate(database)) == (-0.3, 5, 4, 0)
+    assert answer(compute(database)) == (-0.3, 5, 4, 0)
     rows = database._rows(
         "SELECT * FROM resign_curve('test', 10, 1) ORDER BY threshold DESC LIMIT 2"
     )
@@ -157,41 +157,41 @@ def test_both_values_must_be_low(database: Database) -> None:
     hopeful = played_on(7, [0.0, -0.95, 0.9], SECOND_WINS, [0.0, -0.05, 0.9])
     blind = played_on(8, [0.0, -0.02, 0.9], SECOND_WINS, [0.0, -0.95, 0.9])
     store_settled(database, [*games, hopeful, blind])
-    assert answer(calibrate(database)) == (-0.05, 6, 4, 0)
+    assert answer(compute(database)) == (-0.05, 6, 4, 0)
 
 
 def test_nobody_resigns_the_empty_board(database: Database) -> None:
     store_settled(database, [played_on(i, [-0.9 + i / 100, 0.5], SECOND_WINS) for i in range(9)])
-    assert answer(calibrate(database, share=0.9)) == (None, 9, 0, 0)
+    assert answer(compute(database, share=0.9)) == (None, 9, 0, 0)
 
 
 def test_too_few_games_give_none(database: Database) -> None:
     store_settled(database, simple(*RIGHT, (-0.5, SECOND_LOSES)))
-    assert answer(calibrate(database, min_games=6)) == (None, 5, 0, 0)
-    assert answer(calibrate(database, min_games=5)) == (-0.5, 5, 4, 0)
+    assert answer(compute(database, min_games=6)) == (None, 5, 0, 0)
+    assert answer(compute(database, min_games=5)) == (-0.5, 5, 4, 0)
 
 
 def test_few_games_for_a_while_do_not_take_a_threshold_away(database: Database) -> None:
     """After an outage the games that it made long hide all those before them."""
     store_settled(database, simple(*RIGHT, (-0.5, SECOND_LOSES)))
-    known = calibrate(database, min_games=5)
+    known = compute(database, min_games=5)
     assert known.threshold is not None
     long = simple(*[(-0.9, SECOND_WINS)] * 9)[5:]
     store(database, long, [0.0] * 4, [2 * LATER] * 4)
-    assert calibrate(database, min_games=5) == known
+    assert compute(database, min_games=5) == known
 
 
 def test_one_long_game_among_many_hides_nothing(database: Database) -> None:
     games = simple(*[(-0.9 + i / 1000, SECOND_LOSES) for i in range(40)])
     store(database, games, range(40), [1.0] * 39 + [10_000.0])
     store(database, [played_on(10**6, [0.0], DRAW)], [LATER], [1.0])
-    assert calibrate(database, min_games=20).games >= 39
+    assert compute(database, min_games=20).games >= 39
 
 
 def test_no_threshold_is_above_the_highest(database: Database) -> None:
     store_settled(database, simple(*RIGHT, (-0.5, SECOND_LOSES)))
-    assert answer(calibrate(database, share=0.4)) == (-0.5, 5, 4, 0)
-    assert answer(calibrate(database, share=0.4, highest=-0.65)) == (-0.7, 5, 2, 0)
+    assert answer(compute(database, share=0.4)) == (-0.5, 5, 4, 0)
+    assert answer(compute(database, share=0.4, highest=-0.65)) == (-0.7, 5, 2, 0)
 
 
 def test_a_model_with_enough_games_is_judged_by_its_own(database: Database) -> None:
@@ -201,20 +201,20 @@ def test_a_model_with_enough_games_is_judged_by_its_own(database: Database) -> N
         for game in simple(*[(-0.9, SECOND_LOSES)] * 7, *[(-0.85, SECOND_WINS)] * 4)[7:]
     ]
     store_settled(database, [*old, *new])
-    assert calibrate(database, min_games=5, share=0.5).games == 11  # 4 of model 2 are too few
-    assert calibrate(database, min_games=4, share=0.5).games == 4
+    assert compute(database, min_games=5, share=0.5).games == 11  # 4 of model 2 are too few
+    assert compute(database, min_games=4, share=0.5).games == 4
 
 
 def test_a_few_lucky_resignations_open_nothing(database: Database) -> None:
     outcomes = [(-0.9 + i / 100, SECOND_LOSES) for i in range(20)]
     store_settled(database, simple(*outcomes[:19]))
-    assert answer(calibrate(database, share=0.05)) == (None, 19, 0, 0)
+    assert answer(compute(database, share=0.05)) == (None, 19, 0, 0)
     store(database, [played_on(50, [0.0, -0.5, 0.9], SECOND_LOSES)], [50], [1])
-    assert answer(calibrate(database, share=0.05)) == (-0.5, 20, 19, 0)
+    assert answer(compute(database, share=0.05)) == (-0.5, 20, 19, 0)
 
 
 def test_without_games_there_is_none(database: Database) -> None:
-    row = calibrate(database)
+    row = compute(database)
     assert answer(row) == (None, 0, 0, 0)
     assert row.began_before is None
 
@@ -231,9 +231,9 @@ def test_other_games_do_not_count(database: Database) -> None:
     match = Submission(changed(games[3], game_uid=UUID(int=201)), kind="match")
     database.submit_games("other", "w", [Submission(strange)])
     database.submit_games("test", "w", [match])
-    assert answer(calibrate(database)) == (-0.1, 5, 4, 0)
-    assert database.resign_threshold("test") == pytest.approx(-0.1)
-    assert database.resign_threshold("other") is None
+    assert answer(compute(database)) == (-0.1, 5, 4, 0)
+    assert database.last_v_resign("test") == pytest.approx(-0.1)
+    assert database.last_v_resign("other") is None
 
 
 def test_short_games_that_began_lately_do_not_move_it(database: Database) -> None:
@@ -256,9 +256,9 @@ def test_short_games_that_began_lately_do_not_move_it(database: Database) -> Non
     store(database, *zip(*finished, strict=True))
 
     # Half of the resignations would be wrong: no threshold for less, a high one for more.
-    assert calibrate(database, share=0.45).threshold is None
+    assert compute(database, share=0.45).threshold is None
     assert by_rule(*zip(*finished, strict=True), share=0.45) is None
-    row = calibrate(database, share=0.55)
+    row = compute(database, share=0.55)
     assert answer(row)[0] == -0.1
     assert by_rule(*zip(*finished, strict=True), share=0.55) == pytest.approx(row.threshold)
     assert row.began_before is not None
@@ -269,7 +269,7 @@ def test_short_games_that_began_lately_do_not_move_it(database: Database) -> Non
     [window] = database._rows(
         "SELECT min(began_at) AS first, max(began_at) AS last, "
         "count(*) FILTER (WHERE result = 1) AS resigned "
-        "FROM resign_games('test', 100, 1) JOIN games USING (game_uid, result)"
+        "FROM played_on_games('test', 100, 1) JOIN games USING (game_uid, result)"
     )
     assert (window.last - START).total_seconds() == pytest.approx(until, abs=1.0)
     assert (window.first - START).total_seconds() == pytest.approx(until - 50, abs=1.0)
@@ -280,21 +280,21 @@ def test_a_run_that_has_just_begun_knows_only_its_short_games(database: Database
     """Games that began together: the first to end are the short ones, and no sample."""
     games = simple(*[(-0.9 + i / 100, SECOND_LOSES) for i in range(30)])
     store(database, games, [0.01 * i for i in range(30)], [3.0 + i for i in range(30)])
-    assert answer(calibrate(database)) == (None, 0, 0, 0)
+    assert answer(compute(database)) == (None, 0, 0, 0)
 
 
 def test_what_has_not_changed_is_not_written_again(database: Database) -> None:
     store_settled(database, simple(*RIGHT, (-0.5, SECOND_LOSES)))
-    first = calibrate(database)
-    assert calibrate(database) == first
-    assert calibrate(database, min_games=2) != first
-    assert calibrate(database).at >= first.at
+    first = compute(database)
+    assert compute(database) == first
+    assert compute(database, min_games=2) != first
+    assert compute(database).at >= first.at
     [row] = database._rows("SELECT count(*) AS rows FROM resign_thresholds")
     assert row.rows == 3
 
 
 def test_what_is_written_stays(database: Database, database_url: str) -> None:
-    calibrate(database)
+    compute(database)
     connection = psycopg2.connect(database_url)
     connection.autocommit = True
     with connection.cursor() as cursor:
@@ -326,7 +326,7 @@ def test_the_curve_is_that_of_a_slow_reckoning(database: Database) -> None:
         assert counted == reckon(games, threshold)
     # The loop without stores takes the same ones: a late game shows that these are over.
     late = (*games, played_on(10**6, [0.0], DRAW)), (*range(120), LATER), [1.0] * 121
-    found = {share: calibrate(database, share=share).threshold for share in (0.5, 0.55, 0.6, 0.65)}
+    found = {share: compute(database, share=share).threshold for share in (0.5, 0.55, 0.6, 0.65)}
     assert len(set(found.values())) == 2
     assert found == {share: by_rule(*late, share=share) for share in found}
 

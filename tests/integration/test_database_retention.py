@@ -87,7 +87,7 @@ def where(database: Database, record: GameRecord) -> str | None:
 
 
 def state(database: Database, epoch: int, run: str = "test", games: int = 2) -> None:
-    database.state_needs(run, window_games=games, resign_games=1, margin=DAY, epoch=epoch)
+    database.state_needs(run, window_games=games, played_on_games=1, margin=DAY, epoch=epoch)
 
 
 @pytest.fixture
@@ -203,9 +203,9 @@ def test_games_that_v_resign_is_computed_from_keep_their_searches(
     play(database, NOW - 5 * DAY)
     play(database, NOW)
     ask(database, "UPDATE games SET plays_on = true")
-    database.state_needs("test", window_games=2, resign_games=3, margin=DAY, epoch=epoch)
+    database.state_needs("test", window_games=2, played_on_games=3, margin=DAY, epoch=epoch)
     assert database.drop_partition() is None
-    database.state_needs("test", window_games=2, resign_games=2, margin=DAY, epoch=epoch)
+    database.state_needs("test", window_games=2, played_on_games=2, margin=DAY, epoch=epoch)
     assert database.drop_partition() is not None
 
 
@@ -215,7 +215,7 @@ def test_a_run_that_forgets_nothing_keeps_the_searches_of_all(
     make_past(database, 3)
     play(database, NOW - 3 * DAY)
     play(database, NOW)
-    database.state_needs("test", window_games=2, resign_games=1, margin=None, epoch=epoch)
+    database.state_needs("test", window_games=2, played_on_games=1, margin=None, epoch=epoch)
     assert database.drop_partition() is None
 
 

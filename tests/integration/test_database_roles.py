@@ -59,8 +59,8 @@ FUNCTIONS = {
     "acquire_fence('r', 'trainer')": {"trainer"},
     "acquire_fence('r', 'evaluator')": {"evaluator"},
     "register_run('r', 'g', '{}')": {"worker", "trainer", "evaluator"},
-    "resign_threshold('r')": {"worker", "trainer", "console"},
-    "resign_games('r', 1, 1)": {"trainer", "console"},
+    "last_v_resign('r')": {"worker", "trainer", "console"},
+    "played_on_games('r', 1, 1)": {"trainer", "console"},
     "resign_curve('r', 1, 1)": {"trainer", "console"},
     "record_fault(NULL, 'g', 1)": set[str](),
     "column_fault('c', '{}'::integer[], 1)": set[str](),
@@ -256,7 +256,7 @@ def test_every_service_can_do_its_work_in_its_own_role(
         assert len(worker.adopt_unfinished("test", "w", 1, 60)) == 1
         assert worker.submit_games("test", "w", [Submission(random_record(1))]) == ["stored"]
         assert worker.promotion_head("test") is None
-        assert worker.resign_threshold("test") is None
+        assert worker.last_v_resign("test") is None
         with pytest.raises(ConfigError, match="permission denied for table games"):
             worker.count_games("test")
     with Database(role_url("trainer")) as trainer:

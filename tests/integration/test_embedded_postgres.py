@@ -72,6 +72,21 @@ def folder(store_folder: Path, request: pytest.FixtureRequest) -> Path:
     return store_folder / request.node.name
 
 
+@pytest.fixture(scope="module")
+def stopped_once(store_folder: Path) -> Path:
+    folder = store_folder / "stopped"
+    with EmbeddedPostgres(folder, UNSYNCED):
+        pass
+    return folder
+
+
+@pytest.fixture
+def stopped(stopped_once: Path, folder: Path) -> Path:
+    """The folder of a cluster that ran and was stopped."""
+    subprocess.run(["cp", "-a", stopped_once, folder], check=True)
+    return folder
+
+
 def test_each_role_has_its_own_password(postgres: EmbeddedPostgres) -> None:
     passwords = set()
     for role, user in USERS.items():
@@ -128,31 +143,27 @@ def test_a_folder_in_use_is_refused(postgres: EmbeddedPostgres) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_others_started_is_named(folder: Path) -> None:
-    with EmbeddedPostgres(folder, UNSYNCED):
-        pass
-    cluster = folder / "cluster"
+def test_a_server_that_others_started_is_named(stopped: Path) -> None:
+    cluster = stopped / "cluster"
     programs = find_programs(int((cluster / "PG_VERSION").read_text()))
     stranger = start_child(
         [programs.folder / "postgres", "-D", cluster, "-p", str(free_port()), "-k", ""],
-        log=folder / "stranger.log",
+        log=stopped / "stranger.log",
         account=runner(cluster),
     )
     until(lambda: (cluster / "postmaster.pid").exists())
     try:
         with pytest.raises(ConfigError, match=rf"process {stranger.pid}\) is already running on"):
-            EmbeddedPostgres(folder, leave_seconds=0.1).start()
+            EmbeddedPostgres(stopped, leave_seconds=0.1).start()
     finally:
         stop_child(stranger, signal.SIGINT)
 
 
 @pytest.mark.slow
-def test_a_cluster_of_a_version_that_is_not_here(folder: Path) -> None:
-    with EmbeddedPostgres(folder, UNSYNCED):
-        pass
-    (folder / "cluster" / "PG_VERSION").write_text("99\n")
+def test_a_cluster_of_a_version_that_is_not_here(stopped: Path) -> None:
+    (stopped / "cluster" / "PG_VERSION").write_text("99\n")
     with pytest.raises(ConfigError, match="the data folder needs Postgres 99, but here are only"):
-        EmbeddedPostgres(folder).start()
+        EmbeddedPostgres(stopped).start()
 
 
 def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
@@ -260,19 +271,17 @@ def test_another_user_runs_it_as_themselves(folder: Path) -> None:
 
 @as_root
 @pytest.mark.slow
-def test_another_users_cluster_is_refused(folder: Path) -> None:
-    with EmbeddedPostgres(folder, UNSYNCED):
-        pass
-    cluster = (folder / "cluster").resolve()
-    for path in (folder, folder / "lock", folder / "passwords"):
+def test_another_users_cluster_is_refused(stopped: Path) -> None:
+    cluster = (stopped / "cluster").resolve()
+    for path in (stopped, stopped / "lock", stopped / "passwords"):
         os.chown(path, 1, 1)
-    for path in (folder / "passwords").iterdir():
+    for path in (stopped / "passwords").iterdir():
         os.chown(path, 1, 1)
     code = "import sys; from pathlib import Path; from zerofleet.errors import ConfigError\n"
     code += "from zerofleet.local.postgres import EmbeddedPostgres\n"
     code += "try: EmbeddedPostgres(Path(sys.argv[1])).start()\nexcept ConfigError as e: print(e)"
     answer = subprocess.run(
-        [others_python(), "-c", code, str(folder)],
+        [others_python(), "-c", code, str(stopped)],
         user=1, group=1, extra_groups=[], check=True, capture_output=True, text=True,
         env={"PYTHONPATH": import_path()},
     )  # fmt: skip
@@ -330,9 +339,7 @@ def test_a_number_that_another_process_has_got_is_no_server(folder: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_cluster_without_its_passwords_says_so(folder: Path) -> None:
-    with EmbeddedPostgres(folder, UNSYNCED):
-        pass
-    shutil.rmtree(folder / "passwords")
+def test_a_cluster_without_its_passwords_says_so(stopped: Path) -> None:
+    shutil.rmtree(stopped / "passwords")
     with pytest.raises(ConfigError, match=r"password authentication failed.*restore both"):
-        EmbeddedPostgres(folder, UNSYNCED).start()
+        EmbeddedPostgres(stopped, UNSYNCED).start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -151,13 +152,13 @@ async def test_a_model_meets_all_its_opponents_at_the_same_time(
 
 
 async def test_nobody_is_asked_while_a_candidate_is_judged(
-    run: RunConfig, database: Database
+    run: RunConfig, database: Database, until: Any
 ) -> None:
     go = asyncio.Event()
     async with pool_of(run, database, go, {NEWEST}) as pool:
         playing = asyncio.create_task(pool.play_some())
+        await until(lambda: pool.in_play)
         await asyncio.wait({playing}, timeout=0.5)
-        assert pool.in_play
         assert played(database) == {}
         go.set()
         async with asyncio.timeout(120):

@@ -65,7 +65,7 @@ async def test_resigned_games_are_stored_and_replay(database: Database, valkey_u
         await until(lambda: worker.totals().resigned_games >= 60)
         await until(lambda: heartbeats.read()[0].figures.resigned_games > 0)
         assert heartbeats.read()[0].figures.resign_threshold == 0.25
-    finished = sum(lane.engine.statistics.games_finished for lane in worker.lanes)
+    finished = sum(loop.engine.statistics.games_finished for loop in worker.loops)
     assert worker.writer.answers == {"stored": finished}
 
     [counted] = database._rows(

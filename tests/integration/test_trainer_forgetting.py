@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from services.inference.source import StoredModels
+from services.inference.stored_models import StoredModels
 from services.trainer.forgetting import (
     EVERY_SECONDS,
     GRACE,

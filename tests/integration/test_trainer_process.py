@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +18,7 @@ from zerofleet.games import spec
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.publish import POINTS
 from zerofleet.models.session import ModelSession
+from zerofleet.testing.fork_server import Fork
 from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow
@@ -59,13 +57,9 @@ class TrainerProcess:
     environment: dict[str, str]
     folder: Path
 
-    def start(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "services.trainer", str(self.folder / "run.toml")],
-            env=self.environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self) -> Fork:
+        run_file, log = self.folder / "run.toml", self.folder / "trainer.log"
+        return Fork("services.trainer", [run_file], self.environment, log)
 
     def submit(self, seeds: range) -> None:
         records = [target_record(seed) for seed in seeds]
@@ -97,7 +91,6 @@ def trainer(
 ) -> Iterator[TrainerProcess]:
     (tmp_path / "run.toml").write_text(RUN_FILE)
     environment = {
-        **os.environ,
         "ZEROFLEET_DATABASE_URL": role_url("trainer"),
         "ZEROFLEET_REDIS_URL": valkey_url,
         "ZEROFLEET_MODEL_FOLDER": str(tmp_path / "models"),
@@ -121,7 +114,7 @@ def test_killed_at_random_moments(trainer: TrainerProcess) -> None:
         until(lambda wanted=wanted: trainer.measured_step() >= wanted)
         time.sleep(generator.uniform(0, 0.1))
         process.kill()
-        process.communicate()
+        process.wait()
         lost.append(trainer.measured_step() - trainer.saved_step())
         trainer.check_models()
     assert max(lost) <= INTERVAL, f"seed {seed}: steps lost {lost}"
@@ -131,7 +124,6 @@ def test_killed_at_random_moments(trainer: TrainerProcess) -> None:
     until(lambda: trainer.measured_step() > last + 10)
     process.terminate()
     assert process.wait(120) == 0
-    process.communicate()
     steps = trainer.check_models()
     assert steps == [10 * i for i in range(len(steps))]
 
@@ -142,21 +134,17 @@ def test_sigterm_saves_and_leaves(trainer: TrainerProcess) -> None:
     until(lambda: trainer.measured_step() >= 7)
     process.terminate()
     assert process.wait(120) == 0
-    process.communicate()
     assert trainer.saved_step() == trainer.measured_step()
 
 
 def test_sigterm_while_it_waits_for_postgres(trainer: TrainerProcess) -> None:
     trainer.environment["ZEROFLEET_DATABASE_URL"] = "postgresql://nobody@127.0.0.1:1/none"
     process = trainer.start()
-    assert process.stderr is not None
-    said = process.stderr.readline()
-    assert '"waiting_for": "Postgres"' in said
-    assert "127.0.0.1:1" in said
+    until(lambda: '"waiting_for": "Postgres"' in process.said())
+    assert "127.0.0.1:1" in process.said()
     process.terminate()
-    _, rest = process.communicate(timeout=120)
-    assert process.returncode == 0
-    assert "Traceback" not in rest
+    assert process.wait(120) == 0
+    assert "Traceback" not in process.said()
 
 
 @pytest.mark.parametrize(
@@ -170,10 +158,9 @@ def test_sigterm_while_it_waits_for_postgres(trainer: TrainerProcess) -> None:
 def test_bad_input_gets_one_line(trainer: TrainerProcess, run_file: str, reason: str) -> None:
     (trainer.folder / "run.toml").write_text(run_file)
     process = trainer.start()
-    _, errors = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 2
-    assert len(errors.splitlines()) == 1
-    assert reason in errors
+    assert process.wait(DEADLINE) == 2
+    [line] = process.said().splitlines()
+    assert reason in line
 
 
 def test_changed_network_sizes_are_refused(trainer: TrainerProcess) -> None:
@@ -181,12 +168,11 @@ def test_changed_network_sizes_are_refused(trainer: TrainerProcess) -> None:
     process = trainer.start()
     until(lambda: trainer.saved_step() >= INTERVAL)
     process.terminate()
-    process.communicate(timeout=DEADLINE)
+    process.wait(DEADLINE)
     (trainer.folder / "run.toml").write_text(RUN_FILE.replace("channels = 8", "channels = 9"))
     process = trainer.start()
-    _, errors = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 2
-    assert "network of other sizes" in errors.splitlines()[-1]
+    assert process.wait(DEADLINE) == 2
+    assert "network of other sizes" in process.said().splitlines()[-1]
 
 
 PUBLISHER = """
@@ -229,10 +215,13 @@ def test_publication_killed_at_every_point(trainer: TrainerProcess) -> None:
     exported = export_onnx(network, game.observation_bytes, {"version": "1"})
     (trainer.folder / "exported").write_bytes(exported)
     epoch = trainer.database.acquire_fence("process", "trainer")
+    publisher = trainer.folder / "publisher.py"
+    publisher.write_text(PUBLISHER)
     for stop_at in (*POINTS, "never"):
-        command = [sys.executable, "-c", PUBLISHER, str(trainer.folder), stop_at, "1", str(epoch)]
-        ended = subprocess.run(command, check=False, env=trainer.environment, timeout=DEADLINE)
-        assert ended.returncode == (0 if stop_at == "never" else -signal.SIGKILL)
+        arguments = [trainer.folder, stop_at, "1", str(epoch)]
+        ended = Fork(publisher, arguments, trainer.environment, trainer.folder / "publisher.log")
+        status = ended.wait(DEADLINE)
+        assert status == (0 if stop_at == "never" else -signal.SIGKILL), ended.said()
         models = trainer.check_models()
         assert len(models) == (1 if stop_at in {"recorded", "never"} else 0)
     folder = ModelFolder(trainer.folder / "models", "process")

@@ -11,7 +11,7 @@ from services.trainer.learner import Learner
 from services.trainer.overfit import OverfitWatch
 from services.trainer.state import Training
 from services.trainer.train_bucket import TrainBucket
-from services.trainer.trainer import Calibrator
+from services.trainer.trainer import ResignThresholdWriter
 from services.trainer.window import Window
 from zerofleet.config import ResignSection, run_from_values
 from zerofleet.database import Database, Submission
@@ -62,11 +62,11 @@ def test_the_threshold_is_computed_at_once_and_then_every_so_many_seconds(
     database: Database,
 ) -> None:
     settings = ResignSection(enabled=True, every_seconds=30, min_games=7, window_games=9)
-    calibrator = Calibrator("test", settings, database)
-    assert calibrator.due(1_000.0)
-    calibrator.calibrate(1_000.0)
-    assert [calibrator.due(now) for now in (1_000.0, 1_029.9, 1_030.0)] == [False, False, True]
-    assert database.resign_threshold("test") is None
+    writer = ResignThresholdWriter("test", settings, database)
+    assert writer.due(1_000.0)
+    writer.write(1_000.0)
+    assert [writer.due(now) for now in (1_000.0, 1_029.9, 1_030.0)] == [False, False, True]
+    assert database.last_v_resign("test") is None
     [row] = database._rows(
         "SELECT games, threshold, min_games, window_games FROM resign_thresholds"
     )
@@ -74,12 +74,12 @@ def test_the_threshold_is_computed_at_once_and_then_every_so_many_seconds(
 
 
 def test_it_is_never_computed_where_nobody_resigns(database: Database) -> None:
-    assert not Calibrator("test", ResignSection(enabled=False), database).due(1e9)
+    assert not ResignThresholdWriter("test", ResignSection(enabled=False), database).due(1e9)
 
 
 def test_a_new_threshold_is_said_once(database: Database) -> None:
-    calibrator = Calibrator("test", ResignSection(enabled=True), database)
-    calibrator.calibrate(0.0)
+    writer = ResignThresholdWriter("test", ResignSection(enabled=True), database)
+    writer.write(0.0)
     said: list[list[float | None]] = []
     for threshold in (-0.9, -0.9, -0.8, None):
         database._run(  # what stays while games are few
@@ -89,6 +89,6 @@ def test_a_new_threshold_is_said_once(database: Database) -> None:
             threshold=threshold,
         )
         with capture_logs() as logs:
-            calibrator.calibrate(0.0)
+            writer.write(0.0)
         said.append([log["threshold"] for log in logs])
     assert said == [[-0.9], [], [-0.8], [None]]

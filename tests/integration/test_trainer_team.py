@@ -1,14 +1,10 @@
 """Several processes train one network: the same steps as one process, and one trainer to the world.
 
-Two processes on CPUs, started by torchrun and joined by gloo, as on machines with GPUs.
+Two processes on CPUs, joined by gloo, as on machines with GPUs.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,12 +22,14 @@ from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
+from zerofleet.local.ports import free_port
+from zerofleet.testing.fork_server import Fork
 from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow
 
 DEADLINE = 120.0
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m")
 GAME = spec("tic_tac_toe")
 
 # Trains as rank 0 or 1 on each series of batches, from the start, and writes the state after it.
@@ -113,9 +111,15 @@ def train_in_two_processes(folder: Path, **series: list[Batch]) -> dict[str, dic
     for name, batches in series.items():
         observations, policy, value = (np.stack(column) for column in zip(*batches, strict=True))
         np.savez(folder / f"{name}.npz", observations=observations, policy=policy, value=value)
-    command = [*TORCHRUN, str(folder / "program.py"), str(folder), *series]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE)
-    assert done.returncode == 0, done.stderr
+    team = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = [
+        Fork(
+            folder / "program.py", [folder, *series], {**team, "RANK": rank}, folder / f"{rank}.log"
+        )
+        for rank in ("0", "1")
+    ]
+    for rank in ranks:
+        assert rank.wait(DEADLINE) == 0, [each.said() for each in ranks]
     states: dict[str, dict[str, np.ndarray]] = {}
     for name in series:
         leader, follower = (load_file(folder / f"{name}-{rank}.safetensors") for rank in (0, 1))
@@ -138,7 +142,8 @@ def test_two_processes_take_the_steps_of_one(run: RunConfig, tmp_path: Path) -> 
         _, policy, value = half(100 + step)
         alike.append(joined(first, (observations, policy, value)))
     halves = half(0), half(1)
-    found = train_in_two_processes(tmp_path, alike=alike, unlike=[joined(*halves)])
+    found = train_in_two_processes(tmp_path, alike=alike)
+    found |= train_in_two_processes(tmp_path, unlike=[joined(*halves)])
     alone = Learner(GAME, run)
     for batch in alike:
         alone.train(batch)
@@ -161,7 +166,6 @@ def test_two_processes_take_the_steps_of_one(run: RunConfig, tmp_path: Path) -> 
 @pytest.fixture
 def environment(role_url: Callable[[str], str], valkey_url: str, tmp_path: Path) -> dict[str, str]:
     return {
-        **os.environ,
         "ZEROFLEET_DATABASE_URL": role_url("trainer"),
         "ZEROFLEET_REDIS_URL": valkey_url,
         "ZEROFLEET_MODEL_FOLDER": str(tmp_path / "models"),
@@ -169,19 +173,19 @@ def environment(role_url: Callable[[str], str], valkey_url: str, tmp_path: Path)
     }
 
 
-def until(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
+def until(condition: Callable[[], object], process: Fork) -> None:
     deadline = time.monotonic() + DEADLINE
     while not condition():
-        assert process.poll() is None, process.communicate()[1]
+        assert process.poll() is None, process.said()
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.05)
 
 
+@pytest.mark.fleet  # torch is imported by four processes
 def test_torchrun_starts_one_trainer_of_two_processes(
     run: RunConfig, environment: dict[str, str], database_url: str, tmp_path: Path
 ) -> None:
     """It trains, publishes, saves at SIGTERM, and a trainer of one process takes over."""
-    command = ["-m", "services.trainer", str(tmp_path / "run.toml")]
     checkpoints = CheckpointFolder(tmp_path / "checkpoints" / "team")
     with Database(database_url) as database:
         database.register_run(run)
@@ -195,14 +199,13 @@ def test_torchrun_starts_one_trainer_of_two_processes(
             database.submit_games("team", "worker", [Submission(r) for r in records])
 
         submit(range(150))
-        for prefix in (TORCHRUN, (sys.executable,)):
+        for prefix in (TORCHRUN, ()):
             begun = measured()
-            process = subprocess.Popen(
-                [*prefix, *command], env=environment, stderr=subprocess.PIPE, text=True
-            )
+            program, *arguments = (*prefix, "services.trainer", tmp_path / "run.toml")
+            process = Fork(program, arguments, environment, tmp_path / "trainer.log")
             until(lambda begun=begun: measured() >= begun + 12, process)
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=DEADLINE)
+            process.terminate()
+            process.wait(DEADLINE)
             newest = checkpoints.newest()
             assert newest is not None
             assert newest.state.step >= measured() >= begun + 12
@@ -215,12 +218,12 @@ def test_torchrun_starts_one_trainer_of_two_processes(
 
     # A leader that fails before it trains lets the other process leave, too.
     environment["ZEROFLEET_METRICS_ADDRESS"] = "nowhere"
-    failed = subprocess.run(
-        [*TORCHRUN, *command], env=environment, capture_output=True, text=True, check=False
-    )
-    assert "cannot serve metrics on 'nowhere'" in failed.stderr
-    assert "Connection closed by peer" not in failed.stderr
-    assert "exitcode  : 2 " in failed.stderr
+    program, *arguments = (*TORCHRUN, "services.trainer", tmp_path / "run.toml")
+    failed = Fork(program, arguments, environment, tmp_path / "failed.log")
+    failed.wait(DEADLINE)
+    assert "cannot serve metrics on 'nowhere'" in failed.said()
+    assert "Connection closed by peer" not in failed.said()
+    assert "exitcode  : 2 " in failed.said()
 
 
 def test_a_batch_that_cannot_be_divided(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def one_by_one(
     random = np.random.default_rng(1)
     most = cost.max_rows // ROWS
     queue = deque[tuple[float, int]]()  # since when a worker's message waits
-    thinking = [deque[float]() for _ in range(workers)]  # lanes that want their worker's core
+    thinking = [deque[float]() for _ in range(workers)]  # loops that want their worker's core
     events: list[tuple[float, int, int, str]] = []
     busy, messages, batches, waited, computed, number = False, 0, 0, 0.0, 0.0, 0
 

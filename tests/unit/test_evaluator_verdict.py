@@ -25,7 +25,7 @@ WON, LOST, EVEN, DRAWN = (1.0, 1.0), (0.0, 0.0), (1.0, 0.0), (0.5, 0.5)
 
 def match(pairs: int, threshold: float = 0.5, **rule: Any) -> MatchRow:
     rules = GateRule(threshold, **rule)
-    return MatchRow(1, "r", "gate", "2", "1", 2 * pairs, 50, 7, NOW, rules)
+    return MatchRow(1, "r", "gate", "2", "1", 2 * pairs, 50, 7, NOW, rule=rules)
 
 
 def sprt(pairs: int, threshold: float = 0.5, **rule: Any) -> MatchRow:

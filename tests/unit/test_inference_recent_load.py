@@ -9,7 +9,7 @@ import pytest
 
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.recent_load import Load
-from services.inference.repository import Repository
+from services.inference.served_models import ServedModels
 
 
 class Server:
@@ -19,12 +19,12 @@ class Server:
         self.now = 0.0
         self.precision = "fp32"
         self.batcher = Batcher(BatchLimits(1_000, 10_000, threads), lambda model: None)
-        repository = SimpleNamespace(
+        models = SimpleNamespace(
             failed_loads=0,
             waiting_for="",
             peek=lambda version: SimpleNamespace(version=3, precision=self.precision),
         )
-        self.load = Load(self.batcher, cast("Repository", repository), provider, lambda: self.now)
+        self.load = Load(self.batcher, cast("ServedModels", models), provider, lambda: self.now)
 
     def second(self, *, batches: int, rows: int, requests: int, wait: float, run: float) -> None:
         """A second in which batches ran: seconds that each request waited, and each batch ran."""

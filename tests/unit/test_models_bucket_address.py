@@ -8,7 +8,7 @@ from zerofleet.config import ProcessSettings
 from zerofleet.errors import ConfigError
 from zerofleet.models.bucket_address import bucket_address, read_credentials
 from zerofleet.models.folder import ModelFolder
-from zerofleet.models.store import open_store
+from zerofleet.models.model_store import open_store
 
 CANARY = "canary/secret+key=%"
 

@@ -19,6 +19,7 @@ from zerofleet.models.golden import Golden, compare
 from zerofleet.models.publish import POINTS, check_in_child, publish
 from zerofleet.models.session import ModelSession
 from zerofleet.network import PolicyValueNet, export_onnx
+from zerofleet.testing.fork_server import Fork
 
 
 @cache
@@ -117,9 +118,11 @@ def test_killed_at_every_point(tmp_path: Path) -> None:
     rows = tmp_path / "rows"
     folder = ModelFolder(tmp_path / "models", "run")
 
+    publisher = tmp_path / "publisher.py"
+    publisher.write_text(PUBLISHER)
+
     def run(stop_at: str) -> int:
-        command = [sys.executable, "-c", PUBLISHER, str(tmp_path), stop_at]
-        return subprocess.run(command, check=False, timeout=120).returncode
+        return Fork(publisher, [tmp_path, stop_at], {}, tmp_path / "log").wait(120)
 
     for point in POINTS:
         rows.unlink(missing_ok=True)

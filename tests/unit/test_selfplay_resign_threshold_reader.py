@@ -29,7 +29,7 @@ class Thresholds:
         self._answers = list(answers)
         self.asked = 0
 
-    def resign_threshold(self, run: str) -> float | None:
+    def last_v_resign(self, run: str) -> float | None:
         assert run == "test"
         self.asked += 1
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
@@ -135,9 +135,9 @@ async def test_figures_tell_the_threshold_and_the_games() -> None:
     )
     assert samples(worker) == {"zerofleet_selfplay_resigned_games_total": 0}
     await worker.resignation.read()
-    for lane in worker.lanes:
-        advance(lane.engine, 300)
-        lane.collect()
+    for loop in worker.loops:
+        advance(loop.engine, 300)
+        loop.collect()
     resigned = sum(each.record.reason == "resign" for each in worker.writer._spool)
     assert 10 < resigned < len(worker.writer._spool)
     assert worker.totals().resigned_games == resigned

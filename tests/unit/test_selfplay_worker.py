@@ -143,11 +143,11 @@ async def test_one_slow_ply_is_progress(stores: Stores) -> None:
 
 async def test_leases_are_extended_of_games_that_are_here_and_ours(stores: Stores) -> None:
     worker = make_worker(stores, simulations=10_000, slow=True, lease_seconds=0.3)
-    [lane] = worker.lanes
+    [loop] = worker.loops
     async with running(worker):
-        await until(lambda: lane.in_play.held)
-        lane.in_play.disown(0, 0)
-        ours = set(lane.in_play.held)
+        await until(lambda: loop.in_play.held)
+        loop.in_play.disown(0, 0)
+        ours = set(loop.in_play.held)
         assert len(ours) == 3
         await until(lambda: ours in stores.extended)
 
@@ -239,11 +239,11 @@ async def test_an_unforeseen_error_takes_no_finished_game_along(
         raise RuntimeError("unforeseen")
 
     worker = make_worker(stores)
-    [lane] = worker.lanes
+    [loop] = worker.loops
     task = asyncio.create_task(worker.run(asyncio.Event()))
     await until(lambda: stores.stored and worker.writer.spooled)
     if part == "predict":
-        monkeypatch.setattr(lane._predictor, "predict", fail)
+        monkeypatch.setattr(loop._predictor, "predict", fail)
     else:
         monkeypatch.setattr(worker.unfinished, "save", fail)
     with pytest.raises(RuntimeError, match="unforeseen"):
@@ -251,8 +251,8 @@ async def test_an_unforeseen_error_takes_no_finished_game_along(
     assert worker.writer.spooled == 0
     assert len(stores.stored) == worker.totals().games
     if part == "predict":
-        played = [game for game in lane.engine.unfinished() if game.plies > 0]
-        assert {lane.in_play.unfinished(game)[0].game_uid for game in played} <= stores.saved
+        played = [game for game in loop.engine.unfinished() if game.plies > 0]
+        assert {loop.in_play.unfinished(game)[0].game_uid for game in played} <= stores.saved
     assert stores.log[-1] == "release"
 
 

@@ -66,7 +66,7 @@ class Match final : public MatchEngine {
     check_side(side);
     std::vector<GameToMove> found;
     for (const MatchGame& game : games_) {
-      if (game.live && side_to_move(game) == side) {
+      if (game.in_play && side_to_move(game) == side) {
         found.push_back({game.columns.game_id, game.columns.action});
       }
     }
@@ -132,7 +132,7 @@ class Match final : public MatchEngine {
     Random random{0};
     std::uint64_t symmetry_seed = 0;
     int new_simulations = 0;  // of the current ply
-    bool live = true;
+    bool in_play = true;
   };
 
   static void check_side(int side) {
@@ -149,7 +149,7 @@ class Match final : public MatchEngine {
   // A game in play that waits for no prediction: what moves it may be given.
   MatchGame& unasked_game(std::int64_t game_id) {
     const bool exists = game_id >= 0 && game_id < static_cast<std::int64_t>(games_.size());
-    if (!exists || !games_[game_id].live) {
+    if (!exists || !games_[game_id].in_play) {
       throw std::invalid_argument("no game " + std::to_string(game_id) + " is in play");
     }
     MatchGame& game = games_[game_id];
@@ -197,7 +197,7 @@ class Match final : public MatchEngine {
 
   void run_to_question(int side, int index) {
     MatchGame& game = games_[index];
-    while (game.live && side_to_move(game) == side) {
+    while (game.in_play && side_to_move(game) == side) {
       if (is_searched(game, side)) {
         play_ply(game, side);
       } else if (game.searches[side].template select<false>(ways_[side].puct, game.leaf) ==
@@ -257,7 +257,7 @@ class Match final : public MatchEngine {
 
   void finish_game(MatchGame& game, int result) {
     game.columns.result = result;
-    game.live = false;
+    game.in_play = false;
     game.searches = {};  // gives the memory back
     finished_.push_back(std::move(game.columns));
     ++counts_.games_finished;

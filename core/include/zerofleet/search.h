@@ -16,6 +16,7 @@
 #include "zerofleet/prediction.h"
 #include "zerofleet/puct.h"
 #include "zerofleet/random.h"
+#include "zerofleet/root_noise.h"
 #include "zerofleet/root_plan.h"
 #include "zerofleet/tree.h"
 
@@ -54,9 +55,9 @@ enum class Selected {
 
 // The search of one position.
 //
-// A value belongs to the player to move at its position; it is negated once per ply, in `backup`
-// alone. A simulation is one visit of a child of the root: expanding the root itself is none, so
-// the visits of the root's children sum to `root_visits()`.
+// A value belongs to the player to move at its position, and changes its sign on the way to a
+// position in which the other player is to move. A simulation is one visit of a child of the root:
+// expanding the root itself is none, so the visits of the root's children sum to `root_visits()`.
 template <Game G>
 class Search {
  public:
@@ -397,28 +398,6 @@ class Search {
     if (plan_.gumbel.is_on) return gumbel_.next(edges, tree_.value[kRoot]);
     if (!plan_.forces_visits()) return -1;
     return forced_child(edges, plan_, static_cast<float>(root_visits_));
-  }
-
-  // Raises probabilities to the power of 1 / temperature. The highest one counts as 1 meanwhile: at
-  // low temperatures all of them would underflow.
-  static void temper(std::span<float> priors, double temperature) {
-    const float highest = *std::ranges::max_element(priors);
-    double sum = 0.0;
-    for (float& prior : priors) {
-      const double share = static_cast<double>(prior) / highest;
-      if (share > 0.0) prior = static_cast<float>(portable_exp(portable_log(share) / temperature));
-      sum += prior;
-    }
-    for (float& prior : priors) prior = static_cast<float>(prior / sum);
-  }
-
-  static void mix_noise(std::span<float> priors, const RootPlan& plan, Random& random) {
-    std::vector<float> noise(priors.size());
-    random.dirichlet(plan.noise_alpha, noise);
-    const auto fraction = static_cast<float>(plan.noise_fraction);
-    for (std::size_t i = 0; i < priors.size(); ++i) {
-      priors[i] = (1.0f - fraction) * priors[i] + fraction * noise[i];
-    }
   }
 
   // `value` is for the player to move at the end of the path.

@@ -39,7 +39,7 @@ class SelfPlay final : public SelfPlayEngine {
 
   // Runs every game to its next leaf that needs the network. Games that end make room for new
   // ones. The same rows come again until `backup` answers them; none come only when no game is
-  // live and none may start.
+  // in play and none may start.
   std::span<std::uint8_t> select() override {
     if (queue_.num_rows() == 0) {
       for (std::size_t i = 0; i < slots_.size(); ++i) run_to_question(static_cast<int>(i));
@@ -63,7 +63,7 @@ class SelfPlay final : public SelfPlayEngine {
   std::vector<GameColumns> unfinished() const override {
     std::vector<GameColumns> games;
     for (const Slot& slot : slots_) {
-      if (!slot.live || slot.game.action.empty()) continue;
+      if (!slot.in_play || slot.game.action.empty()) continue;
       games.push_back(slot.game);
       games.back().next_full_search = slot.full_search;
     }
@@ -118,7 +118,7 @@ class SelfPlay final : public SelfPlayEngine {
     std::size_t opening_plies = 0;  // of the game; they are drawn, not searched
     int new_simulations = 0;        // of the current ply
     bool full_search = true;        // of the current ply
-    bool live = false;
+    bool in_play = false;
   };
 
   // The cache answers at most num_simulations leaves of a game in one call; the next leaf is asked
@@ -127,8 +127,8 @@ class SelfPlay final : public SelfPlayEngine {
   void run_to_question(int index) {
     Slot& slot = slots_[index];
     int recalled = 0;
-    while (slot.live || start_game(slot)) {
-      if (!slot.live) continue;  // it had ended before it was adopted
+    while (slot.in_play || start_game(slot)) {
+      if (!slot.in_play) continue;  // it had ended before it was adopted
       if (is_searched(slot)) {
         play_ply(slot);
         continue;
@@ -169,7 +169,7 @@ class SelfPlay final : public SelfPlayEngine {
     slot.search.set_root(reached_position(rules_, slot.game));
     begin_ply(slot);
     slot.full_search = std::exchange(slot.game.next_full_search, {}).value_or(slot.full_search);
-    slot.live = true;
+    slot.in_play = true;
     if (slot.search.root().is_terminal()) {
       finish_game(slot, slot.search.root().result(), "rules");
     }
@@ -205,8 +205,8 @@ class SelfPlay final : public SelfPlayEngine {
   }
 
   bool is_searched(const Slot& slot) const {
-    if (slot.live && is_in_opening(slot)) return slot.search.is_expanded();
-    return slot.live && slot.new_simulations > 0 &&
+    if (slot.in_play && is_in_opening(slot)) return slot.search.is_expanded();
+    return slot.in_play && slot.new_simulations > 0 &&
            (slot.search.root_visits() >= plan_of(slot).num_simulations || slot.search.is_proven());
   }
 
@@ -302,7 +302,7 @@ class SelfPlay final : public SelfPlayEngine {
   void finish_game(Slot& slot, int result, const char* reason) {
     slot.game.result = result;
     slot.game.reason = reason;
-    slot.live = false;
+    slot.in_play = false;
     slot.search.set_root(rules_.start());
     counts_.games_resigned += slot.game.reason == "resign";
     if (config_.fork_share > 0.0 && !slot.game.action.empty()) remember(slot.game.action);

@@ -51,8 +51,8 @@ def exam(
     from zerofleet.database import Database
     from zerofleet.exam import position_kinds
     from zerofleet.local.running import joined
+    from zerofleet.models.model_store import open_store
     from zerofleet.models.session import ModelSession
-    from zerofleet.models.store import open_store
 
     folder = chosen_folder(data)
     run = load_run(folder.run_file)

@@ -15,7 +15,7 @@ from zerofleet.cli.which_run import chosen_folder, fleet_database
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from zerofleet.database.played import PlayedGame, PlayedGames
+    from zerofleet.database.played_games import PlayedGame, PlayedGames
 
 _MOST_GAMES = 1_000_000
 
@@ -98,7 +98,7 @@ def _write(folder: Path, game_uid: UUID, text: str) -> None:
 def _database(
     run_file: Path, data: Path | None, database_url: str | None
 ) -> Generator[PlayedGames]:
-    from zerofleet.database.played import PlayedGames
+    from zerofleet.database.played_games import PlayedGames
     from zerofleet.local.running import joined
 
     if database_url is not None:

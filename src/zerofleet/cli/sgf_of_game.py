@@ -10,7 +10,7 @@ from zerofleet.games import parse_actions
 from zerofleet.games.sgf import SgfGame, require_sgf, write
 
 if TYPE_CHECKING:
-    from zerofleet.database.played import PlayedGame, PlayedPly
+    from zerofleet.database.played_games import PlayedGame, PlayedPly
 
 _BEST_MOVES = 5
 

@@ -113,7 +113,8 @@ class ResignSection(Section):
     enabled: bool = False
     """The player to move resigns when the root's value and its best child's are below v_resign."""
     play_on_share: float = Field(default=0.1, gt=0, le=1)
-    """Share of games, drawn at their start, in which no player resigns: they calibrate v_resign."""
+    """Share of games, drawn at their start, in which no player resigns: v_resign is computed from
+    them."""
     false_positive_share: float = Field(default=0.05, gt=0, lt=1)
     """v_resign is the highest at which, among games played on, at most this share of the
     resignations would have been by a player who did not lose."""

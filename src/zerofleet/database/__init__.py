@@ -2,7 +2,6 @@
 
 from zerofleet.database.address import libpq_url, without_password
 from zerofleet.database.database import Database
-from zerofleet.database.games import SaveStatus
 from zerofleet.database.matches import (
     GateRule,
     MatchGame,
@@ -18,13 +17,14 @@ from zerofleet.database.migrate import migrate
 from zerofleet.database.models import ModelRow
 from zerofleet.database.promotions import Promotion, PromotionRow
 from zerofleet.database.ratings import PlayerResult, RatingPlace, RatingRow
-from zerofleet.database.resignation import ResignRow
 from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel
 from zerofleet.database.submission import Submission, SubmitStatus
 from zerofleet.database.summary import Summary
+from zerofleet.database.v_resign import ResignRow
 from zerofleet.database.variants import NewVariant, VariantRow
 from zerofleet.database.verdicts import Grounds, Verdict
 from zerofleet.database.window_games import GameWindow, StoredGame, WindowBlocker
+from zerofleet.database.worker_games import SaveStatus
 
 __all__ = [
     "Database",

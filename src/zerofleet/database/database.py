@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import Literal
 
 from zerofleet.config import RunConfig
-from zerofleet.database.games import Games
 from zerofleet.database.matches import Matches
 from zerofleet.database.metrics import Metrics
 from zerofleet.database.models import Models
 from zerofleet.database.promotions import Promotions
 from zerofleet.database.ratings import Ratings
-from zerofleet.database.resignation import Resignations
 from zerofleet.database.retention import Retentions
 from zerofleet.database.summary import Summaries
+from zerofleet.database.v_resign import Resignations
 from zerofleet.database.variants import Variants
 from zerofleet.database.window_games import Windows
+from zerofleet.database.worker_games import WorkerGames
 from zerofleet.errors import ConfigError
 
 FencedRole = Literal["trainer", "evaluator"]
 
 
 class Database(
-    Games,
+    WorkerGames,
     Windows,
     Resignations,
     Models,

@@ -38,7 +38,7 @@ FROM (
 ) AS w CROSS JOIN (
     SELECT {_FIRST} FROM (
         SELECT game_uid, ingested_at FROM games WHERE run = :run AND kind = 'selfplay' AND plays_on
-        ORDER BY ingested_at DESC LIMIT :resign_games
+        ORDER BY ingested_at DESC LIMIT :played_on_games
     ) AS played_on
 ) AS r
 ON CONFLICT (run) DO UPDATE SET since = excluded.since, epoch = excluded.epoch, at = now()
@@ -121,7 +121,7 @@ class Retentions(ConnectionPool):
         run: str,
         *,
         window_games: int,
-        resign_games: int,
+        played_on_games: int,
         margin: timedelta | None,
         epoch: int,
     ) -> None:
@@ -130,7 +130,7 @@ class Retentions(ConnectionPool):
         Args:
             run: name of the run.
             window_games: the newest so many games of self-play are needed ...
-            resign_games: ... and the newest so many that played on ...
+            played_on_games: ... and the newest so many that played on ...
             margin: ... and what began and was stored so long before the first of these; None:
                 everything.
             epoch: the trainer's fence epoch.
@@ -143,7 +143,7 @@ class Retentions(ConnectionPool):
             run=run,
             forgets=margin is not None,
             window_games=window_games,
-            resign_games=resign_games,
+            played_on_games=played_on_games,
             margin=margin or timedelta(0),
             epoch=epoch,
         )

@@ -34,7 +34,7 @@ TABLES = (
     "tables/promotions.sql",
     "tables/ratings.sql",
     "tables/training.sql",
-    "tables/resignation.sql",
+    "tables/resign_thresholds.sql",
 )
 """What the first revision executes."""
 BEFORE_TABLES = ("rights/roles.sql",)
@@ -45,7 +45,8 @@ AFTER_TABLES = (
     "functions/games.sql",
     "functions/window.sql",
     "functions/unfinished_games.sql",
-    "functions/resignation.sql",
+    "functions/adoption.sql",
+    "functions/resign_curve.sql",
     "views/games.sql",
     "views/retention.sql",
     "views/matches.sql",

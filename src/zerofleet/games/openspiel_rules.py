@@ -64,12 +64,13 @@ class OpenSpielRules:
 class OpenSpielPosition:
     """A state of OpenSpiel's with the ply and who is to play."""
 
-    __slots__ = ("_ply", "_rules", "_state", "is_terminal", "to_play")
+    __slots__ = ("_names_here", "_ply", "_rules", "_state", "is_terminal", "to_play")
 
     def __init__(self, rules: OpenSpielRules, state: SpielState, ply: int, to_play: int) -> None:
         self._rules = rules
         self._state = state
         self._ply = ply
+        self._names_here: dict[int, str] | None = None  # of legal actions, once somebody asks
         self.to_play = to_play
         self.is_terminal = ply >= rules.max_length or state.is_terminal()
 
@@ -88,6 +89,7 @@ class OpenSpielPosition:
         """See ``Position``; after the end, the player who did not move last is to play."""
         self._state.apply_action(action)
         self._ply += 1
+        self._names_here = None
         over = self._state.is_terminal()
         self.is_terminal = over or self._ply >= self._rules.max_length
         mover = self.to_play
@@ -111,11 +113,13 @@ class OpenSpielPosition:
     def _names(self) -> dict[int, str]:
         if self._state.is_terminal():
             return {}
-        player = self._state.current_player()
-        return {
-            action: "".join(self._state.action_to_string(player, action).split())
-            for action in self._state.legal_actions()
-        }
+        if self._names_here is None:
+            player = self._state.current_player()
+            self._names_here = {
+                action: "".join(self._state.action_to_string(player, action).split())
+                for action in self._state.legal_actions()
+            }
+        return self._names_here
 
     def packed_observation(self) -> bytes:
         """See ``Position``."""

@@ -1,7 +1,7 @@
 """Exported models: their folder, the check before they count, the session that runs them.
 
-- ``zerofleet.models.store``: where published models are kept; ``folder`` and ``object_store`` are
-  the two kinds of it: files named by their sha256, and a Triton repository beside them.
+- ``zerofleet.models.model_store``: where published models are kept; ``folder`` and ``bucket``
+  are the two kinds of it: files named by their sha256, and a Triton repository beside them.
 - ``zerofleet.models.graph``: what a model file may contain.
 - ``zerofleet.models.session``: ONNX Runtime behind two arrays in, two arrays out.
 - ``zerofleet.models.check``: ``python -m zerofleet.models.check``, the separate process that must

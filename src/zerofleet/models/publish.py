@@ -21,8 +21,8 @@ from pathlib import Path
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
 from zerofleet.models.folder import StagedModel
 from zerofleet.models.golden import Difference, Golden
+from zerofleet.models.model_store import ModelStore
 from zerofleet.models.shape import Shape
-from zerofleet.models.store import ModelStore
 from zerofleet.models.variant import Variant, VariantRequest
 
 CHECK_SECONDS = 120.0

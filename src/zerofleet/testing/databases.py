@@ -23,33 +23,30 @@ class DatabaseTemplate:
     """
 
     def __init__(self, admin_url: str, owner_url: str) -> None:
-        self._admin_url = admin_url
+        # Kept open: logging in costs as much as a copy.
+        self._admin = psycopg2.connect(admin_url)
+        self._admin.autocommit = True
         self._owner_url = owner_url
         self._numbers = itertools.count(1)
         parts = urlsplit(owner_url)
         self._template = parts.path.lstrip("/")
         self._owner = parts.username or ""
-        self._admin(f'CREATE DATABASE "{self._template}" OWNER "{self._owner}"')
+        self._do(f'CREATE DATABASE "{self._template}" OWNER "{self._owner}"')
         migrate(owner_url)
 
     @contextlib.contextmanager
     def copy(self) -> Generator[str]:
         """A fresh database while this is entered; its owner's URL."""
         name = f"test_{os.getpid()}_{next(self._numbers)}"
-        self._admin(
+        self._do(
             f'CREATE DATABASE "{name}" OWNER "{self._owner}" TEMPLATE "{self._template}" '
             "STRATEGY FILE_COPY"
         )
         try:
             yield urlunsplit(urlsplit(self._owner_url)._replace(path=f"/{name}"))
         finally:
-            self._admin(f'DROP DATABASE "{name}" WITH (FORCE)')
+            self._do(f'DROP DATABASE "{name}" WITH (FORCE)')
 
-    def _admin(self, statement: str) -> None:
-        connection = psycopg2.connect(self._admin_url)
-        try:
-            connection.autocommit = True
-            with connection.cursor() as cursor:
-                cursor.execute(statement)
-        finally:
-            connection.close()
+    def _do(self, statement: str) -> None:
+        with self._admin.cursor() as cursor:
+            cursor.execute(statement)

@@ -16,7 +16,7 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.loaded_models import LoadedModel
 from services.inference.model_player import ModelPlayer
-from services.inference.repository import Repository
+from services.inference.served_models import ServedModels
 from zerofleet.config import SearchSection
 from zerofleet.database import Promotion
 from zerofleet.rpc.codec import RequestShape
@@ -86,14 +86,14 @@ def player_server() -> Open:
         def load(version: int, sha256: str) -> LoadedModel:
             return LoadedModel(version, sha256, (LinearSession(game, gate),))
 
-        repository = Repository(RUN, OneVersion(), load)
+        models = ServedModels(RUN, OneVersion(), load)
         spec = game_spec(game)
-        async with Batcher(BatchLimits(64, 1024), repository.mark_bad) as batcher:
-            await repository.refresh()
+        async with Batcher(BatchLimits(64, 1024), models.mark_bad) as batcher:
+            await models.refresh()
             shape = RequestShape(spec.observation_bytes, spec.num_actions, 64)
             section = search or SearchSection(num_simulations=12)
-            player = ModelPlayer(game, section, repository, batcher)
-            backend = Backend(repository, batcher, shape)
+            player = ModelPlayer(game, section, models, batcher)
+            backend = Backend(models, batcher, shape)
             async with Server("127.0.0.1:0", inference=backend, player=player) as server:
                 yield PlayerServer(f"127.0.0.1:{server.port}", player)
 

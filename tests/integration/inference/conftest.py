@@ -17,7 +17,7 @@ from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.loaded_models import ModelLoader
 from services.inference.precision import Precisions
-from services.inference.repository import Repository
+from services.inference.served_models import ServedModels
 from zerofleet.database import Promotion
 from zerofleet.errors import ModelNotFoundError, StoreUnavailableError
 from zerofleet.models.folder import ModelFolder
@@ -165,7 +165,7 @@ class Served:
 
     address: str
     server: Server
-    repository: Repository
+    models: ServedModels
     batcher: Batcher
 
 
@@ -203,18 +203,18 @@ def serve(models: Models) -> Serve:
             threads,
             np.zeros((1, SHAPE.observation_bytes), np.uint8),
         )
-        repository = Repository(RUN, models.source, loader, keep, precisions)
+        served_models = ServedModels(RUN, models.source, loader, keep, precisions)
         limits = BatchLimits(max_batch_rows, max_queue_rows, threads)
-        async with Batcher(limits, repository.mark_bad) as batcher:
+        async with Batcher(limits, served_models.mark_bad) as batcher:
             shape = RequestShape(SHAPE.observation_bytes, SHAPE.num_actions, max_batch_rows)
-            backend = Backend(repository, batcher, shape)
-            await repository.refresh()
+            backend = Backend(served_models, batcher, shape)
+            await served_models.refresh()
             async with Server(
                 address, inference=backend, reflection=True, share_port=share_port
             ) as server:
                 await server.set_serving(backend.ready())
                 host = address.rpartition(":")[0]
-                yield Served(f"{host}:{server.port}", server, repository, batcher)
+                yield Served(f"{host}:{server.port}", server, served_models, batcher)
 
     return serving
 

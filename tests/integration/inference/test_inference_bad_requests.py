@@ -217,7 +217,7 @@ async def test_before_the_first_promotion_requests_wait(
             waiting = asyncio.create_task(stream.predict(observations(3)))
             models.publish(1)
             models.promote(1)
-            await served.repository.refresh()
+            await served.models.refresh()
             assert (await waiting).model_version == 1
             assert await patient.server_ready()
             assert await patient.ready()

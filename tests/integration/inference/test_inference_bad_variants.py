@@ -26,13 +26,13 @@ async def test_a_variant_that_does_not_load_costs_itself(
         AsyncModel(served.address, RUN) as client,
     ):
         for _ in range(2):
-            await served.repository.refresh_variants()
+            await served.models.refresh_variants()
             assert said(await client.predict(observations(1))) == (2, "fp32")
         assert said(await client.predict(observations(1), "1")) == (1, "fp32")
-        assert served.repository.failed_loads == 1  # tried once, and again after a pause
+        assert served.models.failed_loads == 1  # tried once, and again after a pause
         with pytest.raises(IncompatibleModelError):
             await client.predict(observations(1), "1", "int8")
-        index = {state.version: state.ready for state in await served.repository.index()}
+        index = {state.version: state.ready for state in await served.models.index()}
         assert index == {1: True, 2: True}
 
 
@@ -49,7 +49,7 @@ async def test_one_that_does_not_load_is_left_out_of_one_measurement(
         AsyncModel(served.address, RUN) as client,
     ):
         for _ in range(3):
-            await served.repository.refresh_variants()
+            await served.models.refresh_variants()
             assert said(await client.predict(observations(1))) == (1, "int8")
     assert fastest.asked == [["fp32", "int8"]]
 
@@ -70,12 +70,12 @@ async def test_a_variant_that_gives_infinities_gives_way_to_fp32_at_once(
         AsyncModel(served.address, RUN) as client,
         client.stream() as stream,
     ):
-        await served.repository.refresh_variants()
+        await served.models.refresh_variants()
         assert said(await stream.predict(observations(4))) == (2, "int8")
         with pytest.raises(InferenceUnavailableError, match=r"version 2 \(int8\) answered"):
             await stream.predict(poisonous)
         assert said(await stream.predict(poisonous)) == (2, "fp32")
-        await served.repository.refresh_variants()
+        await served.models.refresh_variants()
         assert said(await stream.predict(poisonous)) == (2, "fp32")
         # Another version's variant is another file; it gives way when it does the same.
         assert said(await client.predict(observations(4), "1")) == (1, "int8")
@@ -97,7 +97,7 @@ async def test_a_variant_that_fails_again_and_again_gives_way_to_fp32(
         AsyncModel(served.address, RUN) as client,
         client.stream() as stream,
     ):
-        await served.repository.refresh_variants()
+        await served.models.refresh_variants()
         assert said(await stream.predict(observations(4))) == (1, "int8")
         for _ in range(3):
             with pytest.raises(InferenceUnavailableError, match="version 1 failed to run"):
@@ -120,12 +120,12 @@ async def test_fp32_that_gives_infinities_takes_its_variants_along(
         serve(precisions=auto(Fastest())) as served,
         AsyncModel(served.address, RUN) as client,
     ):
-        await served.repository.refresh_variants()
+        await served.models.refresh_variants()
         assert said(await client.predict(observations(1))) == (2, "int8")
         with pytest.raises(InferenceUnavailableError):
             await client.predict(poisonous, "2", "fp32")
-        await served.repository.refresh()
-        await served.repository.refresh_variants()
+        await served.models.refresh()
+        await served.models.refresh_variants()
         assert said(await client.predict(poisonous)) == (1, "fp32")
         with pytest.raises(IncompatibleModelError, match="non-finite"):
             await client.predict(observations(1), "2")

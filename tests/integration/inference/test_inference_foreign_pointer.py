@@ -24,9 +24,9 @@ async def test_promotions_are_followed_though_the_pointer_is_foreign(
     async with serve() as served, AsyncModel(served.address, RUN) as client:
         assert await _best(client, observations) == 1
         models.promote(2)
-        await served.repository.refresh()
+        await served.models.refresh()
         assert await _best(client, observations) == 2
-        assert served.repository.failed_loads == 0
+        assert served.models.failed_loads == 0
 
 
 async def test_a_foreign_best_model_gives_way_to_a_lower_seq(
@@ -42,12 +42,12 @@ async def test_a_foreign_best_model_gives_way_to_a_lower_seq(
         models.promote(1)
         models.source.away = False
         models.source.foreign = None  # repaired
-        await served.repository.refresh()
+        await served.models.refresh()
         assert await _best(client, observations) == 1
         answer = await client.predict(observations(1), "2")  # this chain's, not the other's
         assert round(float(answer.value[0]) * 1024) == 2
         models.promote(2)
-        await served.repository.refresh()
+        await served.models.refresh()
         assert await _best(client, observations) == 2
 
 
@@ -60,8 +60,8 @@ async def test_the_same_model_in_another_chain_stays_in_memory(
         models.promote(1)
         models.source.away = False
         models.source.foreign = None
-        await served.repository.refresh()
-        assert [model.version for model in served.repository.loaded()] == [1]
+        await served.models.refresh()
+        assert [model.version for model in served.models.loaded()] == [1]
         assert await _best(client, observations) == 1
 
 
@@ -75,12 +75,12 @@ async def test_a_stale_pointer_does_not_move_the_best_model_back(
         models.source.foreign = models.source.chain[0]
         for away in (False, True):
             models.source.away = away
-            await served.repository.refresh()
+            await served.models.refresh()
             assert await _best(client, observations) == 2
 
 
 async def test_without_any_promotion_a_foreign_model_is_not_served(serve: Any, models: Any) -> None:
     models.source.foreign = Promotion(40, 1, models.publish(1))
     async with serve() as served:
-        assert served.repository.peek(None) is None
-        assert served.repository.waiting_for == "the first promoted model"
+        assert served.models.peek(None) is None
+        assert served.models.waiting_for == "the first promoted model"

@@ -57,7 +57,7 @@ async def test_no_answer_names_another_model_under_swaps(
         ]
         for version in range(2, 10):
             models.promote(version)
-            await served.repository.refresh()
+            await served.models.refresh()
             await until(lambda version=version: newest[version] > 100)
         stop.set()
         answers = sum(await asyncio.gather(*askers))
@@ -94,20 +94,20 @@ async def test_a_damaged_model_leaves_the_old_one_serving(
     async with serve() as served, AsyncModel(served.address, RUN) as client:
         models.publish(2, damage(make_marker))
         models.promote(2)
-        await served.repository.refresh()
-        assert served.repository.failed_loads == 1
+        await served.models.refresh()
+        assert served.models.failed_loads == 1
         assert (await client.predict(observations(3))).model_version == 1
         with pytest.raises(IncompatibleModelError):
             await client.predict(observations(3), "2")
         assert not await client.ready("2")
-        index = {state.version: state for state in await served.repository.index()}
+        index = {state.version: state for state in await served.models.index()}
         assert index[1].ready
         assert not index[2].ready
         assert index[2].reason not in ("", "not in memory")
         # A later promotion is not held up by the broken one.
         models.publish(3)
         models.promote(3)
-        await served.repository.refresh()
+        await served.models.refresh()
         assert (await client.predict(observations(3))).model_version == 3
 
 
@@ -121,7 +121,7 @@ async def test_bytes_under_a_wrong_name_are_not_loaded(
         AsyncModel(served.address, RUN) as patient,
         AsyncModel(served.address, RUN, timeout=0.3) as client,
     ):
-        assert "do not hash to its name" in served.repository.waiting_for
+        assert "do not hash to its name" in served.models.waiting_for
         assert not await patient.ready("1")
         with pytest.raises(InferenceUnavailableError, match="do not hash to its name"):
             await client.predict(observations(1))
@@ -148,12 +148,12 @@ async def test_a_missing_file_that_appears_later_is_loaded(
     path.unlink()
     models.promote(1)
     async with serve() as served, AsyncModel(served.address, RUN, timeout=120) as client:
-        assert "no model" in served.repository.waiting_for
+        assert "no model" in served.models.waiting_for
         path.write_bytes(content)
-        follower = asyncio.create_task(served.repository.follow_best(0.01))
-        await until(lambda: served.repository.peek(None) is not None)
+        follower = asyncio.create_task(served.models.follow_best(0.01))
+        await until(lambda: served.models.peek(None) is not None)
         follower.cancel()
-        assert served.repository.waiting_for == ""
+        assert served.models.waiting_for == ""
         assert (await client.predict(observations(2))).model_version == 1
 
 
@@ -190,11 +190,11 @@ async def test_a_model_that_gives_infinities_is_used_no_more(
     ):
         models.publish(2, make_marker(2, poisoned=True))
         models.promote(2)
-        await served.repository.refresh()
+        await served.models.refresh()
         assert (await stream.predict(observations(4))).model_version == 2
         with pytest.raises(InferenceUnavailableError, match="not finite"):
             await stream.predict(poisonous)
-        await served.repository.refresh()
+        await served.models.refresh()
         assert (await stream.predict(poisonous)).model_version == 1
         with pytest.raises(IncompatibleModelError, match="non-finite"):
             await client.predict(observations(1), "2")
@@ -206,13 +206,17 @@ async def test_stores_away_leave_loaded_models_serving(
     models.publish(1)
     models.publish(2)
     models.promote(1)
-    async with serve() as served, AsyncModel(served.address, RUN, timeout=1) as client:
+    async with (
+        serve() as served,
+        AsyncModel(served.address, RUN, timeout=120) as client,
+        AsyncModel(served.address, RUN, timeout=0.5) as hasty,
+    ):
         models.source.away = True
-        await served.repository.refresh()
+        await served.models.refresh()
         assert (await client.predict(observations(1))).model_version == 1
         assert (await client.predict(observations(1), "1")).model_version == 1
         with pytest.raises(InferenceUnavailableError, match="stores are away"):
-            await client.predict(observations(1), "2")
+            await hasty.predict(observations(1), "2")
         models.source.away = False
         assert (await client.predict(observations(1), "2")).model_version == 2
         with pytest.raises(ModelNotFoundError):
@@ -228,7 +232,7 @@ async def test_memory_is_bounded_and_keeps_the_best(
     async with serve(keep=3) as served, AsyncModel(served.address, RUN) as client:
         for version in range(1, 12):
             await client.predict(observations(1), str(version))
-        versions = [model.version for model in served.repository.loaded()]
+        versions = [model.version for model in served.models.loaded()]
         assert len(versions) == 3
         assert versions[0] == 1
         assert (await client.predict(observations(1))).model_version == 1

@@ -25,7 +25,7 @@ async def test_one_version_answers_the_whole_batch(
             for version in range(2, 9):
                 models.publish(version)
                 models.promote(version)
-                await served.repository.refresh()
+                await served.models.refresh()
 
         promoting = asyncio.create_task(promote())
         while True:

@@ -76,7 +76,7 @@ async def test_a_retired_stream_is_replaced_without_a_lost_call(
 ) -> None:
     async with serve() as served, grpc.aio.insecure_channel(served.address) as channel:
         stream = PredictionStream(
-            channel, served.address, model=RUN, version="best", timeout=20, lifetime=0.05
+            channel, served.address, model=RUN, version="best", timeout=120, lifetime=0.05
         )
         async with stream:
             done = asyncio.Event()

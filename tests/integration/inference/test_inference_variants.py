@@ -31,13 +31,13 @@ async def test_the_fastest_accepted_variant_answers_and_is_measured_once(
     fastest = Fastest()
     async with serve(precisions=auto(fastest)) as served, AsyncModel(served.address, RUN) as client:
         assert said(await client.predict(observations(3))) == (1, "fp32")  # no waiting for it
-        await served.repository.refresh_variants()
+        await served.models.refresh_variants()
         async with client.stream() as stream:
             assert said(await stream.predict(observations(3))) == (1, "int8")
             models.promote(2)
-            await served.repository.refresh()
+            await served.models.refresh()
             assert said(await stream.predict(observations(2))) == (2, "fp32")
-            await served.repository.refresh_variants()
+            await served.models.refresh_variants()
             assert said(await stream.predict(observations(2))) == (2, "int8")
         assert said(await client.predict(observations(1), "3")) == (3, "int8")
         assert said(await client.predict(observations(1), "1")) == (1, "int8")
@@ -53,7 +53,7 @@ async def test_fp32_stays_where_it_is_the_fastest(
     fastest = Fastest("fp32")
     async with serve(precisions=auto(fastest)) as served, AsyncModel(served.address, RUN) as client:
         for _ in range(2):
-            await served.repository.refresh_variants()
+            await served.models.refresh_variants()
             assert said(await client.predict(observations(3))) == (1, "fp32")
     assert len(fastest.asked) == 1
 
@@ -69,7 +69,7 @@ async def test_a_request_may_name_the_variant(serve: Any, models: Any, observati
         AsyncModel(served.address, RUN) as client,
         AsyncModel(served.address, RUN, precision="fp16") as half,
     ):
-        await served.repository.refresh_variants()
+        await served.models.refresh_variants()
         for version in ("best", "2"):
             for precision in MARKS:
                 answer = await client.predict(observations(3), version, precision)
@@ -97,7 +97,7 @@ async def test_the_precision_of_the_run_file(serve: Any, models: Any, observatio
         serve(precisions=Precisions("fp16")) as served,
         AsyncModel(served.address, RUN) as client,
     ):
-        await served.repository.refresh_variants()
+        await served.models.refresh_variants()
         assert said(await client.predict(observations(1))) == (2, "fp32")  # it has no other
         assert said(await client.predict(observations(1), "1")) == (1, "fp16")
 
@@ -113,12 +113,12 @@ async def test_without_the_stores_what_answers_goes_on(
         AsyncModel(served.address, RUN) as client,
     ):
         models.source.away = True
-        await served.repository.refresh_variants()
+        await served.models.refresh_variants()
         assert said(await client.predict(observations(1))) == (1, "fp32")
         models.source.away = False
-        await served.repository.refresh_variants()
+        await served.models.refresh_variants()
         models.source.away = True
-        await served.repository.refresh_variants()
+        await served.models.refresh_variants()
         assert said(await client.predict(observations(1))) == (1, "int8")
 
 
@@ -137,7 +137,7 @@ async def test_a_version_without_word_of_its_variants_answers_in_fp32(
         serve(precisions=auto(Fastest())) as served,
         AsyncModel(served.address, RUN) as client,
     ):
-        await served.repository.refresh_variants()
+        await served.models.refresh_variants()
         with monkeypatch.context() as patch:
             patch.setattr(models.source, "variants", away)
             assert said(await client.predict(observations(1), "2")) == (2, "fp32")
@@ -174,9 +174,9 @@ async def test_no_answer_names_another_variant_under_swaps(
         askers = [asyncio.create_task(ask(*names)) for names in named]
         for version in range(2, 6):
             models.promote(version)
-            await served.repository.refresh()
+            await served.models.refresh()
             await until(lambda version=version: (version, "fp32") in heard)
-            await served.repository.refresh_variants()
+            await served.models.refresh_variants()
             await until(lambda version=version: (version, "int8") in heard)
         stop.set()
         await asyncio.gather(*askers)
@@ -194,11 +194,11 @@ async def test_memory_is_bounded_with_variants_too(
         serve(keep=6, precisions=auto(Fastest())) as served,
         AsyncModel(served.address, RUN) as client,
     ):
-        await served.repository.refresh_variants()
+        await served.models.refresh_variants()
         for version in range(1, 9):
             for precision in ("fp32", "int8"):
                 await client.predict(observations(1), str(version), precision)
-        keys = [(model.version, model.precision) for model in served.repository.loaded()]
+        keys = [(model.version, model.precision) for model in served.models.loaded()]
         assert len(keys) == 6
         assert {(2, "fp32"), (2, "int8")} <= set(keys)
         assert said(await client.predict(observations(1))) == (2, "int8")
@@ -215,7 +215,7 @@ async def test_metadata_statistics_and_metrics_say_what_answers(
         AsyncModel(served.address, RUN) as client,
     ):
         await client.predict(observations(3))
-        await served.repository.refresh_variants()
+        await served.models.refresh_variants()
         await client.predict(observations(4))
 
         def ask() -> Any:
@@ -238,7 +238,7 @@ async def test_metadata_statistics_and_metrics_say_what_answers(
         assert counters.inference_stats.success.count == 2
         assert [batch.batch_size for batch in counters.batch_stats] == [3, 4]
         collector = InferenceCollector(
-            served.batcher, served.repository, "cpu", Load(served.batcher, served.repository, "cpu")
+            served.batcher, served.models, "cpu", Load(served.batcher, served.models, "cpu")
         )
         samples = {
             (sample.name.removeprefix("zerofleet_inference_"), *sample.labels.values()): sample

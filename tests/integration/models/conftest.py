@@ -22,9 +22,9 @@ from secrets import token_hex
 import pytest
 
 from zerofleet.local.ports import free_port
+from zerofleet.models.bucket import ModelBucket
 from zerofleet.models.bucket_address import bucket_address
-from zerofleet.models.object_store import ModelBucket
-from zerofleet.models.objects import Objects
+from zerofleet.models.bucket_objects import Objects
 
 ACCESS_KEY, SECRET_KEY = "tester", "canary-of-the-bucket"
 BUCKET = "models"

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,11 +20,11 @@ from zerofleet.errors import InferenceUnavailableError
 from zerofleet.games import spec
 from zerofleet.local.ports import free_port
 from zerofleet.models.session import ModelSession
+from zerofleet.testing.fork_server import Fork
 from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[3]
 NAME, SECRET = "bucket", "canary-of-the-bucket"
 DEADLINE = 120.0
 RUN_FILE = f"""
@@ -64,20 +61,15 @@ class Fleet:
     database: Database
 
     @contextlib.contextmanager
-    def start(self, service: str) -> Iterator[subprocess.Popen[bytes]]:
+    def start(self, service: str) -> Iterator[Fork]:
         machine = self.folder / service
         machine.mkdir(exist_ok=True)
         own = {
             "ZEROFLEET_MODEL_FOLDER": str(machine / "models"),
             "ZEROFLEET_CHECKPOINT_FOLDER": str(machine / "checkpoints"),
         }
-        with self.log(service).open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", f"services.{service}", str(self.folder / "run.toml")],
-                cwd=ROOT,
-                env=self.environment | own,
-                stderr=log,
-            )
+        run_file, environment = self.folder / "run.toml", self.environment | own
+        process = Fork(f"services.{service}", [run_file], environment, self.log(service))
         try:
             yield process
             process.send_signal(signal.SIGTERM)
@@ -113,8 +105,7 @@ def fleet(
 ) -> Iterator[Fleet]:
     (tmp_path / "run.toml").write_text(RUN_FILE)
     address = f"127.0.0.1:{free_port()}"
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("ZEROFLEET_", "AWS_"))}
-    environment = inherited | {
+    environment = {
         "ZEROFLEET_DATABASE_URL": database_url,
         "ZEROFLEET_REDIS_URL": valkey_url,
         "ZEROFLEET_LISTEN_ADDRESS": address,

@@ -17,11 +17,11 @@ from zerofleet.errors import (
     ModelNotFoundError,
     StoreUnavailableError,
 )
+from zerofleet.models.bucket import ModelBucket
 from zerofleet.models.bucket_address import bucket_address
+from zerofleet.models.bucket_objects import Objects
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.golden import Golden
-from zerofleet.models.object_store import ModelBucket
-from zerofleet.models.objects import Objects
 from zerofleet.models.publish import publish
 from zerofleet.models.shape import Shape
 
@@ -328,7 +328,9 @@ def test_a_wrong_key_names_the_file(open_bucket: Any, credentials: Path) -> None
 def test_a_replaced_key_is_read_again(
     open_bucket: Any, credentials: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zerofleet.models.objects._CREDENTIALS_SECONDS", 1)  # not a minute, here
+    monkeypatch.setattr(
+        "zerofleet.models.bucket_objects._CREDENTIALS_SECONDS", 1
+    )  # not a minute, here
     right, store = credentials.read_text(), open_bucket()
 
     def reason() -> str:

@@ -93,7 +93,7 @@ async def test_certificates_are_rotated_without_a_restart(
     credentials = ClientCredentials(tls_folder=client)
     async with (
         serve(ServerCredentials(server)) as served,
-        AsyncModel(served.address, RUN, timeout=10, **credentials) as one,
+        AsyncModel(served.address, RUN, timeout=120, **credentials) as one,
         one.stream() as stream,
     ):
         assert (await stream.predict(ROWS)).model_version == 1

@@ -1,10 +1,6 @@
 """Whole services as processes over real stores, with tiny real models."""
 
-import contextlib
 import hashlib
-import os
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -22,11 +18,11 @@ from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database
 from zerofleet.exam import position_kinds
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.local.child import start_child
 from zerofleet.local.monitor import work_words
 from zerofleet.local.ports import free_port
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.variant import Variant
+from zerofleet.testing.fork_server import Fork
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE = 120.0
@@ -87,7 +83,10 @@ class Fleet:
     models: ModelFolder
     epoch: int
     urls: dict[str, str]  # of the database, by service
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    processes: list[Fork] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.heartbeats = Heartbeats(self.environment["ZEROFLEET_REDIS_URL"], self.run.name)
 
     def publish(
         self,
@@ -132,16 +131,17 @@ class Fleet:
         for kind in position_kinds(self.run.game.name):
             self.database.insert_exam(self.run.name, version, 1, 1, 0, kind=kind)
 
-    def start(self, service: str, **environment: str) -> subprocess.Popen[bytes]:
-        process = start_child(
-            [sys.executable, "-m", f"services.{service}", self.run_file],
+    def start(self, service: str, **environment: str) -> Fork:
+        process = Fork(
+            f"services.{service}",
+            [self.run_file],
             {**self.environment, "ZEROFLEET_DATABASE_URL": self.urls[service], **environment},
             self.run_file.parent / f"{service}.log",
         )
         self.processes.append(process)
         return process
 
-    def start_with_metrics(self, service: str) -> tuple[subprocess.Popen[bytes], Callable[[], str]]:
+    def start_with_metrics(self, service: str) -> tuple[Fork, Callable[[], str]]:
         """A process, and what reads its Prometheus page (empty while nobody answers)."""
         address = f"127.0.0.1:{free_port()}"
 
@@ -167,9 +167,7 @@ class Fleet:
 
     def doing(self, service: str) -> str:
         """What a service does, as its heartbeat says; empty while nobody is heard of."""
-        url = self.environment["ZEROFLEET_REDIS_URL"]
-        with contextlib.closing(Heartbeats(url, self.run.name)) as heartbeats:
-            beats = [beat for beat in heartbeats.read() if beat.service == service]
+        beats = [beat for beat in self.heartbeats.read() if beat.service == service]
         return work_words(beats[0].figures) if beats else ""
 
     def until(self, condition: Callable[[], bool], every: float = 0.02) -> None:
@@ -208,7 +206,6 @@ def make_fleet(
                     "ZEROFLEET_INFERENCE_ADDRESS": address,
                     "ZEROFLEET_LISTEN_ADDRESS": address,
                     "ZEROFLEET_MODEL_FOLDER": str(tmp_path / "models"),
-                    "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src"))),
                 },
                 ModelFolder(tmp_path / "models", run.name),
                 database.acquire_fence(run.name, "trainer"),

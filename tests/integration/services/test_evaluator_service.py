@@ -9,7 +9,6 @@ import redis
 
 from zerofleet.best_pointer import BestPointer
 from zerofleet.database import GateRule, MatchRow, Promotion
-from zerofleet.heartbeat import Heartbeats
 
 RUN = """
 name = "judged"
@@ -69,17 +68,15 @@ def test_the_first_model_is_promoted_at_once_and_examined(make_fleet: Any) -> No
     """Meanwhile the evaluator says what it waits for."""
     # Fewer rows than the exam has positions: the server would refuse them all at once.
     fleet = make_fleet(run_file() + "[inference]\nmax_batch_rows = 8\n")
-    heartbeats = Heartbeats(fleet.environment["ZEROFLEET_REDIS_URL"], "judged")
 
     def waits_for(thing: str) -> bool:
-        beats = [beat for beat in heartbeats.read() if beat.service == "evaluator"]
+        beats = [beat for beat in fleet.heartbeats.read() if beat.service == "evaluator"]
         return [beat.waiting_for for beat in beats] == [thing]
 
     process, page = fleet.start_with_metrics("evaluator")
     fleet.until(lambda: waits_for("a candidate"))
     fleet.publish(1)
     fleet.until(lambda: waits_for("a candidate newer than version 1"))
-    heartbeats.close()
     assert "zerofleet_evaluator_best_version 1.0" in page()
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
@@ -330,7 +327,10 @@ def test_of_two_evaluators_one_judges(make_fleet: Any) -> None:
 
 
 def test_a_killed_evaluator_resumes_its_match(make_fleet: Any) -> None:
-    fleet = make_fleet(run_file().replace("num_simulations = 24", "num_simulations = 400"))
+    toml = run_file().replace(
+        "games = 40\nnum_simulations = 24", "games = 16\nnum_simulations = 400"
+    )
+    fleet = make_fleet(toml)
     fleet.publish(1, seed=1)
     fleet.promote(1)
     fleet.publish(2, seed=2)
@@ -348,18 +348,18 @@ def test_a_killed_evaluator_resumes_its_match(make_fleet: Any) -> None:
         after = stored()
         assert seen.items() <= after.items()
         seen = after
-    assert 0 < len(seen) < 40, "killed too late to test anything"
+    assert 0 < len(seen) < 16, "killed too late to test anything"
 
     process = fleet.start("evaluator")
     fleet.until(lambda: verdict(fleet, 2) is not None)
     final = stored()
     assert seen.items() <= final.items()
-    assert len(final) == len(set(final.values())) == 40
-    assert len(fleet.query("SELECT FROM games WHERE kind = 'match'")) == 40
+    assert len(final) == len(set(final.values())) == 16
+    assert len(fleet.query("SELECT FROM games WHERE kind = 'match'")) == 16
     match = matches(fleet)[2]
     score = fleet.database.match_score(match.match_id).score
     assert match.score == pytest.approx(score)
-    assert (match.decided_by, match.games_counted) == ("threshold", 40)
+    assert (match.decided_by, match.games_counted) == ("threshold", 16)
     assert verdict(fleet, 2) == ("promoted" if score > 0.55 else "rejected")
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0

@@ -59,7 +59,7 @@ def stored(fleet: Any, kind: str = "trial") -> set[str]:
 
 def leave(process: Any, fleet: Any) -> None:
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 0
+    assert process.wait(120) == 0
     assert "Traceback" not in fleet.log("evaluator")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from zerofleet.figures import SelfplayFigures
-from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.heartbeat import Heartbeat
 
 RUN = """
 name = "played"
@@ -38,11 +38,7 @@ def saved(fleet: Any) -> dict[str, list[int]]:
 
 
 def beats(fleet: Any) -> dict[str, Heartbeat]:
-    heartbeats = Heartbeats(fleet.environment["ZEROFLEET_REDIS_URL"], "played")
-    try:
-        return {beat.worker: beat for beat in heartbeats.read() if beat.service == "selfplay"}
-    finally:
-        heartbeats.close()
+    return {beat.worker: beat for beat in fleet.heartbeats.read() if beat.service == "selfplay"}
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])

@@ -53,8 +53,8 @@ GRANT SELECT, INSERT ON train_events TO zerofleet_trainer;
 
 -- Resignation.
 GRANT SELECT, INSERT ON resign_thresholds TO zerofleet_trainer;
-GRANT EXECUTE ON FUNCTION resign_games, resign_curve TO zerofleet_trainer, zerofleet_console;
-GRANT EXECUTE ON FUNCTION resign_threshold
+GRANT EXECUTE ON FUNCTION played_on_games, resign_curve TO zerofleet_trainer, zerofleet_console;
+GRANT EXECUTE ON FUNCTION last_v_resign
     TO zerofleet_worker, zerofleet_trainer, zerofleet_console;
 
 -- Matches, promotions, ratings.

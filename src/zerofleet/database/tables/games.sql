@@ -71,14 +71,15 @@ COMMENT ON TABLE positions IS
     'while games stay: see position_partitions.';
 COMMENT ON TABLE positions_default IS
     'Positions that fall in no partition: of games whose uids are no UUIDv7, or of another time.';
-COMMENT ON COLUMN positions.ply IS 'Actions played before it: 0 is the empty board.';
+COMMENT ON COLUMN positions.ply IS 'Actions played before it: 0 is the position in which the game begins.';
 COMMENT ON COLUMN positions.action IS 'What was played.';
 COMMENT ON COLUMN positions.to_play IS '0 the first player, 1 the second.';
 COMMENT ON COLUMN positions.model_version IS 'Model that searched it.';
 COMMENT ON COLUMN positions.root_value IS 'Value after search, in [-1, 1], for the player to move.';
 COMMENT ON COLUMN positions.network_value IS 'Value before search, in [-1, 1], for the player to move.';
 COMMENT ON COLUMN positions.best_child_value IS
-    'Value of the most visited child, in [-1, 1], for the player to move here.';
+    'Value of the best child, the one that would be played without a temperature, in [-1, 1], for the '
+    'player to move here.';
 COMMENT ON COLUMN positions.simulations IS 'Visits of the root, with those kept from the tree before.';
 COMMENT ON COLUMN positions.full_search IS 'May it become a training target.';
 COMMENT ON COLUMN positions.legal_actions IS

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +18,8 @@ from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.ports import free_port
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.shape import Shape
+from zerofleet.testing.fork_server import Fork
 
-ROOT = Path(__file__).resolve().parents[4]
 GAME = "connect_four"
 
 
@@ -68,8 +65,7 @@ class Fleet:
         self.database.promote(self.run.name, version, None, "test", seq, epoch=self.evaluator_epoch)
 
     def environment(self) -> dict[str, str]:
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ZEROFLEET_")}
-        return inherited | {
+        return {
             "ZEROFLEET_DATABASE_URL": self.database_url,
             "ZEROFLEET_REDIS_URL": self.redis_url,
             "ZEROFLEET_LISTEN_ADDRESS": self.address,
@@ -80,26 +76,21 @@ class Fleet:
         }
 
     @contextlib.contextmanager
-    def start(self, **changes: str) -> Iterator[subprocess.Popen[str]]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "services.inference", str(self.run_file)],
-            cwd=ROOT,
-            env=self.environment() | changes,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, **changes: str) -> Iterator[Fork]:
+        log = self.run_file.with_name("inference.log")
+        process = Fork("services.inference", [self.run_file], self.environment() | changes, log)
         try:
             yield process
         finally:
             process.kill()
-            process.communicate()
+            process.wait()
 
     def refusal(self, **changes: str) -> str:
         """What a process that cannot start says; it must be one line."""
         with self.start(**changes) as process:
-            _, said = process.communicate(timeout=120)
-        assert process.returncode == 2, said
-        (line,) = [line for line in said.splitlines() if not line.startswith("{")]
+            status = process.wait(120)
+        assert status == 2, process.said()
+        (line,) = [line for line in process.said().splitlines() if not line.startswith("{")]
         return line
 
     def heartbeat(self) -> Heartbeat | None:

@@ -79,8 +79,9 @@ async def test_two_processes_answer_behind_one_address(fleet: Any) -> None:
         children = psutil.Process(parent.pid).children()
         assert len(children) == 2
         parent.send_signal(signal.SIGTERM)
-        _, said = await asyncio.to_thread(parent.communicate, timeout=120)
-        assert parent.returncode == 0, said
+        status = await asyncio.to_thread(parent.wait, 120)
+        said = parent.said()
+        assert status == 0, said
         assert gone(children)
         assert "Traceback" not in said
 
@@ -93,8 +94,9 @@ async def test_when_one_process_ends_all_do_and_the_status_says_so(fleet: Any) -
         await until(lambda: {"inference-1-0", "inference-1-1"} <= set(beats(fleet)))
         children = psutil.Process(parent.pid).children()
         os.kill(children[1].pid, signal.SIGKILL)
-        _, said = await asyncio.to_thread(parent.communicate, timeout=120)
-        assert parent.returncode == 1, said
+        status = await asyncio.to_thread(parent.wait, 120)
+        said = parent.said()
+        assert status == 1, said
         assert '"device": 1' in said
         assert "device_process_ended" in said
         assert gone(children)

@@ -92,9 +92,8 @@ async def test_life_of_a_service(fleet: Any) -> None:
             assert 'zerofleet_inference_batch_rows_bucket{le="2.0"}' in metrics
             assert 'zerofleet_inference_batch_release_total{reason="idle"}' in metrics
         process.send_signal(signal.SIGTERM)
-        _, said = await asyncio.to_thread(process.communicate, timeout=120)
-        assert process.returncode == 0, said
-        assert "Traceback" not in said
+        assert await asyncio.to_thread(process.wait, 120) == 0, process.said()
+        assert "Traceback" not in process.said()
 
 
 async def _is(client: AsyncModel, version: int) -> bool:
@@ -203,9 +202,8 @@ async def test_a_model_that_fails_again_and_again_ends_the_process(fleet: Any) -
             for _ in range(3):
                 with pytest.raises(InferenceUnavailableError):
                     await client.predict(fatal)
-        _, said = await asyncio.to_thread(process.communicate, timeout=120)
-    assert process.returncode == 1, said
-    assert "model_always_fails" in said
+        assert await asyncio.to_thread(process.wait, 120) == 1, process.said()
+    assert "model_always_fails" in process.said()
 
 
 @pytest.mark.slow
@@ -223,7 +221,7 @@ def test_bad_input_is_one_line_and_exit_2(fleet: Any, tmp_path: Path) -> None:
 
 def test_the_pointer_is_not_followed_backwards(fleet: Any) -> None:
     """Redis is a cache: whatever it says, an older promotion changes nothing."""
-    from services.inference.source import StoredModels
+    from services.inference.stored_models import StoredModels
 
     for version in (1, 2):
         fleet.publish(version)
@@ -233,6 +231,6 @@ def test_the_pointer_is_not_followed_backwards(fleet: Any) -> None:
         assert head is not None
         assert (head.seq, head.version) == (2, 2)  # Redis is empty: from Postgres
         pointer.set_if_newer(Promotion(1, 1, "0" * 64))
-        assert source.best() == Promotion(1, 1, "0" * 64)  # the repository ignores it
+        assert source.best() == Promotion(1, 1, "0" * 64)  # served models ignore it
         assert [promoted.version for promoted in source.promotions()] == [2, 1]
         assert source.versions() == [1, 2]

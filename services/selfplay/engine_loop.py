@@ -17,11 +17,11 @@ from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord
 
 
-class Lane:
-    """Plays one engine's games while the other lanes' batches are away.
+class EngineLoop:
+    """Plays one engine's games while the batches of the worker's other engine loops are away.
 
     Args:
-        engine: plays many games at once; its calls take milliseconds and run in the loop.
+        engine: plays many games at once; its calls take milliseconds and run in the event loop.
         in_play: its games, with their uids and epochs.
         predictor: asks again by itself, so its errors are final.
         writer: takes finished games.
@@ -41,7 +41,7 @@ class Lane:
         self.engine = engine
         self.in_play = in_play
         self.resigned_games = 0
-        """Games that a player gave up, of those that this lane finished."""
+        """Games that a player gave up, of those that this engine finished."""
         self._predictor = predictor
         self._writer = writer
         self._unfinished = unfinished
@@ -61,7 +61,7 @@ class Lane:
                     prediction.policy_logits, prediction.value, prediction.model_version
                 )
             else:
-                await asyncio.sleep(0)  # all came from the cache: let other lanes run
+                await asyncio.sleep(0)  # all came from the cache: let other engines run
             await self._save_lagging()
 
     def collect(self) -> None:

@@ -21,7 +21,7 @@ import structlog
 
 from services.inference.loaded_models import FP32, LoadedModel, LoadedModels
 from services.inference.precision import Precisions
-from services.inference.source import ModelSource
+from services.inference.stored_models import ModelSource
 from zerofleet.database import Promotion
 from zerofleet.errors import (
     InferenceUnavailableError,
@@ -48,7 +48,7 @@ class _Answering:
     model: LoadedModel
 
 
-class Repository:
+class ServedModels:
     """The models of one run; used from one event loop.
 
     Args:

@@ -1,8 +1,7 @@
-#include "zerofleet/match.h"
-
 #include <type_traits>
 
 #include "zerofleet/games.h"
+#include "zerofleet/match.h"
 
 namespace zerofleet {
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from secrets import token_hex
 
 from zerofleet.errors import IncompatibleModelError, ModelNotFoundError, StoreUnavailableError
+from zerofleet.models.bucket_objects import Objects
 from zerofleet.models.cache import ModelCache
 from zerofleet.models.folder import MAX_MODEL_BYTES, ModelFolder, StagedModel, triton_config
-from zerofleet.models.objects import Objects
 from zerofleet.models.shape import ModelShape
 
 _MOST_NOTE_BYTES = 4096

@@ -1,8 +1,7 @@
-#include "zerofleet/self_play.h"
-
 #include <type_traits>
 
 #include "zerofleet/games.h"
+#include "zerofleet/self_play.h"
 
 namespace zerofleet {
 

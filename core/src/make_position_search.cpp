@@ -1,11 +1,10 @@
-#include "zerofleet/position_search.h"
-
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <type_traits>
 
 #include "zerofleet/games.h"
+#include "zerofleet/position_search.h"
 
 namespace zerofleet {
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from services.selfplay.pointed import PointedPredictor
+from services.selfplay.best_version_predictor import BestVersionPredictor
 from zerofleet.database import Promotion
 from zerofleet.errors import (
     InferenceUnavailableError,
@@ -50,13 +50,13 @@ class Server:
         return self.newest
 
 
-def pointed(server: Server) -> PointedPredictor:
-    return PointedPredictor("r", server, server, server.promotion)
+def predictor_of(server: Server) -> BestVersionPredictor:
+    return BestVersionPredictor("r", server, server, server.promotion)
 
 
 async def test_it_goes_over_once_the_server_has_the_version() -> None:
     server = Server(newest=Promotion(1, 1, ""))
-    predictor = pointed(server)
+    predictor = predictor_of(server)
     await predictor.look()
     with pytest.raises(ModelNotFoundError, match="no promoted version here yet"):
         await predictor.predict(ROWS)
@@ -73,7 +73,7 @@ async def test_it_goes_over_once_the_server_has_the_version() -> None:
 
 async def test_what_is_away_changes_nothing() -> None:
     server = Server(newest=Promotion(1, 1, ""), has={"1", "2"})
-    predictor = pointed(server)
+    predictor = predictor_of(server)
     await predictor.look()
     server.newest, server.away = Promotion(2, 2, ""), True
     await predictor.look()
@@ -88,7 +88,7 @@ async def test_what_is_away_changes_nothing() -> None:
 async def test_a_refusal_is_heard_by_who_predicts() -> None:
     """It must not end the worker beside its back: its games would not be kept."""
     server = Server(newest=Promotion(1, 1, ""), has={"1", "2"}, error=UnauthenticatedError("who?"))
-    predictor = pointed(server)
+    predictor = predictor_of(server)
     await predictor.look()
     with pytest.raises(UnauthenticatedError, match="who"):
         await predictor.predict(ROWS)
@@ -103,7 +103,7 @@ async def test_a_refusal_is_heard_by_who_predicts() -> None:
 
 async def test_a_server_without_room_is_asked_again() -> None:
     server = Server(newest=Promotion(1, 1, ""), has={"1"}, error=OverloadedError("full"))
-    predictor = pointed(server)
+    predictor = predictor_of(server)
     await predictor.look()
     with pytest.raises(ModelNotFoundError):
         await predictor.predict(ROWS)

@@ -61,9 +61,9 @@ class ModelSource(Protocol):
 class StoredModels:
     """A ``ModelSource`` over both stores.
 
-    The pointer in Redis may be that of another chain until the evaluator repairs it, so the
-    repository believes ``promotions`` before it. A version never changes, nor do its variants,
-    which are recorded with it: they are looked up once.
+    The pointer in Redis may be that of another chain until the evaluator repairs it, so
+    ``ServedModels`` believes ``promotions`` before it. A version never changes, nor do its
+    variants, which are recorded with it: they are looked up once.
     """
 
     def __init__(self, run: str, database: Database, pointer: BestPointer) -> None:

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from services.inference.loaded_models import LoadedModel
-from services.inference.repository import Repository
+from services.inference.served_models import ServedModels
 
 
 class Hangs:
@@ -33,8 +33,8 @@ class Hangs:
 async def test_clients_who_ask_a_store_that_hangs_take_no_thread_from_others() -> None:
     """The best pointer and heartbeats are on the loop's own threads."""
     source: Any = Hangs()
-    repository = Repository("run", source, lambda *_: source)
-    asking = [asyncio.create_task(repository.index()) for _ in range(64)]
+    models = ServedModels("run", source, lambda *_: source)
+    asking = [asyncio.create_task(models.index()) for _ in range(64)]
     try:
         await asyncio.sleep(0)
         assert await asyncio.wait_for(asyncio.to_thread(lambda: "other work"), 120) == "other work"
@@ -45,8 +45,8 @@ async def test_clients_who_ask_a_store_that_hangs_take_no_thread_from_others() -
 
 async def test_models_that_load_slowly_take_no_thread_from_others() -> None:
     source: Any = Hangs()
-    repository = Repository("run", source, source.load, keep=64)
-    asking = [asyncio.create_task(repository.get(version)) for version in range(1, 65)]
+    models = ServedModels("run", source, source.load, keep=64)
+    asking = [asyncio.create_task(models.get(version)) for version in range(1, 65)]
     try:
         while source.loading < 2:  # noqa: ASYNC110 - two threads set it
             await asyncio.sleep(0)
@@ -59,12 +59,12 @@ async def test_models_that_load_slowly_take_no_thread_from_others() -> None:
 
 async def test_what_waits_for_a_thread_is_given_up_at_the_end() -> None:
     source: Any = Hangs()
-    repository = Repository("run", source, source.load)
-    asking = [asyncio.create_task(repository.get(version)) for version in range(1, 9)]
+    models = ServedModels("run", source, source.load)
+    asking = [asyncio.create_task(models.get(version)) for version in range(1, 9)]
     try:
         while source.loading < 2:  # noqa: ASYNC110 - two threads set it
             await asyncio.sleep(0)
-        repository.close()
+        models.close()
     finally:
         source.answers.set()
     done = await asyncio.gather(*asking, return_exceptions=True)

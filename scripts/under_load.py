@@ -1,4 +1,4 @@
-"""Run a command on a machine that is busy: ``python scripts/loaded.py 8 make test``.
+"""Run a command on a machine that is busy: ``python scripts/under_load.py 8 make test``.
 
 So many loops compute beside it, each as important to the kernel as the command itself, and end with
 it, however it ends.
@@ -27,7 +27,7 @@ def dying_with_us() -> Callable[[], object]:
 def main() -> int:
     """The command's exit status; 2 where nothing can be run."""
     if len(sys.argv) < 3 or not sys.argv[1].isdigit():
-        print("usage: python scripts/loaded.py LOOPS COMMAND [ARGUMENT]...", file=sys.stderr)
+        print("usage: python scripts/under_load.py LOOPS COMMAND [ARGUMENT]...", file=sys.stderr)
         return 2
     loop = [sys.executable, "-I", "-S", "-c", "while True: pass"]
     loops: list[subprocess.Popen[bytes]] = []

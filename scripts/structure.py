@@ -1,7 +1,7 @@
 """What the repository is made of, counted: files, lines, modules, names, imports.
 
-``python scripts/house.py [CHECKOUT]``: of this repository, or of another checkout of it, so that
-two states can be held against each other. ``tests/repo/test_house.py`` holds the rules.
+``python scripts/structure.py [CHECKOUT]``: of this repository, or of another checkout of it, so
+that two states can be held against each other. ``tests/repo/test_structure.py`` holds the rules.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Module:
     classes: list[str] = field(default_factory=list[str])
 
 
-class House:
+class Structure:
     """The modules of a checkout.
 
     Args:
@@ -184,45 +184,45 @@ def _lines(root: Path, paths: Iterable[Path]) -> int:
     return sum((root / path).read_bytes().count(b"\n") for path in paths)
 
 
-def report(house: House) -> Iterator[str]:
+def report(structure: Structure) -> Iterator[str]:
     """The lines of the report."""
-    files = house.files()
-    yield f"files {len(files)}, lines {_lines(house.root, files):,}"
+    files = structure.files()
+    yield f"files {len(files)}, lines {_lines(structure.root, files):,}"
     counted = set[Path]()
     for kind, patterns in _KINDS:
-        paths = set(house.files(*patterns)) - counted
+        paths = set(structure.files(*patterns)) - counted
         counted |= paths
-        yield f"  {kind}: {len(paths)} files, {_lines(house.root, paths):,} lines"
+        yield f"  {kind}: {len(paths)} files, {_lines(structure.root, paths):,} lines"
     others = set(files) - counted
-    yield f"  others: {len(others)} files, {_lines(house.root, others):,} lines"
+    yield f"  others: {len(others)} files, {_lines(structure.root, others):,} lines"
 
-    sizes = [module.lines for module in house.modules.values()]
-    importers = house.importers()
+    sizes = [module.lines for module in structure.modules.values()]
+    importers = structure.importers()
     ones = sum(len(names) == 1 for names in importers.values())
     yield (
         f"modules {len(sizes)}, median {median(sizes):.0f} lines, {sum(s < SMALL for s in sizes)} "
         f"under {SMALL}, {sum(s >= 300 for s in sizes)} of 300 or more; one importer: {ones}"
     )
-    small = house.small()
+    small = structure.small()
     yield f"modules under {SMALL} lines with one importer: {len(small)}"
     yield from (f"  {name} <- {importer}" for name, importer in sorted(small.items()))
 
-    classes = Counter(each for module in house.modules.values() for each in module.classes)
+    classes = Counter(each for module in structure.modules.values() for each in module.classes)
     yield f"classes {classes.total()}"
     for what, shared in (
-        ("class names of several modules", house.shared_class_names()),
-        ("file names of several folders", house.shared_file_names()),
+        ("class names of several modules", structure.shared_class_names()),
+        ("file names of several folders", structure.shared_file_names()),
     ):
         yield f"{what}: {len(shared)}"
         yield from (f"  {name}: {', '.join(places)}" for name, places in shared.items())
 
-    arrows = sum(len(module.imports) for module in house.modules.values())
+    arrows = sum(len(module.imports) for module in structure.modules.values())
     yield f"imports between modules: {arrows}"
-    services = {name.split(".")[1] for name in house.modules if name.startswith("services.")}
+    services = {name.split(".")[1] for name in structure.modules if name.startswith("services.")}
     for service in sorted(services):
-        count, inside, floors = house.arrows_and_floors(f"services.{service}")
+        count, inside, floors = structure.arrows_and_floors(f"services.{service}")
         yield f"  services.{service}: {count} modules, {inside} imports, {floors} floors"
-    circles = house.circles()
+    circles = structure.circles()
     yield f"circles of imports: {len(circles)}"
     yield from (f"  {' <-> '.join(circle)}" for circle in circles)
 
@@ -230,7 +230,7 @@ def report(house: House) -> Iterator[str]:
 def main() -> None:
     """Print the report."""
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1]
-    for line in report(House(root.resolve())):
+    for line in report(Structure(root.resolve())):
         print(line)
 
 

@@ -1,4 +1,7 @@
-"""v_resign, the resignation threshold: Postgres computes it from the games that play on."""
+"""v_resign, the resignation threshold: Postgres computes it from the games that play on.
+
+This module chooses the threshold; ``functions/resign_curve.sql`` offers those to choose from.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ _COLUMNS = (
 
 # A row that says the same as the newest one is not written again; nor is one that has a threshold
 # no more only because games are few at present, as after an outage.
-_CALIBRATE = f"""
+_COMPUTE = f"""
 WITH looked_at AS MATERIALIZED (
     SELECT count(*) AS games, min(began_before) AS began_before
-    FROM resign_games(:run, :window_games, :min_games)
+    FROM played_on_games(:run, :window_games, :min_games)
 ), best AS MATERIALIZED (
     SELECT c.* FROM looked_at AS l, resign_curve(:run, :window_games, :min_games) AS c
     WHERE l.games >= :min_games AND c.threshold <= CAST(:highest AS real)
@@ -93,15 +96,14 @@ class Resignations(ConnectionPool):
         v_resign is the highest value ``v`` that these games offer with ``(wrong + 1) /
         (would_resign + 1) <= false_positive_share``: AlphaGo Zero's share (Silver et al., Nature
         2017, Methods, "Self-play"), as if the next resignation were wrong, so that a few lucky ones
-        open nothing. A game would be resigned at the first ply, the empty board excepted, whose
-        root value and most visited child's are below ``v``; wrongly if the player to move there
-        did not lose.
+        open nothing. A game would be resigned at the first ply but ply 0 whose root value and
+        best child's are below ``v``; wrongly if the player to move there did not lose.
 
-        The function ``resign_games`` says which games: the latest ``window_games`` in the order of
-        their start, without those of which the short ones alone are finished as yet; of the newest
-        model alone, as soon as it has ``min_games`` of them. Until then a new model, whose values
-        are bolder than its predecessor's, resigns by a threshold that is not its own: ``highest``
-        bounds what that may cost.
+        The function ``played_on_games`` says which games: the latest ``window_games`` in the order
+        of their start, without those of which the short ones alone are finished as yet; of the
+        newest model alone, as soon as it has ``min_games`` of them. Until then a new model, whose
+        values are bolder than its predecessor's, resigns by a threshold that is not its own:
+        ``highest`` bounds what that may cost.
 
         Args:
             run: name of the run.
@@ -114,7 +116,7 @@ class Resignations(ConnectionPool):
             The run's newest row; the one from before, where nothing has changed.
         """
         [row] = self._rows(
-            _CALIBRATE,
+            _COMPUTE,
             run=run,
             false_positive_share=false_positive_share,
             min_games=min_games,
@@ -123,7 +125,7 @@ class Resignations(ConnectionPool):
         )
         return ResignRow(*row)
 
-    def resign_threshold(self, run: str) -> float | None:
+    def last_v_resign(self, run: str) -> float | None:
         """v_resign as last computed; None while no player resigns."""
-        [row] = self._rows("SELECT resign_threshold(:run) AS threshold", run=run)
+        [row] = self._rows("SELECT last_v_resign(:run) AS threshold", run=run)
         return row.threshold

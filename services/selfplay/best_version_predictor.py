@@ -43,7 +43,7 @@ class Stream(Protocol):
         ...
 
 
-class PointedPredictor:
+class BestVersionPredictor:
     """A ``Predictor`` that names the promoted version in every request.
 
     A newly promoted version is asked for once the server says that it has it; until then the one

@@ -1,8 +1,7 @@
-#include "zerofleet/replay_buffer.h"
-
 #include <type_traits>
 
 #include "zerofleet/games.h"
+#include "zerofleet/replay_buffer.h"
 
 namespace zerofleet {
 

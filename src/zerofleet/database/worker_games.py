@@ -36,7 +36,7 @@ _SAVE = (
 )
 
 
-class Games(ConnectionPool):
+class WorkerGames(ConnectionPool):
     """What workers may do; each method is one call of a function in the database."""
 
     def submit_games(

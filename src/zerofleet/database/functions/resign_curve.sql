@@ -1,4 +1,4 @@
-CREATE FUNCTION resign_games(in_run text, in_window_games integer, in_min_games integer)
+CREATE FUNCTION played_on_games(in_run text, in_window_games integer, in_min_games integer)
 RETURNS TABLE (game_uid uuid, result smallint, began_before timestamptz)
 LANGUAGE sql STABLE SET search_path = public, pg_temp
 BEGIN ATOMIC
@@ -21,7 +21,7 @@ BEGIN ATOMIC
     SELECT l.game_uid, l.result, (SELECT before FROM settled) FROM latest AS l
     WHERE l.first_model >= coalesce((SELECT first_model FROM newest), 0);
 END;
-COMMENT ON FUNCTION resign_games IS
+COMMENT ON FUNCTION played_on_games IS
     'The games played on that v_resign is computed from: the last ones in the order of their start, '
     'of those that began longer ago than twice what 95 % of the lately stored games took at most, '
     'counted back from the latest stored one. Of the games that began with these, hardly one is '
@@ -42,7 +42,7 @@ BEGIN ATOMIC
                 PARTITION BY p.game_uid ORDER BY p.ply
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
             ) AS lowest_before
-        FROM resign_games(in_run, in_window_games, in_min_games) AS g
+        FROM played_on_games(in_run, in_window_games, in_min_games) AS g
         CROSS JOIN LATERAL (
             SELECT * FROM positions AS o WHERE o.game_uid = g.game_uid AND o.ply > 0 OFFSET 0
         ) AS p
@@ -68,15 +68,15 @@ BEGIN ATOMIC
     SELECT threshold, would_resign, wrong FROM curve WHERE threshold >= -1 AND threshold < 0;
 END;
 COMMENT ON FUNCTION resign_curve IS
-    'For each value in [-1, 0) that resign_games offer as a threshold: how many of the games it would '
-    'have ended, at the first ply but the empty board whose root value and most visited child''s '
-    'are below it, and in how many of these the player to move did not lose.';
+    'For each value in [-1, 0) that played_on_games offer as a threshold: how many of the games it '
+    'would have ended, at the first ply but ply 0 whose root value and best child''s are below it, '
+    'and in how many of these the player to move did not lose.';
 
 
-CREATE FUNCTION resign_threshold(in_run text) RETURNS real
+CREATE FUNCTION last_v_resign(in_run text) RETURNS real
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
     SELECT threshold FROM resign_thresholds
     WHERE run = in_run ORDER BY threshold_id DESC LIMIT 1;
 END;
-COMMENT ON FUNCTION resign_threshold IS 'v_resign as last computed; null: no player resigns.';
+COMMENT ON FUNCTION last_v_resign IS 'v_resign as last computed; null: no player resigns.';

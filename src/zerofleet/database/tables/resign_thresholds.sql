@@ -16,7 +16,7 @@ CREATE INDEX resign_thresholds_newest ON resign_thresholds (run, threshold_id);
 COMMENT ON TABLE resign_thresholds IS
     'v_resign over time, a log that only grows: the newest row of a run is what games begin with.';
 COMMENT ON COLUMN resign_thresholds.threshold IS
-    'The player to move resigns when the root''s value and its most visited child''s are below this; '
+    'The player to move resigns when the root''s value and its best child''s are below this; '
     'null: no player resigns.';
 COMMENT ON COLUMN resign_thresholds.games IS 'Games played on that it was computed from.';
 COMMENT ON COLUMN resign_thresholds.would_resign IS 'Of these, the ones that it would have ended.';
