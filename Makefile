@@ -36,7 +36,7 @@ test: setup ## the tests: nothing is needed beside what make setup made
 test-loaded: setup ## the tests three times in a row, with eight busy loops beside them
 	for i in 1 2 3; do $(BIN)/python scripts/under_load.py 8 $(MAKE) --no-print-directory test || exit 1; done
 
-test-fleet: setup ## whole fleets train, are killed and are looked at for secrets
+test-fleet: setup ## whole fleets train, are killed and are looked at for secrets; benchmarks run
 	$(TEST) -m "fleet and not docker and not gpu and not soak"
 
 test-core: setup ## the C++ tests, under ASan and UBSan

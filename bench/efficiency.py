@@ -109,7 +109,8 @@ async def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
         server, address = stack.enter_context(
             serving(workload.game, path, options.sessions, options.provider)
         )
-        remote = await stack.enter_async_context(AsyncModel(address, RUN))
+        remote = AsyncModel(address, RUN, message_rows=setting.games)  # a call for each batch
+        remote = await stack.enter_async_context(remote)
         stream = await stack.enter_async_context(remote.stream())
         works = {
             "raw": raw.block,

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from pathlib import Path
 
@@ -55,10 +56,18 @@ def main() -> int:
         return 2
     started = time.monotonic()
     try:
-        if have.get("packages") != wanted["packages"]:
-            install_packages()
-        step("compile the C++ core (a minute or two)")
-        pip("--no-build-isolation", "--no-deps", "--force-reinstall", str(ROOT / "core"))
+        lacks_packages = have.get("packages") != wanted["packages"]
+        if lacks_packages:
+            install_build_tools()
+        with tempfile.TemporaryDirectory() as folder:
+            # The compiler is at work while packages are fetched and unpacked.
+            step("compile the C++ core (a minute or two)")
+            with compiling_core(folder) as compiler:
+                if lacks_packages:
+                    install_others()
+                if compiler.wait() != 0:
+                    raise subprocess.CalledProcessError(compiler.returncode, ["the compiler"])
+            pip("--no-deps", "--force-reinstall", *map(str, Path(folder).glob("*.whl")))
         step("install zerofleet itself")
         pip("--no-build-isolation", "--no-deps", "-e", str(ROOT))
         # What a type checker, in an editor too, reads of the messages.
@@ -71,13 +80,24 @@ def main() -> int:
     return 0
 
 
-def install_packages() -> None:
-    """The interpreter's environment and every pinned package."""
+def compiling_core(folder: str) -> subprocess.Popen[bytes]:
+    """The compiler at work; in the end the folder holds the core's wheel."""
+    options = ["--no-build-isolation", "--no-deps", "--wheel-dir", folder]
+    command = [PYTHON, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", *options]
+    return subprocess.Popen([*command, ROOT / "core"])
+
+
+def install_build_tools() -> None:
+    """The interpreter's environment, and what compiles the core."""
     if not (VENV / "bin" / "pip").exists():  # an environment that failed half-way has none
         step("make .venv")
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
     step("install the build tools")
     pip(*BUILD_TOOLS)
+
+
+def install_others() -> None:
+    """Every pinned package."""
     step("install torch for this machine")
     install_torch()
     step("install the other packages")
@@ -117,7 +137,9 @@ def requirements() -> list[str]:
 
 def pip(*arguments: str, quiet: bool = False) -> None:
     """Install under the one constraints file; quiet: what pip says against it is not shown."""
-    options = ["-q", "--disable-pip-version-check", "-c", CONSTRAINTS]
+    # Without --no-compile pip would compile every file of every package, which takes longer than
+    # all else; Python does so by itself for the few that are imported.
+    options = ["-q", "--disable-pip-version-check", "--no-compile", "-c", CONSTRAINTS]
     subprocess.run(
         [PYTHON, "-m", "pip", "install", *options, *arguments],
         # setuptools warns of any editable installation: nothing that the reader could mend.

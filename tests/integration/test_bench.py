@@ -84,7 +84,7 @@ def test_rows_of_a_message_are_the_workloads_unless_they_are_given(
     assert efficiency.setting_of(options.workload, options).games == games
 
 
-@pytest.mark.slow
+@pytest.mark.fleet
 @pytest.mark.parametrize("how", ["--unary", "--network"])
 def test_serve(how: str, in_a_process: Callable[..., Rows]) -> None:
     rows = in_a_process("bench.serve", "--clients", "1", "2", "--batch", "256", how)
@@ -118,7 +118,7 @@ def test_tree(game: str, most_edges: int, capsys: pytest.CaptureFixture[str]) ->
     assert limits == [(64, True), (40, True)] * 2
 
 
-@pytest.mark.slow
+@pytest.mark.fleet
 def test_memory_of_a_worker(capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--memory", "--games", "8", "--simulations", "8"]
     [row] = here(tree.main, capsys, "tic_tac_toe", *small)
@@ -168,7 +168,7 @@ def test_replay(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(figures(rows)) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.fleet
 def test_store(capsys: pytest.CaptureFixture[str]) -> None:
     rows = here(store.main, capsys, "--game", "tic_tac_toe", "--workers", "1", "2")
     assert [row["workers"] for row in rows] == [1, 2]
@@ -177,7 +177,7 @@ def test_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(figures(rows)) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.fleet
 def test_retention(capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--game", "tic_tac_toe", "--positions", "3000", "--days", "3"]
     rows = here(retention.main, capsys, *small)

@@ -101,6 +101,7 @@ def trainer(
         yield TrainerProcess(database, environment, tmp_path)
 
 
+@pytest.mark.fleet
 def test_killed_at_random_moments(trainer: TrainerProcess) -> None:
     """Nothing is published twice, every row's file loads, at most one interval is lost."""
     seed = random.randrange(1_000_000)

@@ -129,7 +129,7 @@ def test_a_curve_in_sql_has_its_time_first() -> None:
                     assert re.match(r"SELECT .*? AS time,", target["rawSql"]), panel["title"]
 
 
-@pytest.mark.slow
+@pytest.mark.fleet
 def test_every_metric_is_exported_by_a_service(
     make_fleet: Callable[[str], Any], role_url: Callable[[str], str], tmp_path: Path
 ) -> None:
