@@ -14,6 +14,7 @@
 #include "zerofleet/gumbel_root.h"
 #include "zerofleet/move_choice.h"
 #include "zerofleet/prediction.h"
+#include "zerofleet/proofs.h"
 #include "zerofleet/puct.h"
 #include "zerofleet/random.h"
 #include "zerofleet/root_noise.h"
@@ -151,14 +152,14 @@ class Search {
     } else if (plan_.prune_targets) {
       prune_forced(edges, plan_, puct.exploration(visits), visits, weights);
     }
-    leave_out_worse(weights);
+    leave_out_worse(tree_, weights);
   }
 
   // The visits of the root's children, without those that are certain to be worse than another.
   void visit_weights(std::vector<std::int32_t>& weights) const {
     const EdgeWindow edges = tree_.edges_of(kRoot);
     weights.assign(edges.visit_count, edges.visit_count + edges.count);
-    leave_out_worse(weights);
+    leave_out_worse(tree_, weights);
   }
 
   // The child to play, from the weights above: the best one where Gumbel noise has drawn already;
@@ -168,7 +169,7 @@ class Search {
     const EdgeWindow edges = root_edges();
     if (plan_.gumbel.is_on && (plan_.gumbel.scale > 0.0 || temperature == 0.0)) {
       const int best = gumbel_.best(edges, tree_.value[kRoot]);
-      if (is_open(kRoot, best)) return best;
+      if (is_open(tree_, kRoot, best)) return best;
       temperature = 0.0;
     }
     return choose_child(weights, {tree_.prior.data(), weights.size()}, temperature, random);
@@ -180,7 +181,7 @@ class Search {
     const auto size = static_cast<std::size_t>(edges.count);
     if (plan_.gumbel.is_on) {
       const int best = gumbel_.best(root_edges(), tree_.value[kRoot]);
-      if (is_open(kRoot, best)) return best;
+      if (is_open(tree_, kRoot, best)) return best;
     }
     if (tree_.proof[kRoot] == Proof::kNone) {
       return most_visited({edges.visit_count, size}, {edges.prior, size});
@@ -263,7 +264,7 @@ class Search {
       EdgeWindow edges = node == kRoot ? root_edges() : tree_.edges_of(node);
       int index = node == kRoot ? planned_child(edges) : -1;
       const bool is_open_to_all = tree_.proof[node] == Proof::kNone;
-      if (index >= 0 && !is_open_to_all && !is_open(node, index)) index = -1;
+      if (index >= 0 && !is_open_to_all && !is_open(tree_, node, index)) index = -1;
       if (index < 0) {
         const float reduction =
             node == kRoot ? plan_.fpu_reduction.value_or(puct.fpu_reduction) : puct.fpu_reduction;
@@ -271,7 +272,7 @@ class Search {
         const float exploration = puct.exploration(visits);
         index = is_open_to_all
                     ? best_edge<kVirtualLoss>(edges, exploration, unvisited, puct.virtual_loss)
-                    : best_open_edge<kVirtualLoss>(node, edges, exploration, unvisited,
+                    : best_open_edge<kVirtualLoss>(tree_, node, edges, exploration, unvisited,
                                                    puct.virtual_loss);
       }
       const EdgeId edge = tree_.first_edge[node] + static_cast<EdgeId>(index);
@@ -288,56 +289,6 @@ class Search {
     }
   }
 
-  // As `best_edge`, among the edges that are not certain to be worse than another.
-  template <bool kVirtualLoss>
-  int best_open_edge(NodeId node, const EdgeWindow& edges, float exploration, float unvisited,
-                     float virtual_loss) const {
-    int best = -1;
-    float best_score = 0.0f;
-    for (int start = 0; start < edges.count; start += kLanes) {
-      const Floats scores =
-          puct_scores<kVirtualLoss>(edges, start, exploration, unvisited, virtual_loss);
-      for (int i = start; i < std::min(start + kLanes, edges.count); ++i) {
-        if ((best < 0 || scores[i - start] > best_score) && is_open(node, i)) {
-          best = i;
-          best_score = scores[i - start];
-        }
-      }
-    }
-    return best;
-  }
-
-  // Whether a child is not certain to be worse than another: at a proven node one that has the
-  // node's result, elsewhere one that is not lost for certain.
-  bool is_open(NodeId node, int index) const {
-    const Proof least = tree_.is_proven(node) ? tree_.proof[node] : Proof::kDraw;
-    const NodeId child = tree_.child[tree_.first_edge[node] + static_cast<EdgeId>(index)];
-    if (child == kUnexpanded || !tree_.is_proven(child)) return !tree_.is_proven(node);
-    return proof_from(node, child) >= least;
-  }
-
-  // A proven child's result, for the player to move at `node`.
-  Proof proof_from(NodeId node, NodeId child) const {
-    return proof_of(seen_from(node, child, tree_.proven_value(child)));
-  }
-
-  static Proof proof_of(float value) {
-    return value > 0.0f ? Proof::kWin : value < 0.0f ? Proof::kLoss : Proof::kDraw;
-  }
-
-  // Weights of the root's children that are certain to be worse than another become 0. If no other
-  // was visited, all that may be as good count alike.
-  void leave_out_worse(std::vector<std::int32_t>& weights) const {
-    if (tree_.proof[kRoot] == Proof::kNone) return;
-    const int count = static_cast<int>(weights.size());
-    bool some = false;
-    for (int i = 0; i < count; ++i) {
-      if (!is_open(kRoot, i)) weights[i] = 0;
-      some |= weights[i] > 0;
-    }
-    for (int i = 0; i < count && !some; ++i) weights[i] = is_open(kRoot, i);
-  }
-
   // The leaf is a terminal node: its result is certain, and so is that of every node above of
   // which a child is won for the player to move, or all children are proven. Edges to proven nodes
   // get exact values, and what lies above them the difference (Winands et al. 2008, "Monte-Carlo
@@ -347,7 +298,7 @@ class Search {
     for (int i = leaf.depth - 1; i >= 0; --i) {
       make_exact(leaf, i);
       const NodeId node = owner(leaf, i);
-      tree_.proof[node] = proof_by_children(node);
+      tree_.proof[node] = proof_by_children(tree_, node);
       if (!tree_.is_proven(node)) return;
     }
   }
@@ -370,20 +321,6 @@ class Search {
     }
     tree_.value_sum[edge] = value * visits;
     root_value_sum_ += difference;
-  }
-
-  Proof proof_by_children(NodeId node) const {
-    Proof best = Proof::kLoss;
-    bool all = true;
-    for (EdgeId i = 0; i < tree_.edge_count[node]; ++i) {
-      const NodeId child = tree_.child[tree_.first_edge[node] + i];
-      if (child == kUnexpanded || !tree_.is_proven(child)) {
-        all = false;
-      } else {
-        best = std::max(best, proof_from(node, child));
-      }
-    }
-    return all || best == Proof::kWin ? best : Proof::kOfChild;
   }
 
   // The root's edges with the priors of this search.

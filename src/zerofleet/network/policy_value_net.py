@@ -93,9 +93,8 @@ class PolicyValueNet(nn.Module):
             ``[batch, num_actions]``, and ``[batch]`` or ``[batch, 3]``; float32.
         """
         planes = self.tower(self.unpack(observations))
-        outcome = self.value_head(planes)
-        value = outcome.squeeze(1).tanh() if self.tells_value else outcome
-        return self.policy_head(planes), value
+        policy_logits, outcome = self.policy_head(planes), self.value_head(planes)
+        return policy_logits, outcome.squeeze(1).tanh() if self.tells_value else outcome
 
 
 def _block(network: NetworkSection, number: int) -> nn.Module:
