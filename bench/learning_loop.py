@@ -45,8 +45,12 @@ class LearningLoop:
         spec, settings = games.spec(run.game.name), run.trainer
         self._models = LoopModels(run, spec, precision)
         held_out = held_out_limit(settings, settings.window_positions, run.overfit.min_positions)
-        self._window = ReplayBuffer(spec.name, settings.window_positions, settings.window_games)
-        self._held_out = ReplayBuffer(spec.name, held_out, settings.window_games)
+        self._window, self._held_out = (
+            ReplayBuffer(
+                spec.name, positions, settings.window_games, value_lambda=settings.value_lambda
+            )
+            for positions in (settings.window_positions, held_out)
+        )
         self.bucket = TrainBucket(settings.samples_per_position)
         search = SearchConfig(**run.search.model_dump())
         self.engine = SelfPlay(spec.name, run.selfplay.games_per_engine, search, run.seed)
@@ -157,5 +161,6 @@ def _add(buffer: ReplayBuffer, game: GameColumns) -> int:
         game.offsets,
         game.legal_actions,
         game.policy_weights,
+        root_value=game.root_value,
         resigned=game.reason == "resign",
     )

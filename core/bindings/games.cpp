@@ -178,16 +178,25 @@ RootChoice to_root_choice(const std::string& name) {
   throw std::invalid_argument("root must be 'puct' or 'gumbel', not '" + name + "'");
 }
 
+OpeningActions to_opening_actions(const std::string& name) {
+  if (name == "uniform") return OpeningActions::kUniform;
+  if (name == "policy") return OpeningActions::kPolicy;
+  throw std::invalid_argument("opening_actions must be 'uniform' or 'policy', not '" + name + "'");
+}
+
 void make_config(SearchConfig* self, int num_simulations, double full_search_share,
                  std::optional<int> fast_simulations, double c_puct, double c_puct_growth,
                  double c_puct_base, const std::string& fpu, double fpu_reduction,
-                 double root_policy_temperature, double dirichlet_fraction,
-                 std::optional<double> dirichlet_alpha, double forced_playouts,
-                 int min_child_visits, bool prune_targets, const std::string& root,
-                 int gumbel_actions, double gumbel_scale, double gumbel_c_visit,
-                 double gumbel_c_scale, double temperature, int temperature_moves,
-                 double temperature_final, int random_opening_plies, double virtual_loss,
-                 bool reuse_tree, int cache_positions, bool random_symmetry) {
+                 std::optional<double> root_fpu_reduction, double root_policy_temperature,
+                 double root_policy_temperature_final, double root_policy_temperature_halflife,
+                 double dirichlet_fraction, std::optional<double> dirichlet_alpha,
+                 double forced_playouts, int min_child_visits, bool prune_targets, bool play_pruned,
+                 const std::string& root, int gumbel_actions, double gumbel_scale,
+                 double gumbel_c_visit, double gumbel_c_scale, double temperature,
+                 int temperature_moves, double temperature_final, double temperature_halflife,
+                 int random_opening_plies, double random_opening_share,
+                 const std::string& opening_actions, double fork_share, double virtual_loss,
+                 bool prove_results, bool reuse_tree, int cache_positions, bool random_symmetry) {
   const SearchConfig config{.num_simulations = num_simulations,
                             .full_search_share = full_search_share,
                             .fast_simulations = fast_simulations,
@@ -196,12 +205,16 @@ void make_config(SearchConfig* self, int num_simulations, double full_search_sha
                             .c_puct_base = c_puct_base,
                             .fpu = to_fpu(fpu),
                             .fpu_reduction = fpu_reduction,
+                            .root_fpu_reduction = root_fpu_reduction,
                             .root_policy_temperature = root_policy_temperature,
+                            .root_policy_temperature_final = root_policy_temperature_final,
+                            .root_policy_temperature_halflife = root_policy_temperature_halflife,
                             .dirichlet_fraction = dirichlet_fraction,
                             .dirichlet_alpha = dirichlet_alpha,
                             .forced_playouts = forced_playouts,
                             .min_child_visits = min_child_visits,
                             .prune_targets = prune_targets,
+                            .play_pruned = play_pruned,
                             .root = to_root_choice(root),
                             .gumbel_actions = gumbel_actions,
                             .gumbel_scale = gumbel_scale,
@@ -210,8 +223,13 @@ void make_config(SearchConfig* self, int num_simulations, double full_search_sha
                             .temperature = temperature,
                             .temperature_moves = temperature_moves,
                             .temperature_final = temperature_final,
+                            .temperature_halflife = temperature_halflife,
                             .random_opening_plies = random_opening_plies,
+                            .random_opening_share = random_opening_share,
+                            .opening_actions = to_opening_actions(opening_actions),
+                            .fork_share = fork_share,
                             .virtual_loss = virtual_loss,
+                            .prove_results = prove_results,
                             .reuse_tree = reuse_tree,
                             .cache_positions = cache_positions,
                             .random_symmetry = random_symmetry};
@@ -228,20 +246,25 @@ void bind_config(nb::module_& module) {
            "full_search_share"_a = standard.full_search_share, "fast_simulations"_a = nb::none(),
            "c_puct"_a = standard.c_puct, "c_puct_growth"_a = standard.c_puct_growth,
            "c_puct_base"_a = standard.c_puct_base, "fpu"_a = "reduction",
-           "fpu_reduction"_a = standard.fpu_reduction,
+           "fpu_reduction"_a = standard.fpu_reduction, "root_fpu_reduction"_a = nb::none(),
            "root_policy_temperature"_a = standard.root_policy_temperature,
+           "root_policy_temperature_final"_a = standard.root_policy_temperature_final,
+           "root_policy_temperature_halflife"_a = standard.root_policy_temperature_halflife,
            "dirichlet_fraction"_a = standard.dirichlet_fraction, "dirichlet_alpha"_a = nb::none(),
            "forced_playouts"_a = standard.forced_playouts,
            "min_child_visits"_a = standard.min_child_visits,
-           "prune_targets"_a = standard.prune_targets, "root"_a = "puct",
-           "gumbel_actions"_a = standard.gumbel_actions, "gumbel_scale"_a = standard.gumbel_scale,
-           "gumbel_c_visit"_a = standard.gumbel_c_visit,
+           "prune_targets"_a = standard.prune_targets, "play_pruned"_a = standard.play_pruned,
+           "root"_a = "puct", "gumbel_actions"_a = standard.gumbel_actions,
+           "gumbel_scale"_a = standard.gumbel_scale, "gumbel_c_visit"_a = standard.gumbel_c_visit,
            "gumbel_c_scale"_a = standard.gumbel_c_scale, "temperature"_a = standard.temperature,
            "temperature_moves"_a = standard.temperature_moves,
            "temperature_final"_a = standard.temperature_final,
+           "temperature_halflife"_a = standard.temperature_halflife,
            "random_opening_plies"_a = standard.random_opening_plies,
-           "virtual_loss"_a = standard.virtual_loss, "reuse_tree"_a = standard.reuse_tree,
-           "cache_positions"_a = standard.cache_positions,
+           "random_opening_share"_a = standard.random_opening_share,
+           "opening_actions"_a = "uniform", "fork_share"_a = standard.fork_share,
+           "virtual_loss"_a = standard.virtual_loss, "prove_results"_a = standard.prove_results,
+           "reuse_tree"_a = standard.reuse_tree, "cache_positions"_a = standard.cache_positions,
            "random_symmetry"_a = standard.random_symmetry,
            "Raises:\n    ValueError: a setting makes no sense; the message names it.")
       .def_ro("num_simulations", &C::num_simulations)
@@ -252,12 +275,16 @@ void bind_config(nb::module_& module) {
       .def_ro("c_puct_base", &C::c_puct_base)
       .def_prop_ro("fpu", [](const C& c) { return c.fpu == Fpu::kZero ? "zero" : "reduction"; })
       .def_ro("fpu_reduction", &C::fpu_reduction)
+      .def_ro("root_fpu_reduction", &C::root_fpu_reduction)
       .def_ro("root_policy_temperature", &C::root_policy_temperature)
+      .def_ro("root_policy_temperature_final", &C::root_policy_temperature_final)
+      .def_ro("root_policy_temperature_halflife", &C::root_policy_temperature_halflife)
       .def_ro("dirichlet_fraction", &C::dirichlet_fraction)
       .def_ro("dirichlet_alpha", &C::dirichlet_alpha)
       .def_ro("forced_playouts", &C::forced_playouts)
       .def_ro("min_child_visits", &C::min_child_visits)
       .def_ro("prune_targets", &C::prune_targets)
+      .def_ro("play_pruned", &C::play_pruned)
       .def_prop_ro("root",
                    [](const C& c) { return c.root == RootChoice::kPuct ? "puct" : "gumbel"; })
       .def_ro("gumbel_actions", &C::gumbel_actions)
@@ -267,8 +294,16 @@ void bind_config(nb::module_& module) {
       .def_ro("temperature", &C::temperature)
       .def_ro("temperature_moves", &C::temperature_moves)
       .def_ro("temperature_final", &C::temperature_final)
+      .def_ro("temperature_halflife", &C::temperature_halflife)
       .def_ro("random_opening_plies", &C::random_opening_plies)
+      .def_ro("random_opening_share", &C::random_opening_share)
+      .def_prop_ro("opening_actions",
+                   [](const C& c) {
+                     return c.opening_actions == OpeningActions::kUniform ? "uniform" : "policy";
+                   })
+      .def_ro("fork_share", &C::fork_share)
       .def_ro("virtual_loss", &C::virtual_loss)
+      .def_ro("prove_results", &C::prove_results)
       .def_ro("reuse_tree", &C::reuse_tree)
       .def_ro("cache_positions", &C::cache_positions)
       .def_ro("random_symmetry", &C::random_symmetry);

@@ -1,6 +1,7 @@
 // The trainer's replay buffer, for Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -8,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -52,13 +54,14 @@ using BatchWithOrigin = std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<fl
 int add(ReplayBuffer& buffer, const ColumnIn<std::int16_t>& action, int result,
         const ColumnIn<bool>& full_search, const ColumnIn<std::int32_t>& offsets,
         const ColumnIn<std::int16_t>& legal_actions, const ColumnIn<std::int32_t>& policy_weights,
-        bool resigned) {
+        const std::optional<ColumnIn<float>>& root_value, bool resigned) {
   const StoredGame game{.action = span_of(action),
                         .result = result,
                         .full_search = span_of(full_search),
                         .offsets = span_of(offsets),
                         .legal_actions = span_of(legal_actions),
                         .policy_weights = span_of(policy_weights),
+                        .root_value = root_value ? span_of(*root_value) : std::span<const float>{},
                         .resigned = resigned};
   const nb::gil_scoped_release release;
   return buffer.add(game);
@@ -129,17 +132,21 @@ void bind_replay(nb::module_& module) {
       "The newest games, from which training positions are drawn.\n\n"
       "Keeps moves and policy weights; positions are rebuilt by playing. Safe to "
       "use from several threads.")
-      .def(
-          nb::new_([](const std::string& game, std::int64_t max_positions, std::int64_t max_games) {
-            return make_replay_buffer(game, {max_positions, max_games});
-          }),
-          "game"_a, "max_positions"_a, "max_games"_a,
-          "An empty buffer. Over either limit the oldest games leave; the newest stays.\n\n"
-          "Raises:\n    ValueError: unknown game, or a limit below 1.")
+      .def(nb::new_([](const std::string& game, std::int64_t max_positions, std::int64_t max_games,
+                       double value_lambda) {
+             return make_replay_buffer(game, {max_positions, max_games}, value_lambda);
+           }),
+           "game"_a, "max_positions"_a, "max_games"_a, nb::kw_only(), "value_lambda"_a = 1.0,
+           "An empty buffer. Over either limit the oldest games leave; the newest stays.\n\n"
+           "Args:\n"
+           "    value_lambda: value targets are lambda-returns of the searches' values; 1: the\n"
+           "        game's result alone.\n\n"
+           "Raises:\n    ValueError: unknown game, a limit below 1, a lambda out of [0, 1].")
       .def("add", &add, nb::arg("action").noconvert(), "result"_a,
            nb::arg("full_search").noconvert(), nb::arg("offsets").noconvert(),
            nb::arg("legal_actions").noconvert(), nb::arg("policy_weights").noconvert(),
-           nb::kw_only(), "resigned"_a = false,
+           nb::kw_only(), nb::arg("root_value").noconvert().none() = nb::none(),
+           "resigned"_a = false,
            "Store a finished game and return its number of training positions.\n\n"
            "Args:\n"
            "    action: [plies] int16.\n"
@@ -149,6 +156,8 @@ void bind_replay(nb::module_& module) {
            "    legal_actions: [offsets[-1]] int16, all of them in ascending order; some of them\n"
            "        only, or none, at plies without a full search.\n"
            "    policy_weights: [offsets[-1]] int32, the policy target up to scale.\n"
+           "    root_value: [plies] float32 for the player to move, what the searches found;\n"
+           "        needed where value_lambda is below 1.\n"
            "    resigned: the player to move after the last action gave up.\n\n"
            "Raises:\n"
            "    ValueError: the game does not replay under the rules; names ply and reason.\n"

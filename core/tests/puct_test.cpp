@@ -60,9 +60,9 @@ void virtual_loss_by_hand() {
 
 void first_play_values() {
   SearchConfig config;
-  check_near(Puct(config).unvisited_value(0.5f, 0.25f), 0.5 - 0.2 * 0.5);
+  check_near(Puct(config).unvisited_value(0.5f, 0.25f, 0.2f), 0.5 - 0.2 * 0.5);
   config.fpu = Fpu::kZero;
-  check_near(Puct(config).unvisited_value(0.5f, 0.25f), 0.0);
+  check_near(Puct(config).unvisited_value(0.5f, 0.25f, 0.2f), 0.0);
   // Nothing visited yet: the sum counts as 1, so that the prior decides.
   check_near(Puct(config).exploration(0), 1.5);
 }

@@ -18,6 +18,7 @@ namespace zerofleet {
 namespace {
 
 using test::check;
+using test::check_near;
 
 // A game record with the memory behind its columns.
 struct OwnedGame {
@@ -27,6 +28,7 @@ struct OwnedGame {
   std::vector<std::int32_t> offsets = {0};
   std::vector<std::int16_t> legal_actions;
   std::vector<std::int32_t> policy_weights;
+  std::vector<float> root_value;
 
   StoredGame view() const {
     return {.action = action,
@@ -34,7 +36,8 @@ struct OwnedGame {
             .full_search = std::span(full_search).first(action.size()),
             .offsets = offsets,
             .legal_actions = legal_actions,
-            .policy_weights = policy_weights};
+            .policy_weights = policy_weights,
+            .root_value = root_value};
   }
 };
 
@@ -259,6 +262,46 @@ void takes_what_is_unusual_but_right() {
   check(batch.policy_targets[6] == 0.5f);
 }
 
+// G(t) = (1 - lambda) v(t) + lambda G(t + 1), by hand: values 0.5, -0.2 and 0.4, a win.
+void lambda_returns_by_hand() {
+  std::vector<float> values = {0.5f, -0.2f, 0.4f};
+  lambda_returns(values, 0.5, 1);
+  check_near(values[2], 0.7);
+  check_near(values[1], 0.25);
+  check_near(values[0], 0.375);
+}
+
+// The record's values are for the player to move, and so are the targets.
+void value_targets_are_lambda_returns() {
+  Random random(29);
+  OwnedGame game = random_game<ConnectFour>(random);
+  std::vector<float> returns;
+  for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
+    game.root_value.push_back(static_cast<float>(2 * random.uniform() - 1));
+    returns.push_back(ply % 2 == 0 ? game.root_value.back() : -game.root_value.back());
+  }
+  lambda_returns(returns, 0.75, game.result);
+  const auto buffer = make_replay_buffer("connect_four", {1000, 10}, 0.75);
+  buffer->add(game.view());
+  std::vector<std::int32_t> plies(200);
+  std::vector<std::int32_t> lengths(200);
+  std::vector<std::int64_t> games(200);
+  std::vector<std::uint8_t> observations(200 *
+                                         static_cast<std::size_t>(buffer->observation_bytes()));
+  std::vector<float> policies(200 * 7);
+  std::vector<float> targets(200);
+  buffer->sample(5, true, {observations, policies, targets, plies, lengths, games});
+  for (std::size_t row = 0; row < plies.size(); ++row) {
+    const auto ply = static_cast<std::size_t>(plies[row]);
+    check(targets[row] == (ply % 2 == 0 ? returns[ply] : -returns[ply]));
+  }
+  game.root_value.clear();
+  check_invalid([&] { buffer->add(game.view()); }, "root_value is missing");
+  game.root_value.assign(game.action.size(), 1.5f);
+  check_invalid([&] { buffer->add(game.view()); }, "root_value is not in [-1, 1]");
+  check_invalid([] { make_replay_buffer("connect_four", {1, 1}, 1.5); }, "value_lambda");
+}
+
 void many_threads_share_a_buffer() {
   Random random(23);
   const auto buffer = make_replay_buffer("tic_tac_toe", {100, 20});
@@ -284,6 +327,8 @@ int main() {
       {"forgets the oldest games", forgets_the_oldest_games},
       {"refuses what does not replay", refuses_what_does_not_replay},
       {"takes what is unusual but right", takes_what_is_unusual_but_right},
+      {"lambda-returns by hand", lambda_returns_by_hand},
+      {"value targets are lambda-returns", value_targets_are_lambda_returns},
       {"many threads share a buffer", many_threads_share_a_buffer},
   });
 }

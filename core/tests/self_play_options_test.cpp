@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "hash_predictor.h"
+#include "played_games.h"
 #include "zerofleet/engine.h"
 #include "zerofleet/games.h"
 #include "zerofleet/self_play.h"
@@ -19,29 +20,8 @@ using test::check;
 using test::check_near;
 using test::check_throws;
 using test::HashPredictor;
-
-SearchConfig small_config() {
-  SearchConfig config;
-  config.num_simulations = 40;
-  config.temperature_moves = 8;
-  config.reuse_tree = false;
-  return config;
-}
-
-std::vector<GameColumns> play(SelfPlayEngine& engine, std::size_t wanted) {
-  HashPredictor predictor(engine.row_shape());
-  std::vector<GameColumns> games;
-  while (games.size() < wanted) {
-    engine.backup(predictor.predict(engine.select(), 1));
-    for (GameColumns& game : engine.take_finished()) games.push_back(std::move(game));
-  }
-  return games;
-}
-
-std::vector<GameColumns> play(const SearchConfig& config, std::size_t wanted,
-                              const char* game = "connect_four") {
-  return play(*make_self_play(game, 16, config, 3), wanted);
-}
+using test::play;
+using test::small_config;
 
 std::vector<std::int32_t> visits_at(const GameColumns& game, std::size_t ply) {
   return {game.visit_counts.begin() + game.offsets[ply],
@@ -71,33 +51,6 @@ void a_share_of_moves_is_searched_in_full() {
       check(game.simulations[ply] == (game.full_search[ply] ? 40 : 7));
     }
   }
-}
-
-// From none to three plies, each length and each first action about as often as any other.
-void openings_are_drawn_and_not_learnt() {
-  SearchConfig config = small_config();
-  config.random_opening_plies = 3;
-  config.temperature = 0.0;
-  config.dirichlet_fraction = 0.0;
-  const auto games = play(config, 400);
-  std::array<int, 4> lengths{};
-  std::array<int, 7> first_actions{};
-  for (const GameColumns& game : games) {
-    std::size_t drawn = 0;
-    while (game.simulations[drawn] == 0) ++drawn;
-    ++lengths.at(drawn);
-    if (drawn > 0) ++first_actions.at(static_cast<std::size_t>(game.action[0]));
-    for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
-      check(game.full_search[ply] == (ply >= drawn));
-      check(game.model_version[ply] > 0);
-      check(game.simulations[ply] == (ply < drawn ? 0 : 40));
-    }
-  }
-  const auto share = [](int count, double of) { return count / of; };
-  const auto all = static_cast<double>(games.size());
-  for (const int count : lengths) check_near(share(count, all), 0.25, 0.09);
-  const double begun = all - lengths[0];
-  for (const int count : first_actions) check_near(share(count, begun), 1.0 / 7, 0.09);
 }
 
 // With so small a share nearly every search is fast: noise, forcing and pruning then change
@@ -145,6 +98,26 @@ void forced_visits_are_made_and_pruned() {
     }
   }
   check(some_pruned);
+}
+
+void moves_may_be_drawn_from_what_is_pruned() {
+  SearchConfig config = small_config();
+  config.num_simulations = 100;
+  config.forced_playouts = 2.0;
+  config.prune_targets = true;
+  config.play_pruned = false;
+  bool played_pruned = false;
+  for (const GameColumns& game : play(config, 50)) {
+    for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
+      for (std::int32_t i = game.offsets[ply]; i < game.offsets[ply + 1]; ++i) {
+        const auto entry = static_cast<std::size_t>(i);
+        if (game.legal_actions[entry] != game.action[ply]) continue;
+        check(game.visit_counts[entry] > 0);
+        played_pruned |= game.policy_weights[entry] == 0;
+      }
+    }
+  }
+  check(played_pruned);
 }
 
 // More visits than there are would turn the search into counting.
@@ -318,9 +291,9 @@ int main() {
   using namespace zerofleet;
   return test::run({
       {"share of full searches", a_share_of_moves_is_searched_in_full},
-      {"random openings", openings_are_drawn_and_not_learnt},
       {"fast searches", fast_searches_do_not_explore},
       {"forced visits", forced_visits_are_made_and_pruned},
+      {"moves from all visits", moves_may_be_drawn_from_what_is_pruned},
       {"least visits", least_visits_leave_half_of_the_search},
       {"Gumbel", gumbel_plays_whole_games},
       {"fast Gumbel searches", fast_gumbel_searches_play_by_the_improved_policy},

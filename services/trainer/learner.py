@@ -1,9 +1,9 @@
-"""SGD with momentum on samples of the window, in how many bits, and how well the network fits."""
+"""Gradient steps on samples of the window, in how many bits, and how well the network fits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, cast
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 from zerofleet.figures import Measurement
 from zerofleet.network import (
+    AdamW,
     Losses,
     LossScale,
     Momentum,
@@ -82,13 +83,17 @@ class Learner:
         self.network = network.to(self._team.device).train()
         self.step = 0
         self.samples = 0  # positions drawn, by all processes
-        self._momentum = Momentum(self.network.parameters(), settings.momentum, settings.l2)
+        parameters = self.network.parameters()
+        if settings.optimizer == "adamw":
+            self._optimizer = AdamW(parameters, settings.momentum, settings.weight_decay)
+        else:
+            self._optimizer = Momentum(parameters, settings.momentum, settings.l2)
         self._precision = Precision(settings.mixed_precision, self._team.device)
         decay = settings.average_decay
         self._average = WeightAverage(self.network, decay) if decay else None
         self._running_figures = _running_figures(self.network)
         self._gradient_norm: Tensor | None = None
-        self._forward = cast("Callable[[Tensor], tuple[Tensor, Tensor]]", self.network)
+        self._forward = self.network.for_losses
         if settings.compile:
             self._forward = torch.compile(self._forward)  # pyright: ignore[reportUnknownMemberType]
 
@@ -108,22 +113,22 @@ class Learner:
         return None if self._gradient_norm is None else self._gradient_norm.item()
 
     def train(self, batch: Batch) -> None:
-        """Take one step of SGD, together with the other processes of the team."""
+        """Take one gradient step, together with the other processes of the team."""
         self.train_on(self._team.deal(batch))
 
     def train_on(self, share: Batch) -> None:
-        """Take one step of SGD on this process's share of a batch."""
+        """Take one gradient step on this process's share of a batch."""
         observations, policy_target, value_target = self._tensors(share)
         policy_logits, value = self._precision.predict(self._forward, observations)
         parts = losses(policy_logits, value, policy_target, value_target)
         self._precision.scaled(self._weighted(parts)).backward()  # pyright: ignore[reportUnknownMemberType]
-        gradient = self._momentum.gradient
+        gradient = self._optimizer.gradient
         self._team.average([gradient])
         if self._precision.unscale(gradient):
             self._gradient_norm = gradient.square().sum().sqrt()
-            self._momentum.step(self.learning_rate)
+            self._optimizer.step(self.learning_rate, self.step)
         else:  # overflow of half precision: the batch is lost, the scale is lower
-            self._momentum.clear()
+            self._optimizer.clear()
         self._team.average(self._running_figures)
         self.step += 1
         self.samples += len(observations) * self._team.size
@@ -155,8 +160,8 @@ class Learner:
         return measured
 
     def state(self) -> dict[str, Tensor]:
-        """Weights, running figures and momentum by name; average and loss scale where they are."""
-        state = _named("network", self.network.state_dict()) | self._velocities()
+        """Weights, running figures, the optimizer's averages; weight average and loss scale."""
+        state = _named("network", self.network.state_dict()) | self._gradient_averages()
         if self._average is not None:
             state |= _named("average", self._average.network.state_dict())
         if self._precision.loss_scale is not None:
@@ -179,8 +184,13 @@ class Learner:
                 "the checkpoint belongs to a network of other sizes: [network] of the run file "
                 "must not change within a run"
             ) from error
-        for name, velocity in self._velocities().items():
-            velocity.copy_(state[name])
+        for name, average in self._gradient_averages().items():
+            if name not in state:
+                raise ConfigError(
+                    "the checkpoint belongs to another optimizer: trainer.optimizer of the run "
+                    "file must not change within a run"
+                )
+            average.copy_(state[name])
         if self._average is not None:
             self._average.network.load_state_dict(_below("average", state) or weights)
         if self._precision.loss_scale is not None and "loss_scale" in state:
@@ -210,9 +220,13 @@ class Learner:
     def _weighted(self, parts: Losses) -> Tensor:
         return parts.policy + self._settings.value_loss_weight * parts.value
 
-    def _velocities(self) -> dict[str, Tensor]:
-        names = [f"momentum.{name}" for name, _ in self.network.named_parameters()]
-        return dict(zip(names, self._momentum.velocities(), strict=True))
+    def _gradient_averages(self) -> dict[str, Tensor]:
+        names = [name for name, _ in self.network.named_parameters()]
+        return {
+            f"{kind}.{name}": average
+            for kind, averages in self._optimizer.averages().items()
+            for name, average in zip(names, averages, strict=True)
+        }
 
     def _tensors(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         observations, policy_target, value_target = (

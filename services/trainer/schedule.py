@@ -8,20 +8,25 @@ from bisect import bisect_right
 from zerofleet.config import TrainerSection
 from zerofleet.errors import ConfigError
 
-WARMUP_FLOOR = 1 / 20
+LEAST_SHARE = 1 / 20
 
 
 def learning_rate(settings: TrainerSection, step: int, samples: int) -> float:
     """The rate of the step after ``step`` others, for which ``samples`` positions were drawn.
 
     Annealed at ``learning_rate_steps``, which count steps or samples; over the first
-    ``warmup_samples`` it rises in a straight line from a twentieth of itself.
+    ``warmup_samples`` it rises in a straight line from a twentieth of itself, and over the last
+    part of ``budget_samples`` it falls to that along a cosine.
     """
     position = samples if settings.schedule == "samples" else step
     rate = settings.learning_rate[bisect_right(settings.learning_rate_steps, position)]
-    if samples >= settings.warmup_samples:
-        return rate
-    return rate * (WARMUP_FLOOR + (1 - WARMUP_FLOOR) * samples / settings.warmup_samples)
+    share = 1.0
+    if samples < settings.warmup_samples:
+        share = samples / settings.warmup_samples
+    elif settings.budget_samples:
+        left = (1 - samples / settings.budget_samples) / settings.annealing_share
+        share = (1 - math.cos(math.pi * min(1.0, max(0.0, left)))) / 2
+    return rate * (LEAST_SHARE + (1 - LEAST_SHARE) * share)
 
 
 def window_limit(settings: TrainerSection, positions: int) -> int:

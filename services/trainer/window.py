@@ -42,6 +42,7 @@ class Window:
     def __init__(self, run: RunConfig, database: Database, training: Training) -> None:
         self._settings = settings = run.trainer
         self._run = run.name
+        self._game = run.game.name
         self._database = database
         self._training = training
         self._rejections: list[tuple[UUID, str]] = []
@@ -51,10 +52,10 @@ class Window:
         self.blocker: WindowBlocker | None = None
         """The open transaction that keeps stored games from being read."""
         self.rejected = 0
-        self.trained = ReplayBuffer(run.game.name, settings.window_positions, settings.window_games)
+        self.trained = self._buffer(settings.window_positions)
         self._least_held_out = run.overfit.min_positions
         most_held_out = held_out_limit(settings, settings.window_positions, self._least_held_out)
-        self.held_out = ReplayBuffer(run.game.name, most_held_out, settings.window_games)
+        self.held_out = self._buffer(most_held_out)
 
     @property
     def limit(self) -> int:
@@ -182,11 +183,18 @@ class Window:
                 game.offsets,
                 game.legal_actions,
                 game.policy_weights,
+                root_value=game.root_value,
                 resigned=game.resigned,
             )
         except ValueError as error:
             self._reject(game.game_uid, str(error))
             return 0
+
+    def _buffer(self, most_positions: int) -> ReplayBuffer:
+        settings = self._settings
+        return ReplayBuffer(
+            self._game, most_positions, settings.window_games, value_lambda=settings.value_lambda
+        )
 
     def _reject(self, game_uid: UUID, reason: str) -> None:
         self.rejected += 1

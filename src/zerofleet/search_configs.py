@@ -11,11 +11,14 @@ from zerofleet.config import SearchSection
 _ALWAYS_FULL: dict[str, Any] = {
     "full_search_share": 1.0,
     "fast_simulations": None,
+    "root_fpu_reduction": None,
     "root_policy_temperature": 1.0,
+    "root_policy_temperature_halflife": 0.0,
     "forced_playouts": 0.0,
     "min_child_visits": 0,
     "prune_targets": False,
     "random_opening_plies": 0,
+    "fork_share": 0.0,
 }
 _WITHOUT_CHANCE: dict[str, Any] = {
     "dirichlet_fraction": 0.0,
@@ -23,6 +26,7 @@ _WITHOUT_CHANCE: dict[str, Any] = {
     "temperature": 0.0,
     "temperature_moves": 0,
     "temperature_final": 0.0,
+    "temperature_halflife": 0.0,
     "random_symmetry": False,
 }
 

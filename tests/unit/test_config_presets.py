@@ -60,13 +60,30 @@ LATER = {
     "search": {
         "full_search_share": 1.0,
         "c_puct_growth": 0.0,
+        "root_fpu_reduction": None,
         "root_policy_temperature": 1.0,
+        "root_policy_temperature_halflife": 0.0,
         "forced_playouts": 0.0,
         "min_child_visits": 0,
         "prune_targets": False,
+        "temperature_halflife": 0.0,
+        "fork_share": 0.0,
+        "prove_results": False,
     },
-    "network": {"global_pooling": False, "squeeze_excitation": False},
-    "trainer": {"growing_window": False, "average_decay": 0.0, "warmup_samples": 0},
+    "network": {
+        "global_pooling": False,
+        "squeeze_excitation": False,
+        "policy_head": "dense",
+        "value_head": "scalar",
+    },
+    "trainer": {
+        "growing_window": False,
+        "average_decay": 0.0,
+        "warmup_samples": 0,
+        "budget_samples": 0,
+        "optimizer": "sgd",
+        "value_lambda": 1.0,
+    },
     "precision": {"variants": ()},
 }
 

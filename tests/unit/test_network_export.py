@@ -1,6 +1,7 @@
 """The exported file: the same answers as torch, and nothing in it but what is allowed."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,9 +17,9 @@ from zerofleet.network import PolicyValueNet, export_onnx
 GAMES = ["connect_four", "tic_tac_toe"]
 
 
-def lively_network(game: str) -> PolicyValueNet:
+def lively_network(game: str, **section: Any) -> PolicyValueNet:
     """Weights and running figures away from their first values, as after training."""
-    network = PolicyValueNet(spec(game), NetworkSection(blocks=2, channels=16), seed=4)
+    network = PolicyValueNet(spec(game), NetworkSection(blocks=2, channels=16, **section), seed=4)
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
         for name, tensor in network.state_dict().items():
@@ -29,10 +30,19 @@ def lively_network(game: str) -> PolicyValueNet:
     return network
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize(
+    ("game", "section"),
+    [
+        ("connect_four", {}),
+        ("tic_tac_toe", {}),
+        ("connect_four", {"value_head": "outcome"}),
+        ("tic_tac_toe", {"policy_head": "convolutional"}),
+        ("go(size=9)", {"policy_head": "convolutional", "value_head": "outcome"}),
+    ],
+)
 @pytest.mark.parametrize("batch", [1, 5, 64])
-def test_onnx_runtime_agrees_with_torch(game: str, batch: int) -> None:
-    network = lively_network(game)
+def test_onnx_runtime_agrees_with_torch(game: str, section: dict[str, Any], batch: int) -> None:
+    network = lively_network(game, **section)
     size = spec(game).observation_bytes
     observations = np.random.default_rng(batch).integers(0, 256, (batch, size), np.uint8)
     session = ModelSession(export_onnx(network, size, {}), spec(game))

@@ -1,13 +1,15 @@
 """The network: bit unpacking, published sizes, loss, and that it learns."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from zerofleet.config import NetworkSection
-from zerofleet.network import Momentum, PolicyValueNet, l2_penalty, losses
+from zerofleet.network import AdamW, Momentum, PolicyValueNet, l2_penalty, losses
+from zerofleet.network.loss import outcome_target
 from zerofleet.network.policy_value_net import UnpackBits
 
 
@@ -142,17 +144,55 @@ def test_momentum_goes_where_the_written_out_loss_goes() -> None:
         torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-5)
 
 
-def test_learns_a_fixed_set_of_positions() -> None:
+def test_adamw_goes_where_torchs_own_goes() -> None:
+    section = NetworkSection(blocks=1, channels=8)
+    ours, reference = (PolicyValueNet(CONNECT_FOUR, section, seed=2) for _ in range(2))
+    optimizer = AdamW(ours.parameters(), 0.9, weight_decay=0.05)
+    theirs = torch.optim.AdamW(reference.parameters(), betas=(0.9, 0.999), weight_decay=0.05)
+    bits = np.random.default_rng(0).integers(0, 256, (5, 32, 16), np.uint8)
+    for steps, observations in enumerate(torch.from_numpy(bits)):
+        for network in (ours, reference):
+            policy_logits, value = network(observations)
+            (policy_logits.square().mean() + value.sum()).backward()
+        rate = 0.01 / (1 + steps)
+        optimizer.step(rate, steps)
+        theirs.param_groups[0]["lr"] = rate
+        theirs.step()
+        theirs.zero_grad()
+    for first, second in zip(ours.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-5)
+
+
+def test_outcomes_of_values_between_have_the_most_draws() -> None:
+    target = outcome_target(torch.tensor([1.0, 0.0, -1.0, 0.25, -0.5]))
+    assert target.tolist() == [
+        [1.0, 0.0, 0.0],
+        [0.0, 1.0, 0.0],
+        [0.0, 0.0, 1.0],
+        [0.25, 0.75, 0.0],
+        [0.0, 0.5, 0.5],
+    ]
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {},
+        {"value_head": "outcome", "value_channels": 4},
+        {"policy_head": "convolutional", "policy_channels": 8},
+    ],
+)
+def test_learns_a_fixed_set_of_positions(section: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     generator = np.random.default_rng(0)
     observations = torch.from_numpy(np.packbits(generator.integers(0, 2, (24, 27), np.uint8), 1))
     actions = torch.from_numpy(generator.integers(0, 9, 24))
     policy_target = torch.nn.functional.one_hot(actions, 9).float()
     value_target = torch.from_numpy(generator.integers(-1, 2, 24)).float()
-    network = PolicyValueNet(TIC_TAC_TOE, NetworkSection(blocks=1, channels=16), seed=1)
+    network = PolicyValueNet(TIC_TAC_TOE, NetworkSection(blocks=1, channels=16, **section), seed=1)
     momentum = Momentum(network.parameters(), 0.9, l2=0.0)
     for _ in range(150):
-        parts = losses(*network(observations), policy_target, value_target)
+        parts = losses(*network.for_losses(observations), policy_target, value_target)
         (parts.policy + parts.value).backward()
         momentum.step(0.05)
     with torch.no_grad():

@@ -16,12 +16,16 @@ SECTION = SearchSection(
     c_puct_base=500.0,
     fpu="zero",
     fpu_reduction=0.4,
+    root_fpu_reduction=0.1,
     root_policy_temperature=1.25,
+    root_policy_temperature_final=1.1,
+    root_policy_temperature_halflife=5.0,
     dirichlet_fraction=0.3,
     dirichlet_alpha=0.5,
     forced_playouts=2.0,
     min_child_visits=1,
     prune_targets=True,
+    play_pruned=False,
     root="gumbel",
     gumbel_actions=4,
     gumbel_scale=0.5,
@@ -30,8 +34,13 @@ SECTION = SearchSection(
     temperature=0.9,
     temperature_moves=12,
     temperature_final=0.1,
+    temperature_halflife=6.0,
     random_opening_plies=4,
+    random_opening_share=0.5,
+    opening_actions="policy",
+    fork_share=0.1,
     virtual_loss=2.0,
+    prove_results=True,
     reuse_tree=False,
     cache_positions=100,
     random_symmetry=False,
@@ -47,6 +56,7 @@ OF_THE_RUN = (
     "gumbel_c_visit",
     "gumbel_c_scale",
     "virtual_loss",
+    "prove_results",
 )
 
 
@@ -69,10 +79,13 @@ def test_they_are_always_full(search: SearchConfig) -> None:
     assert search.num_simulations == 20
     assert search.full_search_share == 1.0
     assert search.root_policy_temperature == 1.0
+    assert search.root_policy_temperature_halflife == 0.0
+    assert search.root_fpu_reduction is None
     assert search.forced_playouts == 0.0
     assert search.min_child_visits == 0
     assert not search.prune_targets
     assert search.random_opening_plies == 0
+    assert search.fork_share == 0.0
 
 
 @pytest.mark.parametrize("key", OF_THE_RUN)
@@ -85,7 +98,7 @@ def test_nothing_in_a_match_is_random() -> None:
     assert search.dirichlet_fraction == 0.0
     assert search.gumbel_scale == 0.0
     assert search.temperature == search.temperature_final == 0.0
-    assert search.temperature_moves == 0
+    assert search.temperature_moves == search.temperature_halflife == 0
     assert not search.random_symmetry
 
 

@@ -26,6 +26,12 @@ def test_the_rate_rises_from_a_twentieth_in_a_straight_line() -> None:
     assert rates == pytest.approx([0.005, 0.0525, 0.09905, 0.1, 0.01])
 
 
+def test_the_rate_falls_to_a_twentieth_along_a_cosine_at_the_end_of_a_budget() -> None:
+    settings = TrainerSection(**RATES, budget_samples=1_000, annealing_share=0.5)
+    rates = [learning_rate(settings, 0, samples) for samples in (0, 500, 750, 1_000, 9_999)]
+    assert rates == pytest.approx([0.1, 0.1, 0.0525, 0.005, 0.005])
+
+
 def test_warm_up_goes_with_steps_too() -> None:
     settings = TrainerSection(**RATES, warmup_samples=1_000)
     assert learning_rate(settings, 200, samples=500) == pytest.approx(0.01 * 0.525)

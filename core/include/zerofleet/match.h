@@ -213,8 +213,9 @@ class Match final : public MatchEngine {
   }
 
   bool is_searched(const MatchGame& game, int side) const {
+    const Search<G>& search = game.searches[side];
     return game.new_simulations > 0 &&
-           game.searches[side].root_visits() >= ways_[side].config.num_simulations;
+           (search.root_visits() >= ways_[side].config.num_simulations || search.is_proven());
   }
 
   void expand(MatchGame& game, int side, const LeafPrediction<G>& prediction) {

@@ -69,9 +69,7 @@ class PositionSearch final : public PositionSearchEngine {
 
   bool is_done() const override {
     for (const Desk& desk : desks_) {
-      if (!desk.search.root().is_terminal() && desk.search.root_visits() < num_simulations_) {
-        return false;
-      }
+      if (!is_searched(desk.search)) return false;
     }
     return true;
   }
@@ -105,10 +103,15 @@ class PositionSearch final : public PositionSearchEngine {
     std::uint64_t symmetry_seed = 0;
   };
 
+  bool is_searched(const Search<G>& search) const {
+    return search.root().is_terminal() || search.root_visits() >= num_simulations_ ||
+           search.is_proven();
+  }
+
   void run_to_questions(std::size_t index) {
     Desk& desk = desks_[index];
     Search<G>& search = desk.search;
-    while (!search.root().is_terminal() && search.leaves_out() < leaves_per_position_ &&
+    while (!is_searched(search) && search.leaves_out() < leaves_per_position_ &&
            search.root_visits() + search.leaves_out() < num_simulations_) {
       const int number = search.leaves_out();
       Leaf<G>& leaf = desk.leaves[number];

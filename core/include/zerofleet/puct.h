@@ -30,7 +30,8 @@ struct Puct {
         base(static_cast<float>(config.c_puct_base)),
         fpu_reduction(static_cast<float>(config.fpu_reduction)),
         virtual_loss(static_cast<float>(config.virtual_loss)),
-        fpu(config.fpu) {}
+        fpu(config.fpu),
+        proves_results(config.prove_results) {}
 
   // c * sqrt(sum N). Before the first visit the sum counts as 1: the prior alone decides. c may
   // grow with the visits (Silver et al., Science 2018, pseudocode).
@@ -43,9 +44,9 @@ struct Puct {
   }
 
   // Q of an action that was never tried, at a node of this value and prior mass tried so far.
-  float unvisited_value(float node_value, float visited_prior) const {
+  float unvisited_value(float node_value, float visited_prior, float reduction) const {
     if (fpu == Fpu::kZero) return 0.0f;
-    return node_value - fpu_reduction * std::sqrt(std::max(visited_prior, 0.0f));
+    return node_value - reduction * std::sqrt(std::max(visited_prior, 0.0f));
   }
 
   float c_puct;
@@ -54,6 +55,7 @@ struct Puct {
   float fpu_reduction;
   float virtual_loss;
   Fpu fpu;
+  bool proves_results;
 };
 
 // Scores of the kLanes edges from `start` on. A leaf that is out counts as `virtual_loss` visits,

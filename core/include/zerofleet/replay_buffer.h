@@ -13,6 +13,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <ranges>
 #include <shared_mutex>
 #include <span>
 #include <stdexcept>
@@ -32,6 +33,21 @@ struct ReplayLimits {
   std::int64_t max_positions;
   std::int64_t max_games;
 };
+
+// The value target of each ply, for the first player: the lambda-return of the searches' values,
+//
+//   G(t) = (1 - lambda) v(t) + lambda G(t + 1),   G(plies) = the game's result
+//
+// (Sutton and Barto 2018, section 12.1, with the value that was searched in place of the one that
+// was predicted). lambda = 1 is the result alone, as in AlphaGo Zero. `values` are for the first
+// player too.
+inline void lambda_returns(std::span<float> values, double lambda, int result) {
+  double next = result;
+  for (float& value : values | std::views::reverse) {
+    next = (1.0 - lambda) * value + lambda * next;
+    value = static_cast<float>(next);
+  }
+}
 
 // Rows of a training batch, one for each sampled position.
 struct TrainingBatch {
@@ -57,7 +73,8 @@ class ReplayBuffer {
   virtual void set_max_positions(std::int64_t max_positions) = 0;
 
   // Stores a game; returns its number of training positions, the plies with a full search.
-  // Throws std::invalid_argument, naming ply and reason, when the game does not replay.
+  // Throws std::invalid_argument, naming ply and reason, when the game does not replay, and where
+  // targets need the searches' values and the game has none.
   virtual int add(const StoredGame& game) = 0;
 
   virtual std::int64_t positions() const = 0;
@@ -74,7 +91,11 @@ class ReplayBuffer {
 template <Game G>
 class ReplayBufferOf final : public ReplayBuffer {
  public:
-  ReplayBufferOf(const Rules<G>& rules, ReplayLimits limits) : rules_(rules), limits_(limits) {
+  ReplayBufferOf(const Rules<G>& rules, ReplayLimits limits, double value_lambda = 1.0)
+      : rules_(rules), limits_(limits), value_lambda_(value_lambda) {
+    if (!(value_lambda >= 0.0 && value_lambda <= 1.0)) {
+      throw std::invalid_argument("value_lambda must be in [0, 1]");
+    }
     if (limits.max_positions < 1) throw std::invalid_argument("max_positions must be at least 1");
     if (limits.max_games < 1) throw std::invalid_argument("max_games must be at least 1");
   }
@@ -91,12 +112,19 @@ class ReplayBufferOf final : public ReplayBuffer {
 
   int add(const StoredGame& game) override {
     // Before the lock: the rules may be a user's code, which may wait for other threads.
-    PackedGame stored = checked(game);
+    if (value_lambda_ < 1.0 && game.root_value.empty() && !game.action.empty()) {
+      throw std::invalid_argument("root_value is missing: value_lambda below 1 needs it");
+    }
+    std::vector<float> returns(game.root_value.begin(), game.root_value.end());
+    PackedGame stored = checked(game, returns);
+    lambda_returns(returns, value_lambda_, game.result);
     const std::unique_lock lock(mutex_);
     const std::size_t positions_before = positions_.size();
     for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
       if (!game.full_search[ply]) continue;
-      positions_.push_back({.game = static_cast<std::uint32_t>(games_dropped_ + games_.size()),
+      const float target = value_lambda_ < 1.0 ? returns[ply] : static_cast<float>(game.result);
+      positions_.push_back({.value_target = target,
+                            .game = static_cast<std::uint32_t>(games_dropped_ + games_.size()),
                             .first_weight = static_cast<std::uint32_t>(stored.weights.size()),
                             .ply = static_cast<std::uint16_t>(ply),
                             .number = static_cast<std::uint16_t>(stored.positions++)});
@@ -169,7 +197,6 @@ class ReplayBufferOf final : public ReplayBuffer {
     std::vector<std::uint16_t> actions;
     std::vector<std::uint16_t> weights;  // of the plies with a full search, one after another
     std::int32_t positions = 0;
-    std::int8_t result = 0;
     [[no_unique_address]] std::conditional_t<FixedGame<G>, NoRows, Rows> rows;
 
     // What vectors have to spare would be up to half of the buffer's memory.
@@ -180,19 +207,20 @@ class ReplayBufferOf final : public ReplayBuffer {
   };
 
   struct PackedPosition {
+    float value_target;          // for the first player
     std::uint32_t game;          // counted from the first ever added, modulo 2^32
     std::uint32_t first_weight;  // in the game's weights
     std::uint16_t ply;
     std::uint16_t number;  // among the game's positions
   };
 
-  // The game without its weights. Throws std::invalid_argument when it does not replay.
-  PackedGame checked(const StoredGame& game) const {
-    PackedGame stored{.actions = {game.action.begin(), game.action.end()},
-                      .weights = {},
-                      .result = static_cast<std::int8_t>(game.result),
-                      .rows = {}};
+  // The game without its weights; `values` (of each ply, or empty) become those for the first
+  // player. Throws std::invalid_argument when it does not replay.
+  PackedGame checked(const StoredGame& game, std::span<float> values) const {
+    PackedGame stored{
+        .actions = {game.action.begin(), game.action.end()}, .weights = {}, .rows = {}};
     check_game(rules_, game, [&](std::size_t ply, const G& position) {
+      if (!values.empty() && position.to_play() != kFirstPlayer) values[ply] = -values[ply];
       if constexpr (!FixedGame<G>) {
         if (!game.full_search[ply]) return;
         auto& observations = stored.rows.observations;
@@ -268,8 +296,8 @@ class ReplayBufferOf final : public ReplayBuffer {
       policy[rules_.symmetric_action(actions[i], symmetry)] =
           static_cast<float>(weights[i]) / static_cast<float>(total);
     }
-    const int sign = to_play == kFirstPlayer ? 1 : -1;
-    batch.value_targets[row] = static_cast<float>(sign * game.result);
+    const float target = stored.value_target;
+    batch.value_targets[row] = to_play == kFirstPlayer ? target : -target;
   }
 
   void write_origin(const PackedPosition& stored, std::size_t row,
@@ -283,6 +311,7 @@ class ReplayBufferOf final : public ReplayBuffer {
 
   Rules<G> rules_;
   ReplayLimits limits_;
+  double value_lambda_;
   mutable std::shared_mutex mutex_;
   std::deque<PackedGame> games_;          // oldest first
   std::deque<PackedPosition> positions_;  // oldest first
@@ -290,7 +319,9 @@ class ReplayBufferOf final : public ReplayBuffer {
   std::int64_t total_positions_ = 0;
 };
 
-// Throws std::invalid_argument for an unknown game or a limit below 1.
-std::unique_ptr<ReplayBuffer> make_replay_buffer(const std::string& game, ReplayLimits limits);
+// Throws std::invalid_argument for an unknown game, a limit below 1 or a value_lambda (see
+// lambda_returns) that is not in [0, 1].
+std::unique_ptr<ReplayBuffer> make_replay_buffer(const std::string& game, ReplayLimits limits,
+                                                 double value_lambda = 1.0);
 
 }  // namespace zerofleet

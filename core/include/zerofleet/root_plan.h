@@ -1,6 +1,8 @@
 // How the root of one search is treated: what sets self-play apart from a match.
 #pragma once
 
+#include <optional>
+
 #include "zerofleet/search_config.h"
 
 namespace zerofleet {
@@ -19,6 +21,7 @@ struct RootPlan {
   double noise_fraction = 0.0;
   double noise_alpha = 1.0;
   double policy_temperature = 1.0;
+  std::optional<float> fpu_reduction = {};  // of the root's children; nothing: as everywhere
   float forced_playouts = 0.0f;
   int min_child_visits = 0;
   bool prune_targets = false;
@@ -38,9 +41,13 @@ inline RootPlan plain_plan(const SearchConfig& config, int num_simulations) {
   return plan;
 }
 
-// A full search of self-play, which explores and whose policy is learnt.
+// A full search of self-play, which explores and whose policy is learnt. What changes with the ply
+// stands as it is at a game's first one.
 inline RootPlan exploring_plan(const SearchConfig& config, int board_points) {
   RootPlan plan = plain_plan(config, config.num_simulations);
+  if (config.root_fpu_reduction) {
+    plan.fpu_reduction = static_cast<float>(*config.root_fpu_reduction);
+  }
   plan.noise_fraction = config.dirichlet_fraction;
   plan.noise_alpha = config.alpha(board_points);
   plan.policy_temperature = config.root_policy_temperature;

@@ -14,6 +14,7 @@
 #include "zerofleet/gumbel_root.h"
 #include "zerofleet/move_choice.h"
 #include "zerofleet/prediction.h"
+#include "zerofleet/proofs.h"
 #include "zerofleet/puct.h"
 #include "zerofleet/random.h"
 #include "zerofleet/root_noise.h"
@@ -66,10 +67,15 @@ class Search {
   bool is_expanded() const { return !tree_.is_empty(); }
   int root_visits() const { return root_visits_; }
 
-  // Mean value at the root: its own prediction and all simulations. 0 before the root's expansion.
+  // Mean value at the root: its own prediction and all simulations; its result if that is certain.
+  // 0 before the root's expansion.
   float root_value() const {
+    if (is_proven()) return tree_.proven_value(kRoot);
     return is_expanded() ? static_cast<float>(root_value_sum_ / (1 + root_visits_)) : 0.0f;
   }
+
+  // Whether the root's result is certain: more simulations would tell nothing.
+  bool is_proven() const { return is_expanded() && tree_.is_proven(kRoot); }
 
   // Starts over at a position.
   void set_root(const G& position) {
@@ -135,7 +141,8 @@ class Search {
   }
 
   // What is learnt from the root, for each child, up to scale: its visits, without those that only
-  // forcing caused if the plan says so; under Gumbel sampling the improved policy.
+  // forcing caused if the plan says so; under Gumbel sampling the improved policy. A child that is
+  // certain to be worse than another has none.
   void policy_weights(const Puct& puct, std::vector<std::int32_t>& weights) const {
     const EdgeWindow edges = root_edges();
     weights.assign(edges.visit_count, edges.visit_count + edges.count);
@@ -145,6 +152,14 @@ class Search {
     } else if (plan_.prune_targets) {
       prune_forced(edges, plan_, puct.exploration(visits), visits, weights);
     }
+    leave_out_worse(tree_, weights);
+  }
+
+  // The visits of the root's children, without those that are certain to be worse than another.
+  void visit_weights(std::vector<std::int32_t>& weights) const {
+    const EdgeWindow edges = tree_.edges_of(kRoot);
+    weights.assign(edges.visit_count, edges.visit_count + edges.count);
+    leave_out_worse(tree_, weights);
   }
 
   // The child to play, from the weights above: the best one where Gumbel noise has drawn already;
@@ -153,7 +168,9 @@ class Search {
   int choose(std::span<const std::int32_t> weights, double temperature, Random& random) const {
     const EdgeWindow edges = root_edges();
     if (plan_.gumbel.is_on && (plan_.gumbel.scale > 0.0 || temperature == 0.0)) {
-      return gumbel_.best(edges, tree_.value[kRoot]);
+      const int best = gumbel_.best(edges, tree_.value[kRoot]);
+      if (is_open(tree_, kRoot, best)) return best;
+      temperature = 0.0;
     }
     return choose_child(weights, {tree_.prior.data(), weights.size()}, temperature, random);
   }
@@ -162,8 +179,16 @@ class Search {
   int best_child() const {
     const EdgeWindow edges = tree_.edges_of(kRoot);
     const auto size = static_cast<std::size_t>(edges.count);
-    if (plan_.gumbel.is_on) return gumbel_.best(root_edges(), tree_.value[kRoot]);
-    return most_visited({edges.visit_count, size}, {edges.prior, size});
+    if (plan_.gumbel.is_on) {
+      const int best = gumbel_.best(root_edges(), tree_.value[kRoot]);
+      if (is_open(tree_, kRoot, best)) return best;
+    }
+    if (tree_.proof[kRoot] == Proof::kNone) {
+      return most_visited({edges.visit_count, size}, {edges.prior, size});
+    }
+    std::vector<std::int32_t> weights;
+    visit_weights(weights);
+    return most_visited(weights, {edges.prior, size});
   }
 
   // Follows the formula down to a position without a prediction. With kVirtualLoss, paths of the
@@ -181,7 +206,8 @@ class Search {
       }
       if (plan_.gumbel.is_on) gumbel_.advance();
       if (found != kUnexpanded) {
-        backup(leaf, tree_.value[found]);
+        const bool is_terminal = tree_.edge_count[found] == 0;
+        backup(leaf, is_terminal ? tree_.value[found] : tree_.proven_value(found));
         return Selected::kTerminal;
       }
     }
@@ -189,8 +215,10 @@ class Search {
     for (int i = 0; i < leaf.depth; ++i) leaf.position.apply(tree_.action[leaf.path[i]]);
     if (leaf.depth > 0 && leaf.position.is_terminal()) {
       const float value = terminal_value(leaf.position);
-      tree_.child[leaf.path[leaf.depth - 1]] = tree_.add_terminal(value, leaf.position.to_play());
+      const NodeId node = tree_.add_terminal(value, leaf.position.to_play());
+      tree_.child[leaf.path[leaf.depth - 1]] = node;
       backup(leaf, value);
+      if (puct.proves_results) prove(leaf, node);
       return Selected::kTerminal;
     }
     leaf.hash = leaf.position.hash();
@@ -225,7 +253,7 @@ class Search {
   int leaves_out() const { return root_leaves_out_; }
 
  private:
-  // Ends at a terminal node, or at an edge without a node (kUnexpanded).
+  // Ends at a terminal or proven node, or at an edge without a node (kUnexpanded).
   template <bool kVirtualLoss>
   NodeId descend(const Puct& puct, Leaf<G>& leaf) {
     NodeId node = kRoot;
@@ -235,16 +263,23 @@ class Search {
     for (;;) {
       EdgeWindow edges = node == kRoot ? root_edges() : tree_.edges_of(node);
       int index = node == kRoot ? planned_child(edges) : -1;
+      const bool is_open_to_all = tree_.proof[node] == Proof::kNone;
+      if (index >= 0 && !is_open_to_all && !is_open(tree_, node, index)) index = -1;
       if (index < 0) {
-        index = best_edge<kVirtualLoss>(edges, puct.exploration(visits),
-                                        puct.unvisited_value(value, tree_.visited_prior[node]),
-                                        puct.virtual_loss);
+        const float reduction =
+            node == kRoot ? plan_.fpu_reduction.value_or(puct.fpu_reduction) : puct.fpu_reduction;
+        const float unvisited = puct.unvisited_value(value, tree_.visited_prior[node], reduction);
+        const float exploration = puct.exploration(visits);
+        index = is_open_to_all
+                    ? best_edge<kVirtualLoss>(edges, exploration, unvisited, puct.virtual_loss)
+                    : best_open_edge<kVirtualLoss>(tree_, node, edges, exploration, unvisited,
+                                                   puct.virtual_loss);
       }
       const EdgeId edge = tree_.first_edge[node] + static_cast<EdgeId>(index);
       leaf.step_down(edge);
       leaf.parent = node;
       node = tree_.child[edge];
-      if (node == kUnexpanded || tree_.edge_count[node] == 0) return node;
+      if (node == kUnexpanded || tree_.edge_count[node] == 0 || tree_.is_proven(node)) return node;
       const auto edge_visits = static_cast<float>(tree_.visit_count[edge]);
       value = seen_from(node, leaf.parent, tree_.value_sum[edge]) / edge_visits;
       visits = edge_visits - 1.0f;
@@ -252,6 +287,40 @@ class Search {
         visits += puct.virtual_loss * static_cast<float>(tree_.leaves_out[edge]);
       }
     }
+  }
+
+  // The leaf is a terminal node: its result is certain, and so is that of every node above of
+  // which a child is won for the player to move, or all children are proven. Edges to proven nodes
+  // get exact values, and what lies above them the difference (Winands et al. 2008, "Monte-Carlo
+  // Tree Search Solver", with draws).
+  void prove(const Leaf<G>& leaf, NodeId terminal) {
+    tree_.proof[terminal] = proof_of(tree_.value[terminal]);
+    for (int i = leaf.depth - 1; i >= 0; --i) {
+      make_exact(leaf, i);
+      const NodeId node = owner(leaf, i);
+      tree_.proof[node] = proof_by_children(tree_, node);
+      if (!tree_.is_proven(node)) return;
+    }
+  }
+
+  // The node that owns an edge of the path.
+  NodeId owner(const Leaf<G>& leaf, int i) const {
+    return i == 0 ? kRoot : tree_.child[leaf.path[i - 1]];
+  }
+
+  // The i-th edge of the path leads to a proven node.
+  void make_exact(const Leaf<G>& leaf, int i) {
+    const EdgeId edge = leaf.path[i];
+    const NodeId child = tree_.child[edge];
+    const auto visits = static_cast<float>(tree_.visit_count[edge]);
+    const float value = seen_from(owner(leaf, i), child, tree_.proven_value(child));
+    float difference = value * visits - tree_.value_sum[edge];
+    for (int above = i; above >= 0; --above) {
+      tree_.value_sum[leaf.path[above]] += difference;
+      if (above > 0) difference = seen_from(owner(leaf, above - 1), owner(leaf, above), difference);
+    }
+    tree_.value_sum[edge] = value * visits;
+    root_value_sum_ += difference;
   }
 
   // The root's edges with the priors of this search.

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "zerofleet/portable_math.h"
+
 namespace zerofleet {
 
 // The value assumed for an action that was never tried (first-play urgency).
@@ -21,6 +23,18 @@ enum class RootChoice {
   kGumbel,  // by Gumbel sampling and sequential halving
 };
 
+// How the actions of a game's opening are drawn.
+enum class OpeningActions {
+  kUniform,  // every legal action alike
+  kPolicy,   // by the network's policy
+};
+
+// What lies `plies` into an exponential change from `first` to `last` that has come half of its way
+// after `halflife` plies.
+inline double decayed(double first, double last, double halflife, int plies) {
+  return last + (first - last) * portable_exp(-kLn2 * plies / halflife);
+}
+
 struct SearchConfig {
   int num_simulations = 100;  // a move is chosen when the root has this many, kept ones included
   double full_search_share = 1.0;       // of self-play's moves; the others get a fast search
@@ -30,12 +44,16 @@ struct SearchConfig {
   double c_puct_base = 19'652.0;
   Fpu fpu = Fpu::kReduction;
   double fpu_reduction = 0.2;
+  std::optional<double> root_fpu_reduction;  // under noise at the root; nothing: fpu_reduction
   double root_policy_temperature = 1.0;
-  double dirichlet_fraction = 0.25;       // share of noise in the root's priors
-  std::optional<double> dirichlet_alpha;  // nothing: 0.03 * 361 / points of the board
+  double root_policy_temperature_final = 1.0;     // reached by half-lives
+  double root_policy_temperature_halflife = 0.0;  // plies; 0: root_policy_temperature always
+  double dirichlet_fraction = 0.25;               // share of noise in the root's priors
+  std::optional<double> dirichlet_alpha;          // nothing: 0.03 * 361 / points of the board
   double forced_playouts = 0.0;  // k of sqrt(k * P * sum N) for the root's children; 0: off
   int min_child_visits = 0;      // of every child of the root; 0: off
   bool prune_targets = false;    // without the visits that only forcing or noise caused
+  bool play_pruned = true;       // moves are drawn from pruned targets too, not from all visits
   RootChoice root = RootChoice::kPuct;
   int gumbel_actions = 16;    // considered at the root
   double gumbel_scale = 1.0;  // of the noise, in self-play
@@ -44,14 +62,28 @@ struct SearchConfig {
   double temperature = 1.0;
   int temperature_moves = 30;  // plies played at `temperature`; then `temperature_final`
   double temperature_final = 0.0;
+  double temperature_halflife = 0.0;  // plies from `temperature` half-way to the final one; 0: off
   int random_opening_plies = 0;  // most plies of self-play's games that are drawn without a search
-  double virtual_loss = 1.0;     // losses that a path counts while its leaf is out
+  double random_opening_share = 1.0;  // of the games that begin so
+  OpeningActions opening_actions = OpeningActions::kUniform;
+  double fork_share = 0.0;     // of the games that begin with a part of an earlier one
+  double virtual_loss = 1.0;   // losses that a path counts while its leaf is out
+  bool prove_results = false;  // wins, draws and losses that are certain are backed up as such
   bool reuse_tree = true;
   int cache_positions = 200'000;  // 0: no cache
   bool random_symmetry = true;
 
   double temperature_at(int ply) const {
+    if (temperature_halflife > 0) {
+      return decayed(temperature, temperature_final, temperature_halflife, ply);
+    }
     return ply < temperature_moves ? temperature : temperature_final;
+  }
+
+  double root_policy_temperature_at(int ply) const {
+    if (root_policy_temperature_halflife <= 0) return root_policy_temperature;
+    return decayed(root_policy_temperature, root_policy_temperature_final,
+                   root_policy_temperature_halflife, ply);
   }
 
   int simulations_of_fast_search() const {
@@ -71,9 +103,14 @@ struct SearchConfig {
     require(is_non_negative(c_puct_growth), "c_puct_growth", "at least 0");
     require(is_positive(c_puct_base), "c_puct_base", "positive");
     require(is_non_negative(fpu_reduction), "fpu_reduction", "at least 0");
-    require(dirichlet_fraction >= 0 && dirichlet_fraction <= 1, "dirichlet_fraction", "in [0, 1]");
+    require(is_share(dirichlet_fraction), "dirichlet_fraction", "in [0, 1]");
     require(is_positive(dirichlet_alpha.value_or(1.0)), "dirichlet_alpha", "positive");
+    require(is_non_negative(root_fpu_reduction.value_or(0.0)), "root_fpu_reduction", "at least 0");
     require(is_positive(root_policy_temperature), "root_policy_temperature", "positive");
+    require(is_positive(root_policy_temperature_final), "root_policy_temperature_final",
+            "positive");
+    require(is_non_negative(root_policy_temperature_halflife), "root_policy_temperature_halflife",
+            "at least 0");
     require(is_non_negative(forced_playouts), "forced_playouts", "at least 0");
     require(min_child_visits >= 0, "min_child_visits", "at least 0");
     require(gumbel_actions >= 1, "gumbel_actions", "at least 1");
@@ -83,7 +120,10 @@ struct SearchConfig {
     require(is_non_negative(temperature), "temperature", "at least 0");
     require(temperature_moves >= 0, "temperature_moves", "at least 0");
     require(is_non_negative(temperature_final), "temperature_final", "at least 0");
+    require(is_non_negative(temperature_halflife), "temperature_halflife", "at least 0");
     require(random_opening_plies >= 0, "random_opening_plies", "at least 0");
+    require(is_share(random_opening_share), "random_opening_share", "in [0, 1]");
+    require(is_share(fork_share), "fork_share", "in [0, 1]");
     require(is_non_negative(virtual_loss), "virtual_loss", "at least 0");
     require(cache_positions >= 0, "cache_positions", "at least 0");
   }
@@ -91,6 +131,7 @@ struct SearchConfig {
  private:
   static bool is_positive(double number) { return std::isfinite(number) && number > 0; }
   static bool is_non_negative(double number) { return std::isfinite(number) && number >= 0; }
+  static bool is_share(double number) { return number >= 0 && number <= 1; }
 
   static void require(bool holds, const std::string& name, const std::string& expected) {
     if (!holds) throw std::invalid_argument(name + " must be " + expected);

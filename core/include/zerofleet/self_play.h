@@ -114,6 +114,7 @@ class SelfPlay final : public SelfPlayEngine {
     GameColumns game;
     Random random{0};
     std::uint64_t symmetry_seed = 0;
+    std::vector<Action> opening;    // how the game begins, if it is a fork
     std::size_t opening_plies = 0;  // of the game; they are drawn, not searched
     int new_simulations = 0;        // of the current ply
     bool full_search = true;        // of the current ply
@@ -164,7 +165,7 @@ class SelfPlay final : public SelfPlayEngine {
       slot.game.resign_threshold = resign_threshold_;
       slot.game.plays_on = plays_on;
     }
-    slot.opening_plies = slot.game.action.empty() ? draw_opening(slot.random) : 0;
+    draw_opening(slot);
     slot.search.set_root(reached_position(rules_, slot.game));
     begin_ply(slot);
     slot.full_search = std::exchange(slot.game.next_full_search, {}).value_or(slot.full_search);
@@ -176,10 +177,27 @@ class SelfPlay final : public SelfPlayEngine {
   }
 
   // Self-play that has found a line repeats it, and sees no other positions any more. Openings
-  // drawn at random, shorter and longer ones alike, keep it from that.
-  std::size_t draw_opening(Random& random) const {
+  // drawn at random, shorter and longer ones alike, keep it from that; so does a fork, which takes
+  // an earlier game up to some ply and then one drawn action.
+  void draw_opening(Slot& slot) const {
+    slot.opening.clear();
+    slot.opening_plies = 0;
+    if (!slot.game.action.empty()) return;  // adopted
+    if (!recent_.empty() && slot.random.uniform() < config_.fork_share) {
+      const std::vector<Action>& earlier = recent_[slot.random.below(recent_.size())];
+      const std::size_t plies = slot.random.below(earlier.size());
+      slot.opening.assign(earlier.begin(), earlier.begin() + static_cast<std::ptrdiff_t>(plies));
+      slot.opening_plies = plies + 1;
+      return;
+    }
     const auto most = static_cast<std::uint64_t>(config_.random_opening_plies);
-    return most > 0 ? static_cast<std::size_t>(random.below(most + 1)) : 0;
+    if (most == 0 || !happens(config_.random_opening_share, slot.random)) return;
+    slot.opening_plies = static_cast<std::size_t>(slot.random.below(most + 1));
+  }
+
+  // What happens always takes no random number.
+  static bool happens(double share, Random& random) {
+    return share >= 1.0 || random.uniform() < share;
   }
 
   static bool is_in_opening(const Slot& slot) {
@@ -189,15 +207,14 @@ class SelfPlay final : public SelfPlayEngine {
   bool is_searched(const Slot& slot) const {
     if (slot.in_play && is_in_opening(slot)) return slot.search.is_expanded();
     return slot.in_play && slot.new_simulations > 0 &&
-           slot.search.root_visits() >= plan_of(slot).num_simulations;
+           (slot.search.root_visits() >= plan_of(slot).num_simulations || slot.search.is_proven());
   }
 
   // Playout cap randomization (Wu 2019, arXiv 1902.10565, section 3.1): a full search now and then,
   // fast ones between.
   void begin_ply(Slot& slot) {
     slot.new_simulations = 0;
-    slot.full_search =
-        config_.full_search_share >= 1.0 || slot.random.uniform() < config_.full_search_share;
+    slot.full_search = happens(config_.full_search_share, slot.random);
   }
 
   const RootPlan& plan_of(const Slot& slot) const {
@@ -207,7 +224,7 @@ class SelfPlay final : public SelfPlayEngine {
   void expand(Slot& slot, const LeafPrediction<G>& prediction) {
     slot.search.expand(slot.leaf, prediction);
     if (slot.leaf.depth == 0) {
-      slot.search.start_root(plan_of(slot), slot.random);
+      start_root(slot);
     } else {
       count_simulation(slot);
     }
@@ -236,17 +253,44 @@ class SelfPlay final : public SelfPlayEngine {
     if (slot.search.root().is_terminal()) {
       finish_game(slot, slot.search.root().result(), "rules");
     } else if (slot.search.is_expanded()) {
-      slot.search.start_root(plan_of(slot), slot.random);
+      start_root(slot);
     }
   }
 
-  int searched_child(Slot& slot) const {
-    const double temperature = config_.temperature_at(slot.search.root().ply());
-    return slot.search.choose(weights_, temperature, slot.random);
+  void start_root(Slot& slot) {
+    RootPlan plan = plan_of(slot);
+    if (slot.full_search) {
+      plan.policy_temperature = config_.root_policy_temperature_at(slot.search.root().ply());
+    }
+    slot.search.start_root(plan, slot.random);
   }
 
-  // Of an opening: every action alike.
-  int drawn_child(Slot& slot) const { return static_cast<int>(slot.random.below(weights_.size())); }
+  int searched_child(Slot& slot) {
+    const double temperature = config_.temperature_at(slot.search.root().ply());
+    if (config_.play_pruned || config_.root == RootChoice::kGumbel) {
+      return slot.search.choose(weights_, temperature, slot.random);
+    }
+    slot.search.visit_weights(visits_);
+    return slot.search.choose(visits_, temperature, slot.random);
+  }
+
+  // Of an opening.
+  int drawn_child(Slot& slot) const {
+    const Tree& tree = slot.search.tree();
+    const std::size_t ply = slot.game.action.size();
+    const auto children = static_cast<std::ptrdiff_t>(weights_.size());
+    if (ply < slot.opening.size()) {
+      const auto first = tree.action.begin();
+      return static_cast<int>(std::find(first, first + children, slot.opening[ply]) - first);
+    }
+    if (config_.opening_actions == OpeningActions::kUniform) {
+      return static_cast<int>(slot.random.below(weights_.size()));
+    }
+    double point = slot.random.uniform();
+    int child = 0;
+    while (child + 1 < children && point >= tree.prior[child]) point -= tree.prior[child++];
+    return child;
+  }
 
   // Both the root's value and its best child's must be below the threshold (Silver et al., Nature
   // 2017, Methods, "Self-play"). A game has at least one ply.
@@ -261,8 +305,18 @@ class SelfPlay final : public SelfPlayEngine {
     slot.in_play = false;
     slot.search.set_root(rules_.start());
     counts_.games_resigned += slot.game.reason == "resign";
+    if (config_.fork_share > 0.0 && !slot.game.action.empty()) remember(slot.game.action);
     finished_.push_back(std::move(slot.game));
     ++counts_.games_finished;
+  }
+
+  // As many games as are played at once.
+  void remember(const std::vector<Action>& actions) {
+    if (recent_.size() < slots_.size()) {
+      recent_.push_back(actions);
+    } else {
+      recent_[next_recent_++ % recent_.size()] = actions;
+    }
   }
 
   Rules<G> rules_;
@@ -275,8 +329,11 @@ class SelfPlay final : public SelfPlayEngine {
   std::vector<Slot> slots_;
   std::vector<GameColumns> finished_;
   std::deque<GameColumns> adopted_;
+  std::vector<std::vector<Action>> recent_;  // actions of games that ended, to begin forks from
+  std::size_t next_recent_ = 0;
   Tree scratch_;
   std::vector<std::int32_t> weights_;  // of the ply that is being played
+  std::vector<std::int32_t> visits_;   // of it too
   EngineStatistics counts_;
   std::int64_t next_game_id_ = 0;
   bool accepting_ = true;

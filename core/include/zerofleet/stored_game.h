@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,6 +23,7 @@ struct StoredGame {
   std::span<const std::int32_t> offsets;  // [plies + 1]
   std::span<const Action> legal_actions;
   std::span<const std::int32_t> policy_weights;  // the training target, up to scale
+  std::span<const float> root_value = {};        // [plies] for the player to move; empty: not known
   bool resigned = false;                         // the player to move at the end gave up
 
   std::span<const Action> actions_at(std::size_t ply) const {
@@ -55,6 +57,13 @@ inline void check_columns(const StoredGame& game) {
   for (std::size_t ply = 0; ply < plies; ++ply) {
     require(game.offsets[ply] <= game.offsets[ply + 1],
             "ply " + std::to_string(ply) + ": offsets decrease");
+  }
+  require(game.root_value.empty() || game.root_value.size() == plies,
+          "root_value has " + std::to_string(game.root_value.size()) + " entries for " +
+              std::to_string(plies) + " plies");
+  for (std::size_t ply = 0; ply < game.root_value.size(); ++ply) {
+    require(std::abs(game.root_value[ply]) <= 1.0f,
+            "ply " + std::to_string(ply) + ": root_value is not in [-1, 1]");
   }
   const auto children = static_cast<std::size_t>(game.offsets.back());
   require(game.legal_actions.size() == children,

@@ -19,6 +19,16 @@ using EdgeId = std::uint32_t;
 inline constexpr NodeId kRoot = 0;
 inline constexpr NodeId kUnexpanded = UINT32_MAX;
 
+// What is known for certain of a node, for the player to move there. The results stand in ascending
+// order.
+enum class Proof : std::uint8_t {
+  kNone,     // neither of the node nor of a child
+  kOfChild,  // of some children only
+  kLoss,
+  kDraw,
+  kWin,
+};
+
 // A node is a position whose prediction is known, or a terminal position. It owns a run of edges,
 // one per legal action in ascending order; a terminal node has none. Node 0 is the root.
 //
@@ -39,6 +49,7 @@ class Tree {
   std::vector<float> value;               // network's or the rules', for the player to move here
   std::vector<Player> to_play;
   std::vector<float> visited_prior;  // prior mass of the edges visited so far
+  std::vector<Proof> proof;
 
   // Columns by edge: [num_edges], readable kLanes further.
   std::vector<Action> action;
@@ -50,11 +61,11 @@ class Tree {
 
   // Bytes of one node and of one edge in the columns above.
   static constexpr std::size_t kNodeBytes =
-      sizeof(EdgeId) + sizeof(std::uint16_t) + sizeof(Player) + 2 * sizeof(float);
+      sizeof(EdgeId) + sizeof(std::uint16_t) + sizeof(Player) + 2 * sizeof(float) + sizeof(Proof);
   static constexpr std::size_t kEdgeBytes = sizeof(Action) + 2 * sizeof(float) +
                                             sizeof(std::int32_t) + sizeof(NodeId) +
                                             sizeof(std::uint16_t);
-  static_assert(kNodeBytes == 15 && kEdgeBytes == 20);
+  static_assert(kNodeBytes == 16 && kEdgeBytes == 20);
 
   std::uint32_t num_nodes() const { return num_nodes_; }
   std::uint32_t num_edges() const { return num_edges_; }
@@ -96,6 +107,14 @@ class Tree {
     }
   }
 
+  // Whether the node's result is known for certain.
+  bool is_proven(NodeId node) const { return proof[node] >= Proof::kLoss; }
+
+  // A proven node's result, for the player to move there.
+  float proven_value(NodeId node) const {
+    return static_cast<float>(static_cast<int>(proof[node]) - static_cast<int>(Proof::kDraw));
+  }
+
   // The edges of a node as the selection formula reads them.
   EdgeWindow edges_of(NodeId node) const {
     const EdgeId first = first_edge[node];
@@ -113,6 +132,7 @@ class Tree {
     value[node] = node_value;
     to_play[node] = player;
     visited_prior[node] = 0.0f;
+    proof[node] = Proof::kNone;
     num_edges_ += edges;
     return node;
   }
@@ -124,6 +144,7 @@ class Tree {
     const EdgeId from = source.first_edge[old_node];
     const EdgeId to = first_edge[node];
     visited_prior[node] = source.visited_prior[old_node];
+    proof[node] = source.proof[old_node];
     std::copy_n(source.action.begin() + from, edges, action.begin() + to);
     std::copy_n(source.prior.begin() + from, edges, prior.begin() + to);
     std::copy_n(source.visit_count.begin() + from, edges, visit_count.begin() + to);
@@ -135,7 +156,7 @@ class Tree {
 
   void grow_nodes() {
     const std::size_t more = std::max<std::size_t>(64, first_edge.size() / kGrowth);
-    grow(more, first_edge, edge_count, value, to_play, visited_prior);
+    grow(more, first_edge, edge_count, value, to_play, visited_prior, proof);
   }
 
   void grow_edges(std::uint32_t needed) {

@@ -37,8 +37,15 @@ class SearchSection(Section):
     """Value of an unvisited action: 0 as in AlphaGo Zero, or the parent's, reduced."""
     fpu_reduction: float = Field(default=0.2, ge=0)
     """With ``fpu = "reduction"``: parent's value - this * sqrt(prior mass already visited)."""
+    root_fpu_reduction: float | None = Field(default=None, ge=0)
+    """Self-play, full searches: ``fpu_reduction`` at the root, where noise is to be tried (KataGo
+    has 0); unset: as everywhere."""
     root_policy_temperature: float = Field(default=1.0, gt=0)
-    """Self-play: priors of the root to the power of 1 / this, before the noise."""
+    """Self-play, full searches: priors of the root to the power of 1 / this, before the noise."""
+    root_policy_temperature_final: float = Field(default=1.0, gt=0)
+    """What ``root_policy_temperature`` falls to, if it has a half-life."""
+    root_policy_temperature_halflife: float = Field(default=0.0, ge=0)
+    """Plies after which it is half-way there; 0: it stays (KataGo: the board's width)."""
     dirichlet_fraction: float = Field(default=0.25, ge=0, le=1)
     """Share of noise in the root's priors (epsilon)."""
     dirichlet_alpha: float | None = Field(default=None, gt=0)
@@ -51,6 +58,9 @@ class SearchSection(Section):
     half of the simulations suffice for all; 0: off."""
     prune_targets: bool = False
     """Leave visits that only forcing or noise caused out of the training target (Wu 2019, 3.2)."""
+    play_pruned: bool = True
+    """Draw moves from pruned targets too; off: from all visits, so that games explore more than
+    what is learnt from them."""
     root: Literal["puct", "gumbel"] = "puct"
     """How the root chooses: by PUCT, or by Gumbel sampling with sequential halving (Danihelka et
     al., ICLR 2022), which improves the policy even at a few simulations."""
@@ -68,12 +78,27 @@ class SearchSection(Section):
     """Plies played at ``temperature``."""
     temperature_final: float = Field(default=0.0, ge=0)
     """Temperature afterwards; 0 takes the most visited action."""
+    temperature_halflife: float = Field(default=0.0, ge=0)
+    """Plies after which ``temperature`` is half-way to ``temperature_final``, in place of the step
+    after ``temperature_moves``; 0: the step."""
     random_opening_plies: int = Field(default=0, ge=0)
     """Self-play: a game begins with so many plies at most (a number drawn evenly from 0 to this)
-    whose actions are drawn evenly, without a search; they are no training targets. Keeps a game
-    that is nearly solved from being played in one way alone."""
+    whose actions are drawn without a search; they are no training targets. Keeps a game that is
+    nearly solved from being played in one way alone."""
+    random_opening_share: float = Field(default=1.0, ge=0, le=1)
+    """Self-play: share of games that begin so."""
+    opening_actions: Literal["uniform", "policy"] = "uniform"
+    """Whether the actions of openings are drawn evenly, or by the network's policy, as KataGo's
+    are."""
+    fork_share: float = Field(default=0.0, ge=0, le=1)
+    """Self-play: share of games that begin as one of the games that ended lately, up to a ply drawn
+    evenly, and go on with one drawn action."""
     virtual_loss: float = Field(default=1.0, ge=0)
     """Losses a path counts while its leaf is away (only where one tree has several leaves out)."""
+    prove_results: bool = False
+    """Wins, draws and losses that the rules make certain are backed up as such, moves that are
+    certain to lose are not searched again, and a search whose result is certain ends (Winands et
+    al. 2008, "Monte-Carlo Tree Search Solver")."""
     reuse_tree: bool = True
     """Keep the chosen child's subtree as the next root, under fresh noise."""
     cache_positions: int = Field(default=200_000, ge=0)

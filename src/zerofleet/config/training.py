@@ -18,10 +18,17 @@ class NetworkSection(Section):
     """Filters of every convolution of the tower."""
     policy_channels: int = Field(default=2, ge=1)
     """Filters of the policy head's 1x1 convolution."""
+    policy_head: Literal["dense", "convolutional"] = "dense"
+    """convolutional: an action is a point of the board, and its logit comes from what is around
+    it (one more action, a pass, from the whole board). For games with as many actions as points,
+    or one more, in the order of the points, such as Go, Othello and m,n,k."""
     value_channels: int = Field(default=1, ge=1)
     """Filters of the value head's 1x1 convolution."""
     value_hidden: int = Field(default=64, ge=1)
     """Width of the value head's hidden layer (256 in the paper)."""
+    value_head: Literal["scalar", "outcome"] = "scalar"
+    """scalar: one number, learnt by squared error, as in the paper; outcome: probabilities of win,
+    draw and loss, learnt by cross-entropy, of which the model tells P(win) - P(loss)."""
     global_pooling: bool = False
     """Every third block, and the policy head, also see means and maxima over the whole board (Wu
     2019, section 3.3)."""
@@ -40,14 +47,27 @@ class TrainerSection(Section):
     """... each change at one of these steps (one fewer than the rates)."""
     schedule: Literal["steps", "samples"] = "steps"
     """Whether ``learning_rate_steps`` count SGD steps, or samples (positions drawn)."""
+    budget_samples: int = Field(default=0, ge=0)
+    """Samples after which the rate has fallen to a twentieth, along a cosine, and stays there
+    (Loshchilov and Hutter 2017, arXiv 1608.03983, section 3); 0: it does not."""
+    annealing_share: float = Field(default=0.25, gt=0, le=1)
+    """Last share of ``budget_samples`` over which it falls."""
     warmup_samples: int = Field(default=0, ge=0)
     """The rate rises in a straight line from a twentieth over the first this many samples."""
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    """SGD with momentum, as in the paper, or AdamW (Loshchilov and Hutter 2019, arXiv
+    1711.05101), whose rates are smaller by a factor of 10 to 30."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
-    """Momentum of SGD."""
+    """Momentum of SGD; of AdamW, the decay of the gradient's mean."""
     l2: float = Field(default=1e-4, ge=0)
-    """Weight c of ``c * |theta|^2`` in the loss."""
+    """SGD: weight c of ``c * |theta|^2`` in the loss."""
+    weight_decay: float = Field(default=0.01, ge=0)
+    """AdamW: share of each weight, times the rate, that a step takes off."""
     value_loss_weight: float = Field(default=1.0, gt=0)
-    """Weight of the value's squared error beside the policy's cross-entropy."""
+    """Weight of the value's loss beside the policy's cross-entropy."""
+    value_lambda: float = Field(default=1.0, ge=0, le=1)
+    """The value's target is the lambda-return of the searches' root values and the game's result
+    (Sutton and Barto 2018, section 12.1); 1: the result alone, as in the paper."""
     window_games: int = Field(default=500_000, ge=1)
     """Only the most recent this many games are sampled."""
     window_positions: int = Field(default=1_000_000, ge=1)

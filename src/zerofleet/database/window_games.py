@@ -17,9 +17,9 @@ from zerofleet.errors import RecordRejectedError
 from zerofleet.records import DTYPES
 
 # What the trainer reads of a game, of the list of its columns.
-_PLY_COLUMNS = ("action", "full_search")
+_PLY_COLUMNS = ("action", "full_search", "root_value")
 _ACTION_COLUMNS = ("legal_actions", "visit_counts", "policy_weights")
-_SENT = {"int16": "int2send", "int32": "int4send", "bool": "boolsend"}
+_SENT = {"int16": "int2send", "bool": "boolsend", "float32": "float4send"}
 
 
 def _sent(name: str) -> str:
@@ -120,6 +120,7 @@ class StoredGame:
     offsets: NDArray[np.int32]  # [plies + 1]
     action: NDArray[np.int16]  # [plies]
     full_search: NDArray[np.bool_]  # [plies]
+    root_value: NDArray[np.float32]  # [plies]
     legal_actions: NDArray[np.int16]  # [offsets[-1]]
     visit_counts: NDArray[np.int32]  # [offsets[-1]]
     policy_weights: NDArray[np.int32]  # [offsets[-1]]

@@ -18,8 +18,8 @@ from zerofleet.errors import IncompatibleModelError
 ALLOWED_OPERATORS = frozenset({
     "Add", "BatchNormalization", "Cast", "Clip", "Concat", "Constant", "Conv", "Expand", "Flatten",
     "Gather", "Gemm", "GlobalAveragePool", "Identity", "MatMul", "Mul", "ReduceMax", "ReduceMean",
-    "Relu", "Reshape", "Shape", "Slice", "Squeeze", "Sub", "Tanh", "Transpose", "Unsqueeze",
-    "QuantizeLinear", "DequantizeLinear",
+    "Relu", "Reshape", "Shape", "Slice", "Softmax", "Squeeze", "Sub", "Tanh", "Transpose",
+    "Unsqueeze", "QuantizeLinear", "DequantizeLinear",
 })  # fmt: skip
 
 # Field numbers of onnx.proto3; only those that can carry a graph, an operator or a file name.

@@ -7,10 +7,11 @@ weights and the scaled loss are options.
 
 from zerofleet.network.export import export_onnx
 from zerofleet.network.loss import Losses, LossScale, l2_penalty, losses
-from zerofleet.network.momentum import Momentum
+from zerofleet.network.optimizer import AdamW, Momentum
 from zerofleet.network.policy_value_net import PolicyValueNet, WeightAverage
 
 __all__ = [
+    "AdamW",
     "LossScale",
     "Losses",
     "Momentum",

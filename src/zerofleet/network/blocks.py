@@ -114,6 +114,40 @@ class PooledPolicyHead(nn.Module):
         return self.last(torch.cat([local, over_the_board(self.pooled(planes))], 1))
 
 
+class ConvolutionalPolicyHead(nn.Module):
+    """A policy head whose actions are points of the board, and perhaps one that is none.
+
+    A logit of each point by a 1x1 convolution over filters, to which what the whole board shows
+    adds a bias; the one more action's by a linear layer over that (Wu 2019, appendix A.2). It has
+    as many weights on a large board as on a small one, and what it learns at one point it knows at
+    all.
+
+    Raises:
+        ConfigError: the actions are not the points, nor one more.
+    """
+
+    def __init__(self, channels: int, filters: int, points: int, num_actions: int) -> None:
+        super().__init__()
+        if num_actions not in (points, points + 1):
+            raise ConfigError(
+                f"network.policy_head = 'convolutional' needs {points} or {points + 1} actions on "
+                f"a board of {points} points, the game has {num_actions}: take 'dense'"
+            )
+        pooled = pooled_channels(channels)
+        self.filters = ConvolutionBlock(channels, filters, 1)
+        self.pooled = ConvolutionBlock(channels, pooled, 1)
+        self.bias = nn.Linear(2 * pooled, filters)
+        self.points = nn.Conv2d(filters, 1, 1)
+        self.rest = nn.Linear(2 * pooled, 1) if num_actions > points else None
+
+    def forward(self, planes: Tensor) -> Tensor:
+        """Policy logits ``[batch, num_actions]`` of ``[batch, channels, rows, columns]``."""
+        board = over_the_board(self.pooled(planes))
+        local = functional.relu(self.filters(planes) + self.bias(board)[:, :, None, None])
+        logits = self.points(local).flatten(1)
+        return logits if self.rest is None else torch.cat([logits, self.rest(board)], 1)
+
+
 def over_the_board(planes: Tensor) -> Tensor:
     """Means, then maxima: ``[batch, 2 * channels]`` of ``[batch, channels, rows, columns]``."""
     return torch.cat([planes.mean((2, 3)), planes.amax((2, 3))], 1)

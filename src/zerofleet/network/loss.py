@@ -1,8 +1,9 @@
 """The loss of AlphaGo Zero: ``l = (z - v)^2 - pi^T log p + c * |theta|^2``.
 
-The last term is not computed at each step: ``zerofleet.network.momentum`` adds its gradient,
-``2 * c * theta``, to the others'. ``LossScale`` keeps small gradients above the least number that
-half precision can tell from 0.
+Where a network tells win, draw and loss apart, the first term is a cross-entropy. The last one is
+not computed at each step: ``zerofleet.network.optimizer`` adds its gradient, ``2 * c * theta``, to
+the others'. ``LossScale`` keeps small gradients above the least number that half precision can tell
+from 0.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Losses:
     """The data terms of the loss, each a scalar averaged over the batch."""
 
     policy: Tensor  # cross-entropy -pi^T log p, nats
-    value: Tensor  # squared error (z - v)^2
+    value: Tensor  # squared error (z - v)^2, or cross-entropy of win, draw and loss, nats
 
 
 def losses(
@@ -33,14 +34,26 @@ def losses(
 
     Args:
         policy_logits: ``[batch, num_actions]`` float32.
-        value: ``[batch]`` float32.
+        value: ``[batch]`` float32, or logits of win, draw and loss ``[batch, 3]``.
         policy_target: ``[batch, num_actions]`` float32, normalised visit counts (pi).
         value_target: ``[batch]`` float32, the game's result for the player to move (z).
     """
     return Losses(
         policy=functional.cross_entropy(policy_logits, policy_target),
-        value=functional.mse_loss(value, value_target),
+        value=functional.mse_loss(value, value_target)
+        if value.dim() == 1
+        else functional.cross_entropy(value, outcome_target(value_target)),
     )
+
+
+def outcome_target(value_target: Tensor) -> Tensor:
+    """Probabilities of win, draw and loss ``[batch, 3]`` of values ``[batch]`` in [-1, 1].
+
+    A result's are certain. Of all that give a value between, those with the most draws: what the
+    model tells, P(win) - P(loss), is the value in any case.
+    """
+    draw = 1 - value_target.abs()
+    return torch.stack([value_target.clamp(min=0), draw, (-value_target).clamp(min=0)], 1)
 
 
 def l2_penalty(parameters: Iterable[Tensor], l2: float) -> Tensor:

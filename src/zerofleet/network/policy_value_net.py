@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from zerofleet.config import NetworkSection
 from zerofleet.network.blocks import (
+    ConvolutionalPolicyHead,
     ConvolutionBlock,
     PooledPolicyHead,
     PooledResidualBlock,
@@ -57,13 +58,13 @@ class PolicyValueNet(nn.Module):
             *(_block(network, number) for number in range(1, network.blocks + 1)),
         )
         self.policy_head = _policy_head(network, points, spec.num_actions)
+        self.tells_value = network.value_head == "scalar"
         self.value_head = nn.Sequential(
             ConvolutionBlock(network.channels, network.value_channels, 1),
             nn.Flatten(),
             nn.Linear(network.value_channels * points, network.value_hidden),
             nn.ReLU(inplace=True),
-            nn.Linear(network.value_hidden, 1),
-            nn.Tanh(),
+            nn.Linear(network.value_hidden, 1 if self.tells_value else 3),
         )
         _initialise(self, seed)
         self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
@@ -79,8 +80,21 @@ class PolicyValueNet(nn.Module):
             the caller to leave out) and values ``[batch]`` float32 in [-1, 1], for the player to
             move.
         """
+        policy_logits, value = self.for_losses(observations)
+        if self.tells_value:
+            return policy_logits, value
+        shares = value.softmax(1)
+        return policy_logits, shares[:, 0] - shares[:, 2]
+
+    def for_losses(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """What ``losses`` takes: policy logits, and values or logits of win, draw and loss.
+
+        Returns:
+            ``[batch, num_actions]``, and ``[batch]`` or ``[batch, 3]``; float32.
+        """
         planes = self.tower(self.unpack(observations))
-        return self.policy_head(planes), self.value_head(planes).squeeze(1)
+        policy_logits, outcome = self.policy_head(planes), self.value_head(planes)
+        return policy_logits, outcome.squeeze(1).tanh() if self.tells_value else outcome
 
 
 def _block(network: NetworkSection, number: int) -> nn.Module:
@@ -92,6 +106,8 @@ def _block(network: NetworkSection, number: int) -> nn.Module:
 
 def _policy_head(network: NetworkSection, points: int, num_actions: int) -> nn.Module:
     filters = network.policy_channels
+    if network.policy_head == "convolutional":
+        return ConvolutionalPolicyHead(network.channels, filters, points, num_actions)
     if network.global_pooling:
         return PooledPolicyHead(network.channels, filters, points, num_actions)
     return nn.Sequential(
@@ -114,9 +130,15 @@ def _initialise(network: PolicyValueNet, seed: int) -> None:
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
     for head in (network.policy_head, network.value_head):
-        last = [module for module in head.modules() if isinstance(module, nn.Linear)][-1]
         with torch.no_grad():
-            last.weight.mul_(0.1)
+            for layer in _last_layers(head):
+                layer.weight.mul_(0.1)
+
+
+def _last_layers(head: nn.Module) -> list[nn.Conv2d | nn.Linear]:
+    if isinstance(head, ConvolutionalPolicyHead):
+        return [head.points] if head.rest is None else [head.points, head.rest]
+    return [[module for module in head.modules() if isinstance(module, nn.Linear)][-1]]
 
 
 class UnpackBits(nn.Module):

@@ -1,0 +1,221 @@
+// Results that are certain: backed up exactly, and only where they are true.
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "check.h"
+#include "hash_predictor.h"
+#include "zerofleet/games.h"
+#include "zerofleet/random.h"
+#include "zerofleet/replay_moves.h"
+#include "zerofleet/search.h"
+#include "zerofleet/self_play.h"
+
+namespace zerofleet {
+namespace {
+
+using test::check;
+using test::check_near;
+
+SearchConfig proving_config() {
+  SearchConfig config;
+  config.prove_results = true;
+  return config;
+}
+
+template <Game G>
+LeafPrediction<G> predict(const G& position) {
+  LeafPrediction<G> prediction(position, 0.0f);
+  Random random(position.hash());
+  for (int i = 0; i < prediction.actions.size(); ++i) {
+    prediction.priors[i] = static_cast<float>(2.0 * random.uniform());
+  }
+  softmax(prediction.priors.data(), prediction.actions.size());
+  prediction.value = static_cast<float>(1.6 * random.uniform() - 0.8);
+  return prediction;
+}
+
+template <Game G>
+void simulate(Search<G>& search, int visits, const RootPlan& plan = {}) {
+  const Puct puct(proving_config());
+  Random random(5);
+  while (!search.is_expanded() || (search.root_visits() < visits && !search.is_proven())) {
+    Leaf<G> leaf;
+    if (search.template select<false>(puct, leaf) == Selected::kTerminal) continue;
+    search.expand(leaf, predict(leaf.position));
+    if (leaf.depth == 0) search.start_root(plan, random);
+  }
+}
+
+// The result for the player to move, by looking at everything.
+template <Game G>
+int truth(const G& position) {
+  if (position.is_terminal()) return static_cast<int>(terminal_value(position));
+  int best = -1;
+  for (const Action action : position.legal_actions()) {
+    G next = position;
+    next.apply(action);
+    const int value = truth(next);
+    best = std::max(best, next.to_play() == position.to_play() ? value : -value);
+    if (best == 1) break;
+  }
+  return best;
+}
+
+// Every proven node says what is true, every edge to one has its exact value, and every node of
+// which enough is known is proven. Returns the number of proven nodes that are not terminal.
+template <Game G>
+int check_proofs(const Tree& tree, NodeId node, const G& position) {
+  if (tree.is_proven(node)) {
+    check(tree.proven_value(node) == static_cast<float>(truth(position)));
+  }
+  int proven = tree.is_proven(node) && tree.edge_count[node] > 0;
+  bool all = tree.edge_count[node] > 0;
+  bool some_won = false;
+  for (int i = 0; i < tree.edge_count[node]; ++i) {
+    const EdgeId edge = tree.first_edge[node] + static_cast<EdgeId>(i);
+    check(std::abs(tree.value_sum[edge]) <= static_cast<float>(tree.visit_count[edge]) + 1e-3f);
+    const NodeId child = tree.child[edge];
+    if (child == kUnexpanded) {
+      all = false;
+      continue;
+    }
+    G next = position;
+    next.apply(tree.action[edge]);
+    if (tree.is_proven(child)) {
+      const float sign = next.to_play() == position.to_play() ? 1.0f : -1.0f;
+      const float value = sign * tree.proven_value(child);
+      check_near(tree.value_sum[edge], value * static_cast<float>(tree.visit_count[edge]), 1e-4);
+      some_won |= value == 1.0f;
+    } else {
+      check(!next.is_terminal());
+      all = false;
+    }
+    proven += check_proofs(tree, child, next);
+  }
+  if (tree.edge_count[node] > 0) check(tree.is_proven(node) == (all || some_won));
+  return proven;
+}
+
+template <Game G>
+void proofs_are_true(int plies) {
+  Random random(41);
+  int proven = 0;
+  for (int i = 0; i < 100; ++i) {
+    G position;
+    while (position.ply() < plies && !position.is_terminal()) {
+      const auto actions = position.legal_actions();
+      position.apply(actions[static_cast<int>(random.below(actions.size()))]);
+    }
+    if (position.is_terminal()) continue;
+    Search<G> search;
+    search.set_root(position);
+    for (const int visits : {20, 100, 400}) {
+      simulate(search, visits, {.noise_fraction = 0.25, .noise_alpha = 0.5});
+      proven += check_proofs(search.tree(), kRoot, position);
+      if (search.is_proven()) check(search.root_value() == static_cast<float>(truth(position)));
+    }
+  }
+  check(proven > 50);
+}
+
+// x x .   The first player moves and wins by square 2.
+// o o .
+// o x .
+void a_win_ends_the_search() {
+  Search<TicTacToe> search;
+  search.set_root(
+      position_after(FixedRules<TicTacToe>(), std::span<const int>(std::array{0, 3, 1, 4, 7, 6})));
+  simulate(search, 100);
+  check(search.is_proven() && search.root_value() == 1.0f);
+  check(search.root_visits() < 20);
+  std::vector<std::int32_t> weights;
+  search.policy_weights(Puct(proving_config()), weights);
+  check(weights[0] > 0 && weights[1] == 0 && weights[2] == 0);
+  check(search.best_child() == 0);
+  Random random(1);
+  for (int i = 0; i < 20; ++i) check(search.choose(weights, 1.0, random) == 0);
+}
+
+// x . .   The second player must take 6; all else loses, and is not visited once that is certain.
+// x o .
+// . . .
+void a_lost_move_is_not_searched_again() {
+  Search<TicTacToe> search;
+  search.set_root(
+      position_after(FixedRules<TicTacToe>(), std::span<const int>(std::array{0, 4, 3})));
+  const Tree& tree = search.tree();
+  std::array<int, 6> visits_when_lost{};
+  for (int visits = 1; visits <= 3'000 && !search.is_proven(); ++visits) {
+    simulate(search, visits);
+    for (int i = 0; i < tree.edge_count[kRoot]; ++i) {
+      const NodeId child = tree.child[i];
+      if (child == kUnexpanded || tree.proof[child] != Proof::kWin) continue;
+      int& when_lost = visits_when_lost.at(static_cast<std::size_t>(i));
+      if (when_lost == 0) when_lost = tree.visit_count[i];
+      check(tree.visit_count[i] == when_lost);
+    }
+  }
+  std::vector<std::int32_t> weights;
+  search.policy_weights(Puct(proving_config()), weights);
+  for (int i = 0; i < tree.edge_count[kRoot]; ++i) {
+    const bool saves = tree.action[i] == 6;
+    check(saves == (weights[i] > 0));
+    check(saves == (visits_when_lost.at(static_cast<std::size_t>(i)) == 0));
+    check(!saves || search.best_child() == i);
+  }
+  check(search.is_proven() && search.root_value() == 0.0f);
+}
+
+// Games of self-play whose last moves are proven: what was certain is how they end.
+void games_end_as_was_proven() {
+  SearchConfig config = proving_config();
+  config.num_simulations = 60;
+  config.play_pruned = false;
+  const auto engine = make_self_play("connect_four", 16, config, 3);
+  test::HashPredictor predictor(engine->row_shape());
+  int certain = 0;
+  int games = 0;
+  while (games < 60) {
+    engine->backup(predictor.predict(engine->select(), 1));
+    for (const GameColumns& game : engine->take_finished()) {
+      ++games;
+      for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
+        if (std::abs(game.root_value[ply]) < 1.0f) continue;
+        ++certain;
+        check(*game.result == (game.to_play[ply] == kFirstPlayer ? 1 : -1) *
+                                  static_cast<int>(game.root_value[ply]));
+      }
+    }
+  }
+  check(certain > 50);
+}
+
+// The kept tree keeps what is proven.
+void a_new_root_is_proven_already() {
+  Search<TicTacToe> search;
+  search.set_root(
+      position_after(FixedRules<TicTacToe>(), std::span<const int>(std::array{0, 4, 3})));
+  simulate(search, 3'000);
+  Tree scratch;
+  search.advance_root(6, scratch);
+  check(search.is_proven());
+  check_proofs(search.tree(), kRoot, search.root());
+}
+
+}  // namespace
+}  // namespace zerofleet
+
+int main() {
+  using namespace zerofleet;
+  return test::run({
+      {"true proofs, tic-tac-toe", [] { proofs_are_true<TicTacToe>(2); }},
+      {"true proofs, Connect Four", [] { proofs_are_true<ConnectFour>(32); }},
+      {"a win ends the search", a_win_ends_the_search},
+      {"lost moves", a_lost_move_is_not_searched_again},
+      {"certain games", games_end_as_was_proven},
+      {"kept proofs", a_new_root_is_proven_already},
+  });
+}

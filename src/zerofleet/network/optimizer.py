@@ -1,0 +1,145 @@
+"""SGD with momentum, and AdamW, over all weights as one vector.
+
+Four operations on one vector take the place of a few for each of some dozens of tensors. It also
+spares a process the 0.9 CPU-seconds that ``torch.optim`` takes to be imported, which is seconds
+of a small run's first minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+
+class _Optimizer:
+    """The weights and their gradient as vectors; what a step does to them is the subclass's.
+
+    Args:
+        parameters: moved into one vector; their shapes, strides and values stay. Do not move
+            them to another device afterwards.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        self._parameters = list(parameters)
+        size = sum(parameter.numel() for parameter in self._parameters)
+        self._weights = torch.empty(size, device=self._parameters[0].device)
+        self.gradient = torch.zeros_like(self._weights)
+        """``[weights]`` float32, what ``backward`` adds to; to be changed in place, if at all."""
+        for parameter, weights, gradient in zip(
+            self._parameters, self._views(self._weights), self._views(self.gradient), strict=True
+        ):
+            weights.copy_(parameter.detach())
+            parameter.data = weights
+            parameter.grad = gradient  # backward adds to what is there
+
+    def clear(self) -> None:
+        """Forget the gradient; weights and what was gathered of earlier gradients stay."""
+        self.gradient.zero_()
+
+    def averages(self) -> Mapping[str, list[Tensor]]:
+        """What is kept of earlier gradients, by name, one tensor for each parameter in their order.
+
+        Writing changes it.
+        """
+        raise NotImplementedError
+
+    def step(self, learning_rate: float, steps: int) -> None:
+        """Move the weights against the gradient that ``backward`` left, and clear it.
+
+        Args:
+            learning_rate: of this step.
+            steps: taken before it.
+        """
+        raise NotImplementedError
+
+    def _views(self, vector: Tensor) -> list[Tensor]:
+        """The vector's parts in the parameters' shapes and memory layouts."""
+        views: list[Tensor] = []
+        offset = 0
+        for parameter in self._parameters:
+            views.append(vector.as_strided(parameter.shape, parameter.stride(), offset))
+            offset += parameter.numel()
+        return views
+
+
+class Momentum(_Optimizer):
+    """SGD: minimises ``loss + l2 * |theta|^2`` (AlphaGo Zero, Methods, "Optimisation").
+
+    One step, with ``g`` the loss's gradient at ``theta``::
+
+        velocity = momentum * velocity + g + 2 * l2 * theta
+        theta    = theta - learning_rate * velocity
+
+    The gradient of the l2 term is written out, so it is exact, and it covers every weight: biases
+    and batch normalisation's scales and shifts too, as the paper's theta does.
+
+    Args:
+        parameters: see ``_Optimizer``.
+        momentum: share of the velocity that is kept at each step.
+        l2: weight c of the l2 term.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], momentum: float, l2: float) -> None:
+        super().__init__(parameters)
+        self._momentum = momentum
+        self._l2 = l2
+        self._velocity = torch.zeros_like(self._weights)
+
+    @torch.no_grad()
+    def step(self, learning_rate: float, steps: int = 0) -> None:
+        """See ``_Optimizer.step``."""
+        self.gradient.add_(self._weights, alpha=2 * self._l2)
+        self._velocity.mul_(self._momentum).add_(self.gradient)
+        self._weights.add_(self._velocity, alpha=-learning_rate)
+        self.clear()
+
+    def averages(self) -> Mapping[str, list[Tensor]]:
+        """The velocity."""
+        return {"momentum": self._views(self._velocity)}
+
+
+class AdamW(_Optimizer):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2).
+
+    The step after ``t - 1`` others, with ``g`` the loss's gradient at ``theta``::
+
+        mean   = beta * mean   + (1 - beta) * g
+        square = 0.999 * square + 0.001 * g^2
+        theta  = theta - rate * (m / (sqrt(s) + 1e-8) + weight_decay * theta)
+
+    where ``m = mean / (1 - beta^t)`` and ``s = square / (1 - 0.999^t)``.
+
+    Args:
+        parameters: see ``_Optimizer``.
+        beta: share of the gradient's mean that is kept at each step.
+        weight_decay: see above.
+    """
+
+    _BETA_SQUARE = 0.999
+    _EPSILON = 1e-8
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], beta: float, weight_decay: float
+    ) -> None:
+        super().__init__(parameters)
+        self._beta = beta
+        self._weight_decay = weight_decay
+        self._mean = torch.zeros_like(self._weights)
+        self._square = torch.zeros_like(self._weights)
+
+    @torch.no_grad()
+    def step(self, learning_rate: float, steps: int) -> None:
+        """See ``_Optimizer.step``."""
+        self._mean.lerp_(self.gradient, 1 - self._beta)
+        self._square.lerp_(self.gradient.square(), 1 - self._BETA_SQUARE)
+        root = (self._square / (1 - self._BETA_SQUARE ** (steps + 1))).sqrt_()
+        rate = learning_rate / (1 - self._beta ** (steps + 1))
+        self._weights.mul_(1 - learning_rate * self._weight_decay)
+        self._weights.addcdiv_(self._mean, root.add_(self._EPSILON), value=-rate)
+        self.clear()
+
+    def averages(self) -> Mapping[str, list[Tensor]]:
+        """The means of gradients and of their squares."""
+        return {"mean": self._views(self._mean), "square": self._views(self._square)}
