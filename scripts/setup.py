@@ -137,9 +137,7 @@ def requirements() -> list[str]:
 
 def pip(*arguments: str, quiet: bool = False) -> None:
     """Install under the one constraints file; quiet: what pip says against it is not shown."""
-    # Without --no-compile pip would compile every file of every package, which takes longer than
-    # all else; Python does so by itself for the few that are imported.
-    options = ["-q", "--disable-pip-version-check", "--no-compile", "-c", CONSTRAINTS]
+    options = ["-q", "--disable-pip-version-check", "-c", CONSTRAINTS]
     subprocess.run(
         [PYTHON, "-m", "pip", "install", *options, *arguments],
         # setuptools warns of any editable installation: nothing that the reader could mend.
