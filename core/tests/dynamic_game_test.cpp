@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "check.h"
+#include "position_reference.h"
 #include "zerofleet/replay_buffer.h"
 #include "zerofleet/replay_moves.h"
 #include "zerofleet/search.h"
@@ -17,6 +18,7 @@ namespace {
 
 using test::check;
 using test::check_near;
+using test::perfect_result;
 
 constexpr int kPile = 11;
 
@@ -86,19 +88,6 @@ class WideRules final : public PileRules {
 
 DynamicGame pile() { return {"pile", std::make_shared<PileRules>()}; }
 
-// By trying everything: +1 when the player to move wins.
-int outcome(const DynamicPosition& position) {
-  if (position.is_terminal()) return static_cast<int>(terminal_value(position));
-  int best = -1;
-  for (const Action action : position.legal_actions()) {
-    DynamicPosition next = position;
-    next.apply(action);
-    const int value = outcome(next);
-    best = std::max(best, next.to_play() == position.to_play() ? value : -value);
-  }
-  return best;
-}
-
 // The search, told nothing by its predictions, comes to the true value of every position.
 void values_belong_to_whoever_moves() {
   const DynamicGame game = pile();
@@ -119,12 +108,12 @@ void values_belong_to_whoever_moves() {
       search.expand(leaf, prediction);
       if (leaf.depth == 0) search.start_root({.num_simulations = 4'000}, random);
     }
-    check_near(search.root_value(), outcome(root), 0.15);
+    check_near(search.root_value(), perfect_result(root), 0.15);
     // What is kept for the next move belongs to the player who moves there.
     Tree scratch;
     const Action action = search.tree().action[search.best_child()];
     search.advance_root(action, scratch);
-    if (search.is_expanded()) check_near(search.root_value(), outcome(search.root()), 0.2);
+    if (search.is_expanded()) check_near(search.root_value(), perfect_result(search.root()), 0.2);
   }
 }
 

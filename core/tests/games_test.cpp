@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "check.h"
+#include "position_reference.h"
 #include "zerofleet/random.h"
 #include "zerofleet/symmetry.h"
 
@@ -119,17 +120,6 @@ int games_up_to_symmetry(const TicTacToe& position) {
   return games;
 }
 
-int value_of(const TicTacToe& position) {
-  if (position.is_terminal()) return static_cast<int>(terminal_value(position));
-  int best = -1;
-  for (const Action action : position.legal_actions()) {
-    TicTacToe next = position;
-    next.apply(action);
-    best = std::max(best, -value_of(next));
-  }
-  return best;
-}
-
 // Deep enough to count in a blink; unoptimised and sanitized builds stop one ply earlier.
 #ifdef NDEBUG
 constexpr int kConnectFourDepth = 8;
@@ -210,7 +200,7 @@ int main() {
       {"tic-tac-toe: positions", tic_tac_toe_positions},
       {"tic-tac-toe: games up to symmetry",
        [] { check(games_up_to_symmetry(TicTacToe{}) == 26830); }},
-      {"tic-tac-toe: perfect play draws", [] { check(value_of(TicTacToe{}) == 0); }},
+      {"tic-tac-toe: perfect play draws", [] { check(test::perfect_result(TicTacToe{}) == 0); }},
       {"Connect Four: sequences", connect_four_sequences},
       {"Connect Four: positions", connect_four_positions},
       {"small games: rules and symmetries agree", [] { play_games<ConnectFour, TicTacToe>(200); }},

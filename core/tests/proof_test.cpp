@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "hash_predictor.h"
+#include "position_reference.h"
 #include "zerofleet/games.h"
 #include "zerofleet/random.h"
 #include "zerofleet/replay_moves.h"
@@ -18,23 +19,13 @@ namespace {
 
 using test::check;
 using test::check_near;
+using test::perfect_result;
+using test::prediction_of;
 
 SearchConfig proving_config() {
   SearchConfig config;
   config.prove_results = true;
   return config;
-}
-
-template <Game G>
-LeafPrediction<G> predict(const G& position) {
-  LeafPrediction<G> prediction(position, 0.0f);
-  Random random(position.hash());
-  for (int i = 0; i < prediction.actions.size(); ++i) {
-    prediction.priors[i] = static_cast<float>(2.0 * random.uniform());
-  }
-  softmax(prediction.priors.data(), prediction.actions.size());
-  prediction.value = static_cast<float>(1.6 * random.uniform() - 0.8);
-  return prediction;
 }
 
 template <Game G>
@@ -44,24 +35,9 @@ void simulate(Search<G>& search, int visits, const RootPlan& plan = {}) {
   while (!search.is_expanded() || (search.root_visits() < visits && !search.is_proven())) {
     Leaf<G> leaf;
     if (search.template select<false>(puct, leaf) == Selected::kTerminal) continue;
-    search.expand(leaf, predict(leaf.position));
+    search.expand(leaf, prediction_of(leaf.position));
     if (leaf.depth == 0) search.start_root(plan, random);
   }
-}
-
-// The result for the player to move, by looking at everything.
-template <Game G>
-int truth(const G& position) {
-  if (position.is_terminal()) return static_cast<int>(terminal_value(position));
-  int best = -1;
-  for (const Action action : position.legal_actions()) {
-    G next = position;
-    next.apply(action);
-    const int value = truth(next);
-    best = std::max(best, next.to_play() == position.to_play() ? value : -value);
-    if (best == 1) break;
-  }
-  return best;
 }
 
 // Every proven node says what is true, every edge to one has its exact value, and every node of
@@ -69,7 +45,7 @@ int truth(const G& position) {
 template <Game G>
 int check_proofs(const Tree& tree, NodeId node, const G& position) {
   if (tree.is_proven(node)) {
-    check(tree.proven_value(node) == static_cast<float>(truth(position)));
+    check(tree.proven_value(node) == static_cast<float>(perfect_result(position)));
   }
   int proven = tree.is_proven(node) && tree.edge_count[node] > 0;
   bool all = tree.edge_count[node] > 0;
@@ -115,7 +91,8 @@ void proofs_are_true(int plies) {
     for (const int visits : {20, 100, 400}) {
       simulate(search, visits, {.noise_fraction = 0.25, .noise_alpha = 0.5});
       proven += check_proofs(search.tree(), kRoot, position);
-      if (search.is_proven()) check(search.root_value() == static_cast<float>(truth(position)));
+      if (search.is_proven())
+        check(search.root_value() == static_cast<float>(perfect_result(position)));
     }
   }
   check(proven > 50);

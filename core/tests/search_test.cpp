@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "check.h"
+#include "position_reference.h"
 #include "zerofleet/games.h"
 #include "zerofleet/replay_moves.h"
 
@@ -12,19 +13,7 @@ namespace {
 
 using test::check;
 using test::check_near;
-
-// A prediction that depends on the position alone, without a network.
-template <Game G>
-LeafPrediction<G> predict(const G& position) {
-  LeafPrediction<G> prediction(position, 0.0f);
-  Random random(position.hash());
-  for (int i = 0; i < prediction.actions.size(); ++i) {
-    prediction.priors[i] = static_cast<float>(2.0 * random.uniform());
-  }
-  softmax(prediction.priors.data(), prediction.actions.size());
-  prediction.value = static_cast<float>(1.6 * random.uniform() - 0.8);
-  return prediction;
-}
+using test::prediction_of;
 
 // The same with equal priors and value 0.
 template <Game G>
@@ -134,7 +123,7 @@ void invariants_hold_along_random_games() {
     Random random(100 + seed);
     Search<G> search;
     while (!search.root().is_terminal()) {
-      simulate(search, 60, predict<G>, {.noise_fraction = 0.25, .noise_alpha = 0.5});
+      simulate(search, 60, prediction_of<G>, {.noise_fraction = 0.25, .noise_alpha = 0.5});
       check_tree(search);
       const auto actions = search.root().legal_actions();
       const Action action = actions[static_cast<int>(random.below(actions.size()))];
@@ -163,7 +152,7 @@ void check_same_subtree(const Tree& a, NodeId in_a, const Tree& b, NodeId in_b) 
 
 void a_new_root_keeps_its_subtree_exactly() {
   Search<ConnectFour> search;
-  simulate(search, 400, predict<ConnectFour>);
+  simulate(search, 400, prediction_of<ConnectFour>);
   const Tree before = search.tree();
   Tree scratch;
   search.advance_root(3, scratch);
@@ -213,7 +202,7 @@ void a_forced_win_is_found() {
 void virtual_loss_keeps_leaves_apart_and_is_returned() {
   const Puct puct{SearchConfig()};
   Search<ConnectFour> search;
-  simulate(search, 20, predict<ConnectFour>);
+  simulate(search, 20, prediction_of<ConnectFour>);
   std::vector<Leaf<ConnectFour>> leaves;
   while (leaves.size() < 8) {
     Leaf<ConnectFour> leaf;
@@ -227,7 +216,7 @@ void virtual_loss_keeps_leaves_apart_and_is_returned() {
   check(search.root_visits() == 20);
   for (const auto& leaf : leaves) {
     search.release(leaf);
-    search.expand(leaf, predict(leaf.position));
+    search.expand(leaf, prediction_of(leaf.position));
   }
   check(search.leaves_out() == 0);
   check(search.root_visits() == 20 + static_cast<int>(leaves.size()));
@@ -252,7 +241,7 @@ void a_leaf_that_is_out_is_not_given_twice() {
 void a_tree_has_little_room_to_spare() {
   Search<ConnectFour> search;
   for (int visits = 1; visits <= 3'000; ++visits) {
-    simulate(search, visits, predict<ConnectFour>);
+    simulate(search, visits, prediction_of<ConnectFour>);
     const Tree& tree = search.tree();
     check(tree.node_bytes() <= (tree.num_nodes() * 9 / 8 + 64) * Tree::kNodeBytes);
     check(tree.edge_bytes() <= (tree.num_edges() * 9 / 8 + 300) * Tree::kEdgeBytes);

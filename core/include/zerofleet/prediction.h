@@ -23,6 +23,11 @@
 
 namespace zerofleet {
 
+// Whether a number can be a value: rounding may take it past 1 a little.
+inline bool is_value(float number) {
+  return std::abs(number) <= 1.001f;  // false for what is not a number
+}
+
 // A batch of answers; row i answers observation i. The memory belongs to the caller.
 struct PredictionBatch {
   // policy_logits [rows, num_actions], half precision (as bits) or single.
@@ -40,9 +45,7 @@ struct PredictionBatch {
                                   std::to_string(num_actions) + " actions");
     }
     for (const float number : value) {
-      if (!(std::abs(number) <= 1.001f)) {  // also not a number; rounding may pass 1 a little
-        throw std::invalid_argument("a predicted value is not in [-1, 1]");
-      }
+      if (!is_value(number)) throw std::invalid_argument("a predicted value is not in [-1, 1]");
     }
     if (!has_finite_logits()) throw std::invalid_argument("a policy logit is not finite");
   }

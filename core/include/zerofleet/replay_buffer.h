@@ -112,17 +112,20 @@ class ReplayBufferOf final : public ReplayBuffer {
 
   int add(const StoredGame& game) override {
     // Before the lock: the rules may be a user's code, which may wait for other threads.
-    if (value_lambda_ < 1.0 && game.root_value.empty() && !game.action.empty()) {
-      throw std::invalid_argument("root_value is missing: value_lambda below 1 needs it");
+    std::vector<float> returns;  // of each ply, where they are not the result
+    if (value_lambda_ < 1.0) {
+      if (game.root_value.empty() && !game.action.empty()) {
+        throw std::invalid_argument("root_value is missing: value_lambda below 1 needs it");
+      }
+      returns.assign(game.root_value.begin(), game.root_value.end());
     }
-    std::vector<float> returns(game.root_value.begin(), game.root_value.end());
     PackedGame stored = checked(game, returns);
     lambda_returns(returns, value_lambda_, game.result);
     const std::unique_lock lock(mutex_);
     const std::size_t positions_before = positions_.size();
     for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
       if (!game.full_search[ply]) continue;
-      const float target = value_lambda_ < 1.0 ? returns[ply] : static_cast<float>(game.result);
+      const float target = returns.empty() ? static_cast<float>(game.result) : returns[ply];
       positions_.push_back({.value_target = target,
                             .game = static_cast<std::uint32_t>(games_dropped_ + games_.size()),
                             .first_weight = static_cast<std::uint32_t>(stored.weights.size()),

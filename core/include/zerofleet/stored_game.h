@@ -3,13 +3,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <string>
 
+#include "zerofleet/prediction.h"
 #include "zerofleet/replay_moves.h"
 
 namespace zerofleet {
@@ -62,7 +62,7 @@ inline void check_columns(const StoredGame& game) {
           "root_value has " + std::to_string(game.root_value.size()) + " entries for " +
               std::to_string(plies) + " plies");
   for (std::size_t ply = 0; ply < game.root_value.size(); ++ply) {
-    require(std::abs(game.root_value[ply]) <= 1.0f,
+    require(is_value(game.root_value[ply]),
             "ply " + std::to_string(ply) + ": root_value is not in [-1, 1]");
   }
   const auto children = static_cast<std::size_t>(game.offsets.back());

@@ -7,13 +7,14 @@ of a small run's first minute.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
 
 
-class _Optimizer:
+class _Optimizer(ABC):
     """The weights and their gradient as vectors; what a step does to them is the subclass's.
 
     Args:
@@ -38,13 +39,14 @@ class _Optimizer:
         """Forget the gradient; weights and what was gathered of earlier gradients stay."""
         self.gradient.zero_()
 
+    @abstractmethod
     def averages(self) -> Mapping[str, list[Tensor]]:
         """What is kept of earlier gradients, by name, one tensor for each parameter in their order.
 
         Writing changes it.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def step(self, learning_rate: float, steps: int) -> None:
         """Move the weights against the gradient that ``backward`` left, and clear it.
 
@@ -52,7 +54,6 @@ class _Optimizer:
             learning_rate: of this step.
             steps: taken before it.
         """
-        raise NotImplementedError
 
     def _views(self, vector: Tensor) -> list[Tensor]:
         """The vector's parts in the parameters' shapes and memory layouts."""
