@@ -25,9 +25,9 @@ from zerofleet_core import GameColumns, Match, SearchConfig
 from bench.model_file import PRECISIONS, model_bytes
 from bench.report import Row, parser, positive, show, told
 from bench.workloads import Workload
-from services.evaluator.openings import draw_openings
 from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError
+from zerofleet.match.openings import draw_openings
 from zerofleet.models.device_session import open_session
 from zerofleet.models.provider import CPU
 from zerofleet.models.session import ModelSession

@@ -59,11 +59,39 @@ void bind_solver(nb::module_& module) {
         const connect_four::Board board = board_after(actions);
         ConnectFourSolver& perfect = shared_solver();
         const nb::gil_scoped_release release;
-        const ConnectFourSolver::Outcomes outcomes = perfect.action_outcomes(board);
+        const ConnectFourSolver::Scores outcomes = perfect.action_outcomes(board);
         return {outcomes.begin(), outcomes.end()};
       },
       "actions"_a,
       "The outcome of perfect play after each column, for the player who moves now: +1, 0, -1, or\n"
       "None where the column is full.\n\n"
+      "Raises:\n    ValueError: an illegal action, or the game is over.");
+  module.def(
+      "connect_four_score",
+      [shared_solver](const std::vector<int>& actions) {
+        const connect_four::Board board = board_after(actions);
+        ConnectFourSolver& perfect = shared_solver();
+        const nb::gil_scoped_release release;
+        return perfect.score(board);
+      },
+      "actions"_a,
+      "The score of perfect play after `actions`, for the player to move, when the winner hurries\n"
+      "and the loser resists: the discs that the winner has left when the game ends, counting the\n"
+      "last one played; negative for a loss, 0 for a draw.\n\n"
+      "A few times as long as `connect_four_outcome`.\n\n"
+      "Raises:\n    ValueError: an illegal action, or the game is over.");
+  module.def(
+      "connect_four_action_scores",
+      [shared_solver](const std::vector<int>& actions) -> std::vector<std::optional<int>> {
+        const connect_four::Board board = board_after(actions);
+        ConnectFourSolver& perfect = shared_solver();
+        const nb::gil_scoped_release release;
+        const ConnectFourSolver::Scores scores = perfect.action_scores(board);
+        return {scores.begin(), scores.end()};
+      },
+      "actions"_a,
+      "The score (`connect_four_score`) of each column for the player who moves now, or None "
+      "where\n"
+      "the column is full.\n\n"
       "Raises:\n    ValueError: an illegal action, or the game is over.");
 }

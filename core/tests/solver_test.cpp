@@ -39,14 +39,20 @@ Pair random_position(int ply, Random& random) {
   }
 }
 
+// Of the player to move: the discs that the winner of a finished game has left, and the last one.
+int final_score(const ConnectFour& position) {
+  const int discs_of_winner = (position.ply() + 1) / 2;
+  return static_cast<int>(terminal_value(position)) * (22 - discs_of_winner);
+}
+
 // Alpha-beta over the rules and nothing else.
-int plain_outcome(const ConnectFour& position, int alpha = -1, int beta = 1) {
-  if (position.is_terminal()) return static_cast<int>(terminal_value(position));
-  int best = -1;
+int plain_score(const ConnectFour& position, int alpha = -kBestScore, int beta = kBestScore) {
+  if (position.is_terminal()) return final_score(position);
+  int best = -kBestScore;
   for (const Action action : position.legal_actions()) {
     ConnectFour next = position;
     next.apply(action);
-    best = std::max(best, -plain_outcome(next, -beta, -std::max(alpha, best)));
+    best = std::max(best, -plain_score(next, -beta, -std::max(alpha, best)));
     if (best >= beta) break;
   }
   return best;
@@ -70,13 +76,17 @@ void boards_agree_with_the_rules() {
   }
 }
 
-void late_outcomes_are_those_of_plain_search() {
+void late_scores_are_those_of_plain_search() {
   Random random(5);
   ConnectFourSolver solver(1 << 12);  // small: entries get replaced
   for (int i = 0; i < 600; ++i) {
     const int ply = 28 + static_cast<int>(random.below(14));
     const auto [position, board] = random_position(ply, random);
-    const int outcome = plain_outcome(position);
+    const int score = plain_score(position);
+    const int outcome = std::clamp(score, -1, 1);
+    if (i % 2 == 0) check(solver.outcome(board) == outcome);  // the other way round it is known
+    check(solver.score(board) == score);
+    check(solver.score(board.mirror()) == score);
     check(solver.outcome(board) == outcome);
     check(solver.outcome(board.mirror()) == outcome);
     const Bits threats = connect_four::completing_cells(board.other()) & ~board.occupied;
@@ -99,6 +109,12 @@ void outcomes_of_actions_add_up() {
         if (outcome) best = std::max(best, *outcome);
       }
       check(solver.outcome(board) == best);
+      const auto scores = solver.action_scores(board);
+      check(std::ranges::max(scores) == solver.score(board));
+      for (std::size_t column = 0; column < scores.size(); ++column) {
+        check(scores[column].has_value() == outcomes[column].has_value());
+        if (scores[column]) check(std::clamp(*scores[column], -1, 1) == *outcomes[column]);
+      }
       const auto actions = position.legal_actions();
       const Action action =
           actions[static_cast<int>(random.below(static_cast<std::uint64_t>(actions.size())))];
@@ -109,13 +125,13 @@ void outcomes_of_actions_add_up() {
 }
 
 void table_keeps_what_was_costly() {
-  OutcomeTable table(2);
-  table.store(1, {0, 1}, 1000);
-  for (std::uint64_t key = 2; key <= 20; ++key) table.store(key, {-1, 0}, 1);
-  check(table.find(1).lower == 0);
-  check(table.find(20).upper == 0);
-  const OutcomeBounds forgotten = table.find(19);
-  check(forgotten.lower == -1 && forgotten.upper == 1);
+  ScoreTable table(2);
+  table.store(1, {0, kBestScore}, 1000);
+  for (std::uint64_t key = 2; key <= 20; ++key) table.store(key, {-kBestScore, -3}, 1);
+  check(table.find(1).lower == 0 && table.find(1).upper == kBestScore);
+  check(table.find(20).lower == -kBestScore && table.find(20).upper == -3);
+  const ScoreBounds forgotten = table.find(19);
+  check(forgotten.lower == -kBestScore && forgotten.upper == kBestScore);
 }
 
 }  // namespace
@@ -125,7 +141,7 @@ int main() {
   using namespace zerofleet;
   return test::run({
       {"boards agree with the rules", boards_agree_with_the_rules},
-      {"late outcomes are those of plain search", late_outcomes_are_those_of_plain_search},
+      {"late scores are those of plain search", late_scores_are_those_of_plain_search},
       {"outcomes of actions add up", outcomes_of_actions_add_up},
       {"the table keeps what was costly", table_keeps_what_was_costly},
   });

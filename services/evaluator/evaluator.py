@@ -17,7 +17,7 @@ from services.evaluator.promoter import Promoter
 from services.evaluator.referee import Referee
 from services.evaluator.spare import SpareTime
 from services.evaluator.verdict import Standing
-from zerofleet.database import Grounds, MatchRow, ModelName, Promotion
+from zerofleet.database import ExamFigures, Grounds, MatchRow, ModelName, Promotion
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.exam import PositionKind, examine, position_kinds
 from zerofleet.service import first_of
@@ -297,7 +297,9 @@ class Evaluator:
             version=head.version,
             kind=kind,
             errors=result.errors,
+            prior_errors=result.prior_errors,
             positions=result.positions,
+            value_error=result.value_error,
         )
         await self._waits.ask_store(
             self._database.insert_exam,
@@ -307,5 +309,5 @@ class Evaluator:
             result.positions,
             result.errors,
             kind=kind,
-            value_error=result.value_error,
+            figures=ExamFigures(result.prior_errors, result.value_error),
         )

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from services.evaluator.match import Place
-from services.evaluator.openings import draw_openings
 from zerofleet.config import RunConfig
 from zerofleet.database import RatingPlace, match_seed
+from zerofleet.match.openings import draw_openings
+from zerofleet.match.play_match import Place
 
 _PLACES_AT_ONCE = 24  # of one pairing: after these the newest model's games are looked for again
 

@@ -11,13 +11,13 @@ import structlog
 from numpy.typing import NDArray
 from zerofleet_core import SearchConfig
 
-from services.evaluator.anchors import anchor_player
 from services.evaluator.context import EvaluatorContext
-from services.evaluator.match import MatchPlayer, SearchPlayer
 from zerofleet.client import AsyncModel
 from zerofleet.database import ModelName
 from zerofleet.errors import IncompatibleModelError, ModelNotFoundError
 from zerofleet.games import State
+from zerofleet.match.anchors import anchor_player
+from zerofleet.match.play_match import MatchPlayer, SearchPlayer
 from zerofleet.prediction import Prediction, Predictor
 from zerofleet.waiting import PatientPredictor
 

@@ -8,9 +8,7 @@ from contextlib import AsyncExitStack
 
 import structlog
 
-from services.evaluator.anchors import why_absent
 from services.evaluator.context import EvaluatorContext
-from services.evaluator.match import MatchPlayer, PairQueue, play_match, together
 from services.evaluator.pairings import DueGames, MissingGames, PairingQueue
 from services.evaluator.players import Players
 from services.evaluator.rating import Result, rate
@@ -18,6 +16,8 @@ from zerofleet.database import MatchGame
 from zerofleet.errors import IncompatibleModelError, RecordRejectedError
 from zerofleet.gtp.client import EngineGoneError
 from zerofleet.gtp.protocol import GtpError
+from zerofleet.match.anchors import why_absent
+from zerofleet.match.play_match import MatchPlayer, PairQueue, play_match, together
 from zerofleet.search_configs import match_search
 
 _log = structlog.get_logger()

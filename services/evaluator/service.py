@@ -11,7 +11,6 @@ import structlog
 
 from services.evaluator.context import EvaluatorContext
 from services.evaluator.evaluator import Evaluator
-from services.evaluator.openings import draw_openings
 from services.evaluator.players import Players
 from services.evaluator.pool import RatingPool
 from services.evaluator.promoter import Promoter, reconcile
@@ -25,6 +24,7 @@ from zerofleet.database import Database
 from zerofleet.errors import StaleEpochError
 from zerofleet.figures import EvaluatorFigures
 from zerofleet.heartbeat import Heartbeats
+from zerofleet.match.openings import draw_openings
 from zerofleet.rpc.credentials import client_credentials
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import Pulse, beat, first_of, served_metrics

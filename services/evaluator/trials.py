@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 import structlog
 
 from services.evaluator.context import EvaluatorContext
-from services.evaluator.match import PairQueue, play_match
-from services.evaluator.openings import draw_openings
 from services.evaluator.players import Players
 from services.evaluator.pool import CANNOT_PLAY
 from zerofleet.database import MatchGame, MatchRow
 from zerofleet.errors import ConfigError, IncompatibleModelError
+from zerofleet.match.openings import draw_openings
+from zerofleet.match.play_match import PairQueue, play_match
 from zerofleet.search_configs import match_search
 
 _log = structlog.get_logger()

@@ -1,7 +1,10 @@
-// Perfect play of Connect Four: win, draw or loss of any position, by alpha-beta search.
+// Perfect play of Connect Four: the outcome or the score of any position, by alpha-beta search.
 //
-// The game was first solved by Allen and by Allis in 1988. Outcomes are for the player to move:
-// +1 a win, 0 a draw, -1 a loss.
+// The game was first solved by Allen and by Allis in 1988. Both are for the player to move.
+// Outcomes are +1 a win, 0 a draw, -1 a loss. A score says also how soon, when the winner hurries
+// and the loser resists: the discs that the winner has left after the game, counting the last one
+// played (Pons, "Solving Connect 4", 2015), negative for a loss. So 1 is a win by a player's last
+// disc, the 41st or 42nd of the game, and the sign of a score is the outcome.
 #pragma once
 
 #include <algorithm>
@@ -14,45 +17,42 @@
 
 #include "zerofleet/connect_four_board.h"
 #include "zerofleet/connect_four_follow_up.h"
-#include "zerofleet/outcome_table.h"
+#include "zerofleet/score_table.h"
 
 namespace zerofleet {
+
+// The score of a player who completes four with the next disc.
+constexpr int score_of_win(int ply) { return connect_four::kCells / 2 - ply / 2; }
+static_assert(score_of_win(6) == kBestScore);
 
 // Thread-safe: what one call finds out, the others may use.
 class ConnectFourSolver {
  public:
   using Board = connect_four::Board;
-  using Outcomes = std::array<std::optional<int>, connect_four::kColumns>;
+  using Scores = std::array<std::optional<int>, connect_four::kColumns>;
 
   static constexpr std::size_t kDefaultEntries = std::size_t{1} << 19;  // 4 MiB: fits the cache
 
   explicit ConnectFourSolver(std::size_t table_entries = kDefaultEntries) : table_(table_entries) {}
 
   // Of perfect play. Neither player may have four in `board` already.
-  int outcome(const Board& board) {
-    if (board.occupied == connect_four::kBoard) return 0;
-    if (connect_four::completing_cells(board.own) & board.playable()) return 1;
-    Node node = look_at(board);
-    if (!node.candidates) return -1;
-    node.key = key_of(board);
-    node.known = table_.find(node.key);
-    if (node.known.lower == node.known.upper) return node.known.lower;
-    std::uint64_t visited = 0;
-    if (node.known.upper == 1 && reaches(node, 1, visited)) return 1;
-    node.known.upper = 0;
-    return node.known.lower == 0 || reaches(node, 0, visited) ? 0 : -1;
-  }
+  int outcome(const Board& board) { return std::clamp(score_within(board, {-1, 1}), -1, 1); }
+
+  // Of perfect play in which the winner hurries and the loser resists. As `outcome`.
+  int score(const Board& board) { return score_within(board, {-kBestScore, kBestScore}); }
 
   // Of each column for the player who moves there, nothing for a full column.
-  Outcomes action_outcomes(const Board& board) {
-    Outcomes outcomes;
-    for (int column = 0; column < connect_four::kColumns; ++column) {
-      const Bits cell = board.playable(column);
-      if (!cell) continue;
-      const bool wins = connect_four::has_four(board.own | cell);
-      outcomes[static_cast<std::size_t>(column)] = wins ? 1 : -outcome(board.after(cell));
+  Scores action_outcomes(const Board& board) {
+    Scores outcomes = action_scores_within(board, {-1, 1});
+    for (auto& outcome : outcomes) {
+      if (outcome) outcome = std::clamp(*outcome, -1, 1);
     }
     return outcomes;
+  }
+
+  // Likewise.
+  Scores action_scores(const Board& board) {
+    return action_scores_within(board, {-kBestScore, kBestScore});
   }
 
  private:
@@ -64,7 +64,7 @@ class ConnectFourSolver {
     Bits threats = 0;     // empty cells on which the other player would complete four
     Bits candidates = 0;  // cells after which the other player cannot win at once
     std::uint64_t key = 0;
-    OutcomeBounds known;
+    ScoreBounds known;
     int promise = 0;  // to the other player, who moved here: searched first
   };
 
@@ -79,15 +79,22 @@ class ConnectFourSolver {
   static std::uint64_t key_of(const Board& board);
   static int promise_of(const Node& node, int column);
 
-  // Whether the player to move gets at least `goal`, 0 or 1. There must be candidates.
+  // The score, or that end of the window beyond which it lies, or any score there.
+  int score_within(const Board& board, ScoreBounds window);
+  Scores action_scores_within(const Board& board, ScoreBounds window);
+
+  // Whether the player to move gets at least the score `goal`. There must be candidates.
   bool reaches(const Node& node, int goal, std::uint64_t& visited);
+
+  // Whether the other player, who moved here, is known to get at least the score `goal`.
+  static bool follow_up_decides(const Node& node, int goal);
 
   Replies replies_to(const Node& node, int goal) const;
 
   // Drops the replies that are known to miss the goal, and puts the most promising first.
   void choose(Replies& replies, int goal) const;
 
-  OutcomeTable table_;
+  ScoreTable table_;
 };
 
 inline ConnectFourSolver::Node ConnectFourSolver::look_at(const Board& board) {
@@ -121,6 +128,12 @@ inline int ConnectFourSolver::promise_of(const Node& node, int column) {
   return kThreatWeight * (std::popcount(node.threats) + std::popcount(lasting)) + centrality;
 }
 
+inline bool ConnectFourSolver::follow_up_decides(const Node& node, int goal) {
+  if (goal > 1) return false;  // following wins late
+  const int bound = connect_four::follow_up_bound(node.board, node.threats);
+  return bound < 1 && bound <= -goal;
+}
+
 inline ConnectFourSolver::Replies ConnectFourSolver::replies_to(const Node& node, int goal) const {
   Replies replies;
   for (const int column : {3, 2, 4, 1, 5, 0, 6}) {
@@ -128,7 +141,7 @@ inline ConnectFourSolver::Replies ConnectFourSolver::replies_to(const Node& node
     if (!cell) continue;
     Node& reply = replies.nodes[replies.size];
     reply = look_at(node.board.after(cell));
-    if (!reply.candidates || connect_four::follow_up_bound(reply.board, reply.threats) <= -goal) {
+    if (!reply.candidates || follow_up_decides(reply, goal)) {
       replies.one_suffices = true;
       return replies;
     }
@@ -162,17 +175,61 @@ inline void ConnectFourSolver::choose(Replies& replies, int goal) const {
 
 inline bool ConnectFourSolver::reaches(const Node& node, int goal, std::uint64_t& visited) {
   ++visited;
-  if (node.board.ply() >= connect_four::kCells - 2) return goal <= 0;
+  const int ply = node.board.ply();
+  if (ply >= connect_four::kCells - 2) return goal <= 0;
+  // Neither player wins with his next disc.
+  if (goal > score_of_win(ply + 2)) return false;
+  if (goal <= -score_of_win(ply + 3)) return true;
   const std::uint64_t visited_before = visited;
   const Replies replies = replies_to(node, goal);
   bool reached = replies.one_suffices;
   for (int i = 0; i < replies.size && !reached; ++i) {
     reached = !reaches(replies.nodes[i], 1 - goal, visited);
   }
-  OutcomeBounds bounds = node.known;
+  ScoreBounds bounds = node.known;
   (reached ? bounds.lower : bounds.upper) = reached ? goal : goal - 1;
   table_.store(node.key, bounds, visited - visited_before);
   return reached;
+}
+
+inline int ConnectFourSolver::score_within(const Board& board, ScoreBounds window) {
+  const int ply = board.ply();
+  if (board.occupied == connect_four::kBoard) return 0;
+  if (connect_four::completing_cells(board.own) & board.playable()) return score_of_win(ply);
+  Node node = look_at(board);
+  if (!node.candidates) return -score_of_win(ply + 1);
+  if (ply >= connect_four::kCells - 2) return 0;
+  node.key = key_of(board);
+  ScoreBounds& known = node.known;
+  known = table_.find(node.key);
+  known.lower = std::max(known.lower, -score_of_win(ply + 3));
+  known.upper = std::min(known.upper, score_of_win(ply + 2));
+  std::uint64_t visited = 0;
+  for (;;) {
+    const int low = std::max(known.lower, window.lower);
+    const int high = std::min(known.upper, window.upper);
+    if (low >= high) return low;
+    // The outcome first, then one disc sooner at a time: what is far off is known before that.
+    const int goal = high > 0 ? std::max(low, 0) + 1 : high;
+    if (reaches(node, goal, visited)) {
+      known.lower = goal;
+    } else {
+      known.upper = goal - 1;
+    }
+  }
+}
+
+inline ConnectFourSolver::Scores ConnectFourSolver::action_scores_within(const Board& board,
+                                                                         ScoreBounds window) {
+  Scores scores;
+  for (int column = 0; column < connect_four::kColumns; ++column) {
+    const Bits cell = board.playable(column);
+    if (!cell) continue;
+    const bool wins = connect_four::has_four(board.own | cell);
+    scores[static_cast<std::size_t>(column)] =
+        wins ? score_of_win(board.ply()) : -score_within(board.after(cell), window);
+  }
+  return scores;
 }
 
 }  // namespace zerofleet

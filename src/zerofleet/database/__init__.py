@@ -12,7 +12,7 @@ from zerofleet.database.matches import (
     Pair,
     match_seed,
 )
-from zerofleet.database.metrics import ExamRow
+from zerofleet.database.metrics import ExamFigures, ExamRow
 from zerofleet.database.migrate import migrate
 from zerofleet.database.models import ModelRow
 from zerofleet.database.promotions import Promotion, PromotionRow
@@ -28,6 +28,7 @@ from zerofleet.database.worker_games import SaveStatus
 
 __all__ = [
     "Database",
+    "ExamFigures",
     "ExamRow",
     "GameWindow",
     "GateRule",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -54,18 +54,34 @@ class TrainEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class ExamFigures:
+    """What an exam says beside its errors; None: it does not say that."""
+
+    prior_errors: int | None = None  # of positions, by the prior alone
+    value_error: float | None = None  # mean square, of positions
+    wins: int | None = None  # of whole games, as all that follows
+    draws: int | None = None
+    given_away: int | None = None  # actions that let go of a better outcome
+    margin: float | None = None  # mean area less the other's
+    even_komi: float | None = None  # points that the model would need to win half
+
+
+_NOTHING_MORE = ExamFigures()
+
+
+@dataclass(frozen=True, slots=True)
 class ExamRow:
-    """How often a model erred where perfect play is known."""
+    """How often a model erred where perfect play is known, or how its games against GNU Go ended."""
 
     run: str
     version: int
-    kind: str  # of its positions: lines, random or good
+    kind: str  # what was asked: lines, random or good positions, or whole games
     num_simulations: int
     positions: int
     errors: int
     error_rate: float
-    value_error: float | None  # mean square; None: not known
     at: datetime
+    figures: ExamFigures
 
 
 class Metrics(ConnectionPool):
@@ -150,33 +166,38 @@ class Metrics(ConnectionPool):
         errors: int,
         *,
         kind: str,
-        value_error: float | None = None,
+        figures: ExamFigures = _NOTHING_MORE,
     ) -> None:
         """Record an exam of a model; repeating the same one does nothing."""
         self._run(
-            "INSERT INTO exams "
-            "(run, version, kind, num_simulations, positions, errors, value_error) "
+            "INSERT INTO exams (run, version, kind, num_simulations, positions, errors, "
+            "prior_errors, value_error, wins, draws, given_away, margin, even_komi) "
             "SELECT :run, :version, :kind, :num_simulations, :positions, :errors, "
-            "CAST(:value_error AS real) WHERE NOT EXISTS "
+            "CAST(:prior_errors AS integer), CAST(:value_error AS real), CAST(:wins AS integer), "
+            "CAST(:draws AS integer), CAST(:given_away AS integer), CAST(:margin AS real), "
+            "CAST(:even_komi AS real) WHERE NOT EXISTS "
             "(SELECT FROM exams WHERE run = :run AND version = :version AND positions = :positions "
-            "AND kind = :kind AND num_simulations = :num_simulations AND errors = :errors)",
+            "AND kind = :kind AND num_simulations = :num_simulations AND errors = :errors "
+            "AND wins IS NOT DISTINCT FROM CAST(:wins AS integer) "
+            "AND margin IS NOT DISTINCT FROM CAST(:margin AS real))",
             run=run,
             version=version,
             kind=kind,
-            value_error=value_error,
             num_simulations=num_simulations,
             positions=positions,
             errors=errors,
+            **asdict(figures),
         )
 
     def exams(self, run: str) -> list[ExamRow]:
         """Every exam of a run, oldest first."""
         rows = self._rows(
-            "SELECT run, version, kind, num_simulations, positions, errors, error_rate, "
-            "value_error, at FROM exams WHERE run = :run ORDER BY exam_id",
+            "SELECT run, version, kind, num_simulations, positions, errors, error_rate, at, "
+            "prior_errors, value_error, wins, draws, given_away, margin, even_komi "
+            "FROM exams WHERE run = :run ORDER BY exam_id",
             run=run,
         )
-        return [ExamRow(*row) for row in rows]
+        return [ExamRow(*row[:8], ExamFigures(*row[8:])) for row in rows]
 
     def reject_game(self, run: str, game_uid: UUID, reason: str) -> None:
         """Note that a stored game does not replay; ``read_games`` leaves it out from now on."""

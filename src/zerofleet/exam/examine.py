@@ -36,6 +36,8 @@ class ExamResult:
     num_simulations: int
     positions: int
     errors: int
+    prior_errors: int | None = None
+    """Of a sample, by the network's prior alone; None: not asked."""
     value_error: float | None = None
     """Mean square of the searched value less the outcome of perfect play; None: not known."""
     wrong: tuple[bool, ...] = ()
@@ -108,6 +110,7 @@ async def examine(
         num_simulations,
         len(sample),
         sum(answers.wrong),
+        answers.prior_errors,
         answers.value_error,
         answers.wrong,
     )

@@ -2,7 +2,11 @@
 
 The first player wins under perfect play (Allen 1988, Allis 1988), so a player that begins should
 win every game; one that answers should keep what the other's first action left it. The solver plays
-one of its best actions, all of them equally likely: where it is lost, that is any action.
+one of its best actions, all of them equally likely, and there are two opinions of what is best:
+
+- ``evenly``: every action that keeps the outcome. Where the solver is lost, that is any action.
+- ``longest``: every action that keeps the score. Where the solver is lost, it delays its defeat for
+  as long as it can; where it wins, it does so as soon as it can.
 """
 
 from __future__ import annotations
@@ -12,14 +16,16 @@ import functools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from zerofleet_core import State, connect_four_action_outcomes, connect_four_outcome
+from zerofleet_core import State
 
 from zerofleet.exam.examined_player import ExaminedPlayer
-from zerofleet.exam.sample import GAME, LabelledPosition
+from zerofleet.exam.opening_scores import action_outcomes, action_scores, outcome
+from zerofleet.exam.sample import GAME
 
-FIRST_VALUE = 1
-"""The outcome of perfect play from the start, for the first player."""
+Resistance = Literal["evenly", "longest"]
+"""How the solver chooses among its actions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ class _Game:
 
     @classmethod
     def after(cls, actions: Sequence[int]) -> _Game:
-        value = _outcome(tuple(actions)) if actions else FIRST_VALUE
+        value = _outcome(tuple(actions))
         return cls(State(GAME, actions), list(actions), value, value)
 
     def play(self, action: int) -> None:
@@ -59,33 +65,43 @@ class _Game:
         self.given_away += value < self.value
         self.value = value
 
-    def reply(self, generator: random.Random) -> None:
+    def reply(self, resistance: Resistance, generator: random.Random) -> None:
         """One of the solver's best actions."""
-        actions = self.state.legal_actions()
-        if self.value < 1:  # else all are lost, and equal
-            actions = _best_actions(tuple(self.actions))
+        if self.value == 1 and resistance == "evenly":  # all are lost, and equal
+            actions = self.state.legal_actions()
+        else:
+            actions = _best_actions(tuple(self.actions), resistance)
         self.play(generator.choice(actions))
 
 
-async def play_first(player: ExaminedPlayer, games: int, seed: int = 1) -> PerfectPlay:
+async def play_first(
+    player: ExaminedPlayer, games: int, resistance: Resistance = "evenly", seed: int = 1
+) -> PerfectPlay:
     """So many games in which the player begins; see ``play_from``."""
-    return await play_from(player, [()] * games, seed)
+    return await play_from(player, [()] * games, resistance, seed)
 
 
-async def play_second(player: ExaminedPlayer, games: int, seed: int = 1) -> PerfectPlay:
+async def play_second(
+    player: ExaminedPlayer, games: int, resistance: Resistance = "evenly", seed: int = 1
+) -> PerfectPlay:
     """Games in which the solver begins, so many from each column; see ``play_from``."""
     columns = State(GAME).legal_actions()
-    return await play_from(player, [(column,) for column in columns for _ in range(games)], seed)
+    positions = [(column,) for column in columns for _ in range(games)]
+    return await play_from(player, positions, resistance, seed)
 
 
 async def play_from(
-    player: ExaminedPlayer, positions: Sequence[Sequence[int]], seed: int = 1
+    player: ExaminedPlayer,
+    positions: Sequence[Sequence[int]],
+    resistance: Resistance = "evenly",
+    seed: int = 1,
 ) -> PerfectPlay:
     """A game against the solver from each position, in which the player is to move.
 
     Args:
         player: whose answer to a position is always the same.
         positions: each a list of actions from the start.
+        resistance: how the solver chooses among its actions.
         seed: of the solver's replies.
     """
     begun: list[_Game] = [await asyncio.to_thread(_Game.after, each) for each in positions]
@@ -100,7 +116,7 @@ async def play_from(
             # A thread for each, so that whatever else this loop serves is not kept for minutes.
             await asyncio.to_thread(game.reckon)
             if not game.state.is_terminal:
-                await asyncio.to_thread(game.reply, generator)
+                await asyncio.to_thread(game.reply, resistance, generator)
                 if game.state.is_terminal:
                     game.value = -abs(game.state.result)
         going = [game for game in going if not game.state.is_terminal]
@@ -114,12 +130,14 @@ async def play_from(
 
 
 @functools.lru_cache(maxsize=100_000)
-def _best_actions(actions: tuple[int, ...]) -> list[int]:
+def _best_actions(actions: tuple[int, ...], resistance: Resistance) -> list[int]:
     """Of the player to move; many games begin alike."""
-    return LabelledPosition(actions, tuple(connect_four_action_outcomes(actions))).best_actions
+    values = action_outcomes(actions) if resistance == "evenly" else action_scores(actions)
+    best = max(value for value in values if value is not None)
+    return [action for action, value in enumerate(values) if value == best]
 
 
 @functools.lru_cache(maxsize=100_000)
 def _outcome(actions: tuple[int, ...]) -> int:
-    """For the player to move; the first plies cost seconds, once in a process."""
-    return connect_four_outcome(actions)
+    """For the player to move; the first plies that are not in the file cost seconds."""
+    return outcome(actions)

@@ -67,6 +67,7 @@ class Answers:
     """What a player made of a sample."""
 
     wrong: tuple[bool, ...]  # [positions] whether it threw an outcome away
+    prior_errors: int  # positions in which the best action by the prior alone does
     value_error: float  # mean square of the root's value less the outcome of perfect play
 
 
@@ -76,6 +77,10 @@ async def answer(player: ExaminedPlayer, sample: Sequence[LabelledPosition]) -> 
     pairs = list(zip(sample, results, strict=True))
     return Answers(
         tuple(position.is_error(result.best_action) for position, result in pairs),
+        sum(
+            position.is_error(int(result.actions[result.priors.argmax()]))
+            for position, result in pairs
+        ),
         statistics.fmean((result.root_value - position.value) ** 2 for position, result in pairs),
     )
 

@@ -10,25 +10,28 @@
 
 namespace zerofleet {
 
-// Bounds of the outcome for the player to move: lower <= outcome <= upper.
-struct OutcomeBounds {
-  int lower = -1;
-  int upper = 1;
+// No score is further from 0: the first player's quickest win, by his fourth disc of 21.
+inline constexpr int kBestScore = 18;
+
+// Bounds of the score for the player to move: lower <= score <= upper.
+struct ScoreBounds {
+  int lower = -kBestScore;
+  int upper = kBestScore;
 };
 
 // Every entry is one atomic word that holds its whole key, so that threads share a table without a
 // lock: a lost race forgets something true, and nothing false can be read.
-class OutcomeTable {
+class ScoreTable {
  public:
   // Eight bytes an entry; their number is rounded down to a power of two.
-  explicit OutcomeTable(std::size_t entries)
+  explicit ScoreTable(std::size_t entries)
       : entries_(std::bit_floor(std::max<std::size_t>(entries, kBucket))) {}
 
   // Brings the entries of a key nearer to the processor, for a `find` soon after.
   void prefetch(std::uint64_t key) const { __builtin_prefetch(&entries_[bucket_of(key)]); }
 
   // `key` is below 2^49.
-  OutcomeBounds find(std::uint64_t key) const {
+  ScoreBounds find(std::uint64_t key) const {
     const std::size_t bucket = bucket_of(key);
     for (std::size_t slot = bucket; slot < bucket + kBucket; ++slot) {
       const std::uint64_t entry = entries_[slot].load(std::memory_order_relaxed);
@@ -39,14 +42,15 @@ class OutcomeTable {
 
   // `work` is the number of positions searched for these bounds. The first of the two places keeps
   // what cost most to find out, the other one takes everything else.
-  void store(std::uint64_t key, OutcomeBounds bounds, std::uint64_t work) {
-    const std::uint64_t magnitude = std::min<std::uint64_t>(std::bit_width(work), kMaxMagnitude);
+  void store(std::uint64_t key, ScoreBounds bounds, std::uint64_t work) {
+    const std::uint64_t magnitude =
+        std::min<std::uint64_t>(std::bit_width(work) / kMagnitudeStep, kMaxMagnitude);
     const std::size_t first = bucket_of(key);
     const std::uint64_t old = entries_[first].load(std::memory_order_relaxed);
     const bool replaces =
         old >> kKeyShift == key || (old >> kMagnitudeShift & kMaxMagnitude) <= magnitude;
-    const auto lower = static_cast<std::uint64_t>(bounds.lower + 1);
-    const auto upper = static_cast<std::uint64_t>(bounds.upper + 1);
+    const auto lower = static_cast<std::uint64_t>(bounds.lower + kBestScore);
+    const auto upper = static_cast<std::uint64_t>(bounds.upper + kBestScore);
     entries_[replaces ? first : first + 1].store(
         key << kKeyShift | magnitude << kMagnitudeShift | lower << kLowerShift | upper,
         std::memory_order_relaxed);
@@ -55,12 +59,15 @@ class OutcomeTable {
  private:
   static constexpr std::size_t kBucket = 2;
   static constexpr int kKeyShift = 15;
-  static constexpr int kMagnitudeShift = 4;
-  static constexpr std::uint64_t kMaxMagnitude = 63;
-  static constexpr int kLowerShift = 2;
+  static constexpr int kMagnitudeShift = 12;
+  static constexpr std::uint64_t kMaxMagnitude = 7;
+  static constexpr int kMagnitudeStep = 4;  // powers of two that one magnitude covers
+  static constexpr int kLowerShift = 6;
+  static constexpr std::uint64_t kScoreMask = 63;
 
-  static OutcomeBounds bounds_of(std::uint64_t entry) {
-    return {static_cast<int>(entry >> kLowerShift & 3) - 1, static_cast<int>(entry & 3) - 1};
+  static ScoreBounds bounds_of(std::uint64_t entry) {
+    return {static_cast<int>(entry >> kLowerShift & kScoreMask) - kBestScore,
+            static_cast<int>(entry & kScoreMask) - kBestScore};
   }
 
   std::size_t bucket_of(std::uint64_t key) const {

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from zerofleet_core import SearchConfig
 
-from services.evaluator.anchors import GtpPlayer, RandomPlayer, anchor_player, why_absent
-from services.evaluator.match import GaveUp, MatchPlayer, PairQueue, SearchPlayer, play_match
-from services.evaluator.openings import draw_openings
 from zerofleet.config import SearchSection, run_from_values
 from zerofleet.database import MatchGame
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
 from zerofleet.gtp.protocol import GtpError
+from zerofleet.match.anchors import GtpPlayer, RandomPlayer, anchor_player, why_absent
+from zerofleet.match.openings import draw_openings
+from zerofleet.match.play_match import GaveUp, MatchPlayer, PairQueue, SearchPlayer, play_match
 from zerofleet.search_configs import match_search
 from zerofleet.testing import HashPredictor
 

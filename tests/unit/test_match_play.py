@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.evaluator.anchors import NoNetwork, RandomPlayer
-from services.evaluator.match import (
+from zerofleet.config import SearchSection
+from zerofleet.database import MatchGame
+from zerofleet.games import State
+from zerofleet.match.anchors import NoNetwork, RandomPlayer
+from zerofleet.match.openings import draw_openings
+from zerofleet.match.play_match import (
     GaveUp,
     MatchPlayer,
     PairQueue,
@@ -18,10 +22,6 @@ from services.evaluator.match import (
     SearchPlayer,
     play_match,
 )
-from services.evaluator.openings import draw_openings
-from zerofleet.config import SearchSection
-from zerofleet.database import MatchGame
-from zerofleet.games import State
 from zerofleet.prediction import Prediction, Predictor
 from zerofleet.search_configs import match_search
 from zerofleet.testing import HashPredictor

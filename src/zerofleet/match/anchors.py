@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from zerofleet_core import SearchConfig
 
-from services.evaluator.match import (
+from zerofleet import games
+from zerofleet.errors import ConfigError
+from zerofleet.games import State
+from zerofleet.games.go_rules import GoRules, is_go
+from zerofleet.gtp.client import GtpClient
+from zerofleet.gtp.protocol import GtpError
+from zerofleet.match.play_match import (
     ActionPlayer,
     GaveUp,
     MatchPlayer,
@@ -21,12 +27,6 @@ from services.evaluator.match import (
     SearchPlayer,
     together,
 )
-from zerofleet import games
-from zerofleet.errors import ConfigError
-from zerofleet.games import State
-from zerofleet.games.go_rules import GoRules, is_go
-from zerofleet.gtp.client import GtpClient
-from zerofleet.gtp.protocol import GtpError
 from zerofleet.prediction import Prediction
 
 _COLOURS = ("black", "white")  # black moves first

@@ -1,0 +1,88 @@
+"""The scores of Connect Four, those of the first plies from a file.
+
+The solver needs seconds for a score of five plies and most of a minute for that of the empty board;
+from six plies on it is asked. The file has a line for each position of five plies, positions that
+differ by the mirror once: the actions that lead there and the score, which all earlier ones follow
+from. ``write_file`` makes it again in an hour and a half.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from zerofleet_core import (
+    State,
+    connect_four_action_outcomes,
+    connect_four_action_scores,
+    connect_four_outcome,
+    connect_four_score,
+)
+
+from zerofleet.exam.sample import GAME, mirror_key
+
+KEPT_PLIES = 5
+"""Scores of no more actions than these are known without the solver; nobody can have won by then."""
+_FILE = Path(__file__).with_name("opening_scores.txt")
+
+
+def outcome(actions: Sequence[int]) -> int:
+    """Of perfect play after these actions, for the player to move: +1, 0 or -1."""
+    if len(actions) > KEPT_PLIES:
+        return connect_four_outcome(actions)
+    return _sign(_kept()[_key(actions)])
+
+
+def action_outcomes(actions: Sequence[int]) -> list[int | None]:
+    """Of each action after these, for the player to move; None where it is illegal."""
+    if len(actions) >= KEPT_PLIES:
+        return connect_four_action_outcomes(actions)
+    return [None if score is None else _sign(score) for score in action_scores(actions)]
+
+
+def action_scores(actions: Sequence[int]) -> list[int | None]:
+    """Likewise the scores, which say how soon the winner can win: see ``connect_four_score``."""
+    if len(actions) >= KEPT_PLIES:
+        return connect_four_action_scores(actions)
+    return [-_kept()[_key([*actions, action])] for action in State(GAME, actions).legal_actions()]
+
+
+def _sign(score: int) -> int:
+    return (score > 0) - (score < 0)
+
+
+def _key(actions: Sequence[int]) -> bytes:
+    return mirror_key(State(GAME, actions))
+
+
+@functools.cache
+def _kept() -> dict[bytes, int]:
+    """The score of each position of ``KEPT_PLIES`` actions or fewer, for the player to move."""
+    lines = (line.split(" ") for line in _FILE.read_text(encoding="ascii").splitlines())
+    scores = {_key([int(action) for action in actions]): int(score) for actions, score in lines}
+    for level in reversed(list(_levels())[:-1]):
+        for actions in level:
+            after = (_key([*actions, action]) for action in State(GAME, actions).legal_actions())
+            scores[_key(actions)] = max(-scores[key] for key in after)
+    return scores
+
+
+def _levels() -> Iterator[list[list[int]]]:
+    """The positions of 0, 1, ... ``KEPT_PLIES`` actions, each by its first way, mirrors once."""
+    level: list[list[int]] = [[]]
+    yield level
+    for _ in range(KEPT_PLIES):
+        found: dict[bytes, list[int]] = {}
+        for actions in level:
+            for action in State(GAME, actions).legal_actions():
+                found.setdefault(_key([*actions, action]), [*actions, action])
+        level = list(found.values())
+        yield level
+
+
+def write_file() -> None:
+    """Solve all positions anew and write them to the file of this package."""
+    *_, last = _levels()
+    lines = (f"{''.join(map(str, each))} {connect_four_score(each)}\n" for each in last)
+    _FILE.write_text("".join(lines), encoding="ascii")
