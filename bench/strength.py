@@ -160,8 +160,8 @@ async def play_perfect(loop: LearningLoop, games: int) -> dict[str, Any]:
     run = loop.run
     simulations = run.exam.num_simulations
     player = ExaminedPlayer.of(run.game.name, loop.model, simulations, run.search)
-    first = await play_first(player, games, run.seed)
-    second = await play_second(player, -(-games // 7), run.seed)
+    first = await play_first(player, games, seed=run.seed)
+    second = await play_second(player, -(-games // 7), seed=run.seed)
     return {"perfect_first": asdict(first), "perfect_second": asdict(second)}
 
 

@@ -81,17 +81,16 @@ void bind_solver(nb::module_& module) {
       "A few times as long as `connect_four_outcome`.\n\n"
       "Raises:\n    ValueError: an illegal action, or the game is over.");
   module.def(
-      "connect_four_action_scores",
-      [shared_solver](const std::vector<int>& actions) -> std::vector<std::optional<int>> {
+      "connect_four_best_actions",
+      [shared_solver](const std::vector<int>& actions) {
         const connect_four::Board board = board_after(actions);
         ConnectFourSolver& perfect = shared_solver();
         const nb::gil_scoped_release release;
-        const ConnectFourSolver::Scores scores = perfect.action_scores(board);
-        return {scores.begin(), scores.end()};
+        return perfect.best_actions(board);
       },
       "actions"_a,
-      "The score (`connect_four_score`) of each column for the player who moves now, or None "
-      "where\n"
-      "the column is full.\n\n"
+      "The columns after which the score (`connect_four_score`) is the best there is: they win as\n"
+      "soon as possible, or resist for as long as possible.\n\n"
+      "About a second at ply 6, a fifth of one at ply 9.\n\n"
       "Raises:\n    ValueError: an illegal action, or the game is over.");
 }

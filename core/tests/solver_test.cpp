@@ -109,12 +109,18 @@ void outcomes_of_actions_add_up() {
         if (outcome) best = std::max(best, *outcome);
       }
       check(solver.outcome(board) == best);
-      const auto scores = solver.action_scores(board);
-      check(std::ranges::max(scores) == solver.score(board));
-      for (std::size_t column = 0; column < scores.size(); ++column) {
-        check(scores[column].has_value() == outcomes[column].has_value());
-        if (scores[column]) check(std::clamp(*scores[column], -1, 1) == *outcomes[column]);
+      const int score = solver.score(board);
+      check(std::clamp(score, -1, 1) == best);
+      std::vector<int> keep_score;
+      for (int column = 0; column < connect_four::kColumns; ++column) {
+        const Bits cell = board.playable(column);
+        if (!cell) continue;
+        const bool wins = connect_four::has_four(board.own | cell);
+        const int after = wins ? score_of_win(board.ply()) : -solver.score(board.after(cell));
+        check(after <= score);
+        if (after == score) keep_score.push_back(column);
       }
+      check(solver.best_actions(board) == keep_score);
       const auto actions = position.legal_actions();
       const Action action =
           actions[static_cast<int>(random.below(static_cast<std::uint64_t>(actions.size())))];

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "zerofleet/connect_four_board.h"
 #include "zerofleet/connect_four_follow_up.h"
@@ -50,9 +51,16 @@ class ConnectFourSolver {
     return outcomes;
   }
 
-  // Likewise.
-  Scores action_scores(const Board& board) {
-    return action_scores_within(board, {-kBestScore, kBestScore});
+  // The columns that keep the score.
+  std::vector<int> best_actions(const Board& board) {
+    const int best = score(board);
+    const Scores scores = action_scores_within(board, {-best, 1 - best});
+    std::vector<int> columns;
+    for (int column = 0; column < connect_four::kColumns; ++column) {
+      const auto& score = scores[static_cast<std::size_t>(column)];
+      if (score && *score >= best) columns.push_back(column);
+    }
+    return columns;
   }
 
  private:
@@ -81,6 +89,7 @@ class ConnectFourSolver {
 
   // The score, or that end of the window beyond which it lies, or any score there.
   int score_within(const Board& board, ScoreBounds window);
+  // Of each column; `window` is that of the player who moves after it.
   Scores action_scores_within(const Board& board, ScoreBounds window);
 
   // Whether the player to move gets at least the score `goal`. There must be candidates.

@@ -1,10 +1,11 @@
-"""``zerofleet exam``: how often a model errs where perfect play is known."""
+"""``zerofleet exam``: how often a model errs against perfect play, and how it plays GNU Go."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +19,54 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from zerofleet.config import RunConfig
-    from zerofleet.database import Database, ModelRow
+    from zerofleet.database import Database, ExamFigures, ModelRow
     from zerofleet.models.session import ModelSession
     from zerofleet.prediction import Prediction
+
+
+_COLUMNS = {
+    "model": ("model", 5),
+    "kind": ("exam", 14),
+    "simulations": ("simulations", 11),
+    "positions": ("asked", 6),
+    "errors": ("errors", 6),
+    "error_rate": ("error rate", 10),
+    "prior_errors": ("by the prior", 12),
+    "value_error": ("value error", 11),
+    "wins": ("won", 6),
+    "draws": ("drawn", 6),
+    "given_away": ("given away", 10),
+    "margin": ("area margin", 11),
+    "even_komi": ("even komi", 9),
+}
+"""For each value its heading in the table, and the column's width."""
+_POSITIONS = ("prior_errors", "value_error")
+_AGAINST_SOLVER = ("wins", "draws", "given_away")
+_AGAINST_GNU_GO = ("wins", "draws", "margin", "even_komi")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a call asks of each model; None: not asked."""
+
+    run: RunConfig
+    simulations: int
+    positions: int
+    perfect_play: int | None
+    gnugo: int | None
+    levels: Sequence[int]
+
+    @property
+    def columns(self) -> list[str]:
+        """Those of the table that something asked here can fill."""
+        wanted = list(_COLUMNS)[:6]
+        if self.run.game.name == "connect_four":
+            wanted += _POSITIONS
+        if self.perfect_play:
+            wanted += _AGAINST_SOLVER
+        if self.gnugo:
+            wanted += _AGAINST_GNU_GO
+        return wanted
 
 
 def exam(
@@ -36,103 +82,167 @@ def exam(
     ] = None,
     perfect_play: Annotated[
         int | None,
-        typer.Option(min=1, help="Games against the solver, by each colour; Connect Four."),
+        typer.Option(min=1, help="Games against each solver, by each colour; Connect Four."),
+    ] = None,
+    gnugo: Annotated[
+        int | None, typer.Option(min=2, help="Games against each level of GNU Go; Go.")
+    ] = None,
+    gnugo_level: Annotated[
+        list[int] | None,
+        typer.Option(min=1, max=10, help="Of GNU Go; may be repeated. [1, 5, 10]"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each result.")] = False,
 ) -> None:
-    """Measure how often a model errs.
+    """Measure how often a model errs, as a table.
 
     tic_tac_toe: all lines of play of the opponent, as both colours; an error is a line lost.
     connect_four: fixed samples of positions, of random play and near good play; an error is an
-    action with a worse outcome than the best one.
+    action with a worse outcome than the best one. --perfect-play adds whole games against the
+    solver, which plays evenly among its best actions or resists longest. Go: --gnugo plays whole
+    games against GNU Go. Whole games are kept in the table exams.
     """
     from zerofleet import games
     from zerofleet.config import ProcessSettings, load_run, read_settings
     from zerofleet.database import Database
-    from zerofleet.exam import position_kinds
+    from zerofleet.exam.gnu_go import LEVELS
     from zerofleet.local.running import joined
     from zerofleet.models.model_store import open_store
     from zerofleet.models.session import ModelSession
 
     folder = chosen_folder(data)
     run = load_run(folder.run_file)
-    if not position_kinds(run.game.name):
-        raise ConfigError(f"perfect play of {run.game.name} is not known: there is no exam")
-    if perfect_play and run.game.name != "connect_four":
-        raise ConfigError(
-            f"--perfect-play needs a solver, which connect_four has and {run.game.name} has not: "
-            "leave it out"
-        )
+    asked = _Asked(
+        run,
+        simulations or run.exam.num_simulations,
+        positions or run.exam.positions,
+        perfect_play,
+        gnugo,
+        gnugo_level or LEVELS,
+    )
+    _check(asked)
     spec = games.spec(run.game.name)
     settings = read_settings(ProcessSettings, [str(folder.run_file)])
     settings = settings.model_copy(update={"model_folder": folder.models})
     files = open_store(settings, run.name)
-    with joined(folder, "exam") as running, Database(running.database_urls["console"]) as database:
+    # The evaluator's rights, because it is the one who records exams.
+    with (
+        joined(folder, "exam") as running,
+        Database(running.database_urls["evaluator"]) as database,
+    ):
         rows = _chosen_models(database, run.name, model)
-    for row in rows:
-        predictor = _InProcess(ModelSession(files.read_verified(row.sha256), spec), row.version)
-        number = simulations or run.exam.num_simulations
-        asyncio.run(_examine(run, predictor, number, positions, perfect_play, as_json=as_json))
+        if not as_json:
+            typer.echo(_line({key: heading for key, (heading, _) in _COLUMNS.items()}, asked))
+        for row in rows:
+            session = ModelSession(files.read_verified(row.sha256), spec)
+            asyncio.run(_examine(asked, _InProcess(session, row.version), database, as_json))
 
 
-async def _examine(
-    run: RunConfig,
-    predictor: _InProcess,
-    simulations: int,
-    positions: int | None,
-    perfect_play: int | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Ask one model all that its game's exam asks."""
-    from zerofleet.exam import examine, position_kinds
+def _check(asked: _Asked) -> None:
+    """Refuse what this game does not offer."""
+    from zerofleet.exam import position_kinds
+    from zerofleet.exam.gnu_go import check_gnu_go
 
+    game = asked.run.game.name
+    if asked.perfect_play and game != "connect_four":
+        raise ConfigError(
+            f"--perfect-play needs a solver, which connect_four has and {game} has not: "
+            "leave it out"
+        )
+    if asked.gnugo:
+        check_gnu_go(game)
+        if asked.gnugo % 2:
+            raise ConfigError(
+                f"--gnugo {asked.gnugo}: each opening is played with both colours, so give an "
+                f"even number, such as {asked.gnugo + 1}"
+            )
+    elif not position_kinds(game):
+        go = ", but games against GNU Go, with --gnugo 20" if game.startswith("go(") else ""
+        raise ConfigError(f"perfect play of {game} is not known: there is no exam{go}")
+
+
+async def _examine(asked: _Asked, predictor: _InProcess, database: Database, as_json: bool) -> None:
+    """Ask one model all that is asked, and keep how its whole games ended."""
+    run = asked.run
+    async for kind, positions, errors, figures in _results(asked, predictor):
+        values: dict[str, Any] = {
+            "game": run.game.name,
+            "model": predictor.version,
+            "kind": kind,
+            "simulations": asked.simulations,
+            "positions": positions,
+            "errors": errors,
+            "error_rate": errors / positions,
+            **asdict(figures),
+        }
+        typer.echo(json.dumps(values) if as_json else _line(values, asked))
+        if figures.wins is not None:
+            database.insert_exam(
+                run.name,
+                predictor.version,
+                asked.simulations,
+                positions,
+                errors,
+                kind=kind,
+                figures=figures,
+            )
+
+
+async def _results(
+    asked: _Asked, predictor: _InProcess
+) -> AsyncIterator[tuple[str, int, int, ExamFigures]]:
+    """Of each exam its kind, how many positions or games, the errors, and all else it says."""
+    from zerofleet.database import ExamFigures
+    from zerofleet.exam import RESISTANCES, examine, play_first, play_second, position_kinds
+    from zerofleet.exam.examined_player import ExaminedPlayer
+    from zerofleet.exam.gnu_go import play_gnu_go
+
+    run, simulations = asked.run, asked.simulations
+    most_rows = run.inference.max_batch_rows
     for kind in position_kinds(run.game.name):
         result = await examine(
             run.game.name,
             predictor,
             num_simulations=simulations,
-            positions=positions or run.exam.positions,
+            positions=asked.positions,
             kind=kind,
             search=run.search,
-            most_rows=run.inference.max_batch_rows,
+            most_rows=most_rows,
         )
-        values: dict[str, Any] = {
-            "game": result.game,
-            "model": predictor.version,
-            "kind": result.kind,
-            "simulations": result.num_simulations,
-            "positions": result.positions,
-            "errors": result.errors,
-            "error_rate": result.error_rate,
-            "value_error": result.value_error,
-        }
-        typer.echo(json.dumps(values) if as_json else _sentence(values))
-    if perfect_play:
-        await _play_perfectly(run, predictor, simulations, perfect_play, as_json=as_json)
+        figures = ExamFigures(result.prior_errors, result.value_error)
+        yield kind, result.positions, result.errors, figures
+    if asked.perfect_play:
+        player = ExaminedPlayer.of(run.game.name, predictor, simulations, run.search, most_rows)
+        for side, play in (("first", play_first), ("second", play_second)):
+            for resistance in RESISTANCES:
+                ended = await play(player, asked.perfect_play, resistance)
+                figures = ExamFigures(
+                    wins=ended.wins, draws=ended.draws, given_away=ended.given_away
+                )
+                yield f"{side}:{resistance}", ended.games, ended.games - ended.kept, figures
+    for level in asked.levels if asked.gnugo else ():
+        ended = await play_gnu_go(run, predictor, level, asked.gnugo or 0, simulations)
+        figures = ExamFigures(
+            wins=ended.wins,
+            draws=ended.draws,
+            margin=ended.mean_margin,
+            even_komi=ended.even_komi,
+        )
+        lost = ended.games - ended.wins - ended.draws
+        yield f"gnugo:{level}", ended.games, lost, figures
 
 
-async def _play_perfectly(
-    run: RunConfig, predictor: _InProcess, simulations: int, games: int, *, as_json: bool
-) -> None:
-    """Play whole games against the solver, as first and as second player."""
-    from zerofleet.exam import play_first, play_second
-    from zerofleet.exam.examined_player import ExaminedPlayer
-
-    player = ExaminedPlayer.of(
-        run.game.name, predictor, simulations, run.search, run.inference.max_batch_rows
+def _line(values: dict[str, Any], asked: _Asked) -> str:
+    """A row of the table; what an exam does not say is a dash."""
+    return "  ".join(
+        f"{_cell(values[key]):{'<' if key == 'kind' else '>'}{_COLUMNS[key][1]}}"
+        for key in asked.columns
     )
-    for side, ended in (
-        ("first", await play_first(player, games)),
-        ("second", await play_second(player, games)),
-    ):
-        values = {"model": predictor.version, "simulations": simulations, "player": side}
-        said = (
-            f"model {predictor.version}, {side} player against the solver: {ended.kept:,} of "
-            f"{ended.games:,} games as good as perfect, {ended.wins:,} won, {ended.draws:,} drawn, "
-            f"{ended.given_away:,} moves gave an outcome away, at {simulations} simulations"
-        )
-        typer.echo(json.dumps(values | asdict(ended)) if as_json else said)
+
+
+def _cell(value: float | str | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 class _InProcess:
@@ -166,11 +276,3 @@ def _chosen_models(database: Database, run: str, wanted: str) -> list[ModelRow]:
             f"{min(rows)} to {max(rows)}"
         )
     return [rows[int(wanted)]]
-
-
-def _sentence(values: dict[str, Any]) -> str:
-    what = "lines lost" if values["kind"] == "lines" else f"{values['kind']} positions misplayed"
-    return (
-        f"model {values['model']}: {values['errors']:,} of {values['positions']:,} {what}, "
-        f"error rate {values['error_rate']:.4f} at {values['simulations']} simulations"
-    )

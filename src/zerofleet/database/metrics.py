@@ -71,7 +71,7 @@ _NOTHING_MORE = ExamFigures()
 
 @dataclass(frozen=True, slots=True)
 class ExamRow:
-    """How often a model erred where perfect play is known, or how its games against GNU Go ended."""
+    """How often a model erred against perfect play, or how its games against GNU Go ended."""
 
     run: str
     version: int

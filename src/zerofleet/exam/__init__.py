@@ -1,6 +1,6 @@
 """The exam: how often a player errs where perfect play is known.
 
-Two games have an exam, and their definitions differ, because their sizes do:
+Perfect play of two games is known here, and their exams differ, because their sizes do:
 
 - **tic_tac_toe** (``exam/lines.py``): the player meets every line of play an opponent can choose,
   as both colours. A position of the exam is one finished game; an error is a game the player lost.
@@ -9,14 +9,17 @@ Two games have an exam, and their definitions differ, because their sizes do:
   error is an action whose outcome of the game is worse than the best one there. Whole games against
   the solver are in ``exam/perfect_play.py``.
 
+Where it is not known there may be a program to play against: ``exam/gnu_go.py``.
+
 In all of them the player answers as it would in earnest: no noise, temperature 0 (the most visited
 action), no random symmetry, so that one model gives one result.
 """
 
 from zerofleet.exam.examine import ExamResult, PositionKind, examine, has_exam, position_kinds
-from zerofleet.exam.perfect_play import PerfectPlay, play_first, play_second
+from zerofleet.exam.perfect_play import RESISTANCES, PerfectPlay, play_first, play_second
 
 __all__ = [
+    "RESISTANCES",
     "ExamResult",
     "PerfectPlay",
     "PositionKind",

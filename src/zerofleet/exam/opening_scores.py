@@ -1,9 +1,10 @@
-"""The scores of Connect Four, those of the first plies from a file.
+"""Perfect play of Connect Four, in its first plies by a file of scores.
 
-The solver needs seconds for a score of five plies and most of a minute for that of the empty board;
-from six plies on it is asked. The file has a line for each position of five plies, positions that
-differ by the mirror once: the actions that lead there and the score, which all earlier ones follow
-from. ``write_file`` makes it again in an hour and a half.
+The solver needs a second for a score of six plies, several for one of five and most of a minute for
+that of the empty board. The file has a line for each position of six plies, positions that differ
+by the mirror once: the actions that lead there and the score (``connect_four_score``), which all
+earlier ones follow from. ``write_file`` makes it again in hours. Its scores are also those of
+BitBully's database (https://pypi.org/project/bitbully-databases).
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from pathlib import Path
 from zerofleet_core import (
     State,
     connect_four_action_outcomes,
-    connect_four_action_scores,
+    connect_four_best_actions,
     connect_four_outcome,
     connect_four_score,
 )
 
 from zerofleet.exam.sample import GAME, mirror_key
 
-KEPT_PLIES = 5
-"""Scores of no more actions than these are known without the solver; nobody can have won by then."""
+KEPT_PLIES = 6
+"""Scores of no more actions than these need no solver; nobody can have won by then."""
 _FILE = Path(__file__).with_name("opening_scores.txt")
 
 
@@ -38,13 +39,19 @@ def action_outcomes(actions: Sequence[int]) -> list[int | None]:
     """Of each action after these, for the player to move; None where it is illegal."""
     if len(actions) >= KEPT_PLIES:
         return connect_four_action_outcomes(actions)
-    return [None if score is None else _sign(score) for score in action_scores(actions)]
+    return [_sign(score) for score in _action_scores(actions)]
 
 
-def action_scores(actions: Sequence[int]) -> list[int | None]:
-    """Likewise the scores, which say how soon the winner can win: see ``connect_four_score``."""
+def best_actions(actions: Sequence[int]) -> list[int]:
+    """Those that keep the score: they win as soon as possible, or resist as long as possible."""
     if len(actions) >= KEPT_PLIES:
-        return connect_four_action_scores(actions)
+        return connect_four_best_actions(actions)
+    scores = _action_scores(actions)
+    return [action for action, score in enumerate(scores) if score == max(scores)]
+
+
+def _action_scores(actions: Sequence[int]) -> list[int]:
+    """Of all seven actions, after fewer than ``KEPT_PLIES``: no column is full by then."""
     return [-_kept()[_key([*actions, action])] for action in State(GAME, actions).legal_actions()]
 
 

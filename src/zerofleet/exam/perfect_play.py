@@ -21,11 +21,12 @@ from typing import Literal
 from zerofleet_core import State
 
 from zerofleet.exam.examined_player import ExaminedPlayer
-from zerofleet.exam.opening_scores import action_outcomes, action_scores, outcome
-from zerofleet.exam.sample import GAME
+from zerofleet.exam.opening_scores import action_outcomes, best_actions, outcome
+from zerofleet.exam.sample import GAME, LabelledPosition
 
 Resistance = Literal["evenly", "longest"]
 """How the solver chooses among its actions."""
+RESISTANCES: tuple[Resistance, ...] = ("evenly", "longest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +133,9 @@ async def play_from(
 @functools.lru_cache(maxsize=100_000)
 def _best_actions(actions: tuple[int, ...], resistance: Resistance) -> list[int]:
     """Of the player to move; many games begin alike."""
-    values = action_outcomes(actions) if resistance == "evenly" else action_scores(actions)
-    best = max(value for value in values if value is not None)
-    return [action for action, value in enumerate(values) if value == best]
+    if resistance == "longest":
+        return best_actions(actions)
+    return LabelledPosition(actions, tuple(action_outcomes(actions))).best_actions
 
 
 @functools.lru_cache(maxsize=100_000)

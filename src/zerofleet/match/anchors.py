@@ -31,6 +31,10 @@ from zerofleet.prediction import Prediction
 
 _COLOURS = ("black", "white")  # black moves first
 _GNUGO = re.compile(r"gnugo:(10|[1-9])")
+NO_GNUGO = (
+    "the program gnugo is not on PATH: install GNU Go (Debian and Ubuntu: apt-get install gnugo, "
+    "and add /usr/games to PATH)"
+)
 
 
 def why_absent(name: str, game: str) -> str | None:
@@ -41,7 +45,7 @@ def why_absent(name: str, game: str) -> str | None:
     if not is_go(game):
         return f"GNU Go does not play {game}"
     if gnugo_command(int(level[1]), GoRules.of(game)) is None:
-        return "the program gnugo is not on PATH"
+        return NO_GNUGO
     return None
 
 
@@ -105,18 +109,21 @@ class RandomPlayer(ActionPlayer):
         return generator.choice(State(self._game, actions).legal_actions())
 
 
-def gnugo_command(level: int, rules: GoRules) -> list[str] | None:
+def gnugo_command(level: int, rules: GoRules, *, resigns: bool = True) -> list[str] | None:
     """How GNU Go is started for games under our rules; None where it is not installed.
 
     Ours count the area, take no stones off the board at the end and forbid every position that was
     there before: so it plays Chinese rules, captures what is dead before it passes, and keeps to
-    positional superko. Its seed is fixed, so that the opening decides the game.
+    positional superko. Its seed is fixed, so that the opening decides the game. It may resign what
+    it thinks is lost, unless ``resigns`` is false.
     """
     program = shutil.which("gnugo")
     if program is None:
         return None
     suicide = "--allow-all-suicide" if rules.suicide else "--forbid-suicide"
     options = ["--chinese-rules", "--capture-all-dead", "--positional-superko", suicide]
+    if not resigns:
+        options.append("--never-resign")
     return [program, "--mode", "gtp", "--level", str(level), "--seed", "1", *options]
 
 

@@ -1,0 +1,120 @@
+"""Games of Go against GNU Go: points won, area won, and the komi at which the score would be even.
+
+Whoever loses all games learns nothing from the score, but something from the margin. So GNU Go may
+not resign, and a margin is the difference in area at the end, without komi. Each opening is random
+and played twice with colours swapped, so that neither the game's komi nor the first move's
+advantage counts in the means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from zerofleet.config import RunConfig
+from zerofleet.database import MatchGame
+from zerofleet.errors import ConfigError
+from zerofleet.games import State
+from zerofleet.games.go_board import GoBoard
+from zerofleet.games.go_rules import GoRules
+from zerofleet.match.anchors import GtpPlayer, gnugo_command, go_setup, why_absent
+from zerofleet.match.openings import draw_openings
+from zerofleet.match.play_match import PairQueue, SearchPlayer, play_match
+from zerofleet.prediction import Predictor
+from zerofleet.search_configs import match_search
+
+LEVELS = (1, 5, 10)
+"""Of GNU Go, which an exam asks unless it is told others."""
+_PAIRS_AT_ONCE = 8  # each game has a program of its own
+
+
+@dataclass(frozen=True, slots=True)
+class GnuGoGames:
+    """How a player's games against a level of GNU Go ended, both colours as often."""
+
+    level: int
+    games: int
+    wins: int
+    draws: int
+    margins: tuple[int, ...]
+    """Of each game that both played to its end, the player's area less GNU Go's, without komi."""
+
+    @property
+    def mean_margin(self) -> float | None:
+        """None: GNU Go played an illegal move, or refused a legal one, in every game."""
+        return statistics.fmean(self.margins) if self.margins else None
+
+    @property
+    def even_komi(self) -> float | None:
+        """The points that the player would need, in place of the komi, to win half of the games.
+
+        That is the median of what it lacked; below 0, what it could give.
+        """
+        return -statistics.median(self.margins) if self.margins else None
+
+
+def check_gnu_go(game: str) -> None:
+    """Look for GNU Go.
+
+    Raises:
+        ConfigError: it does not play this game, or is not installed.
+    """
+    reason = why_absent("gnugo:1", game)
+    if reason is not None:
+        raise ConfigError(reason)
+
+
+async def play_gnu_go(
+    run: RunConfig, predictor: Predictor, level: int, games: int, num_simulations: int
+) -> GnuGoGames:
+    """Play so many games against a level of GNU Go.
+
+    Args:
+        run: whose game, ``[search]``, seed and openings these are (``evaluator.opening_plies``).
+        predictor: the player's network.
+        level: of GNU Go, 1 to 10.
+        games: an even number: each opening is played twice. Fewer where the openings are fewer.
+        num_simulations: of the player, for each action.
+
+    Raises:
+        ConfigError: see ``check_gnu_go``; or no game goes on after the opening.
+        EngineGoneError: GNU Go ended, or does not answer.
+        InferenceUnavailableError, OverloadedError: from ``predictor``.
+    """
+    game = run.game.name
+    check_gnu_go(game)
+    rules = GoRules.of(game)
+    command = gnugo_command(level, rules, resigns=False)
+    assert command is not None, "GNU Go was there a moment ago"
+    openings = draw_openings(game, run.evaluator.opening_plies, games // 2, run.seed)
+    places = [(opening, colour) for opening in range(len(openings)) for colour in (0, 1)]
+    played: list[MatchGame] = []
+
+    async def keep(finished: Sequence[MatchGame]) -> None:
+        played.extend(finished)
+
+    async with AsyncExitStack() as programs:
+        thinking = asyncio.Semaphore(os.cpu_count() or 1)
+        players = (
+            SearchPlayer(predictor, match_search(run.search, num_simulations)),
+            GtpPlayer(game, command, go_setup(rules), programs, thinking),
+        )
+        most = max(1, run.inference.max_batch_rows // 2)
+        queue = PairQueue(places, min(_PAIRS_AT_ONCE, most))
+        await play_match(game, openings, players, queue, keep)
+    results = [(each.record.result or 0) * (1 - 2 * each.color) for each in played]
+    margins = [margin for each in played if (margin := _margin(game, each)) is not None]
+    return GnuGoGames(level, len(played), results.count(1), results.count(0), tuple(margins))
+
+
+def _margin(game: str, played: MatchGame) -> int | None:
+    """The player's area less the other's; None of a game that was given up."""
+    state = State(game, played.record.columns.action.tolist())
+    if not state.is_terminal:
+        return None
+    black, white = GoBoard(state).area()
+    return (black - white) * (1 - 2 * played.color)
