@@ -19,7 +19,7 @@ from services.evaluator.spare import SpareTime
 from services.evaluator.verdict import Standing
 from zerofleet.database import ExamFigures, Grounds, MatchRow, ModelName, Promotion
 from zerofleet.errors import IncompatibleModelError
-from zerofleet.exam import PositionKind, examine, position_kinds
+from zerofleet.exam import ExamResult, PositionKind, examine, position_kinds
 from zerofleet.service import first_of
 
 _log = structlog.get_logger()
@@ -301,6 +301,7 @@ class Evaluator:
             positions=result.positions,
             value_error=result.value_error,
         )
+        self._show(result)
         await self._waits.ask_store(
             self._database.insert_exam,
             self._name,
@@ -311,3 +312,16 @@ class Evaluator:
             kind=kind,
             figures=ExamFigures(result.prior_errors, result.value_error),
         )
+
+    def _show(self, result: ExamResult) -> None:
+        """An exam in the figures of the heartbeat."""
+        figures, prior = self._context.figures, result.prior_errors
+        prior_error_rate = None if prior is None else prior / result.positions
+        if result.kind == "good":
+            figures.good_exam_error_rate = result.error_rate
+            figures.good_exam_prior_error_rate = prior_error_rate
+            figures.good_exam_value_error = result.value_error
+        else:
+            figures.exam_error_rate = result.error_rate
+            figures.exam_prior_error_rate = prior_error_rate
+            figures.exam_value_error = result.value_error

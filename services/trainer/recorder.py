@@ -15,7 +15,9 @@ from services.trainer.overfit import Event
 from services.trainer.state import Training
 from services.trainer.trainer_stores import TrainerStores
 from services.trainer.window import Window
+from zerofleet import games
 from zerofleet.config import RunConfig
+from zerofleet.database import RecentPlay
 from zerofleet.database.metrics import Split
 from zerofleet.errors import ConfigError
 from zerofleet.figures import Measurement, numbers
@@ -97,11 +99,16 @@ class Recorder:
         self._window = window
         self._sample_seed = sample_seed
         self._tensorboard = tensorboard
+        self._max_length = games.spec(run.game.name).max_length
         self.measured: Mapping[Split, Measurement] = {}
         """The newest of each split."""
         self.gradient_norm: float | None = None
         """Of the step before the newest measurement. Read here, in the thread that trains: on a GPU
         the number is there only when all work before it is done."""
+        self.play = RecentPlay()
+        """Of the newest games, at the newest measurement."""
+        self.narrows: str | None = None
+        """Why self-play explores too little."""
         self._measured_at: int | None = None  # positions received by then
 
     def measure(self) -> None:
@@ -123,6 +130,7 @@ class Recorder:
             )
         if event is not None:
             self._happened(event)
+        self._look_at_play()
         if self._tensorboard is not None:
             self._tensorboard.write(learner.step, self.by_name())
 
@@ -156,6 +164,20 @@ class Recorder:
             "gradient_norm": self.gradient_norm,
         }
         return found | {name: figure for name, figure in known.items() if figure is not None}
+
+    def _look_at_play(self) -> None:
+        """See whether self-play still explores; say when that changes."""
+        database, step = self._stores.database, self._training.learner.step
+        was_narrow = self.narrows is not None
+        self.play = self._stores.ask(partial(database.recent_play, self._run.name))
+        self.narrows = self.play.narrows(self._max_length)
+        if (self.narrows is not None) == was_narrow:
+            return
+        event = "narrow_ends" if was_narrow else "narrow_begins"
+        detail = self.narrows or "self-play explores again"
+        _log.warning(event, step=step, detail=detail)
+        insert = partial(database.insert_train_event, self._run.name, step, event, detail)
+        self._stores.ask(partial(insert, self._epoch))
 
     def _observe(self) -> Event | None:
         if len(self.measured) < len(SPLITS):

@@ -168,6 +168,12 @@ class TrainerFigures:
     """The same of the value, squared error."""
     gradient_norm: float | None = None
     """Of the last step before a measurement; None before the first."""
+    distinct_games: float | None = None
+    """Share of different ones among the last 1,000 of self-play; None: not looked at yet."""
+    drawn_games: float | None = None
+    """Share of draws among them."""
+    narrow: bool = False
+    """Whether self-play explores too little."""
     train: Measurement | None = None
     """On games that are trained on, as last measured."""
     held_out: Measurement | None = None
@@ -211,6 +217,16 @@ class EvaluatorFigures:
     rating_player_most_games: int = 0
     rating_games: int = 0
     """Of all models."""
+    exam_error_rate: float | None = None
+    """Of the newest exam, 0 to 1, in the positions that a goal is about; None: there was none."""
+    exam_prior_error_rate: float | None = None
+    """The same of the prior alone."""
+    exam_value_error: float | None = None
+    """Mean square of the searched value."""
+    good_exam_error_rate: float | None = None
+    """The same three in positions near good play."""
+    good_exam_prior_error_rate: float | None = None
+    good_exam_value_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,11 @@
 """What is measured comes back, and the summary adds it up."""
 
+from dataclasses import replace
+
 import pytest
 
 from zerofleet.config import run_from_values
-from zerofleet.database import Database, Submission
+from zerofleet.database import Database, ExamFigures, RecentPlay, Submission
 from zerofleet.errors import ConfigError
 from zerofleet.testing.random_records import changed, random_record
 
@@ -60,12 +62,22 @@ def test_an_exam_told_twice_is_one(database: Database, epoch: int) -> None:
     """As after a commit whose answer was lost; what differs is another exam."""
     for errors in (30, 30, 29):
         database.insert_exam("test", 1, 50, 300, errors, kind="random")
-    database.insert_exam("test", 1, 50, 300, 30, kind="good", value_error=0.25)
-    assert [(row.kind, row.errors, row.value_error) for row in database.exams("test")] == [
-        ("random", 30, None),
-        ("random", 29, None),
-        ("good", 30, 0.25),
+    good = ExamFigures(prior_errors=60, value_error=0.25)
+    lost = ExamFigures(wins=0, draws=0, margin=-30.5, even_komi=28.0)
+    for figures in (lost, lost, replace(lost, margin=-20.5)):
+        database.insert_exam("test", 1, 50, 20, 20, kind="gnugo:1", figures=figures)
+    database.insert_exam("test", 1, 50, 300, 30, kind="good", figures=good)
+    assert [(row.kind, row.errors, row.figures) for row in database.exams("test")] == [
+        ("random", 30, ExamFigures()),
+        ("random", 29, ExamFigures()),
+        ("gnugo:1", 20, lost),
+        ("gnugo:1", 20, replace(lost, margin=-20.5)),
+        ("good", 30, good),
     ]
+    [shown] = database._rows(
+        "SELECT error_percent, prior_error_percent FROM exam_results WHERE kind = 'good'"
+    )
+    assert tuple(map(float, shown)) == (10.0, 20.0)
 
 
 def test_summary(database: Database, epoch: int) -> None:
@@ -87,18 +99,42 @@ def test_summary(database: Database, epoch: int) -> None:
     assert (summary.elo, summary.elo_error, summary.error_rate) == (5.0, 1.0, 0.1)
     assert (summary.unfinished_games, summary.rejected_games) == (1, 0)
     assert summary.held_out_policy_loss is None
-    assert summary.distinct_share == 1.0
     empty = database.summary("other")
-    assert empty.distinct_share is None
     assert (empty.games, empty.positions, empty.best_model, empty.elo) == (0, 0, None, None)
 
 
-def test_the_summary_knows_how_many_games_are_different(database: Database) -> None:
+def test_recent_play_is_known(database: Database, epoch: int) -> None:
+    assert database.recent_play("test") == RecentPlay(0)
+    assert database.recent_play("other") == RecentPlay()
     record = random_record(1)
     again = changed(record, game_uid=random_record(2).game_uid)
-    other = random_record(3)
-    database.submit_games("test", "w", [Submission(game) for game in (record, again, other)])
-    assert database.summary("test").distinct_share == pytest.approx(2 / 3)
+    games = (record, again, random_record(3))
+    database.submit_games("test", "w", [Submission(game) for game in games])
+    for step, prior in ((10, 1.5), (20, 1.25), (30, 0.25)):
+        values = LOSSES | {"policy_entropy": prior, "target_entropy": prior / 2}
+        database.insert_train_metrics("test", step, "train", values, epoch)
+    play = database.recent_play("test")
+    drawn = sum(game.result == 0 for game in games) / 3
+    assert (play.games, play.distinct_share, play.draw_share) == (
+        3,
+        pytest.approx(2 / 3),
+        pytest.approx(drawn),
+    )
+    entropies = (play.prior_entropy, play.target_entropy, play.first_prior_entropy)
+    assert entropies == (0.25, 0.125, 1.5)
+
+
+def test_a_run_that_narrows_says_what_to_do() -> None:
+    wide = RecentPlay(1_000, 0.8, 0.1, 0.5, 0.4, 1.9)
+    assert wide.narrows(42) is None
+    told = replace(wide, distinct_share=0.5).narrows(42)
+    assert told is not None
+    assert told.startswith("50.0% of the last 1,000 games differ, less than 75%: raise random_op")
+    told = replace(wide, prior_entropy=0.4).narrows(42)
+    assert told is not None
+    assert told.startswith("the prior's entropy is 0.40 nats, less than 25% of the 1.90 at first: ")
+    assert replace(wide, distinct_share=0.5, games=999).narrows(42) is None  # too few to tell
+    assert replace(wide, distinct_share=0.5).narrows(9) is None  # a short game has few lines
 
 
 def test_a_run_keeps_its_game_and_takes_new_settings(database: Database) -> None:

@@ -181,7 +181,8 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
     exam = ask("exam", "--data", str(data), "--json", "--simulations", "5")
     values = json.loads(exam)
     assert list(values) == [
-        "game", "model", "kind", "simulations", "positions", "errors", "error_rate", "value_error"
+        "game", "model", "kind", "simulations", "positions", "errors", "error_rate",
+        "prior_errors", "value_error", "wins", "draws", "given_away", "margin", "even_komi",
     ]  # fmt: skip
     assert values["model"] == best
     assert values["simulations"] == 5

@@ -31,6 +31,17 @@ from zerofleet.waiting import Waits
 RUN = run_from_values({"name": "test", "preset": "plain", "game": "tic_tac_toe"})
 
 
+SAME_GAMES = """
+INSERT INTO games (
+    game_uid, run, kind, first_model, result, reason, length, worker, started_at, finished_at,
+    moves, content_sha256, began_at
+)
+SELECT gen_random_uuid(), 'test', 'selfplay', 1, 1, 'rules', 5, 'w', now(), now(),
+    'a1 b1 a2 b2 a3', sha256('x'), now()
+FROM generate_series(1, 1000)
+"""
+
+
 class PredictsHalf:
     """A learner that predicts half of every result, and in held-out games nothing."""
 
@@ -108,6 +119,23 @@ def test_prometheus_gets_the_value_by_stage_as_the_rows_have_it(
     assert not [name for name in names if "stage_1" in name]
     assert recorder.by_name()["held_out_stage_4_actual"] == 1.0
     assert recorder.by_name()["train_policy_loss"] == measured["train"].policy_loss
+
+
+def test_a_run_that_narrows_says_so_once(recorder: Recorder, database: Database) -> None:
+    recorder._max_length = 42  # games of tic-tac-toe are too short to be judged
+    recorder.measure()
+    assert recorder.narrows is None
+    with database._transaction() as connection:
+        connection.exec_driver_sql(SAME_GAMES)
+    for _ in range(2):
+        recorder.measure()
+    assert recorder.play.distinct_share == 0.001
+    [event] = database.train_events("test")
+    assert (event.event, event.step, event.detail) == ("narrow_begins", 7, recorder.narrows)
+    with database._transaction() as connection:
+        connection.exec_driver_sql("UPDATE games SET moves = game_uid::text")
+    recorder.measure()
+    assert [event.event for event in database.train_events("test")][1:] == ["narrow_ends"]
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

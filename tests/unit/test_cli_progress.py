@@ -12,7 +12,7 @@ from rich.console import Console
 from zerofleet.cli.final_report import final_report
 from zerofleet.cli.progress import LiveTable, PlainLines, duration, one_line
 from zerofleet.cli.status_text import status_text, status_values
-from zerofleet.database import Kept
+from zerofleet.database import Kept, RecentPlay
 from zerofleet.figures import InferenceFigures
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState
@@ -48,7 +48,7 @@ FULL = RunFigures(
     best_age_s=75.0,
     elo=130.4,
     elo_error=36.6,
-    distinct_share=0.4567,
+    play=RecentPlay(1000, 0.4567, 0.25, 0.4, 0.35, 1.95),
 )
 KEPT = Kept(7_654_000_000, datetime(2026, 5, 1, 9, 30, tzinfo=UTC), 987_600_000, models=3)
 NOTHING = Kept(32_768, None, None, models=0)
@@ -112,7 +112,9 @@ def test_status_as_text_and_json() -> None:
     assert "r (tic_tac_toe), running" in text
     assert "12,345 (12,000 in the last hour)" in text
     assert "45.7% of the last 1,000" in text
-    few = replace(FULL, games=12, distinct_share=1.0)
+    assert "25.0% of the last 1,000" in text
+    assert "prior 0.40 (1.95 at first), search 0.35 nats" in text
+    few = replace(FULL, play=RecentPlay(12, 1.0, 0.0))
     assert "100.0% of the last 12\n" in status_text(few, KEPT, [], None)
     assert (
         "7.7 GB of searches since 2026-05-01 09:30 UTC (987.6 MB a day), files of 3 of 4 models"
@@ -124,6 +126,14 @@ def test_status_as_text_and_json() -> None:
         held_up, KEPT, [], None
     )
     assert "games wait for" not in text
+    assert "narrows" not in text
+    narrow = replace(FULL, narrows="40.0% of the last 1,000 games differ")
+    assert "narrows           40.0% of the last" in status_text(narrow, KEPT, [], None)
+    assert "newest exam       none yet" in text
+    kinds = Exam(4, 50, 300, 24, 0.08, "random", 0.263, 0.31), Exam(4, 50, 300, 42, 0.14, "good")
+    examined = status_text(replace(FULL, newest_exams=kinds), KEPT, [], None)
+    told = "model 4: random 8.00%, prior alone 26.30%, value error 0.310; good 14.00%"
+    assert told in examined
     values = json.loads(json.dumps(status_values(FULL, KEPT, SERVICES, "127.0.0.1:8001")))
     assert values["up"] is True
     assert values["held_out"] == {"policy": 1.5, "value": 0.625}

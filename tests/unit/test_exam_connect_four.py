@@ -7,12 +7,18 @@ from typing import cast
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from zerofleet_core import State, connect_four_action_outcomes, connect_four_outcome
+from zerofleet_core import (
+    State,
+    connect_four_action_outcomes,
+    connect_four_outcome,
+    connect_four_score,
+)
 
 from zerofleet.errors import ConfigError
 from zerofleet.exam import PositionKind, examine
 from zerofleet.exam.examined_player import ExaminedPlayer
 from zerofleet.exam.good_play import MOST_A_PLY, draw_good_positions, good_sample
+from zerofleet.exam.opening_scores import action_outcomes, best_actions, outcome
 from zerofleet.exam.perfect_play import play_from
 from zerofleet.exam.sample import LabelledPosition, connect_four_sample, mirror_key
 from zerofleet.prediction import Prediction
@@ -67,6 +73,8 @@ async def test_perfect_and_worst_play(
         assert (result.game, result.kind, result.positions) == ("connect_four", kind, SIZE)
         assert result.wrong == (sign < 0,) * SIZE
         # Of the root and its two visits two values of three are 0, but where a game ended.
+        # The prior and two simulations agree here.
+        assert result.prior_errors == result.errors
         assert result.value_error is not None
         assert 0.1 < result.value_error < 0.6
         return result.error_rate
@@ -182,3 +190,30 @@ async def test_whole_games_against_the_solver(sample: tuple[LabelledPosition, ..
     assert worst.wins == 0
     assert worst.given_away >= values[1] + values[0]
     assert perfect == await play_from(cast("ExaminedPlayer", Solver(1)), positions)
+    longest = await play_from(cast("ExaminedPlayer", Solver(1)), positions, "longest")
+    assert (longest.wins, longest.draws, longest.given_away) == (values[1], values[0], 0)
+
+
+def test_the_first_scores_are_those_published() -> None:
+    """Pons, "Solving Connect 4": of each first column, and of the answers to the centre."""
+    columns = [outcome([column]) for column in range(7)]
+    assert columns == [1, 1, 0, -1, 0, 1, 1]  # for who answers
+    assert action_outcomes([]) == [-1, -1, 0, 1, 0, -1, -1]
+    assert best_actions([]) == [3]
+    assert best_actions([3]) == [3]  # all lose, the others sooner
+    assert best_actions([0]) == [1, 3]  # they win with the 40th disc
+
+
+def test_who_resists_and_hurries_needs_41_discs() -> None:
+    """From ply 14 of such a game, for the first player; before that the solver needs seconds."""
+    actions = [3, 3, 3, 3, 3, 0, 2, 1, 1, 1, 1, 3, 1, 2]
+    state = State("connect_four", actions)
+    assert connect_four_score(actions) == 1
+    while not state.is_terminal:
+        action = best_actions(actions)[0]
+        state.apply(action)
+        actions.append(action)
+    assert (state.ply, state.result) == (41, 1)
+    lost = [3, 3, 3, 3, 3, 0, 2, 1, 1, 1, 1, 3, 1, 2, 0]
+    assert connect_four_action_outcomes(lost) == [-1] * 3 + [None] + [-1] * 3
+    assert len(best_actions(lost)) < 6  # evenly, all are as good

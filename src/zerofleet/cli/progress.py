@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from zerofleet.cli.match import Z_95
-from zerofleet.local.monitor import Loss, RunFigures, ServiceState
+from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState
 
 _LINE_SECONDS = 5.0
 
@@ -118,6 +118,8 @@ def _figures_table(figures: RunFigures, seconds: float) -> Table:
     table.add_column()
     table.add_row("games", f"{figures.games:,} ({figures.games_per_hour:,.0f} an hour)")
     table.add_row("distinct games", distinct_text(figures))
+    if figures.narrows is not None:
+        table.add_row("narrows", figures.narrows)
     table.add_row("positions", f"{figures.positions_per_s:,.0f}/s predicted for self-play")
     table.add_row("loss, trained on", loss_text(figures.train))
     table.add_row("loss, held out", loss_text(figures.held_out))
@@ -171,8 +173,26 @@ def loss_text(loss: Loss | None) -> str:
 
 def distinct_text(figures: RunFigures) -> str:
     """Whether self-play explores: a falling share means that it repeats itself."""
-    share = figures.distinct_share
-    return "none yet" if share is None else f"{share:.1%} of the last {min(figures.games, 1000):,}"
+    return _share_text(figures.play.distinct_share, figures)
+
+
+def draws_text(figures: RunFigures) -> str:
+    """Of the same games."""
+    return _share_text(figures.play.draw_share, figures)
+
+
+def _share_text(share: float | None, figures: RunFigures) -> str:
+    return "none yet" if share is None else f"{share:.1%} of the last {figures.play.games:,}"
+
+
+def entropy_text(figures: RunFigures) -> str:
+    """Of the network's prior beside that of the search that it learns from."""
+    play = figures.play
+    if play.prior_entropy is None or play.target_entropy is None:
+        return "none yet"
+    first = play.first_prior_entropy
+    before = "" if first is None else f" ({first:.2f} at first)"
+    return f"prior {play.prior_entropy:.2f}{before}, search {play.target_entropy:.2f} nats"
 
 
 def best_text(figures: RunFigures) -> str:
@@ -195,6 +215,21 @@ def exam_text(figures: RunFigures) -> str:
     """Error rates of the last promoted models, oldest first."""
     exams = [f"{exam.version}: {exam.error_rate:.2%}" for exam in figures.exams[-4:]]
     return ", ".join(exams) or "none yet"
+
+
+def newest_exam_text(figures: RunFigures) -> str:
+    """All that the newest exam says, by kind of positions."""
+    if not figures.newest_exams:
+        return "none yet"
+    kinds = [_kind_text(exam) for exam in figures.newest_exams]
+    return f"model {figures.newest_exams[0].version}: {'; '.join(kinds)}"
+
+
+def _kind_text(exam: Exam) -> str:
+    text = f"{exam.kind} {exam.error_rate:.2%}"
+    if exam.prior_error_rate is not None:
+        text += f", prior alone {exam.prior_error_rate:.2%}"
+    return text if exam.value_error is None else f"{text}, value error {exam.value_error:.3f}"
 
 
 def duration(seconds: float) -> str:

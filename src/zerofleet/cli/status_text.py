@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from zerofleet.cli.progress import best_text, distinct_text, elo_text, exam_text, loss_text
+from zerofleet.cli.progress import (
+    best_text,
+    distinct_text,
+    draws_text,
+    elo_text,
+    entropy_text,
+    exam_text,
+    loss_text,
+    newest_exam_text,
+)
 from zerofleet.database import Kept
 from zerofleet.figures import InferenceFigures
 from zerofleet.fleet import Advice
@@ -47,6 +56,8 @@ def status_text(
         "run": f"{figures.run} ({figures.game}), {'running' if address else 'stopped'}",
         "games": f"{figures.games:,} ({figures.games_last_hour:,} in the last hour)",
         "distinct games": distinct_text(figures),
+        "draws": draws_text(figures),
+        "entropy": entropy_text(figures),
         "positions": f"{figures.positions:,}",
         "models": f"{figures.models}, {figures.promotions} promoted",
         "kept on disk": _kept_text(figures, kept),
@@ -57,6 +68,9 @@ def status_text(
     }
     if figures.has_exam:
         rows["exam errors"] = exam_text(figures)
+        rows["newest exam"] = newest_exam_text(figures)
+    if figures.narrows is not None:
+        rows["narrows"] = figures.narrows
     if figures.window_blocker is not None:
         rows["games wait for"] = figures.window_blocker
     rows |= _doing_by_name(services)

@@ -17,6 +17,7 @@ from zerofleet.database.migrate import migrate
 from zerofleet.database.models import ModelRow
 from zerofleet.database.promotions import Promotion, PromotionRow
 from zerofleet.database.ratings import PlayerResult, RatingPlace, RatingRow
+from zerofleet.database.recent_play import RecentPlay
 from zerofleet.database.retention import Kept, PartitionDrop, RemovableModel
 from zerofleet.database.submission import Submission, SubmitStatus
 from zerofleet.database.summary import Summary
@@ -48,6 +49,7 @@ __all__ = [
     "PromotionRow",
     "RatingPlace",
     "RatingRow",
+    "RecentPlay",
     "RemovableModel",
     "ResignRow",
     "SaveStatus",

@@ -10,6 +10,7 @@ from zerofleet.database.metrics import Metrics
 from zerofleet.database.models import Models
 from zerofleet.database.promotions import Promotions
 from zerofleet.database.ratings import Ratings
+from zerofleet.database.recent_play import RecentPlays
 from zerofleet.database.retention import Retentions
 from zerofleet.database.summary import Summaries
 from zerofleet.database.v_resign import Resignations
@@ -32,6 +33,7 @@ class Database(
     Promotions,
     Ratings,
     Metrics,
+    RecentPlays,
     Summaries,
 ):
     """The record of every run, over a few connections; a context manager.

@@ -9,7 +9,6 @@ from zerofleet.database.connection import ConnectionPool
 _SUMMARY = """
 SELECT
     g.games, g.positions, g.games_last_hour, g.workers_last_hour, g.resigned_games,
-    d.distinct_share,
     (
         SELECT threshold FROM resign_thresholds WHERE run = :run
         ORDER BY threshold_id DESC LIMIT 1
@@ -31,13 +30,6 @@ FROM (
     FROM games WHERE run = :run AND kind = 'selfplay'
 ) AS g
 CROSS JOIN (
-    SELECT count(DISTINCT moves)::float8 / nullif(count(*), 0) AS distinct_share
-    FROM (
-        SELECT moves FROM games WHERE run = :run AND kind = 'selfplay'
-        ORDER BY tx DESC LIMIT 1000
-    ) AS newest
-) AS d
-CROSS JOIN (
     SELECT
         coalesce(max(seq), 0) AS promotions,
         (array_agg(version ORDER BY seq DESC))[1] AS best_model
@@ -46,7 +38,7 @@ CROSS JOIN (
 LEFT JOIN ratings AS r ON r.run = :run AND r.version = h.best_model
 LEFT JOIN LATERAL (
     SELECT error_rate FROM exams
-    WHERE run = :run AND version = h.best_model AND kind <> 'good'
+    WHERE run = :run AND version = h.best_model AND kind IN ('lines', 'random')
     ORDER BY exam_id DESC LIMIT 1
 ) AS e ON true
 LEFT JOIN LATERAL (
@@ -67,7 +59,6 @@ class Summary:
     games_last_hour: int
     workers_last_hour: int
     resigned_games: int  # of self-play
-    distinct_share: float | None  # of the last 1,000 of self-play: other moves than the rest
     resign_threshold: float | None  # v_resign; None too while no player resigns
     rejected_games: int
     unfinished_games: int

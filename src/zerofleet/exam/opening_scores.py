@@ -10,7 +10,8 @@ BitBully's database (https://pypi.org/project/bitbully-databases).
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from zerofleet_core import (
@@ -66,30 +67,40 @@ def _key(actions: Sequence[int]) -> bytes:
 @functools.cache
 def _kept() -> dict[bytes, int]:
     """The score of each position of ``KEPT_PLIES`` actions or fewer, for the player to move."""
-    lines = (line.split(" ") for line in _FILE.read_text(encoding="ascii").splitlines())
-    scores = {_key([int(action) for action in actions]): int(score) for actions, score in lines}
-    for level in reversed(list(_levels())[:-1]):
-        for actions in level:
-            after = (_key([*actions, action]) for action in State(GAME, actions).legal_actions())
-            scores[_key(actions)] = max(-scores[key] for key in after)
+    *earlier, last = _levels()
+    lines = _FILE.read_text(encoding="ascii").splitlines()
+    scores = {key: int(line.split(" ")[1]) for key, line in zip(last, lines, strict=True)}
+    for level in reversed(earlier):
+        scores |= {
+            key: max(-scores[after] for after in found.after) for key, found in level.items()
+        }
     return scores
 
 
-def _levels() -> Iterator[list[list[int]]]:
-    """The positions of 0, 1, ... ``KEPT_PLIES`` actions, each by its first way, mirrors once."""
-    level: list[list[int]] = [[]]
-    yield level
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """By the first way to it, and the keys of those that one more action leads to."""
+
+    actions: list[int]
+    after: list[bytes] = field(default_factory=list[bytes])
+
+
+def _levels() -> list[dict[bytes, _Position]]:
+    """The positions of 0, 1, ... ``KEPT_PLIES`` actions by key, those of the last in file order."""
+    levels = [{_key([]): _Position([])}]
     for _ in range(KEPT_PLIES):
-        found: dict[bytes, list[int]] = {}
-        for actions in level:
-            for action in State(GAME, actions).legal_actions():
-                found.setdefault(_key([*actions, action]), [*actions, action])
-        level = list(found.values())
-        yield level
+        found: dict[bytes, _Position] = {}
+        for position in levels[-1].values():
+            for action in State(GAME, position.actions).legal_actions():
+                actions = [*position.actions, action]
+                position.after.append(_key(actions))
+                found.setdefault(position.after[-1], _Position(actions))
+        levels.append(found)
+    return levels
 
 
 def write_file() -> None:
     """Solve all positions anew and write them to the file of this package."""
-    *_, last = _levels()
-    lines = (f"{''.join(map(str, each))} {connect_four_score(each)}\n" for each in last)
-    _FILE.write_text("".join(lines), encoding="ascii")
+    lines = [each.actions for each in _levels()[-1].values()]
+    text = "".join(f"{''.join(map(str, each))} {connect_four_score(each)}\n" for each in lines)
+    _FILE.write_text(text, encoding="ascii")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Self
 
+from zerofleet import games
 from zerofleet.config import RunConfig
-from zerofleet.database import Database, Kept
+from zerofleet.database import Database, ExamRow, Kept, RecentPlay
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.exam import has_exam
+from zerofleet.exam import position_kinds
 from zerofleet.figures import (
     AutoscalerFigures,
     EvaluatorFigures,
@@ -42,6 +43,12 @@ class Exam:
     positions: int
     errors: int
     error_rate: float
+    kind: str = ""
+    """Of its positions."""
+    prior_error_rate: float | None = None
+    """Of the prior alone; None: not asked."""
+    value_error: float | None = None
+    """Mean square; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,9 @@ class RunFigures:
     promotions: int
     has_exam: bool
     exams: tuple[Exam, ...] = ()
-    """Of promoted models, oldest first."""
+    """Of promoted models, oldest first, in the positions that a goal is about."""
+    newest_exams: tuple[Exam, ...] = ()
+    """One for each kind of positions, of the model that was examined last."""
     train: Loss | None = None
     held_out: Loss | None = None
     best_version: int | None = None
@@ -69,8 +78,10 @@ class RunFigures:
     elo: float | None = None
     """Of the best model."""
     elo_error: float | None = None
-    distinct_share: float | None = None
-    """Different ones among the last 1,000 games of self-play."""
+    play: RecentPlay = field(default_factory=RecentPlay)
+    """Whether self-play still explores."""
+    narrows: str | None = None
+    """Why it explores too little, and what to do."""
     window_blocker: str | None = None
     """The open transaction that keeps stored games from the trainer."""
 
@@ -149,11 +160,14 @@ class Monitor:
         summary = self._database.summary(self._run.name)
         history = self._database.promotion_history(self._run.name)
         promoted = {row.promotion.version for row in history}
+        kinds = position_kinds(self._run.game.name)
         exams = [
-            Exam(row.version, row.num_simulations, row.positions, row.errors, row.error_rate)
+            _exam(row)
             for row in self._database.exams(self._run.name)
-            if row.version in promoted and row.kind != "good"  # which no goal is about
+            if row.version in promoted and row.kind in kinds
         ]
+        newest = {exam.kind: exam for exam in exams if exam.version == exams[-1].version}
+        play = self._database.recent_play(self._run.name)
         blocker = self._database.window_blocker(self._run.name)
         age = (datetime.now(UTC) - history[0].at).total_seconds() if history else None
         return RunFigures(
@@ -166,15 +180,17 @@ class Monitor:
             positions_per_s=sum(worker.positions_per_s for worker in workers),
             models=summary.models,
             promotions=summary.promotions,
-            has_exam=has_exam(self._run.game.name),
-            exams=tuple(exams),
+            has_exam=bool(kinds),
+            exams=tuple(exam for exam in exams if exam.kind == kinds[0]),
+            newest_exams=tuple(newest.values()),
             train=_loss(summary.policy_loss, summary.value_loss),
             held_out=_loss(summary.held_out_policy_loss, summary.held_out_value_loss),
             best_version=summary.best_model,
             best_age_s=age,
             elo=summary.elo,
             elo_error=summary.elo_error,
-            distinct_share=summary.distinct_share,
+            play=play,
+            narrows=play.narrows(games.spec(self._run.game.name).max_length),
             window_blocker=None if blocker is None else str(blocker),
         )
 
@@ -218,6 +234,20 @@ def _state(name: str, beat: Heartbeat, restarts: int) -> ServiceState:
     waits = f"waits for {beat.waiting_for}" if beat.waiting_for else ""
     doing = waits or work_words(beat.figures)
     return ServiceState(name, doing, beat.waiting_for, restarts=restarts, figures=beat.figures)
+
+
+def _exam(row: ExamRow) -> Exam:
+    prior_errors = row.figures.prior_errors
+    return Exam(
+        row.version,
+        row.num_simulations,
+        row.positions,
+        row.errors,
+        row.error_rate,
+        row.kind,
+        None if prior_errors is None else prior_errors / row.positions,
+        row.figures.value_error,
+    )
 
 
 def _loss(policy: float | None, value: float | None) -> Loss | None:

@@ -94,6 +94,6 @@ COMMENT ON TABLE train_events IS
     'What happened to the training of a run, a log that only grows. A resumed trainer that repeats a '
     'step finds its event written.';
 COMMENT ON COLUMN train_events.step IS 'SGD steps taken when it happened.';
-COMMENT ON COLUMN train_events.event IS 'overfit_begins or overfit_ends.';
+COMMENT ON COLUMN train_events.event IS 'overfit_begins, overfit_ends, narrow_begins or narrow_ends.';
 COMMENT ON COLUMN train_events.detail IS 'With figures, for people.';
 COMMENT ON COLUMN train_events.epoch IS 'Fence of the trainer that wrote the row.';

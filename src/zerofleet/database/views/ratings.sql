@@ -22,6 +22,18 @@ COMMENT ON VIEW rated_games IS
     'are left out. repeated: two players without chance had this very game before; it does not count '
     'twice.';
 
+CREATE VIEW exam_results AS
+SELECT
+    run, version AS model, kind, num_simulations, positions, errors,
+    round(100.0 * errors / positions, 2) AS error_percent,
+    round(100.0 * prior_errors / positions, 2) AS prior_error_percent,
+    round(value_error::numeric, 3) AS value_error,
+    wins, draws, given_away, margin, even_komi, at
+FROM exams;
+COMMENT ON VIEW exam_results IS
+    'What each exam of a model found: errors after the search beside those of the prior alone, the '
+    'value''s mean square error, and how whole games ended.';
+
 CREATE VIEW ratings_with_interval AS
 SELECT
     run, player, version AS model,

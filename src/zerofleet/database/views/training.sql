@@ -36,6 +36,38 @@ COMMENT ON VIEW training_curve IS
     'Is it learning, is it overfitting: training and held-out figures side by side, step by step. '
     'policy_gap and value_gap are the smoothed distances that the overfit watch looks at.';
 
+CREATE VIEW recent_play AS
+SELECT
+    r.name AS run,
+    g.games,
+    g.distinct_share,
+    g.draw_share,
+    newest.policy_entropy AS prior_entropy,
+    newest.target_entropy,
+    oldest.policy_entropy AS first_prior_entropy
+FROM runs AS r
+CROSS JOIN LATERAL (
+    SELECT
+        count(*) AS games,
+        count(DISTINCT moves)::float8 / nullif(count(*), 0) AS distinct_share,
+        avg((result = 0)::integer)::float8 AS draw_share
+    FROM (
+        SELECT moves, result FROM games WHERE run = r.name AND kind = 'selfplay'
+        ORDER BY tx DESC LIMIT 1000
+    ) AS last_games
+) AS g
+LEFT JOIN LATERAL (
+    SELECT policy_entropy, target_entropy FROM train_metrics
+    WHERE run = r.name AND split = 'train' ORDER BY step DESC LIMIT 1
+) AS newest ON true
+LEFT JOIN LATERAL (
+    SELECT policy_entropy FROM train_metrics
+    WHERE run = r.name AND split = 'train' ORDER BY step LIMIT 1
+) AS oldest ON true;
+COMMENT ON VIEW recent_play IS
+    'Does self-play still explore: different games and draws among the last 1,000 of each run, and '
+    'the entropy of the network''s prior beside that of the search, in nats, as last measured.';
+
 CREATE VIEW value_by_stage AS
 SELECT
     m.run,
