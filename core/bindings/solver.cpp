@@ -91,6 +91,6 @@ void bind_solver(nb::module_& module) {
       "actions"_a,
       "The columns after which the score (`connect_four_score`) is the best there is: they win as\n"
       "soon as possible, or resist for as long as possible.\n\n"
-      "About a second at ply 6, a fifth of one at ply 9.\n\n"
+      "A second or two at ply 6, a fifth of one at ply 9.\n\n"
       "Raises:\n    ValueError: an illegal action, or the game is over.");
 }

@@ -6,7 +6,8 @@ only from layers below its own:
 - ``zerofleet.command`` and ``zerofleet.cli``: the commands a person types.
 - ``zerofleet.local``: embedded stores and the supervisor behind ``zerofleet up``.
 - ``zerofleet.testing``: fakes and fixtures, public, verified against the real thing.
-- ``zerofleet.exam``: how often a player errs where perfect play is known.
+- ``zerofleet.exam``: how often a player errs where perfect play is known, or how it plays GNU Go.
+- ``zerofleet.match``: games between two players, and the players that never change.
 - ``zerofleet.gtp``: the Go Text Protocol, as a server and as a client of other engines.
 - ``zerofleet.client``: for programs that ask a trained player; sync and asyncio.
 - ``zerofleet.rpc``: the wire: Open Inference Protocol and ``zerofleet.v1.Player``.

@@ -197,7 +197,8 @@ class Metrics(ConnectionPool):
             "FROM exams WHERE run = :run ORDER BY exam_id",
             run=run,
         )
-        return [ExamRow(*row[:8], ExamFigures(*row[8:])) for row in rows]
+        found = map(list[Any], rows)
+        return [ExamRow(*row[:8], figures=ExamFigures(*row[8:])) for row in found]
 
     def reject_game(self, run: str, game_uid: UUID, reason: str) -> None:
         """Note that a stored game does not replay; ``read_games`` leaves it out from now on."""
