@@ -32,7 +32,7 @@ class SearchSection(Section):
     ``num_simulations``, and fast searches in proportion. A new network's search tells little, and
     few simulations bring many games. Matches and exams have all; unset: so has self-play."""
     simulations_growth_models: int = Field(default=0, ge=0)
-    """Models after the first one over which the simulations grow."""
+    """Model versions after the first one, rejected ones too, over which the simulations grow."""
     c_puct: float = Field(default=1.5, gt=0)
     """Exploration constant of PUCT: ``Q + c_puct * P * sqrt(sum N) / (1 + N)``."""
     c_puct_growth: float = Field(default=0.0, ge=0)
