@@ -187,7 +187,8 @@ def test_positions_are_drawn_as_the_run_file_says(
     database: Database, weights: dict[str, object]
 ) -> None:
     """Of the stored games as of those that were submitted; what they pay for stays the same."""
-    games = submit(database, range(60))
+    submitted = {game.game_uid: game for game in submit(database, range(60))}
+    games = [submitted[game.game_uid] for game in database.read_games("test", 0, 100).games]
     plain = a_run(growing_window=False)
     run = a_run(growing_window=False, value_lambda=0.9, **weights)
     window, usual = (Window(each, database, training(each)) for each in (run, plain))

@@ -340,8 +340,10 @@ def _elements(row: Row[Any], name: str, lengths: NDArray[np.int64]) -> NDArray[A
         RecordRejectedError: an array is not flat, holds a null, or has another length.
     """
     dtype = DTYPES[name]
-    words = np.frombuffer(getattr(row, name), dtype.newbyteorder(">"))
-    size = words.itemsize
+    size = dtype.itemsize
+    words = np.frombuffer(
+        getattr(row, name), f">i{size}"
+    )  # also of floats: the headers are integers
     stride = (_LENGTH_BYTES + size) // size
     head = _HEADER_BYTES // size
     ends = np.cumsum(lengths)
@@ -356,4 +358,5 @@ def _elements(row: Row[Any], name: str, lengths: NDArray[np.int64]) -> NDArray[A
         raise RecordRejectedError(f"{name} does not fit legal_actions, or is no plain array")
     before = np.repeat(np.arange(1, len(lengths) + 1), lengths)  # headers up to each element
     each = np.arange(len(before), dtype=np.int64)
-    return words[before * head + each * stride + _LENGTH_BYTES // size].astype(dtype)
+    elements = words[before * head + each * stride + _LENGTH_BYTES // size]
+    return elements.view(dtype.newbyteorder(">")).astype(dtype)

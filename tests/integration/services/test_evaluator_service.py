@@ -64,19 +64,19 @@ def pointer(fleet: Any) -> Promotion | None:
         best.close()
 
 
+def waits_for(fleet: Any, thing: str) -> bool:
+    beats = [beat for beat in fleet.heartbeats.read() if beat.service == "evaluator"]
+    return [beat.waiting_for for beat in beats] == [thing]
+
+
 def test_the_first_model_is_promoted_at_once_and_examined(make_fleet: Any) -> None:
     """Meanwhile the evaluator says what it waits for."""
     # Fewer rows than the exam has positions: the server would refuse them all at once.
     fleet = make_fleet(run_file() + "[inference]\nmax_batch_rows = 8\n")
-
-    def waits_for(thing: str) -> bool:
-        beats = [beat for beat in fleet.heartbeats.read() if beat.service == "evaluator"]
-        return [beat.waiting_for for beat in beats] == [thing]
-
     process, page = fleet.start_with_metrics("evaluator")
-    fleet.until(lambda: waits_for("a candidate"))
+    fleet.until(lambda: waits_for(fleet, "a candidate"))
     fleet.publish(1)
-    fleet.until(lambda: waits_for("a candidate newer than version 1"))
+    fleet.until(lambda: waits_for(fleet, "a candidate newer than version 1"))
     assert "zerofleet_evaluator_best_version 1.0" in page()
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
@@ -257,7 +257,7 @@ def test_without_a_gate_every_model_that_answers_is_promoted_in_order(make_fleet
     process = fleet.start("evaluator")
     fleet.until(lambda: versions(fleet) == [1, 2, 4, 5])
     fleet.until(lambda: len(fleet.database.ratings("judged")) == 2)
-    fleet.until(lambda: fleet.doing("evaluator") == "a candidate newer than version 5")
+    fleet.until(lambda: waits_for(fleet, "a candidate newer than version 5"))
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
     assert "Traceback" not in fleet.log("evaluator")
