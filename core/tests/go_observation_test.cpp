@@ -79,7 +79,7 @@ void planes_by_hand() {
 // Black takes a stone at B2 in a ko; White may not take back at once.
 void liberties_by_hand() {
   using G = Go<4, GoObservation::kLiberties>;
-  G game;
+  G game(GoRules{0.0f, false, G::kMaxLength});
   for (const char* move : {"B1", "C1", "A2", "D2", "B3", "C3", "C2", "B2"}) {
     const Action action = G::string_to_action(move).value();
     check(game.is_legal(action));
