@@ -31,7 +31,6 @@ SHARED_CLASS_NAMES: dict[str, str] = {}
 """Names of classes that more than one module defines, and why."""
 
 SHARED_FILE_NAMES = {
-    "match.py": COMMAND,
     "migrate.py": COMMAND,
     "player.py": SCHEMA,
     "sgf.py": COMMAND,

@@ -78,23 +78,23 @@ def _kept() -> dict[bytes, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Position:
+class _OpeningPosition:
     """By the first way to it, and the keys of those that one more action leads to."""
 
     actions: list[int]
     after: list[bytes] = field(default_factory=list[bytes])
 
 
-def _levels() -> list[dict[bytes, _Position]]:
+def _levels() -> list[dict[bytes, _OpeningPosition]]:
     """The positions of 0, 1, ... ``KEPT_PLIES`` actions by key, those of the last in file order."""
-    levels = [{_key([]): _Position([])}]
+    levels = [{_key([]): _OpeningPosition([])}]
     for _ in range(KEPT_PLIES):
-        found: dict[bytes, _Position] = {}
+        found: dict[bytes, _OpeningPosition] = {}
         for position in levels[-1].values():
             for action in State(GAME, position.actions).legal_actions():
                 actions = [*position.actions, action]
                 position.after.append(_key(actions))
-                found.setdefault(position.after[-1], _Position(actions))
+                found.setdefault(position.after[-1], _OpeningPosition(actions))
         levels.append(found)
     return levels
 

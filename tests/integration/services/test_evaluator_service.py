@@ -90,7 +90,8 @@ def test_the_first_model_is_promoted_at_once_and_examined(make_fleet: Any) -> No
     exams = fleet.database.exams("judged")
     asked = [(exam.version, exam.kind, exam.num_simulations, exam.positions) for exam in exams]
     assert asked == [(1, "random", 4, 10), (1, "good", 4, 10)]
-    assert all(0 < (exam.value_error or 0) < 4 for exam in exams)
+    assert all(0 < (exam.figures.value_error or 0) < 4 for exam in exams)
+    assert all(0 < (exam.figures.prior_errors or 0) <= 10 for exam in exams)
 
 
 @pytest.mark.parametrize(("threshold", "expected"), [(0.49, "promoted"), (0.55, "rejected")])
