@@ -24,6 +24,7 @@ from services.trainer.learner import Learner
 from services.trainer.schedule import held_out_limit, window_limit
 from services.trainer.train_bucket import TrainBucket
 from services.trainer.trainer import sample_seed
+from services.trainer.window import draw
 from zerofleet import games
 from zerofleet.config import RunConfig
 from zerofleet.records import is_held_out
@@ -47,7 +48,11 @@ class LearningLoop:
         held_out = held_out_limit(settings, settings.window_positions, run.overfit.min_positions)
         self._window, self._held_out = (
             ReplayBuffer(
-                spec.name, positions, settings.window_games, value_lambda=settings.value_lambda
+                spec.name,
+                positions,
+                settings.window_games,
+                value_lambda=settings.value_lambda,
+                auxiliary=list(settings.auxiliary_weights),
             )
             for positions in (settings.window_positions, held_out)
         )
@@ -140,7 +145,7 @@ class LearningLoop:
         size = settings.batch_size
         while self._window.positions >= settings.min_positions and self.bucket.holds(size):
             seed = sample_seed(self.run.seed, "train", self.learner.step)
-            self.learner.train(self._window.sample(size, seed, symmetry=settings.augment))
+            self.learner.train(draw(self._window, size, seed, symmetry=settings.augment))
             self.bucket.draw(size)
             if self.learner.step % settings.publish_every_steps == 0:
                 self.model = self._publish(self.model.version + 1)

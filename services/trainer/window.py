@@ -11,7 +11,7 @@ import structlog
 from numpy.typing import NDArray
 from zerofleet_core import ReplayBuffer
 
-from services.trainer.measurement import Batch, TracedBatch
+from services.trainer.measurement import TracedBatch, TrainBatch
 from services.trainer.schedule import held_out_limit, window_limit
 from services.trainer.state import Training
 from zerofleet.config import RunConfig
@@ -62,14 +62,14 @@ class Window:
         """Most positions that are sampled now, as far as the window has grown."""
         return window_limit(self._settings, self._training.bucket.received)
 
-    def sample(self, batch_size: int, seed: int) -> Batch:
+    def sample(self, batch_size: int, seed: int) -> TrainBatch:
         """Draw positions to train on, uniformly, under random symmetries if the run file says so.
 
         Args:
             batch_size: positions.
             seed: equal windows and seeds give equal batches.
         """
-        return self.trained.sample(batch_size, seed, symmetry=self._settings.augment)
+        return draw(self.trained, batch_size, seed, symmetry=self._settings.augment)
 
     def trace(self, split: Split, batch_size: int, seed: int) -> TracedBatch | None:
         """Draw positions to measure on, as they were played; None where there are none."""
@@ -193,13 +193,24 @@ class Window:
     def _buffer(self, most_positions: int) -> ReplayBuffer:
         settings = self._settings
         return ReplayBuffer(
-            self._game, most_positions, settings.window_games, value_lambda=settings.value_lambda
+            self._game,
+            most_positions,
+            settings.window_games,
+            value_lambda=settings.value_lambda,
+            auxiliary=list(settings.auxiliary_weights),
         )
 
     def _reject(self, game_uid: UUID, reason: str) -> None:
         self.rejected += 1
         self._rejections.append((game_uid, reason))
         _log.warning("game_rejected", game_uid=str(game_uid), reason=reason)
+
+
+def draw(buffer: ReplayBuffer, batch_size: int, seed: int, *, symmetry: bool) -> TrainBatch:
+    """Draw positions to train on, with the auxiliary targets that the buffer has."""
+    if buffer.auxiliary_width:
+        return buffer.sample_with_auxiliary(batch_size, seed, symmetry=symmetry)
+    return buffer.sample(batch_size, seed, symmetry=symmetry)
 
 
 def _next_page_games(page_games: int, games: Sequence[StoredGame]) -> int:
