@@ -102,6 +102,8 @@ class Recorder:
         self.gradient_norm: float | None = None
         """Of the step before the newest measurement. Read here, in the thread that trains: on a GPU
         the number is there only when all work before it is done."""
+        self.auxiliary_losses: Mapping[str, float] = {}
+        """Of that step's batch, as ``opponent_policy_loss`` and so on, where there are heads."""
         self._measured_at: int | None = None  # positions received by then
 
     def measure(self) -> None:
@@ -113,6 +115,8 @@ class Recorder:
             if traced is not None:
                 measured[split] = learner.measure(traced)
         self.gradient_norm = learner.gradient_norm
+        losses = learner.auxiliary_losses
+        self.auxiliary_losses = {f"{name}_loss": loss for name, loss in losses.items()}
         self.measured = measured  # at once, for those who read it from another thread
         self._measured_at = self._training.bucket.received
         event = self._observe()
@@ -155,7 +159,8 @@ class Recorder:
             "value_gap": watch.value_gap,
             "gradient_norm": self.gradient_norm,
         }
-        return found | {name: figure for name, figure in known.items() if figure is not None}
+        found |= {name: figure for name, figure in known.items() if figure is not None}
+        return found | self.auxiliary_losses
 
     def _observe(self) -> Event | None:
         if len(self.measured) < len(SPLITS):
@@ -202,7 +207,7 @@ class Recorder:
             "overfit": watch.active,
         }
         if split == "train":
-            row["gradient_norm"] = self.gradient_norm
+            row |= {"gradient_norm": self.gradient_norm, **self.auxiliary_losses}
         return row
 
     @property
