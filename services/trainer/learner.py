@@ -126,10 +126,13 @@ class Learner:
     def train_on(self, share: TrainBatch) -> None:
         """Take one gradient step on this process's share of a batch."""
         observations, policy_target, value_target, *auxiliary = self._tensors(share)
-        answers = self._precision.predict(self._forward, observations)
-        loss = self._weighted(losses(*answers[:2], policy_target, value_target))
+        policy_logits, value, *predicted = self._precision.predict(self._forward, observations)
+        loss = self._weighted(losses(policy_logits, value, policy_target, value_target))
         if self.network.auxiliary is not None:
-            loss = loss + self._auxiliary_loss(answers[2], *auxiliary)
+            parts = self.network.auxiliary.losses(predicted[0], auxiliary[0])
+            self._auxiliary_losses = {name: part.detach() for name, part in parts.items()}
+            weighted = [self._auxiliary_weights[name] * part for name, part in parts.items()]
+            loss = loss + torch.stack(weighted).sum()
         self._precision.scaled(loss).backward()  # pyright: ignore[reportUnknownMemberType]
         gradient = self._optimizer.gradient
         self._team.average([gradient])
@@ -233,13 +236,6 @@ class Learner:
 
     def _weighted(self, parts: Losses) -> Tensor:
         return parts.policy + self._settings.value_loss_weight * parts.value
-
-    def _auxiliary_loss(self, predicted: Tensor, target: Tensor) -> Tensor:
-        assert self.network.auxiliary is not None
-        parts = self.network.auxiliary.losses(predicted, target)
-        self._auxiliary_losses = {name: loss.detach() for name, loss in parts.items()}
-        weighted = [self._auxiliary_weights[name] * loss for name, loss in parts.items()]
-        return torch.stack(weighted).sum()
 
     def _gradient_averages(self) -> dict[str, Tensor]:
         names = [name for name, _ in self.network.named_parameters()]

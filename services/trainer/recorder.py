@@ -160,7 +160,7 @@ class Recorder:
             "gradient_norm": self.gradient_norm,
         }
         found |= {name: figure for name, figure in known.items() if figure is not None}
-        return found | self.auxiliary_losses
+        return {**found, **self.auxiliary_losses}
 
     def _observe(self) -> Event | None:
         if len(self.measured) < len(SPLITS):

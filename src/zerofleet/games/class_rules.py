@@ -174,7 +174,7 @@ class ClassPosition:
             raise self._wrong(f"final_planes() has shape {planes.shape}, not {shape}")
         if planes.dtype.kind not in "bui" or not np.isin(planes, (-1, 0, 1)).all():
             raise self._wrong("final_planes() has other values than the integers -1, 0 and 1")
-        return cast("list[int]", planes.astype(np.int8).ravel().tolist())
+        return planes.astype(np.int8).ravel().tolist()
 
     def final_score(self) -> float:
         """See ``Rules``."""

@@ -111,8 +111,8 @@ class AuxiliaryHeads(nn.Module):
         }
         found: dict[str, Tensor] = {}
         widths = list(self.widths.values())
-        columns = zip(predicted.split(widths, 1), target.split(widths, 1), strict=True)
-        for name, (ours, wanted) in zip(self.widths, columns, strict=True):
+        columns = (torch.split(each, widths, 1) for each in (predicted, target))
+        for name, ours, wanted in zip(self.widths, *columns, strict=True):
             is_known = ~wanted[:, 0].isnan()
             each = row_losses[name](ours, wanted.nan_to_num())
             found[name] = torch.where(is_known, each, 0.0).sum() / is_known.sum().clamp(min=1)
