@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from zerofleet.errors import ConfigError
-from zerofleet.games.game import Game
+from zerofleet.games.python_game import Game
 
 _MOST_ACTIONS = 32_767  # smallint in positions.action
 _MOST_PLIES = 30_000
