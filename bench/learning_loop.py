@@ -24,7 +24,7 @@ from services.trainer.learner import Learner
 from services.trainer.schedule import held_out_limit, window_limit
 from services.trainer.train_bucket import TrainBucket
 from services.trainer.trainer import sample_seed
-from services.trainer.window import draw
+from services.trainer.window import draw, empty_buffer
 from zerofleet import games
 from zerofleet.config import RunConfig
 from zerofleet.records import is_held_out
@@ -46,16 +46,8 @@ class LearningLoop:
         spec, settings = games.spec(run.game.name), run.trainer
         self._models = LoopModels(run, spec, precision)
         held_out = held_out_limit(settings, settings.window_positions, run.overfit.min_positions)
-        self._window, self._held_out = (
-            ReplayBuffer(
-                spec.name,
-                positions,
-                settings.window_games,
-                value_lambda=settings.value_lambda,
-                auxiliary=list(settings.auxiliary_weights),
-            )
-            for positions in (settings.window_positions, held_out)
-        )
+        self._window = empty_buffer(run, settings.window_positions)
+        self._held_out = empty_buffer(run, held_out, held_out=True)
         self.bucket = TrainBucket(settings.samples_per_position)
         search = SearchConfig(**run.search.model_dump())
         self.engine = SelfPlay(spec.name, run.selfplay.games_per_engine, search, run.seed)
@@ -167,5 +159,6 @@ def _add(buffer: ReplayBuffer, game: GameColumns) -> int:
         game.legal_actions,
         game.policy_weights,
         root_value=game.root_value,
+        priors=game.priors,
         resigned=game.reason == "resign",
     )

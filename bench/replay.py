@@ -29,7 +29,7 @@ from services.trainer.train_bucket import TrainBucket
 from services.trainer.window import Window
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, Submission
-from zerofleet.database.window_games import GameWindow
+from zerofleet.database.window_games import AskedColumn, GameWindow
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import GameRecord
 
@@ -103,9 +103,11 @@ class CountingDatabase(Database):
     """Of the table ``positions``."""
     games = 0
 
-    def read_games(self, run: str, after_tx: int, limit: int) -> GameWindow:
+    def read_games(
+        self, run: str, after_tx: int, limit: int, asked: tuple[AskedColumn, ...] = ()
+    ) -> GameWindow:
         """As ``Database`` does it."""
-        page = super().read_games(run, after_tx, limit)
+        page = super().read_games(run, after_tx, limit, asked)
         self.rows += sum(len(game.action) for game in page.games)
         self.games += len(page.games)
         return page

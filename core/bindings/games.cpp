@@ -185,7 +185,8 @@ OpeningActions to_opening_actions(const std::string& name) {
 }
 
 void make_config(SearchConfig* self, int num_simulations, double full_search_share,
-                 std::optional<int> fast_simulations, double c_puct, double c_puct_growth,
+                 std::optional<int> fast_simulations, std::optional<int> simulations_start,
+                 int simulations_growth_models, double c_puct, double c_puct_growth,
                  double c_puct_base, const std::string& fpu, double fpu_reduction,
                  std::optional<double> root_fpu_reduction, double root_policy_temperature,
                  double root_policy_temperature_final, double root_policy_temperature_halflife,
@@ -200,6 +201,8 @@ void make_config(SearchConfig* self, int num_simulations, double full_search_sha
   const SearchConfig config{.num_simulations = num_simulations,
                             .full_search_share = full_search_share,
                             .fast_simulations = fast_simulations,
+                            .simulations_start = simulations_start,
+                            .simulations_growth_models = simulations_growth_models,
                             .c_puct = c_puct,
                             .c_puct_growth = c_puct_growth,
                             .c_puct_base = c_puct_base,
@@ -244,6 +247,8 @@ void bind_config(nb::module_& module) {
                 "The knobs of the search, named as in a run file's [search] section.")
       .def("__init__", &make_config, nb::kw_only(), "num_simulations"_a = standard.num_simulations,
            "full_search_share"_a = standard.full_search_share, "fast_simulations"_a = nb::none(),
+           "simulations_start"_a = nb::none(),
+           "simulations_growth_models"_a = standard.simulations_growth_models,
            "c_puct"_a = standard.c_puct, "c_puct_growth"_a = standard.c_puct_growth,
            "c_puct_base"_a = standard.c_puct_base, "fpu"_a = "reduction",
            "fpu_reduction"_a = standard.fpu_reduction, "root_fpu_reduction"_a = nb::none(),
@@ -270,6 +275,8 @@ void bind_config(nb::module_& module) {
       .def_ro("num_simulations", &C::num_simulations)
       .def_ro("full_search_share", &C::full_search_share)
       .def_ro("fast_simulations", &C::fast_simulations)
+      .def_ro("simulations_start", &C::simulations_start)
+      .def_ro("simulations_growth_models", &C::simulations_growth_models)
       .def_ro("c_puct", &C::c_puct)
       .def_ro("c_puct_growth", &C::c_puct_growth)
       .def_ro("c_puct_base", &C::c_puct_base)

@@ -75,7 +75,8 @@ AuxiliaryTargets to_auxiliary(const std::vector<std::string>& names) {
 int add(ReplayBuffer& buffer, const ColumnIn<std::int16_t>& action, int result,
         const ColumnIn<bool>& full_search, const ColumnIn<std::int32_t>& offsets,
         const ColumnIn<std::int16_t>& legal_actions, const ColumnIn<std::int32_t>& policy_weights,
-        const std::optional<ColumnIn<float>>& root_value, bool resigned) {
+        const std::optional<ColumnIn<float>>& root_value,
+        const std::optional<ColumnIn<float>>& priors, bool resigned) {
   const StoredGame game{.action = span_of(action),
                         .result = result,
                         .full_search = span_of(full_search),
@@ -83,9 +84,16 @@ int add(ReplayBuffer& buffer, const ColumnIn<std::int16_t>& action, int result,
                         .legal_actions = span_of(legal_actions),
                         .policy_weights = span_of(policy_weights),
                         .root_value = root_value ? span_of(*root_value) : std::span<const float>{},
+                        .priors = priors ? span_of(*priors) : std::span<const float>{},
                         .resigned = resigned};
   const nb::gil_scoped_release release;
   return buffer.add(game);
+}
+
+bool to_repeated_once(const std::string& name) {
+  if (name == "all") return false;
+  if (name == "once") return true;
+  throw std::invalid_argument("repeated_positions must be 'all' or 'once', not '" + name + "'");
 }
 
 // The memory of a batch while it is filled.
@@ -169,25 +177,39 @@ void bind_replay(nb::module_& module) {
       "Keeps moves and policy weights; positions are rebuilt by playing. Safe to "
       "use from several threads.")
       .def(nb::new_([](const std::string& game, std::int64_t max_positions, std::int64_t max_games,
-                       double value_lambda, const std::vector<std::string>& auxiliary) {
+                       double value_lambda, double policy_surprise_share,
+                       const std::string& repeated_positions, double age_halflife,
+                       const std::vector<std::string>& auxiliary) {
              return make_replay_buffer(game, {max_positions, max_games}, value_lambda,
+                                       {.policy_surprise_share = policy_surprise_share,
+                                        .repeated_once = to_repeated_once(repeated_positions),
+                                        .age_halflife = age_halflife},
                                        to_auxiliary(auxiliary));
            }),
            "game"_a, "max_positions"_a, "max_games"_a, nb::kw_only(), "value_lambda"_a = 1.0,
+           "policy_surprise_share"_a = 0.0, "repeated_positions"_a = "all", "age_halflife"_a = 0.0,
            "auxiliary"_a = std::vector<std::string>{},
            "An empty buffer. Over either limit the oldest games leave; the newest stays.\n\n"
            "Args:\n"
            "    value_lambda: value targets are lambda-returns of the searches' values; 1: the\n"
            "        game's result alone.\n"
+           "    policy_surprise_share: share of a game's weight that is dealt out in proportion\n"
+           "        to KL(policy target || prior) of its positions; each gets a whole number of\n"
+           "        copies, which are as many as there are positions.\n"
+           "    repeated_positions: 'all', or 'once': a position that is there k times is drawn\n"
+           "        as often as one that is there once.\n"
+           "    age_halflife: the chance of a position halves with every so many newer ones; 0:\n"
+           "        all are drawn alike.\n"
            "    auxiliary: targets beside policy and value: 'opponent_policy', 'final_planes',\n"
            "        'final_score'; what the game does not offer is left out.\n\n"
            "Raises:\n"
-           "    ValueError: unknown game or target, a limit below 1, a lambda out of [0, 1].")
+           "    ValueError: unknown game or target, a limit below 1, a share or lambda out of\n"
+           "        [0, 1], a half-life below 0.")
       .def("add", &add, nb::arg("action").noconvert(), "result"_a,
            nb::arg("full_search").noconvert(), nb::arg("offsets").noconvert(),
            nb::arg("legal_actions").noconvert(), nb::arg("policy_weights").noconvert(),
            nb::kw_only(), nb::arg("root_value").noconvert().none() = nb::none(),
-           "resigned"_a = false,
+           nb::arg("priors").noconvert().none() = nb::none(), "resigned"_a = false,
            "Store a finished game and return its number of training positions.\n\n"
            "Args:\n"
            "    action: [plies] int16.\n"
@@ -199,6 +221,8 @@ void bind_replay(nb::module_& module) {
            "    policy_weights: [offsets[-1]] int32, the policy target up to scale.\n"
            "    root_value: [plies] float32 for the player to move, what the searches found;\n"
            "        needed where value_lambda is below 1.\n"
+           "    priors: [offsets[-1]] float32, the network's; needed where policy_surprise_share\n"
+           "        is above 0.\n"
            "    resigned: the player to move after the last action gave up.\n\n"
            "Raises:\n"
            "    ValueError: the game does not replay under the rules; names ply and reason.\n"
@@ -231,7 +255,7 @@ void bind_replay(nb::module_& module) {
           "    What `sample` returns, then ply [batch] int32, length of its game in plies [batch]\n"
           "    int32, and number of its game [batch] int64, counted from the first ever added.")
       .def("sample", &sample, "batch_size"_a, "seed"_a, nb::kw_only(), "symmetry"_a = true,
-           "Draw positions uniformly, with replacement; equal content and seed, equal batch.\n\n"
+           "Draw positions with replacement; equal content and seed, equal batch.\n\n"
            "Returns:\n"
            "    observations [batch, observation_bytes] uint8, policy_target [batch, num_actions]\n"
            "    float32 (normalised weights), value_target [batch] float32 (the result for\n"

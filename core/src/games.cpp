@@ -39,16 +39,17 @@ class MnkRules final : public DynamicRules {
   RunTimeSizes sizes_;
 };
 
-template <int kSize>
+template <int kSize, GoObservation kObservation>
 std::shared_ptr<const DynamicRules> wrapped_go(const GoSettings& settings) {
-  return std::make_shared<WrappedRules<Go<kSize>>>(Go<kSize>(go_rules<kSize>(settings)));
+  using AnyGo = Go<kSize, kObservation>;
+  return std::make_shared<WrappedRules<AnyGo>>(AnyGo(go_rules<kSize>(settings)));
 }
 
-template <int... kSizes>
+template <GoObservation kObservation, int... kSizes>
 std::shared_ptr<const DynamicRules> make_go(const GoSettings& settings,
                                             std::integer_sequence<int, kSizes...>) {
   using Make = std::shared_ptr<const DynamicRules> (*)(const GoSettings&);
-  constexpr std::array<Make, sizeof...(kSizes)> makers = {&wrapped_go<kSizes + 2>...};
+  constexpr std::array<Make, sizeof...(kSizes)> makers = {&wrapped_go<kSizes + 2, kObservation>...};
   return makers[static_cast<std::size_t>(settings.size - 2)](settings);
 }
 
@@ -77,11 +78,15 @@ GoSettings take_go_settings(GameName& name) {
   GoSettings settings{.size = name.take_int("size", 19),
                       .komi = std::nullopt,
                       .suicide = name.take_bool("suicide", true),
-                      .max_length = std::nullopt};
+                      .max_length = std::nullopt,
+                      .observation = GoObservation::kHistory};
   const bool has_komi = name.has("komi");
   const float komi = name.take_float("komi", 0.0f);
   const bool has_max_length = name.has("max_length");
   const int max_length = name.take_int("max_length", 0);
+  if (name.take_word("observation", {"history", "liberties"}) == 1) {
+    settings.observation = GoObservation::kLiberties;
+  }
   name.finish();
   if (settings.size < 2 || settings.size > kLargestGo) {
     throw std::invalid_argument("game '" + name.text() + "': size must be 2 to 19, not " +
@@ -95,7 +100,10 @@ GoSettings take_go_settings(GameName& name) {
 DynamicGame make_dynamic_game(GameName name) {
   if (name.family() == "go") {
     const GoSettings settings = take_go_settings(name);
-    return {name.text(), make_go(settings, std::make_integer_sequence<int, kLargestGo - 1>())};
+    constexpr std::make_integer_sequence<int, kLargestGo - 1> kSizes;
+    return {name.text(), settings.observation == GoObservation::kHistory
+                             ? make_go<GoObservation::kHistory>(settings, kSizes)
+                             : make_go<GoObservation::kLiberties>(settings, kSizes)};
   }
   if (name.family() == "mnk") return {name.text(), make_mnk(name)};
   std::string known;

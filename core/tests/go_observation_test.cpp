@@ -76,12 +76,32 @@ void planes_by_hand() {
                                {}});
 }
 
+// Black takes a stone at B2 in a ko; White may not take back at once.
+void liberties_by_hand() {
+  using G = Go<4, GoObservation::kLiberties>;
+  G game(GoRules{0.0f, false, G::kMaxLength});
+  for (const char* move : {"B1", "C1", "A2", "D2", "B3", "C3", "C2", "B2"}) {
+    const Action action = G::string_to_action(move).value();
+    check(game.is_legal(action));
+    game.apply(action);
+  }
+  const auto planes = game.observe();
+  const auto at = [](const char* name) { return G::string_to_action(name).value(); };
+  check(planes[17] == plane_of<16>({at("B1")}));            // Black's with 1 liberty
+  check(planes[18] == plane_of<16>({at("A2"), at("B3")}));  // 2
+  check(planes[19] == plane_of<16>({}));                    // 3
+  check(planes[20] == plane_of<16>({at("B2")}));            // White's with 1
+  check(planes[21] == plane_of<16>({at("C1")}));            // 2
+  check(planes[22] == plane_of<16>({at("D2"), at("C3")}));  // 3
+  check(planes[23] == plane_of<16>({at("C2")}));            // ko
+}
+
 // Passes are rare, for games to last.
-template <int kSize>
-Action random_action(const Go<kSize>& game, Random& random) {
+template <class G>
+Action random_action(const G& game, Random& random) {
   const auto actions = game.legal_actions();
   const auto moves = static_cast<std::uint64_t>(actions.size() - 1);
-  if (moves == 0 || random.below(20) == 0) return Go<kSize>::kPass;
+  if (moves == 0 || random.below(20) == 0) return G::kPass;
   return actions[static_cast<int>(random.below(moves))];
 }
 
@@ -158,9 +178,8 @@ void hash_sees_passes_and_the_end() {
 }
 
 // Plays a game and, beside it, its eight images.
-template <int kSize>
+template <class G>
 void play_with_images(Random& random, bool suicide) {
-  using G = Go<kSize>;
   const GoRules rules{0.5f, suicide, G::kMaxLength};
   std::vector<G> images(G::kNumSymmetries, G(rules));
   const G& game = images[0];
@@ -195,10 +214,10 @@ void symmetries() {
   check(Symmetries<Go<5>>::action[7][Go<5>::kPass] == Go<5>::kPass);
   Random random(29);
   for (int game = 0; game < 20; ++game) {
-    play_with_images<3>(random, game % 2 == 0);
-    play_with_images<5>(random, game % 2 == 0);
+    play_with_images<Go<3, GoObservation::kLiberties>>(random, game % 2 == 0);
+    play_with_images<Go<5>>(random, game % 2 == 0);
   }
-  play_with_images<9>(random, true);
+  play_with_images<Go<9>>(random, true);
 }
 
 }  // namespace
@@ -209,6 +228,7 @@ int main() {
   return test::run({
       {"planes of the start", planes_of_the_start},
       {"planes computed by hand", planes_by_hand},
+      {"liberties and ko by hand", liberties_by_hand},
       {"planes remember eight boards",
        [] {
          Random random(19);

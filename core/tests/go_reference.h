@@ -33,6 +33,14 @@ class SlowGo {
     return (suicide_ || !is_suicide) && !seen_.contains(after);
   }
 
+  // Whether nothing but repetition forbids the move.
+  bool only_repeats(int point, char colour) const {
+    if (board_[point] != '.') return false;
+    bool is_suicide = false;
+    const std::string after = board_after(point, colour, is_suicide);
+    return (suicide_ || !is_suicide) && seen_.contains(after);
+  }
+
   void play(int point, char colour) {
     bool is_suicide = false;
     board_ = board_after(point, colour, is_suicide);

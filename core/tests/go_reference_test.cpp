@@ -49,7 +49,31 @@ void check_board(const GoBoard<kRows, kColumns>& board, const SlowGo& slow) {
 }
 
 template <int kSize>
-void check_area(const Go<kSize>& game, const SlowGo& slow) {
+using WatchedGo = Go<kSize, GoObservation::kLiberties>;
+
+// The planes that follow the history: chains of few liberties, own ones first, and repetitions.
+template <int kSize>
+void check_planes(const WatchedGo<kSize>& game, const SlowGo& slow) {
+  using G = WatchedGo<kSize>;
+  const auto planes = game.observe();
+  const auto history = Go<kSize>::kPlanes;
+  check(planes.size() == history + 7);
+  const char own = letter(game.to_play());
+  for (int point = 0; point < kSize * kSize; ++point) {
+    const char stone = slow.board()[point];
+    const std::size_t liberties =
+        stone == '.' ? 0 : slow.touched(slow.board(), slow.chain(slow.board(), point), '.').size();
+    for (std::size_t count = 1; count <= 3; ++count) {
+      check(planes[history + count - 1].test(point) == (stone == own && liberties == count));
+      check(planes[history + count + 2].test(point) ==
+            (stone != '.' && stone != own && liberties == count));
+    }
+    check(planes[G::kPlanes - 1].test(point) == slow.only_repeats(point, own));
+  }
+}
+
+template <int kSize>
+void check_area(const WatchedGo<kSize>& game, const SlowGo& slow) {
   const auto [first, second] = game.area();
   const std::string area = slow.area();
   float score = -game.rules().komi;
@@ -67,7 +91,7 @@ void check_area(const Go<kSize>& game, const SlowGo& slow) {
 template <int kSize>
 int play_game(Random& random, bool suicide, double pass_chance) {
   const float komi = 0.5f * static_cast<float>(random.below(9)) - 2.0f;
-  Go<kSize> game(GoRules{komi, suicide, Go<kSize>::kMaxLength});
+  WatchedGo<kSize> game(GoRules{komi, suicide, Go<kSize>::kMaxLength});
   SlowGo slow(kSize, kSize, suicide);
   while (!game.is_terminal()) {
     const char colour = letter(game.to_play());
@@ -85,6 +109,7 @@ int play_game(Random& random, bool suicide, double pass_chance) {
     if (!pass) slow.play(action, colour);
     check_board(game.board(), slow);
     check_area(game, slow);
+    check_planes(game, slow);
   }
   return game.ply();
 }

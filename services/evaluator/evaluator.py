@@ -50,13 +50,14 @@ def choose(
     """The next model to judge; None when none waits.
 
     Models older than a judged one are not judged any more. The first model of a run becomes the
-    best without a match. Without a gate each model does, in order. With it the newest is played,
-    because it was trained the longest and a match costs more than a model. A match that has begun
-    is finished first.
+    best without a match. Without a gate each that answers does, in order. With it the newest is
+    played, because it was trained the longest and a match costs more than a model. A match that has
+    begun is finished first.
 
     Args:
         versions: every model of the run.
-        judged: those with a verdict of a match, or a promotion.
+        judged: those with a verdict of a match, or a promotion; without a gate also those that
+            could not be asked before a newer one came.
         genesis: whether there is no best model yet.
         gate: whether a match decides.
         begun: the candidate of an unfinished match against the present best.
@@ -135,10 +136,12 @@ class Evaluator:
             self._waits.end("evaluator")
             began = time.monotonic()
             with self._spare.paused():
-                if head is None or not self._run.evaluator.gate:
+                if head is None:
                     await self._promoter.promote(work.candidate, None, head)
-                else:
+                elif self._run.evaluator.gate:
                     await self._judge(work.candidate, head)
+                else:
+                    await self._promote_untested(work.candidate, head)
             self._judged += 1
             # Where candidates come faster than they are judged there is no spare time at all.
             share = self._run.rating.share
@@ -157,12 +160,18 @@ class Evaluator:
         models = await self._waits.ask_store(self._database.models, self._name)
         promotions = await self._waits.ask_store(self._database.promotions, self._name)
         matches = await self._waits.ask_store(self._database.matches, self._name)
-        judged = {match.candidate for match in matches if match.verdict in ("promoted", "rejected")}
+        gate = self._run.evaluator.gate
+        judged = {
+            match.candidate
+            for match in matches
+            if match.verdict in ("promoted", "rejected")
+            or (not gate and match.decided_by == _NEWER.decided_by)
+        }
         work = choose(
             [model.version for model in models],
             judged | {promotion.version for promotion in promotions},
             genesis=head is None,
-            gate=self._run.evaluator.gate,
+            gate=gate,
             begun=await self._begun(matches, head),
         )
         if work is not None and head is not None:
@@ -205,6 +214,18 @@ class Evaluator:
         else:
             await self._referee.close(match, "rejected", standing.grounds)
         await self._pool.rate()
+
+    async def _promote_untested(self, candidate: int, head: Promotion) -> None:
+        """Promote a model that answers; what became of another is noted as by the gate."""
+        can_play = await self._can_play(candidate)
+        if can_play:
+            await self._promoter.promote(candidate, None, head)
+            return
+        match = await self._referee.open(candidate, head.version)
+        if can_play is None:
+            await self._referee.close(match, "skipped", _NEWER)
+        else:
+            await self._referee.close(match, "rejected", _UNUSABLE)
 
     def _tell(self, match: MatchRow, standing: Standing) -> None:
         """A verdict in the log, with all that it rests on."""

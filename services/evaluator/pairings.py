@@ -22,7 +22,9 @@ class Pairing:
     opponent: str
 
 
-def pairings(promoted: Iterable[int], back: Iterable[int], anchors: Sequence[str]) -> list[Pairing]:
+def pairings(
+    promoted: Iterable[int], back: Iterable[int], anchors: Sequence[str], every: int = 1
+) -> list[Pairing]:
     """All pairings of a run, those of the newest model first.
 
     Opponents further back and fixed anchors keep the scale from drifting: with the model before
@@ -30,10 +32,11 @@ def pairings(promoted: Iterable[int], back: Iterable[int], anchors: Sequence[str
 
     Args:
         promoted: versions in the order of their promotions; going back to one adds nothing.
-        back: opponents are the models so many promotions earlier.
+        back: opponents are the models so many places earlier among those that are rated.
         anchors: fixed opponents.
+        every: the first model and every so many-th after it are rated.
     """
-    chain = list(dict.fromkeys(promoted))
+    chain = list(dict.fromkeys(promoted))[::every]
     found: list[Pairing] = []
     for place in reversed(range(len(chain))):
         earlier = [chain[place - step] for step in sorted(set(back)) if 0 < step <= place]
@@ -97,7 +100,8 @@ class PairingQueue:
             anchors: those that can play here.
             stored: the places that hold a game.
         """
-        wanted = pairings(promoted, self._run.rating.opponents, anchors)
+        rating = self._run.rating
+        wanted = pairings(promoted, rating.opponents, anchors, rating.every)
         for player, group in groupby(wanted, key=lambda pairing: pairing.player):
             present = [pairing for pairing in group if pairing not in self._left_out]
             found = [

@@ -14,9 +14,10 @@ from zerofleet_core import ReplayBuffer
 from services.trainer.measurement import TracedBatch, TrainBatch
 from services.trainer.schedule import held_out_limit, window_limit
 from services.trainer.state import Training
-from zerofleet.config import RunConfig
+from zerofleet.config import RunConfig, TrainerSection
 from zerofleet.database import Database, StoredGame, WindowBlocker
 from zerofleet.database.metrics import Split
+from zerofleet.database.window_games import AskedColumn
 from zerofleet.records import is_held_out
 
 PAGE_GAMES = 512
@@ -52,10 +53,11 @@ class Window:
         self.blocker: WindowBlocker | None = None
         """The open transaction that keeps stored games from being read."""
         self.rejected = 0
-        self.trained = self._buffer(settings.window_positions)
+        self._asked = asked_columns(settings)
+        self.trained = empty_buffer(run, settings.window_positions)
         self._least_held_out = run.overfit.min_positions
         most_held_out = held_out_limit(settings, settings.window_positions, self._least_held_out)
-        self.held_out = self._buffer(most_held_out)
+        self.held_out = empty_buffer(run, most_held_out, held_out=True)
 
     @property
     def limit(self) -> int:
@@ -63,7 +65,7 @@ class Window:
         return window_limit(self._settings, self._training.bucket.received)
 
     def sample(self, batch_size: int, seed: int) -> TrainBatch:
-        """Draw positions to train on, uniformly, under random symmetries if the run file says so.
+        """Draw positions to train on, under random symmetries if the run file says so.
 
         Args:
             batch_size: positions.
@@ -110,7 +112,9 @@ class Window:
         Raises:
             StoreUnavailableError: nothing was read; the next call reads the same page.
         """
-        page = self._database.read_games(self._run, self.next_tx, min(self._page_games, PAGE_GAMES))
+        page = self._database.read_games(
+            self._run, self.next_tx, min(self._page_games, PAGE_GAMES), self._asked
+        )
         was_page = page.next_tx > self.next_tx
         training = self._training
         for game_uid, reason in page.unreadable:
@@ -184,26 +188,46 @@ class Window:
                 game.legal_actions,
                 game.policy_weights,
                 root_value=game.root_value,
+                priors=game.priors,
                 resigned=game.resigned,
             )
         except ValueError as error:
             self._reject(game.game_uid, str(error))
             return 0
 
-    def _buffer(self, most_positions: int) -> ReplayBuffer:
-        settings = self._settings
-        return ReplayBuffer(
-            self._game,
-            most_positions,
-            settings.window_games,
-            value_lambda=settings.value_lambda,
-            auxiliary=list(settings.auxiliary_weights),
-        )
-
     def _reject(self, game_uid: UUID, reason: str) -> None:
         self.rejected += 1
         self._rejections.append((game_uid, reason))
         _log.warning("game_rejected", game_uid=str(game_uid), reason=reason)
+
+
+def empty_buffer(run: RunConfig, most_positions: int, *, held_out: bool = False) -> ReplayBuffer:
+    """What a run samples from, before its first game.
+
+    Held-out positions are drawn by the same rules as those trained on, whose losses theirs are
+    compared with; as there are fewer, their chances halve after fewer.
+    """
+    settings = run.trainer
+    share = settings.held_out_share
+    return ReplayBuffer(
+        run.game.name,
+        most_positions,
+        settings.window_games,
+        value_lambda=settings.value_lambda,
+        policy_surprise_share=settings.policy_surprise_share,
+        repeated_positions=settings.repeated_positions,
+        age_halflife=settings.age_halflife * (share / (1 - share) if held_out else 1.0),
+        auxiliary=[] if held_out else list(settings.auxiliary_weights),
+    )
+
+
+def asked_columns(settings: TrainerSection) -> tuple[AskedColumn, ...]:
+    """The columns of a game that this run's targets and weights need besides those always read."""
+    needed: dict[AskedColumn, bool] = {
+        "root_value": settings.value_lambda < 1,
+        "priors": settings.policy_surprise_share > 0,
+    }
+    return tuple(name for name, is_needed in needed.items() if is_needed)
 
 
 def draw(buffer: ReplayBuffer, batch_size: int, seed: int, *, symmetry: bool) -> TrainBatch:

@@ -11,6 +11,8 @@ from zerofleet.config import SearchSection
 _ALWAYS_FULL: dict[str, Any] = {
     "full_search_share": 1.0,
     "fast_simulations": None,
+    "simulations_start": None,
+    "simulations_growth_models": 0,
     "root_fpu_reduction": None,
     "root_policy_temperature": 1.0,
     "root_policy_temperature_halflife": 0.0,

@@ -276,7 +276,9 @@ def test_one_unreadable_game_costs_a_page_itself_alone(
         connection.execute(text(query.replace(":", r"\:")))
     reads: list[Any] = []
     rows_read = window_games._games
-    monkeypatch.setattr(window_games, "_games", lambda row: (reads.append(row), rows_read(row))[1])
+    monkeypatch.setattr(
+        window_games, "_games", lambda *given: (reads.append(given), rows_read(*given))[1]
+    )
     page = database.read_games("test", 0, 100)
     assert len(reads) <= 2 + 2 * 5  # half by half
     assert [uid for uid, _ in page.unreadable] == [bad]

@@ -47,6 +47,19 @@ def test_the_page_of_keys_is_fresh() -> None:
             "max_ahead_positions = 1000 would pause play before training can start: give 2000",
         ),
         (
+            'name = "a"\n[game]\nname = "x"\n[search]\nsimulations_start = 9',
+            "simulations_start = 9 and simulations_growth_models = 0: give both",
+        ),
+        (
+            'name = "a"\n[game]\nname = "x"\n[search]\nsimulations_start = 101\n'
+            "simulations_growth_models = 5",
+            "simulations_start = 101 is above num_simulations = 100: lower the first",
+        ),
+        (
+            'name = "a"\n[game]\nname = "x"\n[trainer]\nage_halflife = -1',
+            "trainer.age_halflife = -1",
+        ),
+        (
             'name = "a"\n[game]\nname = "x"\n[precision]\nvariants = ["int4"]',
             "precision.variants.0 = 'int4': Input should be 'int8' or 'fp16'",
         ),

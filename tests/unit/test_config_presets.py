@@ -69,6 +69,7 @@ LATER = {
         "temperature_halflife": 0.0,
         "fork_share": 0.0,
         "prove_results": False,
+        "simulations_start": None,
     },
     "network": {
         "global_pooling": False,
@@ -83,6 +84,9 @@ LATER = {
         "budget_samples": 0,
         "optimizer": "sgd",
         "value_lambda": 1.0,
+        "policy_surprise_share": 0.0,
+        "repeated_positions": "all",
+        "age_halflife": 0.0,
     },
     "precision": {"variants": ()},
 }

@@ -24,6 +24,13 @@ def test_going_back_to_a_model_makes_no_other_pairing() -> None:
     assert pairings([], (1, 5), ("random",)) == []
 
 
+def test_every_so_many_th_promoted_model_is_rated() -> None:
+    """The models between are nobody's opponents; what was rated stays so as others come."""
+    expected = [Pairing("8", "3"), Pairing("8", "1"), Pairing("3", "1")]
+    assert pairings([1, 2, 3, 5, 8], (1, 2), (), 2) == expected
+    assert pairings([1, 2, 3, 5, 8, 9], (1, 2), (), 2) == expected
+
+
 def test_each_pairing_has_openings_of_its_own() -> None:
     seeds = {
         match_seed(1, "rating", "8", "random"),

@@ -11,6 +11,8 @@ SECTION = SearchSection(
     num_simulations=50,
     full_search_share=0.3,
     fast_simulations=5,
+    simulations_start=30,
+    simulations_growth_models=4,
     c_puct=2.0,
     c_puct_growth=0.7,
     c_puct_base=500.0,
@@ -78,6 +80,7 @@ def test_the_section_of_this_file_leaves_no_default() -> None:
 def test_they_are_always_full(search: SearchConfig) -> None:
     assert search.num_simulations == 20
     assert search.full_search_share == 1.0
+    assert search.simulations_start is None
     assert search.root_policy_temperature == 1.0
     assert search.root_policy_temperature_halflife == 0.0
     assert search.root_fpu_reduction is None

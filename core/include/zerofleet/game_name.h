@@ -1,6 +1,8 @@
 // Names of games with their rules: "go(size=9,komi=7.5)".
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -55,6 +57,16 @@ class GameName {
     if (value.empty()) return otherwise;
     if (value != "true" && value != "false") fail(key, " must be true or false, not '", value, "'");
     return value == "true";
+  }
+  // One of these words, the first if there is none; returns its index.
+  std::size_t take_word(const std::string& key, const std::vector<std::string>& words) {
+    const std::string value = take(key);
+    if (value.empty()) return 0;
+    const auto found = std::ranges::find(words, value);
+    if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
+    std::string known;
+    for (const std::string& word : words) known += (known.empty() ? "" : " or ") + word;
+    fail(key, " must be ", known, ", not '", value, "'");
   }
   void finish() const {
     if (settings_.empty()) return;

@@ -32,6 +32,7 @@ struct GoSettings {
   std::optional<float> komi;
   bool suicide;
   std::optional<int> max_length;
+  GoObservation observation;
 };
 GoSettings take_go_settings(GameName& name);
 
@@ -42,6 +43,12 @@ GoRules go_rules(const GoSettings& settings) {
   rules.suicide = settings.suicide;
   rules.max_length = settings.max_length.value_or(rules.max_length);
   return rules;
+}
+
+template <int kSize, GoObservation kObservation = GoObservation::kHistory>
+auto fixed_go(const std::string& text, const GoSettings& settings) {
+  using AnyGo = Go<kSize, kObservation>;
+  return FixedRules<AnyGo>(text, AnyGo(go_rules<kSize>(settings)));
 }
 
 // Any other game of the core or from outside. Throws std::invalid_argument for an unknown one.
@@ -57,12 +64,12 @@ auto visit_game(const std::string& text, Visitor&& visitor) {
   if (family == "go") {
     GameName rest = name;
     const GoSettings settings = take_go_settings(rest);
-    if (settings.size == 9) return visitor(FixedRules<Go<9>>(text, Go<9>(go_rules<9>(settings))));
-    if (settings.size == 13) {
-      return visitor(FixedRules<Go<13>>(text, Go<13>(go_rules<13>(settings))));
-    }
-    if (settings.size == 19) {
-      return visitor(FixedRules<Go<19>>(text, Go<19>(go_rules<19>(settings))));
+    if (settings.observation == GoObservation::kHistory) {
+      if (settings.size == 9) return visitor(fixed_go<9>(text, settings));
+      if (settings.size == 13) return visitor(fixed_go<13>(text, settings));
+      if (settings.size == 19) return visitor(fixed_go<19>(text, settings));
+    } else if (settings.size == 9) {
+      return visitor(fixed_go<9, GoObservation::kLiberties>(text, settings));
     }
   }
   const bool is_plain = text == family;  // the others take no rules

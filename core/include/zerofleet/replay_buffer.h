@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "zerofleet/games.h"
+#include "zerofleet/position_weights.h"
 #include "zerofleet/random.h"
 #include "zerofleet/stored_game.h"
 #include "zerofleet/training_targets.h"
@@ -48,7 +49,7 @@ class ReplayBuffer {
 
   // Stores a game; returns its number of training positions, the plies with a full search.
   // Throws std::invalid_argument, naming ply and reason, when the game does not replay, and where
-  // targets need the searches' values and the game has none.
+  // targets need the searches' values, or weights the priors, and the game has none.
   virtual int add(const StoredGame& game) = 0;
 
   virtual std::int64_t positions() const = 0;
@@ -56,8 +57,9 @@ class ReplayBuffer {
   virtual std::int64_t total_positions() const = 0;  // ever added
   virtual std::int64_t total_games() const = 0;      // ever added, with a training position
 
-  // Fills a batch with positions drawn uniformly, with replacement, each under a random symmetry
-  // of the board if asked for. The same content and seed give the same batch.
+  // Fills a batch with positions drawn with replacement, uniformly unless the position weights say
+  // otherwise, each under a random symmetry of the board if asked for. The same content and seed
+  // give the same batch.
   // Throws std::invalid_argument when the buffer is empty.
   virtual void sample(std::uint64_t seed, bool symmetry, const TrainingBatch& batch) const = 0;
 };
@@ -66,12 +68,14 @@ template <Game G>
 class ReplayBufferOf final : public ReplayBuffer {
  public:
   ReplayBufferOf(const Rules<G>& rules, ReplayLimits limits, double value_lambda = 1.0,
-                 AuxiliaryTargets auxiliary = {})
+                 const PositionWeights& weights = {}, AuxiliaryTargets auxiliary = {})
       : rules_(rules),
         limits_(limits),
         value_lambda_(value_lambda),
+        weights_(weights),
         learns_replies_(auxiliary.opponent_policy),
         ending_targets_(rules, auxiliary.final_planes, auxiliary.final_score) {
+    weights.check();
     if (!(value_lambda >= 0.0 && value_lambda <= 1.0)) {
       throw std::invalid_argument("value_lambda must be in [0, 1]");
     }
@@ -101,20 +105,25 @@ class ReplayBufferOf final : public ReplayBuffer {
       }
       returns.assign(game.root_value.begin(), game.root_value.end());
     }
+    std::vector<std::uint64_t> hashes;  // of each position, where repeated ones are counted
     Ending ending;
-    PackedGame stored = checked(game, returns, ending);
+    PackedGame stored = checked(game, returns, hashes, ending);
     lambda_returns(returns, value_lambda_, game.result);
+    const std::vector<int> copies = copies_of(game, weights_.policy_surprise_share);
     const std::unique_lock lock(mutex_);
     const std::size_t positions_before = positions_.size();
     for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
       if (!game.full_search[ply]) continue;
       const float target = returns.empty() ? static_cast<float>(game.result) : returns[ply];
-      positions_.push_back({.value_target = target,
-                            .game = static_cast<std::uint32_t>(games_dropped_ + games_.size()),
-                            .first_weight = static_cast<std::uint32_t>(stored.weights.size()),
-                            .ply = static_cast<std::uint16_t>(ply),
-                            .is_answered = is_answered(game, ply, stored),
-                            .number = static_cast<std::uint16_t>(stored.positions++)});
+      const auto number = static_cast<std::uint16_t>(stored.positions++);
+      positions_.insert(positions_.end(),
+                        copies.empty() ? 1 : static_cast<std::size_t>(copies[number]),
+                        {.value_target = target,
+                         .game = static_cast<std::uint32_t>(games_dropped_ + games_.size()),
+                         .first_weight = static_cast<std::uint32_t>(stored.weights.size()),
+                         .ply = static_cast<std::uint16_t>(ply),
+                         .is_answered = is_answered(game, ply, stored, number),
+                         .number = number});
       append_scaled(game.policy_weights_at(ply), stored.weights);
       if constexpr (!FixedGame<G>) {
         const auto legal = game.actions_at(ply);
@@ -127,6 +136,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     stored.shrink();
     games_.push_back(std::move(stored));
     if (ending_targets_.width() > 0) endings_.push_back(std::move(ending));
+    if (weights_.repeated_once) counts_.add_game(std::move(hashes));
     total_positions_ += static_cast<std::int64_t>(added);
     drop_oldest();
     return static_cast<int>(added);
@@ -155,7 +165,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     Random random(seed);
     const auto symmetries = static_cast<std::uint64_t>(rules_.num_symmetries());
     for (std::size_t row = 0; row < batch.value_targets.size(); ++row) {
-      const PackedPosition& position = positions_[random.below(positions_.size())];
+      const PackedPosition& position = draw(random);
       const int moved = symmetry ? static_cast<int>(random.below(symmetries)) : 0;
       write_row(position, moved, row, batch);
       write_origin(position, row, batch);
@@ -209,12 +219,15 @@ class ReplayBufferOf final : public ReplayBuffer {
   };
 
   // The game without its weights; `values` (of each ply, or empty) become those for the first
-  // player. Throws std::invalid_argument when it does not replay.
-  PackedGame checked(const StoredGame& game, std::span<float> values, Ending& ending) const {
+  // player, `hashes` those of its positions if they are counted, `ending` what is learnt of its
+  // end. Throws std::invalid_argument when it does not replay.
+  PackedGame checked(const StoredGame& game, std::span<float> values,
+                     std::vector<std::uint64_t>& hashes, Ending& ending) const {
     PackedGame stored{
         .actions = {game.action.begin(), game.action.end()}, .weights = {}, .rows = {}};
     const G end = check_game(rules_, game, [&](std::size_t ply, const G& position) {
       if (!values.empty() && position.to_play() != kFirstPlayer) values[ply] = -values[ply];
+      if (weights_.repeated_once && game.full_search[ply]) hashes.push_back(position.hash());
       if constexpr (!FixedGame<G>) {
         if (!game.full_search[ply]) return;
         auto& observations = stored.rows.observations;
@@ -228,14 +241,28 @@ class ReplayBufferOf final : public ReplayBuffer {
     return stored;
   }
 
-  // Whether the opponent moves next, with a full search; asked before the position is counted.
-  static bool is_answered(const StoredGame& game, std::size_t ply, const PackedGame& stored) {
+  // Whether the opponent moves after the position of this number, with a full search.
+  static bool is_answered(const StoredGame& game, std::size_t ply, const PackedGame& stored,
+                          std::size_t number) {
     if (ply + 1 == game.action.size() || !game.full_search[ply + 1]) return false;
     if constexpr (FixedGame<G>) {
       return true;
     } else {
-      const auto number = static_cast<std::size_t>(stored.positions);
       return stored.rows.to_play[number] != stored.rows.to_play[number + 1];
+    }
+  }
+
+  // A position that is there k times is passed over but for one time in k.
+  const PackedPosition& draw(Random& random) const {
+    for (;;) {
+      const std::size_t count = positions_.size();
+      const PackedPosition& position =
+          weights_.age_halflife > 0.0
+              ? positions_[count - 1 - drawn_age(random, weights_.age_halflife, count)]
+              : positions_[random.below(count)];
+      if (!weights_.repeated_once) return position;
+      const std::uint32_t times = counts_.times(place_of(position), position.number);
+      if (times == 1 || random.below(times) == 0) return position;
     }
   }
 
@@ -258,6 +285,7 @@ class ReplayBufferOf final : public ReplayBuffer {
       positions_.erase(positions_.begin(), positions_.begin() + leaving);
       games_.pop_front();
       if (!endings_.empty()) endings_.pop_front();
+      if (weights_.repeated_once) counts_.drop_oldest_game();
       ++games_dropped_;
     }
   }
@@ -349,20 +377,23 @@ class ReplayBufferOf final : public ReplayBuffer {
   Rules<G> rules_;
   ReplayLimits limits_;
   double value_lambda_;
+  PositionWeights weights_;
   bool learns_replies_;
   EndingTargets<G> ending_targets_;
   mutable std::shared_mutex mutex_;
   std::deque<PackedGame> games_;          // oldest first
   std::deque<PackedPosition> positions_;  // oldest first
   std::deque<Ending> endings_;            // of the games; empty where they are not learnt
+  PositionCounts counts_;                 // of repeated_once
   std::uint64_t games_dropped_ = 0;
   std::int64_t total_positions_ = 0;
 };
 
-// Throws std::invalid_argument for an unknown game, a limit below 1 or a value_lambda (see
-// lambda_returns) that is not in [0, 1].
+// Throws std::invalid_argument for an unknown game, a limit below 1, a value_lambda (see
+// lambda_returns) that is not in [0, 1] or weights that make no sense.
 std::unique_ptr<ReplayBuffer> make_replay_buffer(const std::string& game, ReplayLimits limits,
                                                  double value_lambda = 1.0,
+                                                 const PositionWeights& weights = {},
                                                  AuxiliaryTargets auxiliary = {});
 
 }  // namespace zerofleet

@@ -66,6 +66,7 @@ class Search {
   const Tree& tree() const { return tree_; }
   bool is_expanded() const { return !tree_.is_empty(); }
   int root_visits() const { return root_visits_; }
+  const RootPlan& plan() const { return plan_; }  // since `start_root`
 
   // Mean value at the root: its own prediction and all simulations; its result if that is certain.
   // 0 before the root's expansion.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -37,8 +38,10 @@ inline double decayed(double first, double last, double halflife, int plies) {
 
 struct SearchConfig {
   int num_simulations = 100;  // a move is chosen when the root has this many, kept ones included
-  double full_search_share = 1.0;       // of self-play's moves; the others get a fast search
-  std::optional<int> fast_simulations;  // nothing: a tenth of num_simulations
+  double full_search_share = 1.0;        // of self-play's moves; the others get a fast search
+  std::optional<int> fast_simulations;   // nothing: a tenth of num_simulations
+  std::optional<int> simulations_start;  // of self-play's full searches with the first model ...
+  int simulations_growth_models = 0;     // ... from which on so many later ones lead to all
   double c_puct = 1.5;
   double c_puct_growth = 0.0;  // times ln(1 + (1 + sum N) / c_puct_base), added to c_puct
   double c_puct_base = 19'652.0;
@@ -90,6 +93,21 @@ struct SearchConfig {
     return fast_simulations.value_or(std::max(1, num_simulations / 10));
   }
 
+  // Of a full search of self-play by a model of this version: from simulations_start, which version
+  // 1 has, in a straight line.
+  int simulations_at(int model_version) const {
+    const int grown = std::clamp(model_version - 1, 0, simulations_growth_models);
+    if (!simulations_start || grown == simulations_growth_models) return num_simulations;
+    const std::int64_t missing = num_simulations - *simulations_start;
+    return *simulations_start + static_cast<int>(missing * grown / simulations_growth_models);
+  }
+
+  // Of a fast one, in proportion.
+  int fast_simulations_at(int model_version) const {
+    const std::int64_t all = simulations_of_fast_search();
+    return std::max(1, static_cast<int>(all * simulations_at(model_version) / num_simulations));
+  }
+
   double alpha(int board_points) const {
     return dirichlet_alpha.value_or(0.03 * 361 / board_points);
   }
@@ -99,6 +117,9 @@ struct SearchConfig {
     require(num_simulations >= 1, "num_simulations", "at least 1");
     require(full_search_share > 0 && full_search_share <= 1, "full_search_share", "in (0, 1]");
     require(simulations_of_fast_search() >= 1, "fast_simulations", "at least 1");
+    require(simulations_start.value_or(1) >= 1 && simulations_start.value_or(1) <= num_simulations,
+            "simulations_start", "in [1, num_simulations]");
+    require(simulations_growth_models >= 0, "simulations_growth_models", "at least 0");
     require(is_positive(c_puct), "c_puct", "positive");
     require(is_non_negative(c_puct_growth), "c_puct_growth", "at least 0");
     require(is_positive(c_puct_base), "c_puct_base", "positive");

@@ -33,7 +33,9 @@ class SelfPlay final : public SelfPlayEngine {
         fast_plan_(plain_plan(config, config.simulations_of_fast_search())),
         seed_(seed),
         queue_(rules, config, games),
-        slots_(games) {}
+        slots_(games) {
+    meet_model(0);
+  }
 
   RowShape row_shape() const override { return {rules_.observation_bytes(), rules_.num_actions()}; }
 
@@ -49,6 +51,7 @@ class SelfPlay final : public SelfPlayEngine {
 
   void backup(const PredictionBatch& prediction) override {
     queue_.accept(prediction);
+    if (queue_.model_version() > newest_model_) meet_model(queue_.model_version());
     for (int row = 0; row < queue_.num_rows(); ++row) {
       Slot& slot = slots_[queue_.owner(row)];
       expand(slot, queue_.read(prediction, row, slot.leaf));
@@ -207,7 +210,8 @@ class SelfPlay final : public SelfPlayEngine {
   bool is_searched(const Slot& slot) const {
     if (slot.in_play && is_in_opening(slot)) return slot.search.is_expanded();
     return slot.in_play && slot.new_simulations > 0 &&
-           (slot.search.root_visits() >= plan_of(slot).num_simulations || slot.search.is_proven());
+           (slot.search.root_visits() >= slot.search.plan().num_simulations ||
+            slot.search.is_proven());
   }
 
   // Playout cap randomization (Wu 2019, arXiv 1902.10565, section 3.1): a full search now and then,
@@ -215,6 +219,13 @@ class SelfPlay final : public SelfPlayEngine {
   void begin_ply(Slot& slot) {
     slot.new_simulations = 0;
     slot.full_search = happens(config_.full_search_share, slot.random);
+  }
+
+  // Searches that begin from now on are as long as the newest model's are.
+  void meet_model(int version) {
+    newest_model_ = version;
+    full_plan_.num_simulations = config_.simulations_at(version);
+    fast_plan_.num_simulations = config_.fast_simulations_at(version);
   }
 
   const RootPlan& plan_of(const Slot& slot) const {
@@ -324,6 +335,7 @@ class SelfPlay final : public SelfPlayEngine {
   Puct puct_;
   RootPlan full_plan_;
   RootPlan fast_plan_;
+  int newest_model_ = 0;  // that answered
   std::uint64_t seed_;
   PredictionQueue<G> queue_;
   std::vector<Slot> slots_;

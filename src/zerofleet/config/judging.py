@@ -54,12 +54,15 @@ class EvaluatorSection(Section):
 
 
 class RatingSection(Section):
-    """``[rating]``: games that rate every promoted model, whatever the gate says."""
+    """``[rating]``: games that rate promoted models, whatever the gate says."""
 
+    every: int = Field(default=1, ge=1)
+    """The first promoted model and every so many-th after it are rated; 1: all. Without a gate each
+    model is promoted, and to rate all would take more of the CPU than a gate does."""
     games: int = Field(default=20, ge=0)
     """Games against each opponent, in pairs with colours swapped; 0: rate by matches alone."""
     opponents: tuple[int, ...] = (1, 5, 15)
-    """Opponents: the models promoted so many promotions earlier."""
+    """Opponents: the models that come so many places earlier among those that are rated."""
     anchors: Annotated[tuple[str, ...], AfterValidator(_all_known)] = ("random", "search")
     """Fixed opponents: ``random``; ``search`` (no network: equal priors, value 0); ``gnugo:LEVEL``
     (Go, when the program gnugo is on PATH)."""

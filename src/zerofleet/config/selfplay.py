@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from zerofleet.config.section import Section
 
@@ -27,6 +27,12 @@ class SearchSection(Section):
     targets (playout cap randomization, Wu 2019, section 3.1)."""
     fast_simulations: int | None = Field(default=None, ge=1)
     """Simulations of the other moves, which get no noise; unset: a tenth of ``num_simulations``."""
+    simulations_start: int | None = Field(default=None, ge=1)
+    """Self-play: simulations of a full search by the first model; they grow in a straight line to
+    ``num_simulations``, and fast searches in proportion. A new network's search tells little, and
+    few simulations bring many games. Matches and exams have all; unset: so has self-play."""
+    simulations_growth_models: int = Field(default=0, ge=0)
+    """Model versions after the first one, rejected ones too, over which the simulations grow."""
     c_puct: float = Field(default=1.5, gt=0)
     """Exploration constant of PUCT: ``Q + c_puct * P * sqrt(sum N) / (1 + N)``."""
     c_puct_growth: float = Field(default=0.0, ge=0)
@@ -105,6 +111,21 @@ class SearchSection(Section):
     """Predictions kept by position, emptied when the model changes; 0 switches the cache off."""
     random_symmetry: bool = True
     """Show each leaf to the network under a random symmetry of the board."""
+
+    @model_validator(mode="after")
+    def _simulations_can_grow(self) -> SearchSection:
+        start, models = self.simulations_start, self.simulations_growth_models
+        if (start is None) != (models == 0):
+            raise ValueError(
+                f"simulations_start = {start} and simulations_growth_models = {models}: give both "
+                "(1 model or more), or neither"
+            )
+        if start is not None and start > self.num_simulations:
+            raise ValueError(
+                f"simulations_start = {start} is above num_simulations = {self.num_simulations}: "
+                "lower the first or raise the second"
+            )
+        return self
 
 
 class ResignSection(Section):

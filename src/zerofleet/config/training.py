@@ -106,6 +106,17 @@ class TrainerSection(Section):
     """Published weights are an exponential average of snapshots with this decay; 0: the last."""
     average_every_steps: int = Field(default=50, ge=1)
     """Steps between two snapshots."""
+    policy_surprise_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of a game's weight that its positions get in proportion to how far the search took
+    their policy from the network's (the KL divergence of the target from the priors), the rest
+    evenly: each is in the window a whole number of times, once on average (KataGo,
+    docs/KataGoMethods.md, "Policy Surprise Weighting", has 0.5); 0: off."""
+    repeated_positions: Literal["all", "once"] = "all"
+    """once: a position that the window has k times is drawn as often as one that it has once, and
+    so learns the mean of its k targets."""
+    age_halflife: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """A position's chance to be drawn halves with every so many newer positions in the window; 0:
+    it does not."""
     augment: bool = True
     """Train on each position under a random symmetry of the board."""
     mixed_precision: Literal["auto", "off", "bf16", "fp16"] = "auto"

@@ -5,21 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from functools import cache
+from typing import Any, Literal, get_args
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row, text
+from sqlalchemy import Row, TextClause, text
 
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import DTYPES
 
+AskedColumn = Literal["root_value", "priors"]
+"""A column that not every run's targets need; reading it costs, so it has to be asked for."""
+
 # What the trainer reads of a game, of the list of its columns.
 _PLY_COLUMNS = ("action", "full_search", "root_value")
-_ACTION_COLUMNS = ("legal_actions", "visit_counts", "policy_weights")
+_ACTION_COLUMNS = ("legal_actions", "visit_counts", "priors", "policy_weights")
 _SENT = {"int16": "int2send", "bool": "boolsend", "float32": "float4send"}
+
+
+def _wanted(columns: Sequence[str], asked: Sequence[AskedColumn]) -> list[str]:
+    return [name for name in columns if name in asked or name not in get_args(AskedColumn)]
 
 
 def _sent(name: str) -> str:
@@ -46,18 +54,22 @@ FROM (
 ) AS page
 """
 
-# make_partitions takes the same lock alone while it moves rows to a new partition. Without it,
-# _READ could be planned before such a move commits and look after it: the rows are gone from
-# where it looks, and the game would be taken for forgotten. A statement of its own, so that _READ
-# is planned and takes its snapshot with the lock in hand.
+# make_partitions takes the same lock alone while it moves rows to a new partition. Without it, what
+# reads games could be planned before such a move commits and look after it: the rows are gone from
+# where it looks, and the game would be taken for forgotten. A statement of its own, so that the
+# reading is planned and takes its snapshot with the lock in hand.
 _KEEP_ROWS = "SELECT pg_advisory_xact_lock_shared(hashtext('zerofleet move positions'))"
+
 
 # The uids between which the page's games are tell the planner which partitions to leave out; to
 # leave them out game by game would cost a third more.
 # The arrays leave as one string of bytes for each column, because reading numbers from text one
 # by one would cost more than all the rest. Rows of the subquery come in order, so the aggregates
 # above it need no sorting of their own.
-_READ = f"""
+@cache
+def _read_query(asked: tuple[AskedColumn, ...]) -> TextClause:
+    columns = _wanted(_PLY_COLUMNS + _ACTION_COLUMNS, asked)
+    return text(f"""
 WITH page AS MATERIALIZED (
     SELECT game_uid, tx, result, reason, length FROM games AS g
     WHERE run = :run AND kind = 'selfplay'
@@ -77,7 +89,7 @@ WITH page AS MATERIALIZED (
         OFFSET 0
     )
 ), plies AS (
-    SELECT k.tx, k.game_uid, p.ply, {", ".join(f"p.{n}" for n in _PLY_COLUMNS + _ACTION_COLUMNS)}
+    SELECT k.tx, k.game_uid, p.ply, {", ".join(f"p.{name}" for name in columns)}
     FROM kept AS k CROSS JOIN LATERAL (
         SELECT * FROM positions AS p
         WHERE p.game_uid = k.game_uid
@@ -94,9 +106,11 @@ SELECT
     (SELECT array_agg(length ORDER BY tx, game_uid) FROM kept) AS lengths,
     string_agg(int4send(cardinality(legal_actions)), '') AS children,
     string_agg(boolsend(policy_weights IS NOT NULL), '') AS is_weighted,
-    {", ".join(map(_sent, _PLY_COLUMNS + _ACTION_COLUMNS))}
+    {", ".join(map(_sent, columns))}
 FROM plies
-"""
+""")
+
+
 _WINDOW_START = """
 SELECT tx::text AS first_tx FROM games
 WHERE run = :run AND kind = 'selfplay' AND tx < (SELECT window_end())
@@ -120,10 +134,11 @@ class StoredGame:
     offsets: NDArray[np.int32]  # [plies + 1]
     action: NDArray[np.int16]  # [plies]
     full_search: NDArray[np.bool_]  # [plies]
-    root_value: NDArray[np.float32]  # [plies]
     legal_actions: NDArray[np.int16]  # [offsets[-1]]
     visit_counts: NDArray[np.int32]  # [offsets[-1]]
     policy_weights: NDArray[np.int32]  # [offsets[-1]]
+    root_value: NDArray[np.float32] | None = None  # [plies], if asked for
+    priors: NDArray[np.float32] | None = None  # [offsets[-1]], if asked for
 
     @property
     def resigned(self) -> bool:
@@ -168,7 +183,9 @@ class WindowBlocker:
 class Windows(ConnectionPool):
     """Reading stored games without ever skipping one that commits late."""
 
-    def read_games(self, run: str, after_tx: int, limit: int) -> GameWindow:
+    def read_games(
+        self, run: str, after_tx: int, limit: int, asked: tuple[AskedColumn, ...] = ()
+    ) -> GameWindow:
         """The next self-play games, oldest transaction first.
 
         A row's number says when it was begun, not when it could first be seen: going on from the
@@ -179,6 +196,7 @@ class Windows(ConnectionPool):
             run: name of the run.
             after_tx: ``next_tx`` of the page before; 0 begins with the first game.
             limit: about how many games; more when a transaction holds more.
+            asked: columns that are wanted besides those that are always read.
         """
         [page] = self._rows(_PAGE, run=run, after_tx=after_tx, limit=limit)
         if page.next_tx is None:
@@ -194,8 +212,8 @@ class Windows(ConnectionPool):
             }
             with self._transaction() as connection:
                 connection.execute(text(_KEEP_ROWS))
-                row = connection.execute(text(_READ), parameters).one()
-            return _games(row)
+                row = connection.execute(_read_query(asked), parameters).one()
+            return _games(row, asked)
 
         window = GameWindow([], page.next_tx)
 
@@ -256,8 +274,8 @@ class Windows(ConnectionPool):
         return row.games
 
 
-def _games(row: Row[Any]) -> list[StoredGame]:
-    """The games of a row of ``_READ``.
+def _games(row: Row[Any], asked: tuple[AskedColumn, ...]) -> list[StoredGame]:
+    """The games of a row of ``_read_query``.
 
     Raises:
         RecordRejectedError: what is stored of them does not fit together.
@@ -272,9 +290,10 @@ def _games(row: Row[Any]) -> list[StoredGame]:
     first_children = _starts(children)
     ply_columns = {
         name: np.frombuffer(getattr(row, name), DTYPES[name].newbyteorder(">")).astype(DTYPES[name])
-        for name in _PLY_COLUMNS
+        for name in _wanted(_PLY_COLUMNS, asked)
     }
-    action_columns = {name: _elements(row, name, children) for name in _ACTION_COLUMNS[:-1]}
+    names = _wanted(_ACTION_COLUMNS[:-1], asked)
+    action_columns = {name: _elements(row, name, children) for name in names}
     action_columns["policy_weights"] = _policy_weights(row, children, action_columns)
     games: list[StoredGame] = []
     for i, (tx, result, reason) in enumerate(zip(row.txs, row.results, row.reasons, strict=True)):
@@ -321,8 +340,10 @@ def _elements(row: Row[Any], name: str, lengths: NDArray[np.int64]) -> NDArray[A
         RecordRejectedError: an array is not flat, holds a null, or has another length.
     """
     dtype = DTYPES[name]
-    words = np.frombuffer(getattr(row, name), dtype.newbyteorder(">"))
-    size = words.itemsize
+    size = dtype.itemsize
+    words = np.frombuffer(
+        getattr(row, name), f">i{size}"
+    )  # also of floats: the headers are integers
     stride = (_LENGTH_BYTES + size) // size
     head = _HEADER_BYTES // size
     ends = np.cumsum(lengths)
@@ -337,4 +358,5 @@ def _elements(row: Row[Any], name: str, lengths: NDArray[np.int64]) -> NDArray[A
         raise RecordRejectedError(f"{name} does not fit legal_actions, or is no plain array")
     before = np.repeat(np.arange(1, len(lengths) + 1), lengths)  # headers up to each element
     each = np.arange(len(before), dtype=np.int64)
-    return words[before * head + each * stride + _LENGTH_BYTES // size].astype(dtype)
+    elements = words[before * head + each * stride + _LENGTH_BYTES // size]
+    return elements.view(dtype.newbyteorder(">")).astype(dtype)

@@ -64,19 +64,19 @@ def pointer(fleet: Any) -> Promotion | None:
         best.close()
 
 
+def waits_for(fleet: Any, thing: str) -> bool:
+    beats = [beat for beat in fleet.heartbeats.read() if beat.service == "evaluator"]
+    return [beat.waiting_for for beat in beats] == [thing]
+
+
 def test_the_first_model_is_promoted_at_once_and_examined(make_fleet: Any) -> None:
     """Meanwhile the evaluator says what it waits for."""
     # Fewer rows than the exam has positions: the server would refuse them all at once.
     fleet = make_fleet(run_file() + "[inference]\nmax_batch_rows = 8\n")
-
-    def waits_for(thing: str) -> bool:
-        beats = [beat for beat in fleet.heartbeats.read() if beat.service == "evaluator"]
-        return [beat.waiting_for for beat in beats] == [thing]
-
     process, page = fleet.start_with_metrics("evaluator")
-    fleet.until(lambda: waits_for("a candidate"))
+    fleet.until(lambda: waits_for(fleet, "a candidate"))
     fleet.publish(1)
-    fleet.until(lambda: waits_for("a candidate newer than version 1"))
+    fleet.until(lambda: waits_for(fleet, "a candidate newer than version 1"))
     assert "zerofleet_evaluator_best_version 1.0" in page()
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
@@ -247,12 +247,23 @@ def test_a_match_that_cannot_be_completed_decides_nothing(make_fleet: Any) -> No
     assert fleet.database.match_score(new.match_id).games == new.games < 40
 
 
-def test_without_a_gate_every_model_is_promoted_in_order(make_fleet: Any) -> None:
-    fleet = make_fleet(run_file(gate="false"))
-    for version in (1, 2, 3):
-        fleet.publish(version, seed=version)
-    judge_until(fleet, lambda: versions(fleet) == [1, 2, 3])
-    assert matches(fleet) == {}
+def test_without_a_gate_every_model_that_answers_is_promoted_in_order(make_fleet: Any) -> None:
+    """Model 3 is no model. Every second of the others is rated."""
+    rating = "[rating]\nevery = 2\nopponents = [1]\nanchors = []\nnum_simulations = 2\ngames = 2"
+    fleet = make_fleet(run_file(gate="false").replace("[rating]\ngames = 0", rating))
+    for version in (1, 2, 3, 4, 5):
+        content = b"not a model" if version == 3 else None
+        fleet.publish(version, seed=version, content=content)
+    process = fleet.start("evaluator")
+    fleet.until(lambda: versions(fleet) == [1, 2, 4, 5])
+    fleet.until(lambda: len(fleet.database.ratings("judged")) == 2)
+    fleet.until(lambda: waits_for(fleet, "a candidate newer than version 5"))
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(120) == 0
+    assert "Traceback" not in fleet.log("evaluator")
+    [match] = matches(fleet).values()
+    assert (match.candidate, match.verdict, match.decided_by) == (3, "rejected", "unusable")
+    assert [rating.version for rating in fleet.database.ratings("judged")] == [1, 4]
 
 
 def test_match_games_are_whole_records(make_fleet: Any) -> None:

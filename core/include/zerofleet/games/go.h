@@ -26,8 +26,11 @@ namespace zerofleet {
 // Observed is what AlphaGo Zero saw (Silver et al. 2017, Methods, "Neural network architecture"):
 // with X the stones of the player to move and Y the opponent's, the planes X_t, Y_t, X_{t-1},
 // Y_{t-1}, ..., X_{t-7}, Y_{t-7}, C. Time counts plies, passes too; before the start the board is
-// empty; C is all ones when Black is to move.
-template <int kSize>
+// empty; C is all ones when Black is to move. With GoObservation::kLiberties there follow, of the
+// planes of Silver et al. 2016 and Wu 2019 (appendix A.1) those that take a network many layers to
+// find: X's stones in chains of 1, of 2 and of 3 liberties, the same of Y, and the empty points
+// where the player to move may not play because the position was there before (ko).
+template <int kSize, GoObservation kObservation = GoObservation::kHistory>
 class Go {
   static_assert(kSize >= 2 && kSize <= 19);
 
@@ -39,8 +42,11 @@ class Go {
   static constexpr int kNumActions = kPass + 1;
   static constexpr int kMaxLength = std::max(2 * kSize * kSize, 64);
   static constexpr int kNumSymmetries = 8;
-  static constexpr int kHistory = 8;  // boards in an observation
-  static constexpr int kPlanes = 2 * kHistory + 1;
+  static constexpr int kHistory = 8;           // boards in an observation
+  static constexpr int kCountedLiberties = 3;  // chains with more look alike
+  static constexpr int kHistoryPlanes = 2 * kHistory + 1;
+  static constexpr int kPlanes =
+      kHistoryPlanes + (kObservation == GoObservation::kLiberties ? 2 * kCountedLiberties + 1 : 0);
   static constexpr int kFinalPlanes = 1;
 
   using Board = GoBoard<kSize, kSize>;
@@ -141,6 +147,19 @@ class Go {
       planes[2 * age + 1] = recent(age).stones[1 - player];
     }
     planes[2 * kHistory] = Plane<kPass>::filled(player == kFirstPlayer);
+    if constexpr (kObservation == GoObservation::kLiberties) {
+      std::array<Points, 2 * kCountedLiberties> chains{};
+      for (const Player owner : {player, static_cast<Player>(1 - player)}) {
+        board_.for_each_chain(owner, [&](const Points& chain, const Points& liberties) {
+          const int count = liberties.size();
+          if (count > kCountedLiberties) return;
+          Points& seen = chains[(owner == player ? 0 : kCountedLiberties) + count - 1];
+          seen = seen | chain;
+        });
+      }
+      std::ranges::copy(chains, planes.begin() + kHistoryPlanes);
+      planes[kPlanes - 1] = repeating_points();
+    }
     return planes;
   }
 
@@ -209,18 +228,32 @@ class Go {
     return (suicide_ || !outcome.is_suicide) && !seen_.contains(outcome.hash);
   }
 
-  // The empty points where the player to move may put a stone; none when the game has ended.
-  //
-  // Most need no look. A move with an empty neighbour is no suicide, and then it leads to a
+  // Points that need no look: a move with an empty neighbour is no suicide, and then it leads to a
   // position with its stone in it: a new one if the player never held the point before.
+  Points surely_playable(const Points& empty) const {
+    return empty.neighbours().without(once_held_[to_play()]);
+  }
+
+  // The empty points where the player to move may put a stone; none when the game has ended.
   Points legal_points() const {
     if (is_terminal()) return {};
     Points legal = board_.empty_points();
-    const Points free = legal.neighbours().without(once_held_[to_play()]);
-    legal.without(free).for_each([&](int point) {
+    legal.without(surely_playable(legal)).for_each([&](int point) {
       if (!is_playable(point)) legal.reset(point);
     });
     return legal;
+  }
+
+  // The empty points where only repetition forbids a move.
+  Points repeating_points() const {
+    Points repeating;
+    const Points empty = board_.empty_points();
+    empty.without(surely_playable(empty)).for_each([&](int point) {
+      const auto outcome = board_.outcome(point, to_play());
+      const bool allowed = suicide_ || !outcome.is_suicide;
+      if (allowed && seen_.contains(outcome.hash)) repeating.set(point);
+    });
+    return repeating;
   }
 
   int half_score() const {
@@ -241,5 +274,6 @@ class Go {
 };
 
 static_assert(Game<Go<2>> && Game<Go<9>> && Game<Go<19>>);
+static_assert(Game<Go<9, GoObservation::kLiberties>>);
 
 }  // namespace zerofleet

@@ -67,6 +67,21 @@ class GoBoard {
     return found;
   }
 
+  // Calls `see(stones, liberties)` with the points of each chain of this colour.
+  template <class See>
+  constexpr void for_each_chain(Player colour, See&& see) const {
+    stones_[colour].for_each([&](int stone) {
+      if (head_[stone] != stone) return;
+      Points chain;
+      int current = stone;
+      do {
+        chain.set(current);
+        current = next_[current];
+      } while (current != stone);
+      see(chain, liberties(stone));
+    });
+  }
+
   // What a stone of `colour` on an empty point would lead to.
   constexpr Outcome outcome(int point, Player colour) const {
     const GoNeighbours& around = neighbours(point);

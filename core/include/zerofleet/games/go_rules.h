@@ -1,4 +1,4 @@
-// The settings of a game of Go.
+// The settings of a game of Go, and what a network is shown of it.
 #pragma once
 
 #include <cmath>
@@ -6,6 +6,9 @@
 #include <string>
 
 namespace zerofleet {
+
+// history: what AlphaGo Zero saw; liberties: that, and what chains and repetition allow (Go).
+enum class GoObservation { kHistory, kLiberties };
 
 struct GoRules {
   float komi;      // White's compensation in points, a multiple of 0.5; an integer allows draws
