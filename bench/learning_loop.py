@@ -24,7 +24,7 @@ from services.trainer.learner import Learner
 from services.trainer.schedule import held_out_limit, window_limit
 from services.trainer.train_bucket import TrainBucket
 from services.trainer.trainer import sample_seed
-from services.trainer.window import empty_buffer
+from services.trainer.window import draw, empty_buffer
 from zerofleet import games
 from zerofleet.config import RunConfig
 from zerofleet.records import is_held_out
@@ -137,7 +137,7 @@ class LearningLoop:
         size = settings.batch_size
         while self._window.positions >= settings.min_positions and self.bucket.holds(size):
             seed = sample_seed(self.run.seed, "train", self.learner.step)
-            self.learner.train(self._window.sample(size, seed, symmetry=settings.augment))
+            self.learner.train(draw(self._window, size, seed, symmetry=settings.augment))
             self.bucket.draw(size)
             if self.learner.step % settings.publish_every_steps == 0:
                 self.model = self._publish(self.model.version + 1)

@@ -113,6 +113,23 @@ class PythonState final : public DynamicState {
     return in_python([this] { return std::string(nb::str(*state_).c_str()); });
   }
 
+  void write_final_planes(std::span<std::int8_t> planes) const override {
+    const std::vector<int> answer =
+        in_python([this] { return nb::cast<std::vector<int>>((*state_).attr("final_planes")()); });
+    if (answer.size() != planes.size()) {
+      throw std::runtime_error("the game's final planes do not have their shape");
+    }
+    for (std::size_t i = 0; i < answer.size(); ++i) {
+      if (answer[i] < -1 || answer[i] > 1) {
+        throw std::runtime_error("the game's final planes have other values than -1, 0, 1");
+      }
+      planes[i] = static_cast<std::int8_t>(answer[i]);
+    }
+  }
+  float final_score() const override {
+    return in_python([this] { return nb::cast<float>((*state_).attr("final_score")()); });
+  }
+
   std::optional<std::string> name_of(Action action) const override {
     return ask<std::string>("name_of", static_cast<int>(action));
   }
@@ -203,6 +220,12 @@ class PythonRules final : public DynamicRules {
         nb::cast<std::tuple<int, int, int>>((*rules_).attr("observation_shape"));
     shape_ = {number("num_actions"),   planes, rows, columns, number("max_length"),
               number("num_symmetries")};
+    if (nb::hasattr(*rules_, "num_final_planes")) {
+      shape_.num_final_planes = number("num_final_planes");
+    }
+    if (nb::hasattr(*rules_, "has_final_score")) {
+      shape_.has_final_score = nb::cast<bool>((*rules_).attr("has_final_score"));
+    }
   }
 
   GameShape shape() const override { return shape_; }

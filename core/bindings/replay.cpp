@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -48,8 +49,28 @@ Matrix<T> to_matrix(std::vector<T> values, std::size_t rows) {
 }
 
 using Batch = std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>>;
+using BatchWithAuxiliary =
+    std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>, Matrix<float>>;
 using BatchWithOrigin = std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>,
                                    Array<std::int32_t>, Array<std::int32_t>, Array<std::int64_t>>;
+
+AuxiliaryTargets to_auxiliary(const std::vector<std::string>& names) {
+  AuxiliaryTargets targets;
+  for (const std::string& name : names) {
+    if (name == "opponent_policy") {
+      targets.opponent_policy = true;
+    } else if (name == "final_planes") {
+      targets.final_planes = true;
+    } else if (name == "final_score") {
+      targets.final_score = true;
+    } else {
+      throw std::invalid_argument(
+          "auxiliary targets are 'opponent_policy', 'final_planes' and 'final_score', not '" +
+          name + "'");
+    }
+  }
+  return targets;
+}
 
 int add(ReplayBuffer& buffer, const ColumnIn<std::int16_t>& action, int result,
         const ColumnIn<bool>& full_search, const ColumnIn<std::int32_t>& offsets,
@@ -108,6 +129,21 @@ Batch sample(const ReplayBuffer& buffer, std::int64_t batch_size, std::uint64_t 
           to_array(std::move(rows.value_targets))};
 }
 
+BatchWithAuxiliary sample_with_auxiliary(const ReplayBuffer& buffer, std::int64_t batch_size,
+                                         std::uint64_t seed, bool symmetry) {
+  Rows rows(buffer, batch_size);
+  std::vector<float> auxiliary(rows.count * static_cast<std::size_t>(buffer.auxiliary_width()));
+  {
+    const nb::gil_scoped_release release;
+    TrainingBatch batch = rows.batch();
+    batch.auxiliary_targets = auxiliary;
+    buffer.sample(seed, symmetry, batch);
+  }
+  return {to_matrix(std::move(rows.observations), rows.count),
+          to_matrix(std::move(rows.policy_targets), rows.count),
+          to_array(std::move(rows.value_targets)), to_matrix(std::move(auxiliary), rows.count)};
+}
+
 BatchWithOrigin sample_with_plies(const ReplayBuffer& buffer, std::int64_t batch_size,
                                   std::uint64_t seed, bool symmetry) {
   Rows rows(buffer, batch_size);
@@ -142,14 +178,17 @@ void bind_replay(nb::module_& module) {
       "use from several threads.")
       .def(nb::new_([](const std::string& game, std::int64_t max_positions, std::int64_t max_games,
                        double value_lambda, double policy_surprise_share,
-                       const std::string& repeated_positions, double age_halflife) {
+                       const std::string& repeated_positions, double age_halflife,
+                       const std::vector<std::string>& auxiliary) {
              return make_replay_buffer(game, {max_positions, max_games}, value_lambda,
                                        {.policy_surprise_share = policy_surprise_share,
                                         .repeated_once = to_repeated_once(repeated_positions),
-                                        .age_halflife = age_halflife});
+                                        .age_halflife = age_halflife},
+                                       to_auxiliary(auxiliary));
            }),
            "game"_a, "max_positions"_a, "max_games"_a, nb::kw_only(), "value_lambda"_a = 1.0,
            "policy_surprise_share"_a = 0.0, "repeated_positions"_a = "all", "age_halflife"_a = 0.0,
+           "auxiliary"_a = std::vector<std::string>{},
            "An empty buffer. Over either limit the oldest games leave; the newest stays.\n\n"
            "Args:\n"
            "    value_lambda: value targets are lambda-returns of the searches' values; 1: the\n"
@@ -160,10 +199,12 @@ void bind_replay(nb::module_& module) {
            "    repeated_positions: 'all', or 'once': a position that is there k times is drawn\n"
            "        as often as one that is there once.\n"
            "    age_halflife: the chance of a position halves with every so many newer ones; 0:\n"
-           "        all are drawn alike.\n\n"
+           "        all are drawn alike.\n"
+           "    auxiliary: targets beside policy and value: 'opponent_policy', 'final_planes',\n"
+           "        'final_score'; what the game does not offer is left out.\n\n"
            "Raises:\n"
-           "    ValueError: unknown game, a limit below 1, a share or lambda out of [0, 1], a\n"
-           "        half-life below 0.")
+           "    ValueError: unknown game or target, a limit below 1, a share or lambda out of\n"
+           "        [0, 1], a half-life below 0.")
       .def("add", &add, nb::arg("action").noconvert(), "result"_a,
            nb::arg("full_search").noconvert(), nb::arg("offsets").noconvert(),
            nb::arg("legal_actions").noconvert(), nb::arg("policy_weights").noconvert(),
@@ -195,6 +236,17 @@ void bind_replay(nb::module_& module) {
                    "Training positions ever added.")
       .def_prop_ro("total_games", &ReplayBuffer::total_games,
                    "Games ever added that had a training position.")
+      .def_prop_ro("auxiliary_width", &ReplayBuffer::auxiliary_width,
+                   "Numbers of a row's auxiliary targets; 0: there are none.")
+      .def("sample_with_auxiliary", &sample_with_auxiliary, "batch_size"_a, "seed"_a, nb::kw_only(),
+           "symmetry"_a = true,
+           "Draw as `sample` does, with the auxiliary targets of the same positions.\n\n"
+           "Returns:\n"
+           "    What `sample` returns, then [batch, auxiliary_width] float32 for the player to\n"
+           "    move, moved by the same symmetry: the policy target of the opponent's next ply\n"
+           "    [num_actions], the final planes [planes * points] and the final score [1], those\n"
+           "    of them that the buffer has. NaN where a row has none: the next ply had no full\n"
+           "    search or belongs to the same player; a player resigned.")
       .def(
           "sample_with_plies", &sample_with_plies, "batch_size"_a, "seed"_a, nb::kw_only(),
           "symmetry"_a = true,

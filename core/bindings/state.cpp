@@ -32,6 +32,8 @@ struct GameSpec {
   int max_length;
   int num_symmetries;
   int board_points;
+  int num_final_planes;
+  bool has_final_score;
 };
 
 GameSpec game_spec(const std::string& name) {
@@ -42,7 +44,9 @@ GameSpec game_spec(const std::string& name) {
           shape.observation_bytes(),
           shape.max_length,
           shape.num_symmetries,
-          shape.points()};
+          shape.points(),
+          shape.num_final_planes,
+          shape.has_final_score};
 }
 
 // A position of a game that is known only at run time.
@@ -67,6 +71,20 @@ class State {
     return packed;
   }
 
+  std::vector<std::int8_t> final_planes() const {
+    const GameShape& shape = game_->shape();
+    check_offered(shape.num_final_planes > 0, "final_planes");
+    std::vector<std::int8_t> planes(
+        static_cast<std::size_t>(shape.num_final_planes * shape.points()));
+    position_.write_final_planes(planes);
+    return planes;
+  }
+
+  float final_score() const {
+    check_offered(game_->shape().has_final_score, "final_score");
+    return position_.final_score();
+  }
+
   std::string action_to_string(int action) const {
     if (action < 0 || action >= game_->num_actions()) {
       throw std::invalid_argument("no action " + std::to_string(action) + " in " + game());
@@ -83,6 +101,14 @@ class State {
   }
 
  private:
+  void check_offered(bool is_offered, const std::string& what) const {
+    if (!is_offered) throw std::invalid_argument(game() + " offers no " + what);
+    if (!position_.is_terminal()) {
+      throw std::invalid_argument(what + " at ply " + std::to_string(position_.ply()) +
+                                  ": the game is not over");
+    }
+  }
+
   const DynamicGame* game_;  // lives for ever
   DynamicPosition position_;
 };
@@ -136,6 +162,10 @@ void bind_spec(nb::module_& module) {
       .def_ro("num_symmetries", &GameSpec::num_symmetries,
               "Symmetries of the board, the identity (0) included.")
       .def_ro("board_points", &GameSpec::board_points, "rows * columns")
+      .def_ro("num_final_planes", &GameSpec::num_final_planes,
+              "Planes that the game tells of its end; 0: none.")
+      .def_ro("has_final_score", &GameSpec::has_final_score,
+              "Whether the game tells a score of its end.")
       .def("__repr__", [](const GameSpec& spec) { return "GameSpec('" + spec.name + "')"; });
   module.def("game_names", &game_names,
              "Names of all families of the core: 'go' stands for go(size=9,komi=7.5) as well.");
@@ -175,6 +205,14 @@ void bind_state(nb::module_& module) {
       .def(
           "observation", [](const State& state) { return to_array(state.observation()); },
           "Bit-packed planes, [observation_bytes] uint8, as numpy.packbits packs them.")
+      .def(
+          "final_planes", [](const State& state) { return to_array(state.final_planes()); },
+          "What the first player (+1) and the second (-1) have in the end, and neither (0):\n"
+          "[num_final_planes * board_points] int8.\n\n"
+          "Raises:\n    ValueError: the game is not over, or offers none.")
+      .def("final_score", &State::final_score,
+           "The first player's lead in the end, in the game's points.\n\n"
+           "Raises:\n    ValueError: the game is not over, or offers none.")
       .def("action_to_string", &State::action_to_string, "action"_a)
       .def("string_to_action", &State::string_to_action, "text"_a,
            "Raises:\n    ValueError: the text names no action of this game.")

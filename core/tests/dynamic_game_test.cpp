@@ -2,6 +2,7 @@
 #include "zerofleet/dynamic_game.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <span>
 #include <string>
@@ -140,6 +141,28 @@ void targets_belong_to_whoever_moves() {
   }
 }
 
+// Who moves again does not reply to himself.
+void a_reply_is_the_opponents() {
+  ReplayBufferOf<DynamicPosition> buffer(pile(), {.max_positions = 100, .max_games = 10}, 1.0, {},
+                                         {.opponent_policy = true});
+  const std::vector<std::int16_t> actions = {0, 1, 0, 1, 1, 1, 0};
+  const bool full[] = {true, true, true, true, true, true, true};
+  const std::vector<std::int32_t> offsets = {0, 2, 4, 6, 8, 10, 12, 13};
+  const std::vector<std::int16_t> children = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0};
+  const std::vector<std::int32_t> weights = {1, 0, 1, 3, 1, 0, 3, 1, 1, 0, 1, 0, 4};
+  check(buffer.add({actions, 1, full, offsets, children, weights}) == 7);
+  std::vector<std::uint8_t> observations(100);
+  std::vector<float> policies(200), values(100), replies(200);
+  std::vector<std::int32_t> plies(100), lengths(100);
+  std::vector<std::int64_t> games(100);
+  buffer.sample(1, true, {observations, policies, values, plies, lengths, games, replies});
+  for (std::size_t row = 0; row < values.size(); ++row) {
+    // The second player moves at plies 1 and 2, the first at all others.
+    const float reply = plies[row] == 0 ? 0.75f : plies[row] == 2 ? 0.25f : kNoTarget;
+    check(std::isnan(reply) ? std::isnan(replies[2 * row + 1]) : replies[2 * row + 1] == reply);
+  }
+}
+
 void a_board_may_have_more_points_than_actions() {
   const DynamicGame game("wide", std::make_shared<WideRules>());
   std::vector<std::uint8_t> board(game.observation_bytes());
@@ -162,6 +185,7 @@ int main() {
   return test::run({
       {"search", values_belong_to_whoever_moves},
       {"replay", targets_belong_to_whoever_moves},
+      {"replies", a_reply_is_the_opponents},
       {"many points", a_board_may_have_more_points_than_actions},
   });
 }

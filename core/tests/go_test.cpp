@@ -136,12 +136,14 @@ void komi_decides() {
 
 void areas() {
   const auto [black, white] = play<5>(kWalls).area();
+  const auto owners = play<5>(kWalls).final_planes();
   for (int point = 0; point < 25; ++point) {
+    check(owners[static_cast<std::size_t>(point)] == (point % 5 < 2 ? 1 : point % 5 > 2 ? -1 : 0));
     check(black.test(point) == (point % 5 < 2));
     check(white.test(point) == (point % 5 > 2));
   }
   check(Go<5>{}.area()[0].size() == 0 && Go<5>{}.score() == -7.5f);
-  check(play<5>("C3").score() == 17.5f);
+  check(play<5>("C3").score() == 17.5f && play<5>("C3").final_score() == 17.5f);
   // The corner's two liberties are shared: they count for neither player, the stones as they stand.
   const auto seki = play<5>("A3 A4 B3 B4 C3 pass C4 pass C5");
   check(seki.area()[0].size() == 21 && seki.area()[1].size() == 2);

@@ -1,6 +1,7 @@
 // Othello against numbers known from elsewhere, a slow reference and its own symmetries.
 #include "zerofleet/games/othello.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -263,6 +264,10 @@ void the_game_ends_when_neither_can_place() {
   check(draw.is_terminal() && draw.result() == 0);
   const Othello won(disc(0, 0) | disc(0, 7) | disc(0, 4), disc(7, 0), kSecondPlayer);
   check(won.is_terminal() && won.result() == 1);
+  check(won.final_score() == 2.0f && draw.final_score() == 0.0f);
+  const auto owners = won.final_planes();
+  check(owners[0] == 1 && owners[4] == 1 && owners[7] == 1 && owners[56] == -1);
+  check(std::ranges::count(owners, 0) == 60);
 }
 
 // Nine plies wipe out White; no game is shorter.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from services.trainer.measurement import Batch, TracedBatch, measurement
+from services.trainer.measurement import TracedBatch, TrainBatch, measurement
 from services.trainer.schedule import learning_rate
 from services.trainer.team import Order, ProcessTeam, Team
 from zerofleet.config import RunConfig
@@ -44,14 +44,14 @@ class Precision:
         self.loss_scale = LossScale() if self.dtype is torch.float16 else None
 
     def predict(
-        self, network: Callable[[Tensor], tuple[Tensor, Tensor]], observations: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        self, network: Callable[[Tensor], tuple[Tensor, ...]], observations: Tensor
+    ) -> tuple[Tensor, ...]:
         """The network's answers in float32, computed in this precision."""
         if self.dtype is None:
             return network(observations)
         with torch.autocast(self._device.type, dtype=self.dtype):
-            policy_logits, value = network(observations)
-        return policy_logits.float(), value.float()
+            answers = network(observations)
+        return tuple(answer.float() for answer in answers)
 
     def scaled(self, loss: Tensor) -> Tensor:
         """The loss to go backward from."""
@@ -77,7 +77,8 @@ class Learner:
     def __init__(self, spec: BoardShape, run: RunConfig, team: Team | None = None) -> None:
         self._settings = settings = run.trainer
         self._team = team or Team()
-        network = PolicyValueNet(spec, run.network, run.seed)
+        self._auxiliary_weights = settings.auxiliary_weights
+        network = PolicyValueNet(spec, run.network, run.seed, list(self._auxiliary_weights))
         if not settings.channels_last:
             network.to(memory_format=torch.contiguous_format)  # pyright: ignore[reportCallIssue]
         self.network = network.to(self._team.device).train()
@@ -93,6 +94,7 @@ class Learner:
         self._average = WeightAverage(self.network, decay) if decay else None
         self._running_figures = _running_figures(self.network)
         self._gradient_norm: Tensor | None = None
+        self._auxiliary_losses: Mapping[str, Tensor] = {}
         self._forward = self.network.for_losses
         if settings.compile:
             self._forward = torch.compile(self._forward)  # pyright: ignore[reportUnknownMemberType]
@@ -109,19 +111,29 @@ class Learner:
 
     @property
     def gradient_norm(self) -> float | None:
-        """Of the last step's gradient of both losses, without the l2 term; None before it."""
+        """Of the last step's gradient of all losses, without the l2 term; None before it."""
         return None if self._gradient_norm is None else self._gradient_norm.item()
 
-    def train(self, batch: Batch) -> None:
+    @property
+    def auxiliary_losses(self) -> dict[str, float]:
+        """Of the last step's share of a batch, by target; without heads or steps, none."""
+        return {name: loss.item() for name, loss in self._auxiliary_losses.items()}
+
+    def train(self, batch: TrainBatch) -> None:
         """Take one gradient step, together with the other processes of the team."""
         self.train_on(self._team.deal(batch))
 
-    def train_on(self, share: Batch) -> None:
+    def train_on(self, share: TrainBatch) -> None:
         """Take one gradient step on this process's share of a batch."""
-        observations, policy_target, value_target = self._tensors(share)
-        policy_logits, value = self._precision.predict(self._forward, observations)
-        parts = losses(policy_logits, value, policy_target, value_target)
-        self._precision.scaled(self._weighted(parts)).backward()  # pyright: ignore[reportUnknownMemberType]
+        observations, policy_target, value_target, *auxiliary = self._tensors(share)
+        policy_logits, value, *predicted = self._precision.predict(self._forward, observations)
+        loss = self._weighted(losses(policy_logits, value, policy_target, value_target))
+        if self.network.auxiliary is not None:
+            parts = self.network.auxiliary.losses(predicted[0], auxiliary[0])
+            self._auxiliary_losses = {name: part.detach() for name, part in parts.items()}
+            weighted = [self._auxiliary_weights[name] * part for name, part in parts.items()]
+            loss = loss + torch.stack(weighted).sum()
+        self._precision.scaled(loss).backward()  # pyright: ignore[reportUnknownMemberType]
         gradient = self._optimizer.gradient
         self._team.average([gradient])
         if self._precision.unscale(gradient):
@@ -144,7 +156,7 @@ class Learner:
             ConfigError: the loss is not finite: the weights are lost, and the numbers that led
                 there must change.
         """
-        observations, _, _ = self._tensors(traced.batch)
+        observations = self._tensors(traced.batch)[0]
         network = self.published
         was_training = network.training
         policy_logits, value = network.eval()(observations)
@@ -182,7 +194,8 @@ class Learner:
         except RuntimeError as error:
             raise ConfigError(
                 "the checkpoint belongs to a network of other sizes: [network] of the run file "
-                "must not change within a run"
+                "must not change within a run, nor which of trainer.opponent_policy_weight, "
+                "final_planes_weight and final_score_weight are above 0"
             ) from error
         for name, average in self._gradient_averages().items():
             if name not in state:
@@ -192,7 +205,9 @@ class Learner:
                 )
             average.copy_(state[name])
         if self._average is not None:
-            self._average.network.load_state_dict(_below("average", state) or weights)
+            average = _below("average", state) or weights
+            ours = self._average.network.state_dict()  # without auxiliary heads
+            self._average.network.load_state_dict({name: average[name] for name in ours})
         if self._precision.loss_scale is not None and "loss_scale" in state:
             self._precision.loss_scale.restore(state["loss_scale"])
         self.step, self.samples = step, samples
@@ -215,7 +230,9 @@ class Learner:
                 team.receive_state(state)
                 self.restore(state, said.step, said.samples)
             else:
-                self.train_on(team.receive_batch(row))
+                heads = self.network.auxiliary
+                width = 0 if heads is None else sum(heads.widths.values())
+                self.train_on(team.receive_batch(row, width))
 
     def _weighted(self, parts: Losses) -> Tensor:
         return parts.policy + self._settings.value_loss_weight * parts.value
@@ -228,12 +245,11 @@ class Learner:
             for name, average in zip(names, averages, strict=True)
         }
 
-    def _tensors(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        observations, policy_target, value_target = (
+    def _tensors(self, batch: TrainBatch) -> Sequence[Tensor]:
+        return [
             torch.from_numpy(column).to(self._team.device, non_blocking=True)  # pyright: ignore[reportUnknownMemberType]
             for column in batch
-        )
-        return observations, policy_target, value_target
+        ]
 
 
 def _running_figures(network: nn.Module) -> list[Tensor]:

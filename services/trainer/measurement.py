@@ -19,6 +19,11 @@ Batch = tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.float32]]
 """Observations ``[batch, observation_bytes]``, policy_target ``[batch, num_actions]``,
 value_target ``[batch]``, as ``zerofleet_core.ReplayBuffer.sample`` gives them."""
 
+TrainBatch = (
+    Batch | tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
+)
+"""What is trained on: where a network has auxiliary heads, with their targets."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TracedBatch:

@@ -105,6 +105,8 @@ class Recorder:
         self.gradient_norm: float | None = None
         """Of the step before the newest measurement. Read here, in the thread that trains: on a GPU
         the number is there only when all work before it is done."""
+        self.auxiliary_losses: Mapping[str, float] = {}
+        """Of that step's batch, as ``opponent_policy_loss`` and so on, where there are heads."""
         self.play = RecentPlay()
         """Of the newest games, at the newest measurement."""
         self.narrows: str | None = None
@@ -120,6 +122,8 @@ class Recorder:
             if traced is not None:
                 measured[split] = learner.measure(traced)
         self.gradient_norm = learner.gradient_norm
+        losses = learner.auxiliary_losses
+        self.auxiliary_losses = {f"{name}_loss": loss for name, loss in losses.items()}
         self.measured = measured  # at once, for those who read it from another thread
         self._measured_at = self._training.bucket.received
         event = self._observe()
@@ -163,7 +167,8 @@ class Recorder:
             "value_gap": watch.value_gap,
             "gradient_norm": self.gradient_norm,
         }
-        return found | {name: figure for name, figure in known.items() if figure is not None}
+        found |= {name: figure for name, figure in known.items() if figure is not None}
+        return {**found, **self.auxiliary_losses}
 
     def _look_at_play(self) -> None:
         """See whether self-play still explores; say when that changes."""
@@ -224,7 +229,7 @@ class Recorder:
             "overfit": watch.active,
         }
         if split == "train":
-            row["gradient_norm"] = self.gradient_norm
+            row |= {"gradient_norm": self.gradient_norm, **self.auxiliary_losses}
         return row
 
     @property

@@ -22,7 +22,7 @@ from torch import Tensor
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from services.trainer.measurement import Batch
+    from services.trainer.measurement import TrainBatch
 
 # Between two steps the leader may wait for games for days; torchrun ends those left behind.
 PATIENCE = timedelta(days=365)
@@ -40,7 +40,7 @@ class Team:
     def close(self) -> None:
         """Leave the team."""
 
-    def deal(self, batch: Batch) -> Batch:
+    def deal(self, batch: TrainBatch) -> TrainBatch:
         """Give every process its share of a batch; the leader's own share."""
         return batch
 
@@ -104,14 +104,14 @@ class ProcessTeam(Team):
         """Leave the team."""
         self._torch.destroy_process_group()
 
-    def deal(self, batch: Batch) -> Batch:
+    def deal(self, batch: TrainBatch) -> TrainBatch:
         """Scatter the rows of a batch, in order of rank."""
         self._say(Order.STEP)
         for column in batch:
             whole = torch.from_numpy(column)  # pyright: ignore[reportUnknownMemberType]
             shares = list(whole.chunk(self.size))
             self._torch.scatter(torch.empty_like(shares[0]), shares)
-        return cast("Batch", tuple(column[: self._rows] for column in batch))
+        return cast("TrainBatch", tuple(column[: self._rows] for column in batch))
 
     def average(self, vectors: Sequence[Tensor]) -> None:
         """One sum over all processes, of all vectors at once."""
@@ -148,21 +148,24 @@ class ProcessTeam(Team):
         for tensor in state.values():
             self._torch.broadcast(tensor, 0)
 
-    def receive_batch(self, row: tuple[int, int]) -> Batch:
+    def receive_batch(self, row: tuple[int, int], auxiliary_width: int = 0) -> TrainBatch:
         """This process's share of a batch; after ``STEP``.
 
         Args:
             row: bytes of an observation, and actions.
+            auxiliary_width: numbers of the auxiliary targets of a position.
         """
         observation_bytes, num_actions = row
-        columns = (
+        columns = [
             torch.empty(self._rows, observation_bytes, dtype=torch.uint8),
             torch.empty(self._rows, num_actions),
             torch.empty(self._rows),
-        )
+        ]
+        if auxiliary_width:
+            columns.append(torch.empty(self._rows, auxiliary_width))
         for column in columns:
             self._torch.scatter(column)
-        return cast("Batch", tuple(cast("Any", column).numpy() for column in columns))
+        return cast("TrainBatch", tuple(cast("Any", column).numpy() for column in columns))
 
     def _say(self, order: Order, step: int = 0, samples: int = 0) -> None:
         self._torch.broadcast(torch.tensor([order, step, samples]), 0)

@@ -239,7 +239,7 @@ class Trainer:
             # While it waits for games it has none unspent: self-play must not wait for it then.
             hungry = watch.waits or self._missing_positions() > 0
             unspent = 0.0 if hungry else bucket.samples / bucket.rate
-        measured = self._recorder.measured
+        measured, auxiliary = self._recorder.measured, self._recorder.auxiliary_losses
         return TrainerFigures(
             games=window.trained.games,
             held_out_games=window.held_out.games,
@@ -254,6 +254,9 @@ class Trainer:
             policy_gap=watch.policy_gap,
             value_gap=watch.value_gap,
             gradient_norm=self._recorder.gradient_norm,
+            opponent_policy_loss=auxiliary.get("opponent_policy_loss"),
+            final_planes_loss=auxiliary.get("final_planes_loss"),
+            final_score_loss=auxiliary.get("final_score_loss"),
             distinct_games=self._recorder.play.distinct_share,
             drawn_games=self._recorder.play.draw_share,
             narrow=self._recorder.narrows is not None,

@@ -11,7 +11,7 @@ import structlog
 from numpy.typing import NDArray
 from zerofleet_core import ReplayBuffer
 
-from services.trainer.measurement import Batch, TracedBatch
+from services.trainer.measurement import TracedBatch, TrainBatch
 from services.trainer.schedule import held_out_limit, window_limit
 from services.trainer.state import Training
 from zerofleet.config import RunConfig, TrainerSection
@@ -64,14 +64,14 @@ class Window:
         """Most positions that are sampled now, as far as the window has grown."""
         return window_limit(self._settings, self._training.bucket.received)
 
-    def sample(self, batch_size: int, seed: int) -> Batch:
+    def sample(self, batch_size: int, seed: int) -> TrainBatch:
         """Draw positions to train on, under random symmetries if the run file says so.
 
         Args:
             batch_size: positions.
             seed: equal windows and seeds give equal batches.
         """
-        return self.trained.sample(batch_size, seed, symmetry=self._settings.augment)
+        return draw(self.trained, batch_size, seed, symmetry=self._settings.augment)
 
     def trace(self, split: Split, batch_size: int, seed: int) -> TracedBatch | None:
         """Draw positions to measure on, as they were played; None where there are none."""
@@ -217,6 +217,7 @@ def empty_buffer(run: RunConfig, most_positions: int, *, held_out: bool = False)
         policy_surprise_share=settings.policy_surprise_share,
         repeated_positions=settings.repeated_positions,
         age_halflife=settings.age_halflife * (share / (1 - share) if held_out else 1.0),
+        auxiliary=[] if held_out else list(settings.auxiliary_weights),
     )
 
 
@@ -227,6 +228,13 @@ def asked_columns(settings: TrainerSection) -> tuple[AskedColumn, ...]:
         "priors": settings.policy_surprise_share > 0,
     }
     return tuple(name for name, is_needed in needed.items() if is_needed)
+
+
+def draw(buffer: ReplayBuffer, batch_size: int, seed: int, *, symmetry: bool) -> TrainBatch:
+    """Draw positions to train on, with the auxiliary targets that the buffer has."""
+    if buffer.auxiliary_width:
+        return buffer.sample_with_auxiliary(batch_size, seed, symmetry=symmetry)
+    return buffer.sample(batch_size, seed, symmetry=symmetry)
 
 
 def _next_page_games(page_games: int, games: Sequence[StoredGame]) -> int:

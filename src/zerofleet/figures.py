@@ -168,6 +168,12 @@ class TrainerFigures:
     """The same of the value, squared error."""
     gradient_norm: float | None = None
     """Of the last step before a measurement; None before the first."""
+    opponent_policy_loss: float | None = None
+    """Of the batch of that step, nats; None where the head has no weight, as in the next two."""
+    final_planes_loss: float | None = None
+    """Mean over the points, nats."""
+    final_score_loss: float | None = None
+    """Huber's loss of the lead in sides of the board."""
     distinct_games: float | None = None
     """Share of different ones among the last 1,000 of self-play; None: not looked at yet."""
     drawn_games: float | None = None

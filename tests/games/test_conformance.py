@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -140,6 +141,52 @@ class DependsOnChance(Domineering):
         return planes
 
 
+class TellsItsEnd(Domineering):
+    """What is covered counts for the first player; the score is how much is left."""
+
+    num_final_planes = 1
+
+    def final_planes(self) -> Any:
+        return self.covered[None].astype(np.int64)
+
+    def final_score(self) -> float:
+        return float((~self.covered).sum())
+
+
+class LosesItsPlane(TellsItsEnd):
+    def final_planes(self) -> Any:
+        return self.covered
+
+
+class TellsTwos(TellsItsEnd):
+    def final_planes(self) -> Any:
+        return 2 * super().final_planes()
+
+
+class TellsHalves(TellsItsEnd):
+    def final_planes(self) -> Any:
+        return 0.5 * super().final_planes()
+
+
+class HasNoScore(TellsItsEnd):
+    def final_score(self) -> float:
+        return float("nan")
+
+
+class FavoursACorner(TellsItsEnd):
+    def final_planes(self) -> Any:
+        planes = super().final_planes()
+        planes[0, 0, 0] = -1
+        return planes
+
+
+class ChangesItsMind(TellsItsEnd):
+    numbers: ClassVar = itertools.count()
+
+    def final_score(self) -> float:
+        return float(next(self.numbers))
+
+
 BROKEN: dict[type[Domineering], str] = {
     SharesItsBoard: "playing .* on a copy changed it",
     TurnsPointsAlone: "symmetry 1 of the actions does not lead to its image",
@@ -151,6 +198,12 @@ BROKEN: dict[type[Domineering], str] = {
     ReadsAnything: "is read as an action",
     NeverEnds: "goes on at ply 10",
     EndsInHalfAWin: "result is -?2",
+    LosesItsPlane: r"final_planes\(\) has shape \(6, 6\), not \(1, 6, 6\)",
+    TellsTwos: "other values than the integers -1, 0 and 1",
+    TellsHalves: "other values than the integers -1, 0 and 1",
+    HasNoScore: r"final_score\(\) is nan",
+    FavoursACorner: "the end of the image is not the image of the end",
+    ChangesItsMind: "its end tells one thing, then another",
     DependsOnChance: "a refused action changed it|another way|on a copy changed it",
 }
 
@@ -166,6 +219,14 @@ def named(monkeypatch: pytest.MonkeyPatch) -> Callable[[type], str]:
         return f"python:broken_games:{game.__name__}"
 
     return name
+
+
+def test_a_game_may_tell_what_its_end_is_like(named: Callable[[type], str]) -> None:
+    name = named(TellsItsEnd)
+    assert (spec(name).num_final_planes, spec(name).has_final_score) == (1, True)
+    check_game(name, games=2)
+    untold = spec("python:examples.domineering:Domineering")
+    assert (untold.num_final_planes, untold.has_final_score) == (0, False)
 
 
 @pytest.mark.parametrize("game", BROKEN)

@@ -16,7 +16,6 @@ from safetensors.numpy import load_file
 
 from services.trainer.checkpoints import CheckpointFolder
 from services.trainer.learner import Learner
-from services.trainer.measurement import Batch
 from services.trainer.team import ProcessTeam
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database, Submission
@@ -27,6 +26,8 @@ from zerofleet.testing.fork_server import Fork
 from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow
+
+Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 DEADLINE = 120.0
 TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m")
@@ -57,7 +58,7 @@ with contextlib.closing(ProcessTeam(run.trainer.batch_size)) as team:
             learner.share()
             with np.load(folder / f"{series}.npz") as batches:
                 for step in range(len(batches["value"])):
-                    columns = ("observations", "policy", "value")
+                    columns = ("observations", "policy", "value", "replies")
                     learner.train(tuple(batches[column][step] for column in columns))
             team.dismiss()
         state = {name: tensor.numpy().copy() for name, tensor in learner.state().items()}
@@ -80,6 +81,7 @@ checkpoint_every_steps = 5
 metrics_every_steps = 1
 average_decay = 0.5
 average_every_steps = 2
+opponent_policy_weight = 0.15
 """
 
 
@@ -91,26 +93,32 @@ def run(tmp_path: Path) -> RunConfig:
     return load_run(tmp_path / "run.toml")
 
 
-def half(seed: int) -> Batch:
+def half(seed: int) -> Columns:
     generator = np.random.default_rng(seed)
-    visits = generator.random((16, 9), np.float32)
+    visits, replies = generator.random((2, 16, 9), np.float32)
     return (
         generator.integers(0, 256, (16, GAME.observation_bytes), np.uint8),
         visits / visits.sum(1, keepdims=True),
         generator.integers(-1, 2, 16).astype(np.float32),
+        replies / replies.sum(1, keepdims=True),
     )
 
 
-def joined(first: Batch, second: Batch) -> Batch:
-    observations, policy, value = (np.concatenate(pair) for pair in zip(first, second, strict=True))
-    return observations, policy, value
+def joined(first: Columns, second: Columns) -> Columns:
+    observations, policy, value, replies = (
+        np.concatenate(pair) for pair in zip(first, second, strict=True)
+    )
+    return observations, policy, value, replies
 
 
-def train_in_two_processes(folder: Path, **series: list[Batch]) -> dict[str, dict[str, np.ndarray]]:
+def train_in_two_processes(
+    folder: Path, **series: list[Columns]
+) -> dict[str, dict[str, np.ndarray]]:
     """The state after each series of batches, which both processes must agree on."""
     for name, batches in series.items():
-        observations, policy, value = (np.stack(column) for column in zip(*batches, strict=True))
-        np.savez(folder / f"{name}.npz", observations=observations, policy=policy, value=value)
+        stacked = (np.stack(column) for column in zip(*batches, strict=True))
+        columns = zip(("observations", "policy", "value", "replies"), stacked, strict=True)
+        np.savez(folder / f"{name}.npz", **dict(columns))
     team = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [
         Fork(
@@ -136,11 +144,11 @@ def test_two_processes_take_the_steps_of_one(run: RunConfig, tmp_path: Path) -> 
 
     From one point, the first step on halves that differ is the mean of the steps on either.
     """
-    alike: list[Batch] = []
+    alike: list[Columns] = []
     for step in range(4):
-        observations, _, _ = first = half(step)
-        _, policy, value = half(100 + step)
-        alike.append(joined(first, (observations, policy, value)))
+        observations, *_ = first = half(step)
+        _, policy, value, replies = half(100 + step)
+        alike.append(joined(first, (observations, policy, value, replies)))
     halves = half(0), half(1)
     found = train_in_two_processes(tmp_path, alike=alike)
     found |= train_in_two_processes(tmp_path, unlike=[joined(*halves)])

@@ -167,12 +167,14 @@ def test_what_is_measured_says_where_it_comes_from(database: Database) -> None:
 
 def test_training_samples_are_turned_only_if_the_run_file_says_so(database: Database) -> None:
     submit(database, range(3))
-    turned, still = (a_run(augment=augment, growing_window=False) for augment in (True, False))
+    settings: dict[str, object] = {"growing_window": False, "opponent_policy_weight": 0.15}
+    turned, still = (a_run(augment=augment, **settings) for augment in (True, False))
     windows = [Window(run, database, training(run)) for run in (turned, still)]
     kinds: list[int] = []
     for window in windows:
         read(window)
-        observations, _, _ = window.sample(2_000, 1)
+        observations, policies, _, auxiliary = window.sample(2_000, 1)
+        assert auxiliary.shape == policies.shape  # the targets that the run file asks for
         kinds.append(len({row.tobytes() for row in observations}))
     assert kinds[0] > kinds[1]
     assert kinds[1] <= windows[1].trained.positions

@@ -44,7 +44,8 @@ def test_one_seed_gives_one_run_whoever_learns_beside_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "rows.jsonl"
-    same, other = "search.c_puct=1.5", "search.c_puct=3,trainer.policy_surprise_share=0.5"
+    same = "search.c_puct=1.5"
+    other = "search.c_puct=3,trainer.policy_surprise_share=0.5,trainer.opponent_policy_weight=0.15"
     strength.main(
         arguments(
             "--steps=25", "--simulations=2", f"--output={file}", "--compare", "-", same, other

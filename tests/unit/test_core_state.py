@@ -104,6 +104,19 @@ def test_pictures() -> None:
     assert lines[-3:] == [". . . o . . .", ". . . x x . .", "1 2 3 4 5 6 7"]
 
 
+def test_what_a_game_tells_of_its_end() -> None:
+    state = State("go(size=3,komi=0.5)", [4])
+    with pytest.raises(ValueError, match="final_score at ply 1: the game is not over"):
+        state.final_score()
+    state.apply(9)
+    state.apply(9)
+    planes = state.final_planes()
+    assert (planes.dtype, planes.tolist()) == (np.int8, [1] * 9)
+    assert state.final_score() == 8.5
+    with pytest.raises(ValueError, match="tic_tac_toe offers no final_planes"):
+        State("tic_tac_toe").final_planes()
+
+
 def test_illegal_actions_are_named() -> None:
     with pytest.raises(ValueError, match="action 0 at ply 6 is illegal in connect_four"):
         State("connect_four", [0] * 7)

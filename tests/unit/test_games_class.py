@@ -126,6 +126,14 @@ class TooManyActions(Sticks):
     num_actions = 40_000
 
 
+class PlanesUntold(Sticks):
+    num_final_planes = 1
+
+
+class LessThanNoPlanes(Sticks):
+    num_final_planes = -1
+
+
 class FlatShape(Sticks):
     observation_shape: Any = (8, 1)
 
@@ -181,6 +189,8 @@ WRONG: dict[type, str] = {
     NoPlayer: "positions have no to_play",
     SecondBegins: "player 0 must be to play",
     TooManyActions: "num_actions must be 1 to 32767, not 40000",
+    PlanesUntold: r"num_final_planes is 1, but the class has no final_planes\(\)",
+    LessThanNoPlanes: "num_final_planes must be 0 to 1024, not -1",
     FlatShape: r"observation_shape must be \(planes, rows, columns\), not \(8, 1\)",
     EmptyShape: "each of observation_shape must be 1 to 32768, not 0",
     OtherShape: r"ply 0: observation\(\) has shape \(8, 1, 1\).* is \(7, 1, 1\)",

@@ -24,6 +24,8 @@ OPTIONS = [
 class Board:
     observation_shape: tuple[int, int, int]
     num_actions: int
+    num_final_planes: int = 0
+    has_final_score: bool = False
 
     @property
     def observation_bytes(self) -> int:

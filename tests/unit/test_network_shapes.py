@@ -18,6 +18,8 @@ Row = tuple[str, tuple[int, ...], int]  # layer, output without the batch, param
 class Board:
     observation_shape: tuple[int, int, int]
     num_actions: int
+    num_final_planes: int = 0
+    has_final_score: bool = False
 
 
 GO_19 = Board((17, 19, 19), 362)

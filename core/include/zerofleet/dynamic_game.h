@@ -25,6 +25,10 @@ struct GameShape {
   int max_length;      // plies of the longest game
   int num_symmetries;  // of the board, the identity included
 
+  // What is offered of terminal positions; see HasFinalPlanes and HasFinalScore.
+  int num_final_planes = 0;
+  bool has_final_score = false;
+
   int points() const { return rows * columns; }
   int observation_bytes() const { return (planes * points() + 7) / 8; }
 };
@@ -45,6 +49,11 @@ class DynamicState {
   virtual void apply(Action action) = 0;
   virtual void write_observation(std::span<std::uint8_t> packed) const = 0;
   virtual std::string to_string() const = 0;
+
+  // What the shape says that the game offers of a terminal position.
+  // `planes` has num_final_planes * points entries.
+  virtual void write_final_planes(std::span<std::int8_t>) const {}
+  virtual float final_score() const { return 0.0f; }
 
   // How a legal action is written here, where that depends on the position, as in chess; nothing
   // where the rules' names hold.
@@ -91,6 +100,10 @@ class DynamicPosition {
     state_->write_observation(packed);
   }
   std::string to_string() const { return state_->to_string(); }
+  void write_final_planes(std::span<std::int8_t> planes) const {
+    state_->write_final_planes(planes);
+  }
+  float final_score() const { return state_->final_score(); }
   std::optional<std::string> name_of(Action action) const { return state_->name_of(action); }
   std::optional<Action> action_named(std::string_view text) const {
     return state_->action_named(text);

@@ -84,6 +84,24 @@ inline constexpr int kPoints = G::kRows * G::kColumns;
 template <FixedGame G>
 inline constexpr int kObservationBytes = (G::kPlanes * kPoints<G> + 7) / 8;
 
+// What a game may tell of its end beside the result, for networks to learn (Wu 2019, arXiv
+// 1902.10565, section 4.1). Both are read from terminal positions only.
+//
+// Planes of the board's points: +1 what the first player has in the end, -1 what the second has, 0
+// what neither has.
+template <class G>
+concept HasFinalPlanes = FixedGame<G> && requires(const G position) {
+  {
+    position.final_planes()
+  } -> std::same_as<std::array<std::int8_t, G::kFinalPlanes * kPoints<G>>>;
+};
+
+// The first player's lead, in the game's points.
+template <class G>
+concept HasFinalScore = requires(const G position) {
+  { position.final_score() } -> std::same_as<float>;
+};
+
 // A packed observation: planes, then rows, then columns, most significant bit first.
 template <FixedGame G>
 using Observation = std::array<std::uint8_t, kObservationBytes<G>>;

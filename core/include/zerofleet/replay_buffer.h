@@ -13,7 +13,6 @@
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <ranges>
 #include <shared_mutex>
 #include <span>
 #include <stdexcept>
@@ -26,6 +25,7 @@
 #include "zerofleet/position_weights.h"
 #include "zerofleet/random.h"
 #include "zerofleet/stored_game.h"
+#include "zerofleet/training_targets.h"
 
 namespace zerofleet {
 
@@ -35,39 +35,13 @@ struct ReplayLimits {
   std::int64_t max_games;
 };
 
-// The value target of each ply, for the first player: the lambda-return of the searches' values,
-//
-//   G(t) = (1 - lambda) v(t) + lambda G(t + 1),   G(plies) = the game's result
-//
-// (Sutton and Barto 2018, section 12.1, with the value that was searched in place of the one that
-// was predicted). lambda = 1 is the result alone, as in AlphaGo Zero. `values` are for the first
-// player too.
-inline void lambda_returns(std::span<float> values, double lambda, int result) {
-  double next = result;
-  for (float& value : values | std::views::reverse) {
-    next = (1.0 - lambda) * value + lambda * next;
-    value = static_cast<float>(next);
-  }
-}
-
-// Rows of a training batch, one for each sampled position.
-struct TrainingBatch {
-  std::span<std::uint8_t> observations;  // [batch, observation_bytes]
-  std::span<float> policy_targets;       // [batch, num_actions] zeros on entry
-  std::span<float> value_targets;        // [batch] for the player to move
-
-  // Where a row comes from; empty unless asked for.
-  std::span<std::int32_t> plies = {};         // [batch]
-  std::span<std::int32_t> game_lengths = {};  // [batch] plies
-  std::span<std::int64_t> game_indices = {};  // [batch] counted from the first game ever added
-};
-
 // A replay buffer whose game is known only at run time. Safe to use from several threads.
 class ReplayBuffer {
  public:
   virtual ~ReplayBuffer() = default;
   virtual int observation_bytes() const = 0;
   virtual int num_actions() const = 0;
+  virtual int auxiliary_width() const = 0;  // numbers of a row's auxiliary targets
 
   // Another bound on positions; oldest games leave at once when it is passed.
   // Throws std::invalid_argument below 1.
@@ -94,8 +68,13 @@ template <Game G>
 class ReplayBufferOf final : public ReplayBuffer {
  public:
   ReplayBufferOf(const Rules<G>& rules, ReplayLimits limits, double value_lambda = 1.0,
-                 const PositionWeights& weights = {})
-      : rules_(rules), limits_(limits), value_lambda_(value_lambda), weights_(weights) {
+                 const PositionWeights& weights = {}, AuxiliaryTargets auxiliary = {})
+      : rules_(rules),
+        limits_(limits),
+        value_lambda_(value_lambda),
+        weights_(weights),
+        learns_replies_(auxiliary.opponent_policy),
+        ending_targets_(rules, auxiliary.final_planes, auxiliary.final_score) {
     weights.check();
     if (!(value_lambda >= 0.0 && value_lambda <= 1.0)) {
       throw std::invalid_argument("value_lambda must be in [0, 1]");
@@ -106,6 +85,9 @@ class ReplayBufferOf final : public ReplayBuffer {
 
   int observation_bytes() const override { return rules_.observation_bytes(); }
   int num_actions() const override { return rules_.num_actions(); }
+  int auxiliary_width() const override {
+    return (learns_replies_ ? num_actions() : 0) + ending_targets_.width();
+  }
 
   void set_max_positions(std::int64_t max_positions) override {
     if (max_positions < 1) throw std::invalid_argument("max_positions must be at least 1");
@@ -124,7 +106,8 @@ class ReplayBufferOf final : public ReplayBuffer {
       returns.assign(game.root_value.begin(), game.root_value.end());
     }
     std::vector<std::uint64_t> hashes;  // of each position, where repeated ones are counted
-    PackedGame stored = checked(game, returns, hashes);
+    Ending ending;
+    PackedGame stored = checked(game, returns, hashes, ending);
     lambda_returns(returns, value_lambda_, game.result);
     const std::vector<int> copies = copies_of(game, weights_.policy_surprise_share);
     const std::unique_lock lock(mutex_);
@@ -139,6 +122,7 @@ class ReplayBufferOf final : public ReplayBuffer {
                          .game = static_cast<std::uint32_t>(games_dropped_ + games_.size()),
                          .first_weight = static_cast<std::uint32_t>(stored.weights.size()),
                          .ply = static_cast<std::uint16_t>(ply),
+                         .is_answered = is_answered(game, ply, stored, number),
                          .number = number});
       append_scaled(game.policy_weights_at(ply), stored.weights);
       if constexpr (!FixedGame<G>) {
@@ -151,6 +135,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     if (added == 0) return 0;
     stored.shrink();
     games_.push_back(std::move(stored));
+    if (ending_targets_.width() > 0) endings_.push_back(std::move(ending));
     if (weights_.repeated_once) counts_.add_game(std::move(hashes));
     total_positions_ += static_cast<std::int64_t>(added);
     drop_oldest();
@@ -195,6 +180,11 @@ class ReplayBufferOf final : public ReplayBuffer {
     std::vector<Action> legal;                     // of all positions, one after another
     std::vector<std::uint32_t> first_legal = {0};  // [positions + 1]
 
+    std::span<const Action> legal_at(std::size_t number) const {
+      return std::span(legal).subspan(first_legal[number],
+                                      first_legal[number + 1] - first_legal[number]);
+    }
+
     void shrink() {
       observations.shrink_to_fit();
       to_play.shrink_to_fit();
@@ -223,18 +213,19 @@ class ReplayBufferOf final : public ReplayBuffer {
     float value_target;          // for the first player
     std::uint32_t game;          // counted from the first ever added, modulo 2^32
     std::uint32_t first_weight;  // in the game's weights
-    std::uint16_t ply;
+    std::uint16_t ply : 15;      // a record has room for no more
+    std::uint16_t is_answered : 1;
     std::uint16_t number;  // among the game's positions
   };
 
   // The game without its weights; `values` (of each ply, or empty) become those for the first
-  // player, `hashes` those of its positions if they are counted. Throws std::invalid_argument when
-  // it does not replay.
+  // player, `hashes` those of its positions if they are counted, `ending` what is learnt of its
+  // end. Throws std::invalid_argument when it does not replay.
   PackedGame checked(const StoredGame& game, std::span<float> values,
-                     std::vector<std::uint64_t>& hashes) const {
+                     std::vector<std::uint64_t>& hashes, Ending& ending) const {
     PackedGame stored{
         .actions = {game.action.begin(), game.action.end()}, .weights = {}, .rows = {}};
-    check_game(rules_, game, [&](std::size_t ply, const G& position) {
+    const G end = check_game(rules_, game, [&](std::size_t ply, const G& position) {
       if (!values.empty() && position.to_play() != kFirstPlayer) values[ply] = -values[ply];
       if (weights_.repeated_once && game.full_search[ply]) hashes.push_back(position.hash());
       if constexpr (!FixedGame<G>) {
@@ -246,7 +237,19 @@ class ReplayBufferOf final : public ReplayBuffer {
         stored.rows.to_play.push_back(position.to_play());
       }
     });
+    if (!game.resigned) ending = ending_targets_.read(end);
     return stored;
+  }
+
+  // Whether the opponent moves after the position of this number, with a full search.
+  static bool is_answered(const StoredGame& game, std::size_t ply, const PackedGame& stored,
+                          std::size_t number) {
+    if (ply + 1 == game.action.size() || !game.full_search[ply + 1]) return false;
+    if constexpr (FixedGame<G>) {
+      return true;
+    } else {
+      return stored.rows.to_play[number] != stored.rows.to_play[number + 1];
+    }
   }
 
   // A position that is there k times is passed over but for one time in k.
@@ -281,6 +284,7 @@ class ReplayBufferOf final : public ReplayBuffer {
       const auto leaving = static_cast<std::ptrdiff_t>(games_.front().positions);
       positions_.erase(positions_.begin(), positions_.begin() + leaving);
       games_.pop_front();
+      if (!endings_.empty()) endings_.pop_front();
       if (weights_.repeated_once) counts_.drop_oldest_game();
       ++games_dropped_;
     }
@@ -302,33 +306,63 @@ class ReplayBufferOf final : public ReplayBuffer {
       }
       rules_.write_observation(position, symmetry, observation);
       const auto actions = position.legal_actions();
-      write_targets(stored, {actions.begin(), actions.end()}, position.to_play(), symmetry, row,
-                    batch);
+      const Player to_play = position.to_play();
+      write_targets(stored, {actions.begin(), actions.end()}, to_play, symmetry, row, batch);
+      if (batch.auxiliary_targets.empty()) return;
+      const auto first_weight = stored.first_weight + static_cast<std::uint32_t>(actions.size());
+      position.apply(static_cast<Action>(game.actions[stored.ply]));
+      const auto replies = learns_replies_ ? position.legal_actions() : decltype(actions){};
+      write_auxiliary(stored, first_weight, {replies.begin(), replies.end()}, to_play, symmetry,
+                      row, batch);
     } else {
       const Rows& rows = game.rows;
       rules_.transform_observation(
           std::span(rows.observations).subspan(stored.number * bytes, bytes), symmetry,
           observation);
-      const std::size_t first = rows.first_legal[stored.number];
-      const std::size_t count = rows.first_legal[stored.number + 1] - first;
-      write_targets(stored, std::span(rows.legal).subspan(first, count),
-                    rows.to_play[stored.number], symmetry, row, batch);
+      // A position's first legal action and its first weight have one number.
+      const Player to_play = rows.to_play[stored.number];
+      write_targets(stored, rows.legal_at(stored.number), to_play, symmetry, row, batch);
+      if (batch.auxiliary_targets.empty()) return;
+      const std::size_t next = stored.number + std::size_t{stored.is_answered};
+      write_auxiliary(stored, rows.first_legal[next], rows.legal_at(next), to_play, symmetry, row,
+                      batch);
     }
   }
 
   void write_targets(const PackedPosition& stored, std::span<const Action> actions, Player to_play,
                      int symmetry, std::size_t row, const TrainingBatch& batch) const {
-    const PackedGame& game = games_[place_of(stored)];
-    const std::uint16_t* weights = game.weights.data() + stored.first_weight;
+    write_policy(stored, stored.first_weight, actions, symmetry,
+                 batch.policy_targets.data() + row * rules_.num_actions());
+    const float target = stored.value_target;
+    batch.value_targets[row] = to_play == kFirstPlayer ? target : -target;
+  }
+
+  // `policy` has num_actions entries, zeros on entry.
+  void write_policy(const PackedPosition& stored, std::size_t first_weight,
+                    std::span<const Action> actions, int symmetry, float* policy) const {
+    const std::uint16_t* weights = games_[place_of(stored)].weights.data() + first_weight;
     std::int64_t total = 0;
     for (std::size_t i = 0; i < actions.size(); ++i) total += weights[i];
-    float* policy = batch.policy_targets.data() + row * rules_.num_actions();
     for (std::size_t i = 0; i < actions.size(); ++i) {
       policy[rules_.symmetric_action(actions[i], symmetry)] =
           static_cast<float>(weights[i]) / static_cast<float>(total);
     }
-    const float target = stored.value_target;
-    batch.value_targets[row] = to_play == kFirstPlayer ? target : -target;
+  }
+
+  // `replies` are the legal actions of the next ply if the position is answered.
+  void write_auxiliary(const PackedPosition& stored, std::size_t first_weight,
+                       std::span<const Action> replies, Player to_play, int symmetry,
+                       std::size_t row, const TrainingBatch& batch) const {
+    const auto width = static_cast<std::size_t>(auxiliary_width());
+    const auto targets = batch.auxiliary_targets.subspan(row * width, width);
+    const auto ended = static_cast<std::size_t>(ending_targets_.width());
+    const auto policy = targets.first(width - ended);
+    std::ranges::fill(policy, stored.is_answered ? 0.0f : kNoTarget);
+    if (!policy.empty() && stored.is_answered) {
+      write_policy(stored, first_weight, replies, symmetry, policy.data());
+    }
+    if (ended == 0) return;
+    ending_targets_.write(endings_[place_of(stored)], to_play, symmetry, targets.last(ended));
   }
 
   void write_origin(const PackedPosition& stored, std::size_t row,
@@ -344,9 +378,12 @@ class ReplayBufferOf final : public ReplayBuffer {
   ReplayLimits limits_;
   double value_lambda_;
   PositionWeights weights_;
+  bool learns_replies_;
+  EndingTargets<G> ending_targets_;
   mutable std::shared_mutex mutex_;
   std::deque<PackedGame> games_;          // oldest first
   std::deque<PackedPosition> positions_;  // oldest first
+  std::deque<Ending> endings_;            // of the games; empty where they are not learnt
   PositionCounts counts_;                 // of repeated_once
   std::uint64_t games_dropped_ = 0;
   std::int64_t total_positions_ = 0;
@@ -356,6 +393,7 @@ class ReplayBufferOf final : public ReplayBuffer {
 // lambda_returns) that is not in [0, 1] or weights that make no sense.
 std::unique_ptr<ReplayBuffer> make_replay_buffer(const std::string& game, ReplayLimits limits,
                                                  double value_lambda = 1.0,
-                                                 const PositionWeights& weights = {});
+                                                 const PositionWeights& weights = {},
+                                                 AuxiliaryTargets auxiliary = {});
 
 }  // namespace zerofleet

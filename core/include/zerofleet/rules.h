@@ -38,12 +38,21 @@ class FixedRules {
   static constexpr int observation_bytes() { return kObservationBytes<G>; }
   static constexpr int num_symmetries() { return G::kNumSymmetries; }
   static constexpr GameShape shape() {
-    return {G::kNumActions, G::kPlanes, G::kRows, G::kColumns, G::kMaxLength, G::kNumSymmetries};
+    GameShape shape{G::kNumActions, G::kPlanes,    G::kRows,
+                    G::kColumns,    G::kMaxLength, G::kNumSymmetries};
+    if constexpr (HasFinalPlanes<G>) shape.num_final_planes = G::kFinalPlanes;
+    shape.has_final_score = HasFinalScore<G>;
+    return shape;
   }
 
   // Where an action lands under a symmetry.
   static constexpr Action symmetric_action(int action, int symmetry) {
     return Symmetries<G>::action[symmetry][action];
+  }
+
+  // Where a point of the board lands under a symmetry.
+  static constexpr int symmetric_point(int point, int symmetry) {
+    return Symmetries<G>::point[symmetry][point];
   }
 
   static void write_observation(const G& position, int symmetry, std::span<std::uint8_t> packed) {
@@ -55,6 +64,19 @@ class FixedRules {
                                     std::span<std::uint8_t> moved) {
     const auto result = zerofleet::transform_observation<G>(packed, symmetry);
     std::copy(result.begin(), result.end(), moved.begin());
+  }
+
+  // What the shape says that the game offers of a terminal position.
+  // `planes` has num_final_planes * points entries.
+  static void write_final_planes(const G& position, std::span<std::int8_t> planes) {
+    if constexpr (HasFinalPlanes<G>) std::ranges::copy(position.final_planes(), planes.begin());
+  }
+  static float final_score(const G& position) {
+    if constexpr (HasFinalScore<G>) {
+      return position.final_score();
+    } else {
+      return 0.0f;
+    }
   }
 
   static constexpr int inverse_symmetry(int symmetry) { return Symmetries<G>::inverse[symmetry]; }
@@ -92,6 +114,7 @@ class DynamicGame {
   Action symmetric_action(int action, int symmetry) const {
     return static_cast<Action>(actions_->at(action, symmetry));
   }
+  int symmetric_point(int point, int symmetry) const { return points_->at(point, symmetry); }
 
   void write_observation(const DynamicPosition& position, int symmetry,
                          std::span<std::uint8_t> packed) const {
@@ -113,6 +136,11 @@ class DynamicGame {
       }
     }
   }
+
+  static void write_final_planes(const DynamicPosition& position, std::span<std::int8_t> planes) {
+    position.write_final_planes(planes);
+  }
+  static float final_score(const DynamicPosition& position) { return position.final_score(); }
 
   // The symmetry that undoes this one.
   int inverse_symmetry(int symmetry) const {

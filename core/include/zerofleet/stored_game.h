@@ -108,9 +108,10 @@ void check_search_table(const StoredGame& game, std::size_t ply, const G& positi
 }
 
 // Throws std::invalid_argument, naming ply and reason, unless the game is complete, keeps the rules
-// and has the search tables that its plies need. Calls `see(ply, position)` at each ply.
+// and has the search tables that its plies need. Calls `see(ply, position)` at each ply, and
+// returns the position at the end.
 template <class AnyRules, class See>
-void check_game(const AnyRules& rules, const StoredGame& game, See&& see) {
+typename AnyRules::Position check_game(const AnyRules& rules, const StoredGame& game, See&& see) {
   check_columns(game);
   typename AnyRules::Position position = rules.start();
   for (std::size_t ply = 0; ply < game.action.size(); ++ply) {
@@ -132,6 +133,7 @@ void check_game(const AnyRules& rules, const StoredGame& game, See&& see) {
     throw std::invalid_argument(end + "the result is " + std::to_string(result) +
                                 ", the record says " + std::to_string(game.result));
   }
+  return position;
 }
 
 }  // namespace zerofleet

@@ -1,6 +1,8 @@
 // Positions of the core behind virtual calls, where speed does not matter.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -42,6 +44,16 @@ class WrappedState final : public DynamicState {
     }
   }
   std::string to_string() const override { return position_.to_string(); }
+  void write_final_planes(std::span<std::int8_t> planes) const override {
+    if constexpr (HasFinalPlanes<G>) std::ranges::copy(position_.final_planes(), planes.begin());
+  }
+  float final_score() const override {
+    if constexpr (HasFinalScore<G>) {
+      return position_.final_score();
+    } else {
+      return 0.0f;
+    }
+  }
 
  private:
   G position_;

@@ -68,6 +68,15 @@ class TrainerSection(Section):
     value_lambda: float = Field(default=1.0, ge=0, le=1)
     """The value's target is the lambda-return of the searches' root values and the game's result
     (Sutton and Barto 2018, section 12.1); 1: the result alone, as in the paper."""
+    opponent_policy_weight: float = Field(default=0.0, ge=0)
+    """Weight of the loss of a head that predicts the opponent's next policy, where that ply had a
+    full search (Wu 2019, arXiv 1902.10565, section 3.4: 0.15); 0: no such head. The models that are
+    published have none of these heads: they are there for what the tower learns from them."""
+    final_planes_weight: float = Field(default=0.0, ge=0)
+    """Likewise for who has which point in the end, as a mean over the points, in games that tell it
+    (Go, Othello) and were not resigned (Wu 2019, section 4.1: 1.5)."""
+    final_score_weight: float = Field(default=0.0, ge=0)
+    """Likewise for the lead in the end, counted in sides of the board, by Huber's loss."""
     window_games: int = Field(default=500_000, ge=1)
     """Only the most recent this many games are sampled."""
     window_positions: int = Field(default=1_000_000, ge=1)
@@ -122,6 +131,16 @@ class TrainerSection(Section):
     ``tensorboard``)."""
     threads: int = Field(default=1, ge=1)
     """CPU threads of the trainer."""
+
+    @property
+    def auxiliary_weights(self) -> dict[str, float]:
+        """Of each auxiliary target that is learnt, by the name that a replay buffer knows it by."""
+        weights = {
+            "opponent_policy": self.opponent_policy_weight,
+            "final_planes": self.final_planes_weight,
+            "final_score": self.final_score_weight,
+        }
+        return {name: weight for name, weight in weights.items() if weight > 0}
 
     @model_validator(mode="after")
     def _rates_and_steps_agree(self) -> TrainerSection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import itertools
+import math
 import os
 import sys
 from types import ModuleType
@@ -48,6 +49,13 @@ class ClassRules:
         self.max_length = _whole(name, "max_length", game.max_length, _MOST_PLIES)
         self.num_symmetries = _whole(name, "num_symmetries", game.num_symmetries, 1 << 10)
         self.observation_shape = _shape(name, game.observation_shape)
+        self.num_final_planes = _whole(name, "num_final_planes", game.num_final_planes, 1 << 10, 0)
+        self.has_final_score = game.final_score is not Game.final_score
+        if self.num_final_planes and game.final_planes is Game.final_planes:
+            raise ConfigError(
+                f"game '{name}': num_final_planes is {self.num_final_planes}, but the class has no "
+                "final_planes()"
+            )
         self._check_start()
 
     def start(self) -> ClassPosition:
@@ -158,6 +166,23 @@ class ClassPosition:
             raise self._wrong(f"observation() has a {planes.max()}: give zeros and ones")
         return np.packbits(planes).tobytes()
 
+    def final_planes(self) -> list[int]:
+        """See ``Rules``."""
+        planes = np.asarray(self._game.final_planes())
+        shape = (self._rules.num_final_planes, *self._rules.observation_shape[1:])
+        if planes.shape != shape:
+            raise self._wrong(f"final_planes() has shape {planes.shape}, not {shape}")
+        if planes.dtype.kind not in "bui" or not np.isin(planes, (-1, 0, 1)).all():
+            raise self._wrong("final_planes() has other values than the integers -1, 0 and 1")
+        return planes.astype(np.int8).ravel().tolist()
+
+    def final_score(self) -> float:
+        """See ``Rules``."""
+        score = float(self._game.final_score())
+        if not math.isfinite(score):
+            raise self._wrong(f"final_score() is {score}: give the first player's lead, a number")
+        return score
+
     def __str__(self) -> str:
         return str(self._game)
 
@@ -177,9 +202,9 @@ def _require_complete(name: str, game: type[Game]) -> None:
         raise ConfigError(f"game '{name}': the class has no {', '.join(missing)}")
 
 
-def _whole(name: str, what: str, value: object, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise ConfigError(f"game '{name}': {what} must be 1 to {most}, not {value!r}")
+def _whole(name: str, what: str, value: object, most: int, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigError(f"game '{name}': {what} must be {least} to {most}, not {value!r}")
     return value
 
 

@@ -49,7 +49,12 @@ class Position(Protocol):
 
 
 class Rules(Protocol):
-    """The rules of a game from outside, as the core asks for them."""
+    """The rules of a game from outside, as the core asks for them.
+
+    They may have two more attributes: ``num_final_planes``, with ``final_planes() -> list[int]`` of
+    positions (of each plane the points, row by row), and ``has_final_score``, with
+    ``final_score() -> float``. Both methods are asked of terminal positions only.
+    """
 
     @property
     def num_actions(self) -> int:

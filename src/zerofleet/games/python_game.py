@@ -31,6 +31,8 @@ class Game(ABC):
     """Plies of the longest game, at most 30,000: by then it must be over."""
     num_symmetries: ClassVar[int] = 1
     """Symmetries of the board, the identity included."""
+    num_final_planes: ClassVar[int] = 0
+    """Planes of ``final_planes``; 0: the game tells none."""
 
     to_play: int
     """0 the first player, 1 the second; in a terminal position, who would be next."""
@@ -58,6 +60,22 @@ class Game(ABC):
         They must tell positions apart that the players play differently, the player to move
         included: the network sees nothing else.
         """
+
+    def final_planes(self) -> NDArray[Any]:
+        """What the end made of each point, for networks to learn beside the result.
+
+        +1 where the first player has it, -1 where the second has, 0 where neither has: discs,
+        territory, whatever decides. Asked of terminal positions only, and only where
+        ``num_final_planes`` is above 0; any integer dtype, (num_final_planes, rows, columns).
+        """
+        raise NotImplementedError
+
+    def final_score(self) -> float:
+        """The first player's lead in the end, in points that the game counts.
+
+        A class that defines it has a score; it is asked of terminal positions only.
+        """
+        raise NotImplementedError
 
     @classmethod
     def symmetric_point(cls, point: int, symmetry: int) -> int:

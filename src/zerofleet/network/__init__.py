@@ -1,8 +1,8 @@
 """The network: a residual tower with two heads, its loss and optimiser, and its export to ONNX.
 
 Architecture and loss are those of AlphaGo Zero (Silver et al., Nature 550, 2017, Methods,
-"Neural network architecture" and "Optimisation"); blocks that see the whole board, the average of
-weights and the scaled loss are options.
+"Neural network architecture" and "Optimisation"); blocks that see the whole board, heads that
+only training asks, the average of weights and the scaled loss are options.
 """
 
 from zerofleet.network.export import export_onnx

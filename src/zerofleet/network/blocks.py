@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from zerofleet.config import NetworkSection
 from zerofleet.errors import ConfigError
 
 SQUEEZE_RATIO = 4
@@ -146,6 +147,24 @@ class ConvolutionalPolicyHead(nn.Module):
         local = functional.relu(self.filters(planes) + self.bias(board)[:, :, None, None])
         logits = self.points(local).flatten(1)
         return logits if self.rest is None else torch.cat([logits, self.rest(board)], 1)
+
+
+def policy_head(network: NetworkSection, points: int, num_actions: int) -> nn.Module:
+    """Policy logits ``[batch, num_actions]`` of ``[batch, channels, rows, columns]``.
+
+    Raises:
+        ConfigError: the actions are not as ``network.policy_head`` needs them.
+    """
+    filters = network.policy_channels
+    if network.policy_head == "convolutional":
+        return ConvolutionalPolicyHead(network.channels, filters, points, num_actions)
+    if network.global_pooling:
+        return PooledPolicyHead(network.channels, filters, points, num_actions)
+    return nn.Sequential(
+        ConvolutionBlock(network.channels, filters, 1),
+        nn.Flatten(),
+        nn.Linear(filters * points, num_actions),
+    )
 
 
 def over_the_board(planes: Tensor) -> Tensor:

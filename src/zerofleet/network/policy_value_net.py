@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Protocol
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from zerofleet.config import NetworkSection
+from zerofleet.network.auxiliary import AuxiliaryHeads, BoardShape
 from zerofleet.network.blocks import (
     ConvolutionalPolicyHead,
     ConvolutionBlock,
-    PooledPolicyHead,
     PooledResidualBlock,
     ResidualBlock,
+    policy_head,
 )
 
 POOLED_EVERY = 3
-
-
-class BoardShape(Protocol):
-    """What the network needs to know of a game; ``zerofleet_core.GameSpec`` has it."""
-
-    @property
-    def observation_shape(self) -> tuple[int, int, int]:
-        """Planes, rows and columns."""
-        ...
-
-    @property
-    def num_actions(self) -> int:
-        """Actions of the game, legal or not."""
-        ...
 
 
 class PolicyValueNet(nn.Module):
@@ -43,12 +30,20 @@ class PolicyValueNet(nn.Module):
         spec: the game's board and actions.
         network: blocks, channels, the sizes of the heads, and whether blocks see the whole board.
         seed: of the first weights; they depend on nothing else.
+        auxiliary: targets beside policy and value, as ``zerofleet_core.ReplayBuffer`` takes them;
+            those that the game offers have heads, which only ``for_losses`` asks.
 
     Raises:
         ConfigError: too few channels for what is asked for.
     """
 
-    def __init__(self, spec: BoardShape, network: NetworkSection, seed: int = 0) -> None:
+    def __init__(
+        self,
+        spec: BoardShape,
+        network: NetworkSection,
+        seed: int = 0,
+        auxiliary: Sequence[str] = (),
+    ) -> None:
         super().__init__()
         planes, rows, columns = spec.observation_shape
         points = rows * columns
@@ -57,7 +52,7 @@ class PolicyValueNet(nn.Module):
             ConvolutionBlock(planes, network.channels, 3),
             *(_block(network, number) for number in range(1, network.blocks + 1)),
         )
-        self.policy_head = _policy_head(network, points, spec.num_actions)
+        self.policy_head = policy_head(network, points, spec.num_actions)
         self.tells_value = network.value_head == "scalar"
         self.value_head = nn.Sequential(
             ConvolutionBlock(network.channels, network.value_channels, 1),
@@ -66,6 +61,9 @@ class PolicyValueNet(nn.Module):
             nn.ReLU(inplace=True),
             nn.Linear(network.value_hidden, 1 if self.tells_value else 3),
         )
+        # Last, so that all others begin with the same weights as without it.
+        heads = AuxiliaryHeads(spec, network, auxiliary)
+        self.auxiliary = heads if heads.widths else None
         _initialise(self, seed)
         self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
@@ -80,19 +78,24 @@ class PolicyValueNet(nn.Module):
             the caller to leave out) and values ``[batch]`` float32 in [-1, 1], for the player to
             move.
         """
-        policy_logits, value = self.for_losses(observations)
+        policy_logits, value = self._answer(self.tower(self.unpack(observations)))
         if self.tells_value:
             return policy_logits, value
         shares = value.softmax(1)
         return policy_logits, shares[:, 0] - shares[:, 2]
 
-    def for_losses(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+    def for_losses(self, observations: Tensor) -> tuple[Tensor, ...]:
         """What ``losses`` takes: policy logits, and values or logits of win, draw and loss.
 
         Returns:
-            ``[batch, num_actions]``, and ``[batch]`` or ``[batch, 3]``; float32.
+            ``[batch, num_actions]``, and ``[batch]`` or ``[batch, 3]``; float32. Third, if there
+            are auxiliary heads, what they predict ``[batch, width]``.
         """
         planes = self.tower(self.unpack(observations))
+        answers = self._answer(planes)
+        return answers if self.auxiliary is None else (*answers, self.auxiliary(planes))
+
+    def _answer(self, planes: Tensor) -> tuple[Tensor, Tensor]:
         policy_logits, outcome = self.policy_head(planes), self.value_head(planes)
         return policy_logits, outcome.squeeze(1).tanh() if self.tells_value else outcome
 
@@ -102,19 +105,6 @@ def _block(network: NetworkSection, number: int) -> nn.Module:
     pools = network.global_pooling and number % POOLED_EVERY == 0
     kind = PooledResidualBlock if pools else ResidualBlock
     return kind(network.channels, network.squeeze_excitation)
-
-
-def _policy_head(network: NetworkSection, points: int, num_actions: int) -> nn.Module:
-    filters = network.policy_channels
-    if network.policy_head == "convolutional":
-        return ConvolutionalPolicyHead(network.channels, filters, points, num_actions)
-    if network.global_pooling:
-        return PooledPolicyHead(network.channels, filters, points, num_actions)
-    return nn.Sequential(
-        ConvolutionBlock(network.channels, filters, 1),
-        nn.Flatten(),
-        nn.Linear(filters * points, num_actions),
-    )
 
 
 def _initialise(network: PolicyValueNet, seed: int) -> None:
@@ -129,7 +119,10 @@ def _initialise(network: PolicyValueNet, seed: int) -> None:
         nn.init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=generator)
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
-    for head in (network.policy_head, network.value_head):
+    heads = [network.policy_head, network.value_head]
+    if network.auxiliary is not None:
+        heads += network.auxiliary.children()
+    for head in heads:
         with torch.no_grad():
             for layer in _last_layers(head):
                 layer.weight.mul_(0.1)
@@ -138,7 +131,7 @@ def _initialise(network: PolicyValueNet, seed: int) -> None:
 def _last_layers(head: nn.Module) -> list[nn.Conv2d | nn.Linear]:
     if isinstance(head, ConvolutionalPolicyHead):
         return [head.points] if head.rest is None else [head.points, head.rest]
-    return [[module for module in head.modules() if isinstance(module, nn.Linear)][-1]]
+    return [[each for each in head.modules() if isinstance(each, nn.Conv2d | nn.Linear)][-1]]
 
 
 class UnpackBits(nn.Module):
@@ -179,13 +172,15 @@ class WeightAverage:
     no pass over data. The first snapshot replaces the random first weights.
 
     Args:
-        network: copied; ``network`` of the average stays in evaluation mode.
+        network: copied without its auxiliary heads; ``network`` of the average stays in
+            evaluation mode.
         decay: share that is kept at each snapshot.
     """
 
     def __init__(self, network: PolicyValueNet, decay: float) -> None:
         self._decay = decay
         self.network = copy.deepcopy(network).eval().requires_grad_(False)
+        self.network.auxiliary = None
 
     @torch.no_grad()
     def add(self, snapshot: PolicyValueNet, *, first: bool) -> None:

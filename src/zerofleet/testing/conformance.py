@@ -99,7 +99,36 @@ def _play(
     _require(state.result in (-1, 0, 1), sizes, line, f"the result is {state.result}")
     _check_refused(sizes, state, line, range(min(_ILLEGAL_TRIED, sizes.num_actions)))
     _require(_look(State(sizes.name, line)) == _look(state), sizes, line, "replayed, it differs")
+    _check_ending(sizes, state, line)
     return line, state.result
+
+
+def _check_ending(sizes: GameSpec, state: State, line: list[int]) -> None:
+    """What the game tells of its end beside the result is the same when it is asked again."""
+    before, told = _look(state), _ending(sizes, state)
+    for other in (state, state.copy(), State(sizes.name, line)):
+        _require(
+            _ending(sizes, other) == told, sizes, line, "its end tells one thing, then another"
+        )
+    _require(_look(state) == before, sizes, line, "telling of its end changed it")
+
+
+def _ending(sizes: GameSpec, state: State, symmetry: int = 0) -> tuple[list[int], float | None]:
+    """Final planes, as a symmetry moves them, and the score; none where the game tells none."""
+    planes: list[int] = []
+    if sizes.num_final_planes:
+        for plane in state.final_planes().reshape(-1, sizes.board_points):
+            moved = [_moved_points(sizes, plane == owner, symmetry) for owner in (1, -1)]
+            planes += (moved[0] - moved[1]).tolist()
+    return planes, state.final_score() if sizes.has_final_score else None
+
+
+def _moved_points(sizes: GameSpec, points: NDArray[np.bool_], symmetry: int) -> NDArray[np.int8]:
+    """A set of points ``[board_points]`` under a symmetry: the first plane of an observation."""
+    bits = np.zeros(sizes.observation_shape[0] * sizes.board_points, np.bool_)
+    bits[: sizes.board_points] = points
+    moved = zerofleet_core.transform_observation(sizes.name, np.packbits(bits), symmetry)
+    return np.unpackbits(moved)[: sizes.board_points].astype(np.int8)
 
 
 def _check_position(
@@ -222,6 +251,12 @@ def _check_images(sizes: GameSpec, line: list[int]) -> None:
                 line[: ply + 1],
                 f"symmetry {symmetry} of the actions does not lead to its image",
             )
+        _require(
+            _ending(sizes, state, symmetry) == _ending(sizes, image),
+            sizes,
+            line,
+            f"under symmetry {symmetry}, the end of the image is not the image of the end",
+        )
 
 
 def _is_image(
@@ -243,7 +278,8 @@ def _check_training(sizes: GameSpec, line: list[int], seed: int) -> None:
         states[-1].apply(action)
     legal = [state.legal_actions() for state in states[:-1]]
     result = states[-1].result
-    buffer = ReplayBuffer(sizes.name, len(line), 1)
+    endings = ["final_planes", "final_score"]
+    buffer = ReplayBuffer(sizes.name, len(line), 1, auxiliary=endings)
     try:
         buffer.add(
             np.array(line, np.int16),
@@ -258,13 +294,18 @@ def _check_training(sizes: GameSpec, line: list[int], seed: int) -> None:
     observations, policies, values, plies, *_ = buffer.sample_with_plies(
         _SAMPLED, seed, symmetry=False
     )
+    *_, told = buffer.sample_with_auxiliary(_SAMPLED, seed, symmetry=False)
+    planes, score = _ending(sizes, states[-1])
+    ending = np.array(planes if score is None else [*planes, score], np.float32)
     for row in range(_SAMPLED):
         ply = int(plies[row])
         state = states[ply]
+        sign = 1 if state.to_play == 0 else -1
         kept = (
             bool((observations[row] == state.observation()).all())
             and np.flatnonzero(policies[row]).tolist() == legal[ply]
-            and values[row] == (result if state.to_play == 0 else -result)
+            and values[row] == sign * result
+            and np.array_equal(told[row], sign * ending)
         )
         _require(kept, sizes, line[:ply], "the replay buffer rebuilds another position")
 

@@ -47,6 +47,7 @@ class Go {
   static constexpr int kHistoryPlanes = 2 * kHistory + 1;
   static constexpr int kPlanes =
       kHistoryPlanes + (kObservation == GoObservation::kLiberties ? 2 * kCountedLiberties + 1 : 0);
+  static constexpr int kFinalPlanes = 1;
 
   using Board = GoBoard<kSize, kSize>;
   using Points = typename Board::Points;
@@ -83,6 +84,17 @@ class Go {
 
   // Black's points less White's if the game ended here, komi included.
   float score() const { return 0.5f * static_cast<float>(half_score()); }
+
+  // Of each point, whose area it is in if the game ended here.
+  std::array<std::int8_t, kPass> final_planes() const {
+    const auto [black, white] = area();
+    std::array<std::int8_t, kPass> owners;
+    for (int point = 0; point < kPass; ++point) {
+      owners[point] = static_cast<std::int8_t>(black.test(point) - white.test(point));
+    }
+    return owners;
+  }
+  float final_score() const { return score(); }
 
   // Covers all that an observation shows or legal actions depend on.
   std::uint64_t hash() const {

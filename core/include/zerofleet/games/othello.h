@@ -30,6 +30,7 @@ class Othello {
   static constexpr int kPass = kRows * kColumns;
   static constexpr int kNumActions = kPass + 1;
   static constexpr int kPlanes = 3;
+  static constexpr int kFinalPlanes = 1;
   static constexpr int kNumSymmetries = 8;
   // 60 squares are empty at the start, and a disc follows every pass: a pass needs an opponent who
   // can place one.
@@ -64,6 +65,19 @@ class Othello {
     if (!is_terminal()) return 0;
     const int lead = std::popcount(discs_[0]) - std::popcount(discs_[1]);
     return (lead > 0) - (lead < 0);
+  }
+
+  // Of each square, whose disc lies there; and how many discs Black has more than White.
+  constexpr std::array<std::int8_t, kPass> final_planes() const {
+    std::array<std::int8_t, kPass> owners{};
+    for (int point = 0; point < kPass; ++point) {
+      owners[point] =
+          static_cast<std::int8_t>(((discs_[0] >> point) & 1) - ((discs_[1] >> point) & 1));
+    }
+    return owners;
+  }
+  constexpr float final_score() const {
+    return static_cast<float>(std::popcount(discs_[0]) - std::popcount(discs_[1]));
   }
 
   // Passes separate the player to move from the number of discs, so the hash names the player.

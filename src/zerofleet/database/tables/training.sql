@@ -22,6 +22,9 @@ CREATE TABLE train_metrics (
     distinct_share real,
     age_games real,
     gradient_norm real,
+    opponent_policy_loss real,
+    final_planes_loss real,
+    final_score_loss real,
     window_limit bigint,
     policy_gap real,
     value_gap real,
@@ -67,7 +70,12 @@ COMMENT ON COLUMN train_metrics.distinct_share IS
 COMMENT ON COLUMN train_metrics.age_games IS
     'Mean age of the positions drawn: games that have joined this split since theirs.';
 COMMENT ON COLUMN train_metrics.gradient_norm IS
-    'Euclidean norm of the last step''s gradient of both losses, without the weights'' penalty.';
+    'Euclidean norm of the last step''s gradient of all losses, without the weights'' penalty.';
+COMMENT ON COLUMN train_metrics.opponent_policy_loss IS
+    'Of the last step''s batch, in nats; null where the head has no weight, as in the next two.';
+COMMENT ON COLUMN train_metrics.final_planes_loss IS 'Likewise, mean over the points, in nats.';
+COMMENT ON COLUMN train_metrics.final_score_loss IS
+    'Likewise, Huber''s loss of the lead in sides of the board.';
 COMMENT ON COLUMN train_metrics.window_limit IS
     'Most positions that the window might hold then, as far as it had grown.';
 COMMENT ON COLUMN train_metrics.policy_gap IS

@@ -1,0 +1,110 @@
+// What the rows of a training batch hold, and how targets come of a game's values and its end.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <ranges>
+#include <span>
+#include <vector>
+
+#include "zerofleet/rules.h"
+
+namespace zerofleet {
+
+// The value target of each ply, for the first player: the lambda-return of the searches' values,
+//
+//   G(t) = (1 - lambda) v(t) + lambda G(t + 1),   G(plies) = the game's result
+//
+// (Sutton and Barto 2018, section 12.1, with the value that was searched in place of the one that
+// was predicted). lambda = 1 is the result alone, as in AlphaGo Zero. `values` are for the first
+// player too.
+inline void lambda_returns(std::span<float> values, double lambda, int result) {
+  double next = result;
+  for (float& value : values | std::views::reverse) {
+    next = (1.0 - lambda) * value + lambda * next;
+    value = static_cast<float>(next);
+  }
+}
+
+// Which targets a row has beside policy and value; what the game does not offer is left out.
+struct AuxiliaryTargets {
+  // The policy target of the next ply, where the opponent moved there after a full search (Wu 2019,
+  // arXiv 1902.10565, section 3.4). Where the same player moves again there is none: that would be
+  // another thing to learn, and the network cannot see which of the two it is asked for.
+  bool opponent_policy = false;
+
+  // What the terminal position tells (the same, section 4.1), unless a player resigned.
+  bool final_planes = false;
+  bool final_score = false;
+};
+
+// Rows of a training batch, one for each sampled position.
+struct TrainingBatch {
+  std::span<std::uint8_t> observations;  // [batch, observation_bytes]
+  std::span<float> policy_targets;       // [batch, num_actions] zeros on entry
+  std::span<float> value_targets;        // [batch] for the player to move
+
+  // Where a row comes from; empty unless asked for.
+  std::span<std::int32_t> plies = {};         // [batch]
+  std::span<std::int32_t> game_lengths = {};  // [batch] plies
+  std::span<std::int64_t> game_indices = {};  // [batch] counted from the first game ever added
+
+  // In the order of AuxiliaryTargets, for the player to move; kNoTarget where a row has none. Empty
+  // unless asked for.
+  std::span<float> auxiliary_targets = {};  // [batch, auxiliary_width]
+};
+
+inline constexpr float kNoTarget = std::numeric_limits<float>::quiet_NaN();
+
+// What a game's terminal position tells beside the result, for the first player; nothing where a
+// player resigned.
+struct Ending {
+  std::vector<std::int8_t> planes = {};  // [planes, points]
+  float score = kNoTarget;
+};
+
+// The targets that endings give, of those asked for the ones that the game offers: first the
+// planes, then the score.
+template <Game G>
+class EndingTargets {
+ public:
+  EndingTargets(const Rules<G>& rules, bool planes, bool score)
+      : rules_(rules),
+        plane_points_(planes ? rules.shape().num_final_planes * rules.points() : 0),
+        has_score_(score && rules.shape().has_final_score) {}
+
+  // How many numbers are the targets of one row.
+  int width() const { return plane_points_ + (has_score_ ? 1 : 0); }
+
+  Ending read(const G& terminal) const {
+    Ending ending;
+    if (plane_points_ > 0) {
+      ending.planes.resize(static_cast<std::size_t>(plane_points_));
+      rules_.write_final_planes(terminal, ending.planes);
+    }
+    if (has_score_) ending.score = rules_.final_score(terminal);
+    return ending;
+  }
+
+  // The targets [width] for a player, under a symmetry; kNoTarget where the ending tells nothing.
+  void write(const Ending& ending, Player player, int symmetry, std::span<float> targets) const {
+    std::ranges::fill(targets, kNoTarget);
+    const float sign = player == kFirstPlayer ? 1.0f : -1.0f;
+    for (int i = 0; i < static_cast<int>(ending.planes.size()); ++i) {
+      const int point = i % rules_.points();
+      const int moved = i - point + rules_.symmetric_point(point, symmetry);
+      targets[static_cast<std::size_t>(moved)] =
+          sign * static_cast<float>(ending.planes[static_cast<std::size_t>(i)]);
+    }
+    if (has_score_) targets.back() = sign * ending.score;
+  }
+
+ private:
+  Rules<G> rules_;
+  int plane_points_;
+  bool has_score_;
+};
+
+}  // namespace zerofleet
