@@ -35,7 +35,7 @@ from bench.play_figures import PlayFigures
 from bench.report import WIDTH, told
 from bench.strength_options import Budget, parse
 from zerofleet.config import RunConfig
-from zerofleet.exam import RESISTANCES, examine, play_first, play_second, position_kinds
+from zerofleet.exam import SOLVER_CHOICES, examine, play_first, play_second, position_kinds
 from zerofleet.exam.examined_player import ExaminedPlayer
 
 COLUMNS = {
@@ -161,12 +161,12 @@ async def play_perfect(loop: LearningLoop, games: int) -> dict[str, Any]:
     simulations = run.exam.num_simulations
     player = ExaminedPlayer.of(run.game.name, loop.model, simulations, run.search)
     found = dict[str, Any]()
-    for resistance in RESISTANCES:
-        first = await play_first(player, games, resistance, run.seed)
-        second = await play_second(player, -(-games // 7), resistance, run.seed)
+    for choice in SOLVER_CHOICES:
+        first = await play_first(player, games, choice, run.seed)
+        second = await play_second(player, -(-games // 7), choice, run.seed)
         found |= {
-            f"perfect_first_{resistance}": asdict(first),
-            f"perfect_second_{resistance}": asdict(second),
+            f"perfect_first_{choice}": asdict(first),
+            f"perfect_second_{choice}": asdict(second),
         }
     return found
 
@@ -198,12 +198,12 @@ def print_row(row: dict[str, Any], width: int) -> None:
         if "@" in name
     ]
     games = [
-        f"\n  {side} player against the solver, {resistance}: {ended['wins']:,} won, "
+        f"\n  {side} player against the solver, {choice}: {ended['wins']:,} won, "
         f"{ended['draws']:,} drawn, "
         f"{ended['kept']:,} of {ended['games']:,} as good as perfect, "
         f"{ended['given_away']:,} moves gave an outcome away"
-        for side, resistance in itertools.product(("first", "second"), RESISTANCES)
-        if (ended := row.get(f"perfect_{side}_{resistance}"))
+        for side, choice in itertools.product(("first", "second"), SOLVER_CHOICES)
+        if (ended := row.get(f"perfect_{side}_{choice}"))
     ]
     print(" ".join([f"{label:{width}}", *cells, "", *exam]) + "".join(games), flush=True)
 

@@ -173,12 +173,13 @@ class Recorder:
     def _look_at_play(self) -> None:
         """See whether self-play still explores; say when that changes."""
         database, step = self._stores.database, self._training.learner.step
-        was_narrow = self.narrows is not None
         self.play = self._stores.ask(partial(database.recent_play, self._run.name))
         self.narrows = self.play.narrows(self._max_length)
-        if (self.narrows is not None) == was_narrow:
+        # Against the last event, not against the last look: a restart is no news, and an event that
+        # this step has already (training may wait, and looks again) is written at the next one.
+        if (self.narrows is not None) == self.play.was_narrow:
             return
-        event = "narrow_ends" if was_narrow else "narrow_begins"
+        event = "narrow_ends" if self.play.was_narrow else "narrow_begins"
         detail = self.narrows or "self-play explores again"
         _log.warning(event, step=step, detail=detail)
         insert = partial(database.insert_train_event, self._run.name, step, event, detail)

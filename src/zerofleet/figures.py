@@ -174,10 +174,10 @@ class TrainerFigures:
     """Mean over the points, nats."""
     final_score_loss: float | None = None
     """Huber's loss of the lead in sides of the board."""
-    distinct_games: float | None = None
-    """Share of different ones among the last 1,000 of self-play; None: not looked at yet."""
-    drawn_games: float | None = None
-    """Share of draws among them."""
+    distinct_game_share: float | None = None
+    """Different ones among the last 1,000 of self-play; None: not looked at yet."""
+    drawn_game_share: float | None = None
+    """Draws among them."""
     narrow: bool = False
     """Whether self-play explores too little."""
     train: Measurement | None = None

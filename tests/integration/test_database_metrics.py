@@ -63,15 +63,21 @@ def test_an_exam_told_twice_is_one(database: Database, epoch: int) -> None:
     for errors in (30, 30, 29):
         database.insert_exam("test", 1, 50, 300, errors, kind="random")
     good = ExamFigures(prior_errors=60, value_error=0.25)
-    lost = ExamFigures(wins=0, draws=0, margin=-30.5, even_komi=28.0)
-    for figures in (lost, lost, replace(lost, margin=-20.5)):
+    lost = ExamFigures(wins=0, draws=0, given_away=4, margin=-30.5, even_komi=28.0)
+    others = [
+        replace(lost, wins=1),
+        replace(lost, draws=1),
+        replace(lost, given_away=5),
+        replace(lost, margin=-20.5),
+        replace(lost, even_komi=None),
+    ]
+    for figures in (lost, lost, *others, *others):
         database.insert_exam("test", 1, 50, 20, 20, kind="gnugo:1", figures=figures)
     database.insert_exam("test", 1, 50, 300, 30, kind="good", figures=good)
     assert [(row.kind, row.errors, row.figures) for row in database.exams("test")] == [
         ("random", 30, ExamFigures()),
         ("random", 29, ExamFigures()),
-        ("gnugo:1", 20, lost),
-        ("gnugo:1", 20, replace(lost, margin=-20.5)),
+        *(("gnugo:1", 20, figures) for figures in (lost, *others)),
         ("good", 30, good),
     ]
     [shown] = database._rows(
@@ -97,6 +103,12 @@ def test_summary(database: Database, epoch: int) -> None:
     assert (summary.models, summary.newest_model) == (2, 2)
     assert (summary.promotions, summary.best_model) == (1, 1)
     assert (summary.elo, summary.elo_error, summary.error_rate) == (5.0, 1.0, 0.1)
+    database.promote("test", 2, None, "e", 1, epoch=evaluator)  # which rating.every may leave out
+    summary = database.summary("test")
+    assert (summary.best_model, summary.rated_model, summary.elo) == (2, 1, 5.0)
+    database.upsert_ratings("test", [("2", 7.0, 1.0), ("random", -9.0, 1.0)])
+    summary = database.summary("test")
+    assert (summary.rated_model, summary.elo) == (2, 7.0)
     assert (summary.unfinished_games, summary.rejected_games) == (1, 0)
     assert summary.held_out_policy_loss is None
     empty = database.summary("other")
@@ -115,26 +127,28 @@ def test_recent_play_is_known(database: Database, epoch: int) -> None:
         database.insert_train_metrics("test", step, "train", values, epoch)
     play = database.recent_play("test")
     drawn = sum(game.result == 0 for game in games) / 3
-    assert (play.games, play.distinct_share, play.draw_share) == (
+    assert (play.games, play.distinct_game_share, play.drawn_game_share) == (
         3,
         pytest.approx(2 / 3),
         pytest.approx(drawn),
     )
-    entropies = (play.prior_entropy, play.target_entropy, play.first_prior_entropy)
+    entropies = (play.policy_entropy, play.target_entropy, play.first_policy_entropy)
     assert entropies == (0.25, 0.125, 1.5)
 
 
 def test_a_run_that_narrows_says_what_to_do() -> None:
     wide = RecentPlay(1_000, 0.8, 0.1, 0.5, 0.4, 1.9)
     assert wide.narrows(42) is None
-    told = replace(wide, distinct_share=0.5).narrows(42)
+    told = replace(wide, distinct_game_share=0.5).narrows(42)
     assert told is not None
     assert told.startswith("50.0% of the last 1,000 games differ, less than 75%: raise random_op")
-    told = replace(wide, prior_entropy=0.4).narrows(42)
+    told = replace(wide, was_narrow=True).narrows(42)
     assert told is not None
-    assert told.startswith("the prior's entropy is 0.40 nats, less than 25% of the 1.90 at first: ")
-    assert replace(wide, distinct_share=0.5, games=999).narrows(42) is None  # too few to tell
-    assert replace(wide, distinct_share=0.5).narrows(9) is None  # a short game has few lines
+    assert "80.0% of the last 1,000 games differ, less than 85%" in told
+    assert replace(wide, was_narrow=True, distinct_game_share=0.85).narrows(42) is None
+    assert replace(wide, policy_entropy=0.01).narrows(42) is None  # shown, and not judged
+    assert replace(wide, distinct_game_share=0.5, games=999).narrows(42) is None  # too few to tell
+    assert replace(wide, distinct_game_share=0.5).narrows(9) is None  # a short game has few lines
 
 
 def test_a_run_keeps_its_game_and_takes_new_settings(database: Database) -> None:

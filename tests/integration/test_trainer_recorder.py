@@ -22,6 +22,7 @@ from services.trainer.trainer_stores import TrainerStores
 from services.trainer.window import Window
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
+from zerofleet.database.recent_play import NEWEST_GAMES
 from zerofleet.errors import ConfigError
 from zerofleet.figures import Measurement, TrainerFigures
 from zerofleet.models.folder import ModelFolder
@@ -38,7 +39,7 @@ INSERT INTO games (
 )
 SELECT gen_random_uuid(), 'test', 'selfplay', 1, 1, 'rules', 5, 'w', now(), now(),
     'a1 b1 a2 b2 a3', sha256('x'), now()
-FROM generate_series(1, 1000)
+FROM generate_series(1, %s)
 """
 
 
@@ -128,17 +129,45 @@ def test_a_run_that_narrows_says_so_once(recorder: Recorder, database: Database)
     recorder._max_length = 42  # games of tic-tac-toe are too short to be judged
     recorder.measure()
     assert recorder.narrows is None
-    with database._transaction() as connection:
-        connection.exec_driver_sql(SAME_GAMES)
+    for number in (1, NEWEST_GAMES):  # the first one is too old to count
+        with database._transaction() as connection:
+            connection.exec_driver_sql(SAME_GAMES, (number,))
     for _ in range(2):
         recorder.measure()
-    assert recorder.play.distinct_share == 0.001
+    assert (recorder.play.games, recorder.play.distinct_game_share) == (NEWEST_GAMES, 0.001)
     [event] = database.train_events("test")
-    assert (event.event, event.step, event.detail) == ("narrow_begins", 7, recorder.narrows)
-    with database._transaction() as connection:
-        connection.exec_driver_sql("UPDATE games SET moves = game_uid::text")
-    recorder.measure()
-    assert [event.event for event in database.train_events("test")][1:] == ["narrow_ends"]
+    assert (event.event, event.step) == ("narrow_begins", 7)
+    assert event.detail.startswith("0.1% of the last 1,000 games differ, less than 75%: raise")
+
+    def told(differ: int) -> list[tuple[str, int]]:
+        """What is known after a look at so many different games of the thousand."""
+        with database._transaction() as connection:
+            connection.exec_driver_sql(
+                "UPDATE games SET moves = CASE WHEN number < %s THEN number::text ELSE '0' END "
+                "FROM (SELECT game_uid, row_number() OVER (ORDER BY tx DESC) AS number FROM games) "
+                "AS numbered WHERE games.game_uid = numbered.game_uid",
+                (differ,),
+            )
+        again.measure()
+        assert again.play.distinct_game_share == differ / 1000
+        return [(event.event, event.step) for event in database.train_events("test")]
+
+    parts = recorder._stores, recorder._epoch, recorder._training, recorder._window
+    again = Recorder(RUN, *parts, len)  # after a restart
+    again._max_length = 42
+    learner = cast("PredictsHalf", again._training.learner)
+    events = [("narrow_begins", 7)]
+    for differ in (1, 740, 840, 760):  # it wavers
+        assert told(differ) == events
+        assert again.narrows is not None
+    events.append(("narrow_ends", 7))
+    for differ in (850, 760, 840):
+        assert told(differ) == events
+        assert again.narrows is None
+    assert told(740) == events  # this step has such an event already
+    assert again.narrows is not None
+    learner.step = 8
+    assert told(740) == [*events, ("narrow_begins", 8)]
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,6 +149,23 @@ def test_a_record_that_is_elsewhere(zerofleet: Zerofleet) -> None:
     assert "this run's record is at another address" in words
 
 
+@pytest.mark.parametrize(
+    ("game", "options", "words"),
+    [
+        ("go", (), "perfect play of go is not known: there is no exam, but games against GNU Go"),
+        ("othello", (), "perfect play of othello is not known: there is no exam\n"),
+        ("go", ("--gnugo-level", "3"), "--gnugo-level 3 says nothing of how many games: add --gnu"),
+    ],
+)
+def test_an_exam_that_there_is_not(
+    zerofleet: Zerofleet, tmp_path: Path, game: str, options: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "run.toml").write_text(f'name = "a"\ngame = "{game}"\n')
+    folder = DataFolder.for_run(tmp_path / "data", load_run(tmp_path / "run.toml"))
+    folder.run_file.write_bytes((tmp_path / "run.toml").read_bytes())
+    assert words in complaint(zerofleet("exam", "--data", "data", *options))
+
+
 @pytest.mark.parametrize("command", ["status", "sql", "play", "exam"])
 def test_there_must_be_a_data_folder(zerofleet: Zerofleet, command: str) -> None:
     assert "no data folder under zerofleet-data/" in complaint(zerofleet(command))

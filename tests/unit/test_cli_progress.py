@@ -46,6 +46,7 @@ FULL = RunFigures(
     held_out=Loss(1.5, 0.625),
     best_version=4,
     best_age_s=75.0,
+    rated_version=4,
     elo=130.4,
     elo_error=36.6,
     play=RecentPlay(1000, 0.4567, 0.25, 0.4, 0.35, 1.95),
@@ -112,6 +113,9 @@ def test_status_as_text_and_json() -> None:
     assert "r (tic_tac_toe), running" in text
     assert "12,345 (12,000 in the last hour)" in text
     assert "45.7% of the last 1,000" in text
+    assert "Elo               +130 ± 72\n" in text
+    behind = status_text(replace(FULL, rated_version=2), KEPT, [], None)
+    assert "Elo               +130 ± 72 (model 2)\n" in behind
     assert "25.0% of the last 1,000" in text
     assert "prior 0.40 (1.95 at first), search 0.35 nats" in text
     few = replace(FULL, play=RecentPlay(12, 1.0, 0.0))

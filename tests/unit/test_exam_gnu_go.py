@@ -3,41 +3,82 @@
 import shutil
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.exam.gnu_go import GnuGoGames, play_gnu_go
+from zerofleet.gtp.protocol import GtpError
+from zerofleet.prediction import Prediction
 from zerofleet.testing import HashPredictor
 
 GAME = "go(size=5,komi=0.5,suicide=true)"
 RUN = run_from_values({"name": "r", "game": GAME, "evaluator": {"opening_plies": 2}})
-PASSES = """#!{python}
+ANSWERS = """#!{python}
 import pathlib, sys
-pathlib.Path({told!r}).open("a").write(" ".join(sys.argv[1:]) + chr(10))
+def tell(line):
+    with pathlib.Path({told!r}).open("a") as told:
+        told.write(line + chr(10))
+tell(" ".join(sys.argv[1:]))
 for line in sys.stdin:
-    print("= pass" if line.startswith("genmove") else "=", end=chr(10) * 2, flush=True)
+    print("= {move}" if line.startswith("genmove") else "=", end=chr(10) * 2, flush=True)
+tell("ended")
 """
 
 
-async def test_who_always_passes_loses_the_board(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The network's side fills the board, so its margin is what the openings leave it."""
+class FillsTwoRows:
+    """A predictor that would play the first ten points, in their order, and then pass."""
+
+    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+        logits = np.zeros((len(observations), 26), np.float16)
+        logits[:, :10] = np.arange(200, 100, -10)
+        logits[:, 25] = 50
+        return Prediction(logits, np.zeros(len(observations), np.float32), 1)
+
+
+@pytest.fixture
+def gnugo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Put a program in its place that answers always the same; where it tells what happens."""
     program, told = tmp_path / "gnugo", tmp_path / "told"
-    program.write_text(PASSES.format(python=sys.executable, told=str(told)))
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    ended = await play_gnu_go(RUN, HashPredictor(GAME), level=7, games=4, num_simulations=2)
-    assert (ended.level, ended.games, len(ended.margins)) == (7, 4, 4)
-    assert all(-25 <= margin <= 25 for margin in ended.margins)
-    # Komi is half a point, so whoever has more area has won.
-    assert ended.wins == sum(margin > 0 for margin in ended.margins)
-    [command] = set(told.read_text().splitlines())
+
+    def answers(move: str) -> Path:
+        program.write_text(ANSWERS.format(python=sys.executable, told=str(told), move=move))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        return told
+
+    return answers
+
+
+async def test_who_always_passes_loses_the_board(
+    gnugo: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = gnugo("pass")
+    monkeypatch.setattr("zerofleet.exam.gnu_go._PAIRS_AT_ONCE", 1)
+    ended = await play_gnu_go(RUN, FillsTwoRows(), level=7, games=4, num_simulations=2)
+    assert (ended.level, ended.games, ended.wins, ended.draws) == (7, 4, 4, 0)
+    # Ten stones at least against one, by either colour; the whole board where that was captured.
+    assert len(ended.margins) == 4
+    assert all(margin >= 8 for margin in ended.margins)
+    lines = told.read_text().splitlines()
+    assert [line == "ended" for line in lines] == [False, False, True, True] * 2  # a pair at once
+    [command] = set(lines) - {"ended"}
     assert "--level 7" in command
     assert "--never-resign" in command
+
+
+async def test_who_gives_up_before_the_first_action_is_named(
+    gnugo: Callable[[str], Path],
+) -> None:
+    gnugo("resign")
+    values = {"name": "r", "game": GAME, "evaluator": {"opening_plies": 0}}
+    with pytest.raises(GtpError, match="gnugo lost before the first action: resigned"):
+        await play_gnu_go(run_from_values(values), FillsTwoRows(), 1, 2, 1)
 
 
 def test_the_komi_of_an_even_score_is_what_half_of_the_games_lacked() -> None:

@@ -40,6 +40,7 @@ _COLUMNS = {
     "even_komi": ("even komi", 9),
 }
 """For each value its heading in the table, and the column's width."""
+_ALWAYS = ("model", "kind", "simulations", "positions", "errors", "error_rate")
 _POSITIONS = ("prior_errors", "value_error")
 _AGAINST_SOLVER = ("wins", "draws", "given_away")
 _AGAINST_GNU_GO = ("wins", "draws", "margin", "even_komi")
@@ -55,11 +56,12 @@ class _Asked:
     perfect_play: int | None
     gnugo: int | None
     levels: Sequence[int]
+    """Of GNU Go; none: the usual ones."""
 
     @property
     def columns(self) -> list[str]:
         """Those of the table that something asked here can fill."""
-        wanted = list(_COLUMNS)[:6]
+        wanted = list(_ALWAYS)
         if self.run.game.name == "connect_four":
             wanted += _POSITIONS
         if self.perfect_play:
@@ -104,7 +106,6 @@ def exam(
     from zerofleet import games
     from zerofleet.config import ProcessSettings, load_run, read_settings
     from zerofleet.database import Database
-    from zerofleet.exam.gnu_go import LEVELS
     from zerofleet.local.running import joined
     from zerofleet.models.model_store import open_store
     from zerofleet.models.session import ModelSession
@@ -117,7 +118,7 @@ def exam(
         positions or run.exam.positions,
         perfect_play,
         gnugo,
-        gnugo_level or LEVELS,
+        gnugo_level or (),
     )
     _check(asked)
     spec = games.spec(run.game.name)
@@ -141,11 +142,17 @@ def _check(asked: _Asked) -> None:
     """Refuse what this game does not offer."""
     from zerofleet.exam import position_kinds
     from zerofleet.exam.gnu_go import check_gnu_go
+    from zerofleet.games.go_rules import is_go
 
     game = asked.run.game.name
     if asked.perfect_play and game != "connect_four":
         raise ConfigError(
             f"--perfect-play needs a solver, which connect_four has and {game} has not: "
+            "leave it out"
+        )
+    if asked.levels and not asked.gnugo:
+        raise ConfigError(
+            f"--gnugo-level {asked.levels[0]} says nothing of how many games: add --gnugo 20, or "
             "leave it out"
         )
     if asked.gnugo:
@@ -156,7 +163,7 @@ def _check(asked: _Asked) -> None:
                 f"even number, such as {asked.gnugo + 1}"
             )
     elif not position_kinds(game):
-        go = ", but games against GNU Go, with --gnugo 20" if game.startswith("go(") else ""
+        go = ", but games against GNU Go, with --gnugo 20" if is_go(game) else ""
         raise ConfigError(f"perfect play of {game} is not known: there is no exam{go}")
 
 
@@ -192,9 +199,9 @@ async def _results(
 ) -> AsyncIterator[tuple[str, int, int, ExamFigures]]:
     """Of each exam its kind, how many positions or games, the errors, and all else it says."""
     from zerofleet.database import ExamFigures
-    from zerofleet.exam import RESISTANCES, examine, play_first, play_second, position_kinds
+    from zerofleet.exam import SOLVER_CHOICES, examine, play_first, play_second, position_kinds
     from zerofleet.exam.examined_player import ExaminedPlayer
-    from zerofleet.exam.gnu_go import play_gnu_go
+    from zerofleet.exam.gnu_go import LEVELS, play_gnu_go
 
     run, simulations = asked.run, asked.simulations
     most_rows = run.inference.max_batch_rows
@@ -213,13 +220,13 @@ async def _results(
     if asked.perfect_play:
         player = ExaminedPlayer.of(run.game.name, predictor, simulations, run.search, most_rows)
         for side, play in (("first", play_first), ("second", play_second)):
-            for resistance in RESISTANCES:
-                ended = await play(player, asked.perfect_play, resistance)
+            for choice in SOLVER_CHOICES:
+                ended = await play(player, asked.perfect_play, choice)
                 figures = ExamFigures(
                     wins=ended.wins, draws=ended.draws, given_away=ended.given_away
                 )
-                yield f"{side}:{resistance}", ended.games, ended.games - ended.kept, figures
-    for level in asked.levels if asked.gnugo else ():
+                yield f"{side}:{choice}", ended.games, ended.games - ended.kept, figures
+    for level in (asked.levels or LEVELS) if asked.gnugo else ():
         ended = await play_gnu_go(run, predictor, level, asked.gnugo or 0, simulations)
         figures = ExamFigures(
             wins=ended.wins,

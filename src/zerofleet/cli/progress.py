@@ -173,12 +173,12 @@ def loss_text(loss: Loss | None) -> str:
 
 def distinct_text(figures: RunFigures) -> str:
     """Whether self-play explores: a falling share means that it repeats itself."""
-    return _share_text(figures.play.distinct_share, figures)
+    return _share_text(figures.play.distinct_game_share, figures)
 
 
 def draws_text(figures: RunFigures) -> str:
     """Of the same games."""
-    return _share_text(figures.play.draw_share, figures)
+    return _share_text(figures.play.drawn_game_share, figures)
 
 
 def _share_text(share: float | None, figures: RunFigures) -> str:
@@ -188,11 +188,11 @@ def _share_text(share: float | None, figures: RunFigures) -> str:
 def entropy_text(figures: RunFigures) -> str:
     """Of the network's prior beside that of the search that it learns from."""
     play = figures.play
-    if play.prior_entropy is None or play.target_entropy is None:
+    if play.policy_entropy is None or play.target_entropy is None:
         return "none yet"
-    first = play.first_prior_entropy
+    first = play.first_policy_entropy
     before = "" if first is None else f" ({first:.2f} at first)"
-    return f"prior {play.prior_entropy:.2f}{before}, search {play.target_entropy:.2f} nats"
+    return f"prior {play.policy_entropy:.2f}{before}, search {play.target_entropy:.2f} nats"
 
 
 def best_text(figures: RunFigures) -> str:
@@ -204,11 +204,13 @@ def best_text(figures: RunFigures) -> str:
 
 
 def elo_text(figures: RunFigures) -> str:
-    """Of the best model, with half of its 95% interval."""
+    """With half of its 95% interval, and of which model where that is not the best one."""
     if figures.elo is None:
         return "none yet"
     error = "" if figures.elo_error is None else f" ± {Z_95 * figures.elo_error:.0f}"
-    return f"{figures.elo:+.0f}{error}"
+    rated = figures.rated_version
+    model = "" if rated == figures.best_version else f" (model {rated})"
+    return f"{figures.elo:+.0f}{error}{model}"
 
 
 def exam_text(figures: RunFigures) -> str:

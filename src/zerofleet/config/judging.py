@@ -58,7 +58,8 @@ class RatingSection(Section):
 
     every: int = Field(default=1, ge=1)
     """The first promoted model and every so many-th after it are rated; 1: all. Without a gate each
-    model is promoted, and to rate all would take more of the CPU than a gate does."""
+    model is promoted, and to rate all would take more of the CPU than a gate does. ``zerofleet
+    status`` shows the newest that is rated."""
     games: int = Field(default=20, ge=0)
     """Games against each opponent, in pairs with colours swapped; 0: rate by matches alone."""
     opponents: tuple[int, ...] = (1, 5, 15)

@@ -182,7 +182,10 @@ class Metrics(ConnectionPool):
             "(SELECT FROM exams WHERE run = :run AND version = :version AND positions = :positions "
             "AND kind = :kind AND num_simulations = :num_simulations AND errors = :errors "
             "AND wins IS NOT DISTINCT FROM CAST(:wins AS integer) "
-            "AND margin IS NOT DISTINCT FROM CAST(:margin AS real))",
+            "AND draws IS NOT DISTINCT FROM CAST(:draws AS integer) "
+            "AND given_away IS NOT DISTINCT FROM CAST(:given_away AS integer) "
+            "AND margin IS NOT DISTINCT FROM CAST(:margin AS real) "
+            "AND even_komi IS NOT DISTINCT FROM CAST(:even_komi AS real))",
             run=run,
             version=version,
             kind=kind,

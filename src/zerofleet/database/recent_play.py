@@ -1,4 +1,4 @@
-"""Whether self-play still explores: how many of its newest games differ, how sure its prior is."""
+"""Whether self-play still explores: how many of its newest games differ, how sure its policy is."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ NEWEST_GAMES = 1000
 LEAST_DISTINCT = 0.75
 """Different ones among the newest games; in a run of Connect Four that stalled it was 73%, then 49%
 (bench/NOTES.md, "Games that are all the same")."""
-LEAST_ENTROPY = 0.25
-"""Of the prior's entropy, as a share of what it was when training began."""
+ENOUGH_DISTINCT = 0.85
+"""So many end it: a share that wavers about LEAST_DISTINCT is no news each time."""
 _SHORT_GAME = 16  # plies: a game as short as tic-tac-toe has few lines, and good play few of these
 
 
@@ -21,16 +21,18 @@ class RecentPlay:
     """Of the last 1,000 games of self-play, and of the trainer's newest measurement."""
 
     games: int = 0
-    distinct_share: float | None = None
+    distinct_game_share: float | None = None
     """Other moves than the rest; None: there is no game."""
-    draw_share: float | None = None
+    drawn_game_share: float | None = None
     """None: there is no game."""
-    prior_entropy: float | None = None
+    policy_entropy: float | None = None
     """Of the network's policy, nats; None: not measured yet."""
     target_entropy: float | None = None
     """Of the search's policy, likewise."""
-    first_prior_entropy: float | None = None
-    """What prior_entropy was when it was first measured."""
+    first_policy_entropy: float | None = None
+    """What policy_entropy was when it was first measured."""
+    was_narrow: bool = False
+    """Whether the trainer's last event said so; then it takes more to be wide again."""
 
     def narrows(self, max_length: int) -> str | None:
         """Why self-play is too narrow, and what to do; None while it is not.
@@ -40,23 +42,14 @@ class RecentPlay:
         """
         if max_length <= _SHORT_GAME:
             return None
-        found: list[str] = []
-        share, prior, first = self.distinct_share, self.prior_entropy, self.first_prior_entropy
-        if self.games >= NEWEST_GAMES and share is not None and share < LEAST_DISTINCT:
-            found.append(
-                f"{share:.1%} of the last {self.games:,} games differ, less than "
-                f"{LEAST_DISTINCT:.0%}"
-            )
-        if prior is not None and first is not None and prior < LEAST_ENTROPY * first:
-            found.append(
-                f"the prior's entropy is {prior:.2f} nats, less than {LEAST_ENTROPY:.0%} of the "
-                f"{first:.2f} at first"
-            )
-        if not found:
+        share = self.distinct_game_share
+        least = ENOUGH_DISTINCT if self.was_narrow else LEAST_DISTINCT
+        if self.games < NEWEST_GAMES or share is None or share >= least:
             return None
         return (
-            f"{' and '.join(found)}: raise random_opening_plies and random_opening_share, "
-            "fork_share, temperature, root_policy_temperature or dirichlet_fraction of [search]"
+            f"{share:.1%} of the last {self.games:,} games differ, less than {least:.0%}: raise "
+            "random_opening_plies and random_opening_share, fork_share, temperature, "
+            "root_policy_temperature or dirichlet_fraction of [search]"
         )
 
 
@@ -66,8 +59,8 @@ class RecentPlays(ConnectionPool):
     def recent_play(self, run: str) -> RecentPlay:
         """Of the view ``recent_play``, whose cost does not grow with the run."""
         rows = self._rows(
-            "SELECT games, distinct_share, draw_share, prior_entropy, target_entropy, "
-            "first_prior_entropy FROM recent_play WHERE run = :run",
+            "SELECT games, distinct_game_share, drawn_game_share, policy_entropy, target_entropy, "
+            "first_policy_entropy, was_narrow FROM recent_play WHERE run = :run",
             run=run,
         )
         return RecentPlay(*rows[0]) if rows else RecentPlay()

@@ -17,7 +17,7 @@ SELECT
     (SELECT count(*) FROM unfinished_games WHERE run = :run) AS unfinished_games,
     (SELECT count(*) FROM models WHERE run = :run) AS models,
     (SELECT max(version) FROM models WHERE run = :run) AS newest_model,
-    h.promotions, h.best_model, r.elo, r.elo_error, e.error_rate,
+    h.promotions, h.best_model, r.version AS rated_model, r.elo, r.elo_error, e.error_rate,
     t.step, t.policy_loss, t.value_loss,
     o.policy_loss AS held_out_policy_loss, o.value_loss AS held_out_value_loss
 FROM (
@@ -35,7 +35,10 @@ CROSS JOIN (
         (array_agg(version ORDER BY seq DESC))[1] AS best_model
     FROM promotions WHERE run = :run
 ) AS h
-LEFT JOIN ratings AS r ON r.run = :run AND r.version = h.best_model
+LEFT JOIN LATERAL (
+    SELECT version, elo, elo_error FROM ratings JOIN promotions USING (run, version)
+    WHERE run = :run ORDER BY seq DESC LIMIT 1
+) AS r ON true
 LEFT JOIN LATERAL (
     SELECT error_rate FROM exams
     WHERE run = :run AND version = h.best_model AND kind IN ('lines', 'random')
@@ -66,7 +69,8 @@ class Summary:
     newest_model: int | None
     promotions: int
     best_model: int | None
-    elo: float | None  # of the best model
+    rated_model: int | None  # the newest promoted one that has a rating
+    elo: float | None  # of that one
     elo_error: float | None
     error_rate: float | None  # in the best model's last exam
     step: int | None  # of the last measurement

@@ -16,10 +16,10 @@ action), no random symmetry, so that one model gives one result.
 """
 
 from zerofleet.exam.examine import ExamResult, PositionKind, examine, has_exam, position_kinds
-from zerofleet.exam.perfect_play import RESISTANCES, PerfectPlay, play_first, play_second
+from zerofleet.exam.perfect_play import SOLVER_CHOICES, PerfectPlay, play_first, play_second
 
 __all__ = [
-    "RESISTANCES",
+    "SOLVER_CHOICES",
     "ExamResult",
     "PerfectPlay",
     "PositionKind",

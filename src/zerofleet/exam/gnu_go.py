@@ -2,8 +2,8 @@
 
 Whoever loses all games learns nothing from the score, but something from the margin. So GNU Go may
 not resign, and a margin is the difference in area at the end, without komi. Each opening is random
-and played twice with colours swapped, so that neither the game's komi nor the first move's
-advantage counts in the means.
+and played twice with colours swapped, so that the first move's advantage does not count in the mean
+of the margins.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from zerofleet.config import RunConfig
 from zerofleet.database import MatchGame
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
-from zerofleet.games.go_board import GoBoard
 from zerofleet.games.go_rules import GoRules
 from zerofleet.match.anchors import GtpPlayer, gnugo_command, go_setup, why_absent
 from zerofleet.match.openings import draw_openings
@@ -29,7 +28,7 @@ from zerofleet.search_configs import match_search
 
 LEVELS = (1, 5, 10)
 """Of GNU Go, which an exam asks unless it is told others."""
-_PAIRS_AT_ONCE = 8  # each game has a program of its own
+_PAIRS_AT_ONCE = 8  # each game has a program of its own, which ends with the last of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +82,7 @@ async def play_gnu_go(
     Raises:
         ConfigError: see ``check_gnu_go``; or no game goes on after the opening.
         EngineGoneError: GNU Go ended, or does not answer.
+        GtpError: it refuses the board or komi, or gives up before the first action.
         InferenceUnavailableError, OverloadedError: from ``predictor``.
     """
     game = run.game.name
@@ -91,21 +91,20 @@ async def play_gnu_go(
     command = gnugo_command(level, rules, resigns=False)
     assert command is not None, "GNU Go was there a moment ago"
     openings = draw_openings(game, run.evaluator.opening_plies, games // 2, run.seed)
-    places = [(opening, colour) for opening in range(len(openings)) for colour in (0, 1)]
     played: list[MatchGame] = []
 
     async def keep(finished: Sequence[MatchGame]) -> None:
         played.extend(finished)
 
-    async with AsyncExitStack() as programs:
-        thinking = asyncio.Semaphore(os.cpu_count() or 1)
-        players = (
-            SearchPlayer(predictor, match_search(run.search, num_simulations)),
-            GtpPlayer(game, command, go_setup(rules), programs, thinking),
-        )
-        most = max(1, run.inference.max_batch_rows // 2)
-        queue = PairQueue(places, min(_PAIRS_AT_ONCE, most))
-        await play_match(game, openings, players, queue, keep)
+    player = SearchPlayer(predictor, match_search(run.search, num_simulations))
+    thinking = asyncio.Semaphore(os.cpu_count() or 1)
+    at_once = min(_PAIRS_AT_ONCE, max(1, run.inference.max_batch_rows // 2))
+    places = [(opening, colour) for opening in range(len(openings)) for colour in (0, 1)]
+    for begin in range(0, len(places), 2 * at_once):
+        async with AsyncExitStack() as programs:
+            other = GtpPlayer(game, command, go_setup(rules), programs, thinking)
+            queue = PairQueue(places[begin : begin + 2 * at_once], at_once)
+            await play_match(game, openings, (player, other), queue, keep)
     results = [(each.record.result or 0) * (1 - 2 * each.color) for each in played]
     margins = [margin for each in played if (margin := _margin(game, each)) is not None]
     return GnuGoGames(level, len(played), results.count(1), results.count(0), tuple(margins))
@@ -116,5 +115,4 @@ def _margin(game: str, played: MatchGame) -> int | None:
     state = State(game, played.record.columns.action.tolist())
     if not state.is_terminal:
         return None
-    black, white = GoBoard(state).area()
-    return (black - white) * (1 - 2 * played.color)
+    return int(state.final_planes().sum()) * (1 - 2 * played.color)

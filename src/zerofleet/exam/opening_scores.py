@@ -3,8 +3,8 @@
 The solver needs a second for a score of six plies, several for one of five and most of a minute for
 that of the empty board. The file has a line for each position of six plies, positions that differ
 by the mirror once: the actions that lead there and the score (``connect_four_score``), which all
-earlier ones follow from. ``write_file`` makes it again in hours. Its scores are also those of
-BitBully's database (https://pypi.org/project/bitbully-databases).
+earlier ones follow from. ``write_file`` solves all of these positions again, which takes hours, and
+overwrites the file.
 """
 
 from __future__ import annotations

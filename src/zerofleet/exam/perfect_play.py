@@ -24,9 +24,9 @@ from zerofleet.exam.examined_player import ExaminedPlayer
 from zerofleet.exam.opening_scores import action_outcomes, best_actions, outcome
 from zerofleet.exam.sample import GAME, LabelledPosition
 
-Resistance = Literal["evenly", "longest"]
+SolverChoice = Literal["evenly", "longest"]
 """How the solver chooses among its actions."""
-RESISTANCES: tuple[Resistance, ...] = ("evenly", "longest")
+SOLVER_CHOICES: tuple[SolverChoice, ...] = ("evenly", "longest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,35 +66,35 @@ class _Game:
         self.given_away += value < self.value
         self.value = value
 
-    def reply(self, resistance: Resistance, generator: random.Random) -> None:
+    def reply(self, choice: SolverChoice, generator: random.Random) -> None:
         """One of the solver's best actions."""
-        if self.value == 1 and resistance == "evenly":  # all are lost, and equal
+        if self.value == 1 and choice == "evenly":  # all are lost, and equal
             actions = self.state.legal_actions()
         else:
-            actions = _best_actions(tuple(self.actions), resistance)
+            actions = _best_actions(tuple(self.actions), choice)
         self.play(generator.choice(actions))
 
 
 async def play_first(
-    player: ExaminedPlayer, games: int, resistance: Resistance = "evenly", seed: int = 1
+    player: ExaminedPlayer, games: int, choice: SolverChoice = "evenly", seed: int = 1
 ) -> PerfectPlay:
     """So many games in which the player begins; see ``play_from``."""
-    return await play_from(player, [()] * games, resistance, seed)
+    return await play_from(player, [()] * games, choice, seed)
 
 
 async def play_second(
-    player: ExaminedPlayer, games: int, resistance: Resistance = "evenly", seed: int = 1
+    player: ExaminedPlayer, games: int, choice: SolverChoice = "evenly", seed: int = 1
 ) -> PerfectPlay:
     """Games in which the solver begins, so many from each column; see ``play_from``."""
     columns = State(GAME).legal_actions()
     positions = [(column,) for column in columns for _ in range(games)]
-    return await play_from(player, positions, resistance, seed)
+    return await play_from(player, positions, choice, seed)
 
 
 async def play_from(
     player: ExaminedPlayer,
     positions: Sequence[Sequence[int]],
-    resistance: Resistance = "evenly",
+    choice: SolverChoice = "evenly",
     seed: int = 1,
 ) -> PerfectPlay:
     """A game against the solver from each position, in which the player is to move.
@@ -102,7 +102,7 @@ async def play_from(
     Args:
         player: whose answer to a position is always the same.
         positions: each a list of actions from the start.
-        resistance: how the solver chooses among its actions.
+        choice: how the solver chooses among its actions.
         seed: of the solver's replies.
     """
     begun: list[_Game] = [await asyncio.to_thread(_Game.after, each) for each in positions]
@@ -117,7 +117,7 @@ async def play_from(
             # A thread for each, so that whatever else this loop serves is not kept for minutes.
             await asyncio.to_thread(game.reckon)
             if not game.state.is_terminal:
-                await asyncio.to_thread(game.reply, resistance, generator)
+                await asyncio.to_thread(game.reply, choice, generator)
                 if game.state.is_terminal:
                     game.value = -abs(game.state.result)
         going = [game for game in going if not game.state.is_terminal]
@@ -131,9 +131,9 @@ async def play_from(
 
 
 @functools.lru_cache(maxsize=100_000)
-def _best_actions(actions: tuple[int, ...], resistance: Resistance) -> list[int]:
+def _best_actions(actions: tuple[int, ...], choice: SolverChoice) -> list[int]:
     """Of the player to move; many games begin alike."""
-    if resistance == "longest":
+    if choice == "longest":
         return best_actions(actions)
     return LabelledPosition(actions, tuple(action_outcomes(actions))).best_actions
 

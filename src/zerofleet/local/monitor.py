@@ -75,8 +75,10 @@ class RunFigures:
     held_out: Loss | None = None
     best_version: int | None = None
     best_age_s: float | None = None
+    rated_version: int | None = None
+    """The newest promoted model that has a rating."""
     elo: float | None = None
-    """Of the best model."""
+    """Of that model."""
     elo_error: float | None = None
     play: RecentPlay = field(default_factory=RecentPlay)
     """Whether self-play still explores."""
@@ -187,6 +189,7 @@ class Monitor:
             held_out=_loss(summary.held_out_policy_loss, summary.held_out_value_loss),
             best_version=summary.best_model,
             best_age_s=age,
+            rated_version=summary.rated_model,
             elo=summary.elo,
             elo_error=summary.elo_error,
             play=play,

@@ -43,17 +43,18 @@ CREATE VIEW recent_play AS
 SELECT
     r.name AS run,
     g.games,
-    g.distinct_share,
-    g.draw_share,
-    newest.policy_entropy AS prior_entropy,
+    g.distinct_game_share,
+    g.drawn_game_share,
+    newest.policy_entropy,
     newest.target_entropy,
-    oldest.policy_entropy AS first_prior_entropy
+    oldest.policy_entropy AS first_policy_entropy,
+    coalesce(told.event = 'narrow_begins', false) AS was_narrow
 FROM runs AS r
 CROSS JOIN LATERAL (
     SELECT
         count(*) AS games,
-        count(DISTINCT moves)::float8 / nullif(count(*), 0) AS distinct_share,
-        avg((result = 0)::integer)::float8 AS draw_share
+        count(DISTINCT moves)::float8 / nullif(count(*), 0) AS distinct_game_share,
+        avg((result = 0)::integer)::float8 AS drawn_game_share
     FROM (
         SELECT moves, result FROM games WHERE run = r.name AND kind = 'selfplay'
         ORDER BY tx DESC LIMIT 1000
@@ -66,10 +67,15 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT policy_entropy FROM train_metrics
     WHERE run = r.name AND split = 'train' ORDER BY step LIMIT 1
-) AS oldest ON true;
+) AS oldest ON true
+LEFT JOIN LATERAL (
+    SELECT event FROM train_events
+    WHERE run = r.name AND event IN ('narrow_begins', 'narrow_ends') ORDER BY event_id DESC LIMIT 1
+) AS told ON true;
 COMMENT ON VIEW recent_play IS
     'Does self-play still explore: different games and draws among the last 1,000 of each run, and '
-    'the entropy of the network''s prior beside that of the search, in nats, as last measured.';
+    'the entropy of the network''s policy beside that of the search, in nats, as last measured. '
+    'was_narrow: by the last event that said so.';
 
 CREATE VIEW value_by_stage AS
 SELECT
