@@ -61,7 +61,7 @@ class _Asked:
     @property
     def columns(self) -> list[str]:
         """Those of the table that something asked here can fill."""
-        wanted = list(_ALWAYS)
+        wanted: list[str] = list(_ALWAYS)
         if self.run.game.name == "connect_four":
             wanted += _POSITIONS
         if self.perfect_play:
