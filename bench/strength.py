@@ -37,6 +37,7 @@ from bench.strength_options import Budget, parse
 from zerofleet.config import RunConfig
 from zerofleet.exam import SOLVER_CHOICES, examine, play_first, play_second, position_kinds
 from zerofleet.exam.examined_player import ExaminedPlayer
+from zerofleet.prediction import Predictor
 
 COLUMNS = {
     "model": ("model", 5, "d"),
@@ -136,12 +137,26 @@ async def report(one: ComparedRun, simulations: Sequence[int], options: argparse
 
 async def ask(one: ComparedRun, simulations: Sequence[int], positions: int) -> dict[str, float]:
     """The newest model's errors and its values' error, by kind and simulations."""
-    run, found = one.loop.run, dict[str, float]()
-    one.answers = {}
+    found, one.answers = await exam_figures(one.loop.run, one.loop.model, simulations, positions)
+    return found
+
+
+async def exam_figures(
+    run: RunConfig, predictor: Predictor, simulations: Sequence[int], positions: int
+) -> tuple[dict[str, float], dict[str, NDArray[np.float64]]]:
+    """A network's errors and its values' error behind the run's search, and where it erred.
+
+    Args:
+        run: its game and its ``[search]``.
+        predictor: the network.
+        simulations: each of which it is asked at.
+        positions: of each kind, at most.
+    """
+    found, answers = dict[str, float](), dict[str, NDArray[np.float64]]()
     for kind, number in itertools.product(position_kinds(run.game.name), simulations):
         result = await examine(
             run.game.name,
-            one.loop.model,
+            predictor,
             num_simulations=number,
             positions=positions,
             kind=kind,
@@ -151,8 +166,8 @@ async def ask(one: ComparedRun, simulations: Sequence[int], positions: int) -> d
         found[of] = round(result.error_rate, 5)
         if result.value_error is not None:
             found[f"{of}_mse"] = round(result.value_error, 4)
-        one.answers[of] = np.array(result.wrong or [result.error_rate], np.float64)
-    return found
+        answers[of] = np.array(result.wrong or [result.error_rate], np.float64)
+    return found, answers
 
 
 async def play_perfect(loop: LearningLoop, games: int) -> dict[str, Any]:
