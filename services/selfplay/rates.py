@@ -43,7 +43,8 @@ class PlyCost:
     """Simulations that a ply costs: they turn simulations into positions to train on.
 
     A worker's games begin together, so its plies come in waves: none for minutes, then hundreds.
-    Simulations come evenly.
+    Simulations come evenly. What a ply costs is taken from the newest plies, so many that all games
+    have played some: it changes while simulations grow over a run.
     """
 
     def __init__(self, run: RunConfig) -> None:
@@ -52,6 +53,8 @@ class PlyCost:
         share = search.full_search_share
         self._expected = share * search.num_simulations + (1 - share) * fast
         self._enough_plies = _PLIES_TO_COUNT * play.engines * play.games_per_engine
+        self._since = PlayTotals()  # what the cost is counted from ...
+        self._next = PlayTotals()  # ... and from when there are enough plies after this
         self._trained_share = share * (1 - run.trainer.held_out_share)
 
     def training_positions(self, simulations: float, totals: PlayTotals) -> float:
@@ -59,12 +62,15 @@ class PlyCost:
 
         Args:
             simulations: such as those of a second.
-            totals: of the worker so far; a new one costs what the run file says. Kept trees make
-                plies cheaper than that.
+            totals: of the worker so far, never fewer than at the call before; a new one costs what
+                the run file says for the end of the run. Kept trees make plies cheaper than that.
         """
+        if totals.plies - self._next.plies >= self._enough_plies:
+            self._since, self._next = self._next, totals
+        plies = totals.plies - self._since.plies
         cost = self._expected
-        if totals.plies >= self._enough_plies:
-            cost = totals.simulations / totals.plies
+        if plies >= self._enough_plies:
+            cost = (totals.simulations - self._since.simulations) / plies
         return simulations / cost * self._trained_share
 
 

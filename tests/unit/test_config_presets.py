@@ -70,6 +70,7 @@ LATER = {
         "fork_share": 0.0,
         "prove_results": False,
         "simulations_start": None,
+        "simulations_growth_models": 0,
     },
     "network": {
         "global_pooling": False,
@@ -84,6 +85,9 @@ LATER = {
         "budget_samples": 0,
         "optimizer": "sgd",
         "value_lambda": 1.0,
+        "opponent_policy_weight": 0.0,
+        "final_planes_weight": 0.0,
+        "final_score_weight": 0.0,
         "policy_surprise_share": 0.0,
         "repeated_positions": "all",
         "age_halflife": 0.0,

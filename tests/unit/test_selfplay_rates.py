@@ -37,6 +37,14 @@ def test_one_that_has_played_costs_what_it_did() -> None:
     assert found == pytest.approx(400 / 25 * 0.25 * 0.8)
 
 
+def test_a_ply_costs_what_the_newest_ones_did() -> None:
+    plies, simulations, one = 0, 0, cost()
+    for each in (10, 20, 40, 80):  # simulations grow with the models
+        plies, simulations = plies + 64, simulations + 64 * each
+        found = one.training_positions(400.0, PlayTotals(plies=plies, simulations=simulations))
+    assert found == pytest.approx(400 / 80 * 0.25 * 0.8)
+
+
 def test_rates_are_of_the_last_half_minute() -> None:
     rates = Rates(cost())
     for second in range(60):

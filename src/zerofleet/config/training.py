@@ -76,14 +76,15 @@ class TrainerSection(Section):
     """Likewise for who has which point in the end, as a mean over the points, in games that tell it
     (Go, Othello) and were not resigned (Wu 2019, section 4.1: 1.5)."""
     final_score_weight: float = Field(default=0.0, ge=0)
-    """Likewise for the lead in the end, counted in sides of the board, by Huber's loss."""
+    """Likewise for the lead in the end, counted in sides of the board, by Huber's loss, which is
+    simpler than Wu's distribution of scores."""
     window_games: int = Field(default=500_000, ge=1)
     """Only the most recent this many games are sampled."""
     window_positions: int = Field(default=1_000_000, ge=1)
     """The window holds at most this many positions in memory."""
     growing_window: bool = False
     """Sample the newest ``c (1 + beta ((N / c)^alpha - 1) / alpha)`` of all N positions so far (Wu
-    2019, section 4) instead of the whole window, which still bounds it."""
+    2019, appendix C) instead of the whole window, which still bounds it."""
     growing_window_positions: int = Field(default=250_000, ge=1)
     """c of the growing window: up to so many positions, all are sampled."""
     growing_window_alpha: float = Field(default=0.75, gt=0, le=1)
@@ -109,8 +110,9 @@ class TrainerSection(Section):
     policy_surprise_share: float = Field(default=0.0, ge=0, le=1)
     """Share of a game's weight that its positions get in proportion to how far the search took
     their policy from the network's (the KL divergence of the target from the priors), the rest
-    evenly: each is in the window a whole number of times, once on average (KataGo,
-    docs/KataGoMethods.md, "Policy Surprise Weighting", has 0.5); 0: off."""
+    evenly: each is in the window a whole number of times, once on average in every game (KataGo,
+    docs/KataGoMethods.md, "Policy Surprise Weighting", has 0.5, and takes the distance from the
+    softened priors with noise); 0: off."""
     repeated_positions: Literal["all", "once"] = "all"
     """once: a position that the window has k times is drawn as often as one that it has once, and
     so learns the mean of its k targets."""

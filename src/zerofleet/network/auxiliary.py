@@ -102,7 +102,8 @@ class AuxiliaryHeads(nn.Module):
         Args:
             predicted: ``[batch, sum of widths]`` float32, as ``forward`` gives it.
             target: likewise, as ``ReplayBuffer.sample_with_auxiliary`` gives it: the score in
-                points, NaN where a position has none. Without any, a loss is 0.
+                points, NaN where a position has none. Without any, a loss is 0. Of processes that
+                share a batch each takes the mean over its own positions.
         """
         row_losses = {
             "opponent_policy": _policy_losses,

@@ -68,9 +68,9 @@ class ResidualBlock(nn.Module):
 class PooledResidualBlock(nn.Module):
     """A residual block, a quarter of whose inner channels speak of the whole board.
 
-    Wu 2019 (arXiv 1902.10565), section 3.3 and appendix A.1: means and maxima of those channels
-    over the board give, by one linear layer, a bias for each of the other channels, which alone
-    enter the second convolution. Each network is for one size of board, so the paper's means
+    Wu 2019 (arXiv 1902.10565), section 3.3 and appendices A.2 and A.3: means and maxima of those
+    channels over the board give, by one linear layer, a bias for each of the other channels, which
+    alone enter the second convolution. Each network is for one size of board, so the paper's means
     scaled by that size would say nothing new. The bias comes after the batch normalisation and
     not before: the same functions, and the normalisation can be folded into its convolution.
     """
@@ -98,7 +98,7 @@ class PooledResidualBlock(nn.Module):
 class PooledPolicyHead(nn.Module):
     """AlphaGo Zero's policy head, whose last layer also sees means and maxima over the board.
 
-    Wu 2019, section 3.3 and appendix A.2. A pass has no point of its own: what it is worth can be
+    Wu 2019, section 3.3 and appendix A.4. A pass has no point of its own: what it is worth can be
     seen on the whole board only.
     """
 
@@ -119,7 +119,7 @@ class ConvolutionalPolicyHead(nn.Module):
     """A policy head whose actions are points of the board, and perhaps one that is none.
 
     A logit of each point by a 1x1 convolution over filters, to which what the whole board shows
-    adds a bias; the one more action's by a linear layer over that (Wu 2019, appendix A.2). It has
+    adds a bias; the one more action's by a linear layer over that (Wu 2019, appendix A.4). It has
     as many weights on a large board as on a small one, and what it learns at one point it knows at
     all.
 

@@ -72,7 +72,7 @@ COMMENT ON COLUMN train_metrics.age_games IS
 COMMENT ON COLUMN train_metrics.gradient_norm IS
     'Euclidean norm of the last step''s gradient of all losses, without the weights'' penalty.';
 COMMENT ON COLUMN train_metrics.opponent_policy_loss IS
-    'Of the last step''s batch, in nats; null where the head has no weight, as in the next two.';
+    'Of the last step''s batch (the first process'' share of it), in nats; null where the head has no weight, as in the next two.';
 COMMENT ON COLUMN train_metrics.final_planes_loss IS 'Likewise, mean over the points, in nats.';
 COMMENT ON COLUMN train_metrics.final_score_loss IS
     'Likewise, Huber''s loss of the lead in sides of the board.';
