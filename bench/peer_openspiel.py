@@ -12,9 +12,12 @@ from open_spiel.python.algorithms.alpha_zero import alpha_zero, utils
 
 from bench.peer_process import Answer, run
 
+MODEL = utils.api_selector("linen").Model
+INFERENCE = MODEL.inference
+"""As it comes, whatever ``bench.peer_openspiel_jit`` puts in its place."""
+
 SHAPE = (3, 6, 7)
 NUM_ACTIONS = 7
-API = "linen"
 BLOCKS = 3
 CHANNELS = 32
 LEARNING_RATE = 1e-3
@@ -57,14 +60,14 @@ def learn(folder: Path, seed: int) -> None:
             output_size=None,
             verbose=False,
             quiet=True,
-            nn_api_version=API,
+            nn_api_version="linen",
         )
     )
 
 
 def load(checkpoint: Path) -> Answer:
     """By its own class of models; logits are the logarithm of its policy over all actions."""
-    model = utils.api_selector(API).Model.build_model(
+    model = MODEL.build_model(
         "resnet",
         SHAPE,
         NUM_ACTIONS,
@@ -76,7 +79,7 @@ def load(checkpoint: Path) -> Answer:
     )
     model.load_checkpoint(int(checkpoint.name.partition("-")[2]))
     every = jnp.ones(NUM_ACTIONS, bool)
-    infer = jax.jit(jax.vmap(lambda observation: model.inference(observation, every)))
+    infer = jax.jit(jax.vmap(lambda observation: INFERENCE(model, observation, every)))
 
     def answer(
         observations: NDArray[np.float32],

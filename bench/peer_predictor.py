@@ -57,6 +57,9 @@ def pgx_observations(planes: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 PEERS = {
     "openspiel": Peer("bench.peer_openspiel", openspiel_observations, values_first_player=True),
+    "openspiel_jit": Peer(
+        "bench.peer_openspiel_jit", openspiel_observations, values_first_player=True
+    ),
     "mctx": Peer("bench.peer_mctx", pgx_observations, values_first_player=False),
 }
 
