@@ -94,7 +94,7 @@ class PeerProcess:
         python: the interpreter of that environment.
         module: of ``bench``.
         arguments: of the module.
-        log: gets what it says, and is named when it fails.
+        log: gets what it says; its last line is quoted when it fails.
     """
 
     def __init__(self, python: Path, module: str, *arguments: str, log: Path) -> None:
@@ -136,7 +136,9 @@ class PeerProcess:
         """
         status = self._process.poll()
         if status is not None:
-            raise ChildGoneError(f"{self._module} ended with status {status}: see {self._log}")
+            said = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
+            last = next((line for line in reversed(said) if line.strip()), "it said nothing")
+            raise ChildGoneError(f"{self._module} ended with status {status}: {last}")
 
     def ask(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
         """An ``Ask``, of a process that answers.

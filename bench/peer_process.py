@@ -57,7 +57,8 @@ def run(
 
 def _end_with_input() -> None:
     """Kill this process and its children, which are a process group, when whoever began it goes."""
-    sys.stdin.buffer.read()
+    while os.read(0, 4096):  # without the lock of sys.stdin, which Python wants when it ends
+        pass
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 

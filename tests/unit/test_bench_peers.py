@@ -1,16 +1,21 @@
 """A peer's network answers for our player to move, in our columns, from what it would observe."""
 
+import json
 import random
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyspiel
 import pytest
 from numpy.typing import NDArray
 from zerofleet_core import State
 
 from bench import peers
+from bench.children import ChildGoneError
 from bench.peer_predictor import PEERS, PeerPredictor
 from zerofleet.errors import ConfigError
 
@@ -84,6 +89,53 @@ def test_the_newest_checkpoint_is_the_one_of_the_last_whole_line(tmp_path: Path)
     line = '{"step": 1, "total_trajectories": 9, "total_states": 250}\n'
     (tmp_path / "learner.jsonl").write_text(line + line.replace("1", "2", 1)[:-1])
     assert peers.newest_checkpoint(tmp_path) == {"step": 1, "games": 9, "positions": 250}
+
+
+HAND_MADE = """
+import os, signal, sys, time
+from bench.peer_process import run
+
+def learn(folder, seed):
+    if seed == 9:
+        sys.exit("no luck")
+    (folder / "pid").write_text(str(os.getpid()))
+    (folder / "checkpoint-0").touch()
+    while time.process_time() < 0.3:
+        pass
+    signal.pause()
+
+def load(checkpoint):
+    print(checkpoint)  # is no answer
+    return lambda given: (given.sum(axis=(1, 3)), given.sum(axis=(1, 2, 3)) / 42)
+
+run(None, learn, load, (6, 7, 2))
+"""
+"""A peer that plays where most discs are, and takes a full board for won."""
+
+
+@pytest.fixture
+def hand_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    (tmp_path / "hand_made.py").write_text(HAND_MADE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setitem(PEERS, "hand_made", replace(PEERS["mctx"], module="hand_made"))
+    return ["hand_made", f"--python={sys.executable}", f"--folder={tmp_path}", "--positions=3"]
+
+
+@pytest.mark.slow
+def test_a_peer_is_examined_at_its_mark_and_ended(hand_made: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    peers.main([*hand_made, "--marks=0.25", "--simulations=2", f"--output={file}"])
+    row = json.loads(file.read_text())
+    assert (row["peer"], row["mark"], row["step"], row["games"]) == ("hand_made", 0.25, 0, 0)
+    assert 0 <= row["cpu_start"] <= row["cpu_seconds"] < 2
+    assert {row["random@2"], row["good@2"]} <= {0, 0.33333, 0.66667, 1}
+    assert not psutil.pid_exists(int((tmp_path / "hand_made" / "pid").read_text()))
+
+
+@pytest.mark.slow
+def test_a_peer_that_ends_says_why(hand_made: list[str]) -> None:
+    with pytest.raises(ChildGoneError, match="hand_made ended with status 1: no luck"):
+        peers.main([*hand_made, "--seed=9"])
 
 
 @pytest.mark.parametrize(
