@@ -6,6 +6,7 @@ Games that were played are copied over the days; of their searches the newest ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -95,8 +96,8 @@ SELECT run, 'rating', version, opponent, %(match_games)s, 100, version, %(epoch)
 FROM models, (VALUES ('random'), ('search')) AS a (opponent)
 WHERE run = %(run)s AND version %% 2 = 1 ORDER BY version;
 CREATE TEMPORARY TABLE copies AS
-SELECT m.match_id, m.player_version, m.opponent_version, number / 2 AS opening, number %% 2 AS color,
-    m.created_at AS at, g.game_uid AS source,
+SELECT m.match_id, m.player_version, m.opponent_version, number / 2 AS opening,
+    number %% 2 AS color, m.created_at AS at, g.game_uid AS source,
     overlay(gen_random_uuid()::text
         PLACING left(first_game_uid(m.created_at)::text, 13) FROM 1)::uuid AS uid
 FROM matches AS m
@@ -132,7 +133,9 @@ SELECT run, version::text, 1500 * (1 - exp(-version / 60.0)), 15, 400, created_a
 FROM models WHERE run = %(run)s AND version %% 2 = 1
 UNION ALL SELECT %(run)s, 'random', -400, 30, 4000, now()
 UNION ALL SELECT %(run)s, 'search', 300, 20, 4000, now();
-INSERT INTO exams (run, version, kind, num_simulations, positions, errors, prior_errors, value_error, at)
+INSERT INTO exams (
+    run, version, kind, num_simulations, positions, errors, prior_errors, value_error, at
+)
 SELECT run, version, kind, 100, 1000, 10 + 400 * exp(-version / 60.0),
     20 + 500 * exp(-version / 60.0), 0.1 + 0.5 * exp(-version / 60.0), created_at
 FROM models, (VALUES ('random'), ('good')) AS k (kind)
@@ -187,7 +190,7 @@ def fill(postgres: EmbeddedPostgres, workload: Workload, sizes: FilledRun) -> di
 
 
 def _of_one_writer(
-    cursor: psycopg2.extensions.cursor, role: str, statements: str, known: dict[str, object]
+    cursor: psycopg2.extensions.cursor, role: str, statements: str, known: Mapping[str, object]
 ) -> None:
     cursor.execute("SELECT acquire_fence(%s, %s)", (RUN, role))
     [(epoch,)] = cursor.fetchall()

@@ -20,7 +20,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg2
-import psycopg2.extensions
 
 from bench.copied_games import PLAYED, Copying, copy_day
 from bench.games_played import RUN, played_games, run_of
