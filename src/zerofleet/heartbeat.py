@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
+from zerofleet import __version__
 from zerofleet.figures import KINDS, Figures, TrainerFigures
 from zerofleet.heartbeat_history import (
     KEPT_NOTES,
@@ -41,6 +42,8 @@ class Heartbeat:
     waiting_for: str
     """Empty while it works."""
     figures: Figures
+    version: str = __version__
+    """Of the zerofleet that it runs; empty: of one that did not say so."""
 
     @property
     def service(self) -> str:
@@ -57,6 +60,7 @@ class _Content:
     progress: int
     waiting_for: str
     figures: dict[str, Any]
+    version: str = ""
 
 
 _CONTENT = TypeAdapter(_Content)
@@ -126,6 +130,7 @@ class Heartbeats:
             progress=beat.progress,
             waiting_for=beat.waiting_for,
             figures=asdict(beat.figures),
+            version=beat.version,
         )
         key = self._key(beat.service, beat.worker)
         now = self._clock()
@@ -207,7 +212,7 @@ def _understood(content: bytes | None) -> Heartbeat | None:
     except ValidationError as error:
         bad = {each["loc"][0] for each in error.errors()}
         figures = kind.validate_python({name: known[name] for name in known.keys() - bad})
-    return Heartbeat(beat.worker, beat.progress, beat.waiting_for, figures)
+    return Heartbeat(beat.worker, beat.progress, beat.waiting_for, figures, beat.version)
 
 
 def _is_finite(value: object) -> bool:

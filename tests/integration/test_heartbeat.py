@@ -73,8 +73,8 @@ def test_what_makes_no_sense_is_passed_over(valkey_url: str) -> None:
         bad = '{"games": "many", "conflicts": 3, "spool": null}'
         put("f", '{"service": "selfplay", ' + beat("f", bad) + "}")
         assert heartbeats.read() == [
-            Heartbeat("e", 1, "", SelfplayFigures()),
-            Heartbeat("f", 1, "", SelfplayFigures(conflicts=3)),
+            Heartbeat("e", 1, "", SelfplayFigures(), version=""),
+            Heartbeat("f", 1, "", SelfplayFigures(conflicts=3), version=""),
         ]
 
 
