@@ -40,7 +40,8 @@ class _LoadLook:
             requests=totals.success + totals.fail,
             queue_ns=totals.queue_ns,
             compute_ns=totals.compute_ns,
-            batches_by_rows=tuple(statistics.batch_rows.counts[:-1]),  # none is above the last bound
+            # No batch is above the last bound.
+            batches_by_rows=tuple(statistics.batch_rows.counts[:-1]),
         )
 
 
