@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from services.dashboard.charts import (
     BLUE,
@@ -17,6 +17,7 @@ from services.dashboard.charts import (
     ChartPanel,
     Drawing,
     Options,
+    Point,
     frame_options,
 )
 from services.dashboard.fleet_queries import (
@@ -225,13 +226,18 @@ _CHARTS: Mapping[str, _Lines] = {
 
 
 def _drawing(history: FleetHistory, lines: _Lines) -> Drawing:
-    steps = [1000 * step for step in history.services["selfplay"].steps]
-    drawn = [
-        ChartLine(name, list(zip(steps, values(history), strict=True)), colour)
-        for name, (values, colour) in lines.items()
-    ]
-    known = [line for line in drawn if any(y is not None for _, y in line.points)]
-    return Drawing(known, ChartAxis("time"), ChartAxis(least=0))
+    steps = history.services["selfplay"].steps
+    drawn: list[ChartLine] = []
+    for name, (values, colour) in lines.items():
+        known = values(history)
+        if any(value is not None for value in known):
+            points = [
+                (1000 * step, None if value is None else float(f"{value:.4g}"))
+                for step, value in zip(steps, known, strict=True)
+            ]
+            # A line has a gap where its value is None: ECharts', which its type does not say.
+            drawn.append(ChartLine(name, cast("list[Point]", points), colour))
+    return Drawing(drawn, ChartAxis("time"), ChartAxis(least=0))
 
 
 class _FillChart:
