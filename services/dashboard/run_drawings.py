@@ -148,7 +148,7 @@ class RunDrawings:
         ]
         values = [y for line in lines for _, y in line.points if y > 0]
         least, most = (
-            (_rounded(0.95 * min(values)), _rounded(1.05 * max(values))) if values else (1, 2)
+            (_rounded(0.95 * min(values), 2), _rounded(1.05 * max(values), 2)) if values else (1, 2)
         )
         y = ChartAxis("log", unit, least=least, most=most)
         return Drawing(lines, self.clock.axis, y, moments=self._promotions())
@@ -318,9 +318,9 @@ def smoothed(points: Sequence[Point]) -> list[Point]:
     return found
 
 
-def _rounded(value: float) -> float:
-    """To four digits: more cannot be seen, and takes time to send."""
-    return float(f"{value:.4g}")
+def _rounded(value: float, digits: int = 4) -> float:
+    """To few digits: more cannot be seen, and take time to send."""
+    return float(f"{value:.{digits}g}")
 
 
 def _percent(share: float | None) -> float | None:

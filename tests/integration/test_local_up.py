@@ -17,7 +17,7 @@ import pytest
 RUN_FILE = Path(__file__).parents[2] / "runs" / "tictactoe.toml"
 QUICK = ("--set", "trainer.min_positions=500", "--set", "trainer.publish_every_steps=50")
 TINY = ("--set", "search.num_simulations=10", "--set", "network.channels=8")
-SERVICES = ("inference", "trainer", "evaluator", "selfplay")
+SERVICES = ("dashboard", "inference", "trainer", "evaluator", "selfplay")
 
 pytestmark = [pytest.mark.slow, pytest.mark.fleet]
 
@@ -141,7 +141,7 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     assert up.end(signal.SIGINT) == 0, up.text()
     up.wait_for_no_orphans()
     stops = re.findall(r"^stopping (\w+)$", up.text(), re.MULTILINE)
-    assert stops == ["selfplay", "evaluator", "trainer", "inference"]
+    assert stops == ["selfplay", "evaluator", "trainer", "inference", "dashboard"]
     assert f"zerofleet play --data {data}" in up.text()
 
     games = json.loads(ask("status", "--data", str(data), "--json"))["games"]
