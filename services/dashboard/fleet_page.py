@@ -199,9 +199,9 @@ def _mean(service: str, name: str) -> Callable[[FleetHistory], Sequence[float | 
 
 _CHARTS: Mapping[str, _Lines] = {
     "Positions a second": {
-        "predicted for self-play": (_total("selfplay", "positions_per_s"), BLUE),
-        "rows of inference": (_total("inference", "rows_per_second"), ORANGE),
-        "rows that inference could do": (_total("inference", "capacity_rows_per_second"), GREY),
+        "for self-play": (_total("selfplay", "positions_per_s"), BLUE),
+        "all of inference": (_total("inference", "rows_per_second"), ORANGE),
+        "that it could do": (_total("inference", "capacity_rows_per_second"), GREY),
     },
     "Games an hour": {"all workers": (_total("selfplay", "games_per_hour"), BLUE)},
     "Batch fill": {"mean of the replicas": (_mean("inference", "fill"), BLUE)},
@@ -211,13 +211,13 @@ _CHARTS: Mapping[str, _Lines] = {
     "Reuse of predictions": {
         "simulations per position": (lambda history: history.reuse(), BLUE),
     },
-    "Share of the time that self-play waits": {
+    "Self-play waits, share of the time": {
         "for others": (_mean("selfplay", "waiting_share"), ORANGE),
-        "for the trainer to catch up": (_mean("selfplay", "pause_share"), PURPLE),
+        "for the trainer": (_mean("selfplay", "pause_share"), PURPLE),
     },
     "Samples drawn for each position": {
-        "of the last ten minutes": (_mean("trainer", "reuse"), BLUE),
-        "since the run began": (_mean("trainer", "samples_per_position"), GREY),
+        "last ten minutes": (_mean("trainer", "reuse"), BLUE),
+        "whole run": (_mean("trainer", "samples_per_position"), GREY),
     },
     "Samples a second": {
         "while the trainer need not wait": (_mean("trainer", "samples_per_second"), GREEN)

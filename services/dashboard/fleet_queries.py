@@ -193,8 +193,8 @@ def _asked_for(beats: Sequence[Heartbeat]) -> str:
         if isinstance(beat.figures, AutoscalerFigures):
             wanted = asdict(beat.figures)
             return ", ".join(
-                f"{_known(wanted[f'{service}_replicas'], 'd')} of {service}"
-                for service in ("selfplay", "inference")
+                f"{_known(wanted[f'{service}_replicas'], 'd')} of {words}"
+                for service, words in (("selfplay", "self-play"), ("inference", "inference"))
             )
     return ""
 

@@ -23,7 +23,8 @@ async (editorId, relations) => {
 
   const source = (context) => element.offered(context);
   const data = CM.EditorState.languageData.of(() => [{ autocomplete: source }]);
-  element.editor.dispatch({ effects: CM.StateEffect.appendConfig.of(data) });
+  const named = CM.EditorView.contentAttributes.of({ "aria-label": "Query" });
+  element.editor.dispatch({ effects: CM.StateEffect.appendConfig.of([data, named]) });
   const follow = () => element.setTheme(Quasar.Dark.isActive ? "githubDark" : "githubLight");
   element.follower = new MutationObserver(follow);
   element.follower.observe(document.body, { attributeFilter: ["class"] });

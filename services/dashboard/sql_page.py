@@ -122,7 +122,6 @@ class _Desk:
                 line_wrapping=True,
                 keymap={"Mod-Enter": self.run},
             ).classes("zf-editor")
-            self._editor.props('aria-label="Query"')
             with ui.element("div").classes("zf-row"):
                 self._run_button = ui.button("Run", on_click=self.run).props("no-caps")
                 self._csv_button = ui.button("CSV", on_click=self._download, color=None)
