@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import dataclass
 
@@ -82,11 +83,20 @@ class LocalPrograms:
             **dict.fromkeys(_NOT_HERE, ""),
         }
         self.folder.logs.mkdir(exist_ok=True)
+        is_page = service == "dashboard"
+        # What trains goes first; a page that takes a moment longer is no loss.
+        patient = ("nice", "-n", "5") if is_page and shutil.which("nice") else ()
         return Program(
             name=name,
-            arguments=(sys.executable, "-m", f"services.{service}", str(self.folder.run_file)),
+            arguments=(
+                *patient,
+                sys.executable,
+                "-m",
+                f"services.{service}",
+                str(self.folder.run_file),
+            ),
             environment=environment,
             log=self.folder.logs / f"{name}.log",
             stop_seconds=_STOP_SECONDS.get(service, 10.0),
-            optional=service == "dashboard",
+            optional=is_page,
         )
