@@ -170,6 +170,7 @@ def _visited(
     browser: Browser, base: str, address: str, log: _Statements, options: argparse.Namespace
 ) -> Row:
     """Open a page some times, each time in a window that knows nothing yet."""
+    print(f"{address} ...", file=sys.stderr, flush=True)
     log.take()
     paints: list[float] = []
     for _ in range(options.blocks):
@@ -195,6 +196,7 @@ def _visited(
 
 def _cpu(browser: Browser, base: str, pid: int, count: int, seconds: float) -> Row:
     """What the service takes while so many front pages are open."""
+    print(f"open pages: {count} ...", file=sys.stderr, flush=True)
     with contextlib.ExitStack() as stack:
         for _ in range(count):
             context = stack.enter_context(contextlib.closing(browser.new_context()))
