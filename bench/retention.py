@@ -20,8 +20,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg2
-import psycopg2.extensions
 
+from bench.copied_games import PLAYED, Copying, copy_day
 from bench.games_played import RUN, played_games, run_of
 from bench.report import Row, game_option, parser, positive, show, told
 from bench.store_worker import BATCH_GAMES, submit
@@ -49,30 +49,6 @@ COLUMNS = {
     "median, ms": ("median_submission_ms", ",.1f"),
     "longest, ms": ("longest_submission_ms", ",.1f"),
 }
-
-# What the first games are copied from is a uid of its day, whose 48 bits of time are the first 13
-# characters, and otherwise random.
-_COPY_GAMES = """
-CREATE TEMPORARY TABLE copies AS
-SELECT
-    g.game_uid AS source, at,
-    overlay(gen_random_uuid()::text PLACING left(first_game_uid(at)::text, 13) FROM 1)::uuid AS uid
-FROM (SELECT *, row_number() OVER () AS number FROM games WHERE worker = 'played') AS g
-CROSS JOIN generate_series(1, %(copies)s) AS copy
-CROSS JOIN LATERAL (
-    SELECT %(day)s::timestamptz + interval '1 day' * (
-        (copy - 1) * (SELECT count(*) FROM games WHERE worker = 'played') + number - 0.5
-    ) / (%(copies)s * (SELECT count(*) FROM games WHERE worker = 'played')) AS at
-) AS t;
-INSERT INTO games (
-    game_uid, run, kind, first_model, second_model, result, reason, length, worker, started_at,
-    finished_at, moves, content_sha256, resign_threshold, plays_on, began_at, ingested_at
-)
-SELECT
-    c.uid, g.run, g.kind, g.first_model, g.second_model, g.result, g.reason, g.length, 'copied',
-    c.at, c.at, g.moves, g.content_sha256, g.resign_threshold, false, c.at, c.at
-FROM copies AS c JOIN games AS g ON g.game_uid = c.source ORDER BY c.uid;
-"""
 
 
 class NothingDroppedError(ZerofleetError):
@@ -159,28 +135,14 @@ def fill(postgres: EmbeddedPostgres, workload: Workload, positions: int, days: i
     plies = sum(record.length for record in records)
     copies = max(1, round(positions / days / plies))
     with Database(postgres.url("worker")) as database:
-        submit(database, "played", records)
+        submit(database, PLAYED, records)
     with closing(psycopg2.connect(postgres.url("owner"))) as connection:
         connection.autocommit = True
         cursor = connection.cursor()
         cursor.execute("SET synchronous_commit = off")
         today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         for ago in range(days, 0, -1):
-            day = today - timedelta(days=ago)
-            name = f"positions_{day:%Y%m%d}_00"
-            _make_partition(cursor, name, day)
-            cursor.execute(_COPY_GAMES, {"copies": copies, "day": day})
-            cursor.execute(
-                "SELECT string_agg(CASE WHEN attname = 'game_uid' THEN 'c.uid' ELSE 'p.' || "
-                "attname END, ', ' ORDER BY attnum) FROM pg_attribute "
-                "WHERE attrelid = 'positions'::regclass AND attnum > 0"
-            )
-            [(columns,)] = cursor.fetchall()
-            cursor.execute(
-                f"INSERT INTO positions SELECT {columns} FROM copies AS c JOIN positions AS p "
-                "ON p.game_uid = c.source ORDER BY c.uid, p.ply; DROP TABLE copies"
-            )
-            cursor.execute(f"VACUUM ANALYZE {name}")
+            copy_day(cursor, today - timedelta(days=ago), Copying(copies))
         cursor.execute("VACUUM ANALYZE games")
         cursor.execute(
             "SELECT (SELECT sum(bytes) FROM positions_on_disk), pg_total_relation_size('games'), "
@@ -195,16 +157,6 @@ def fill(postgres: EmbeddedPostgres, workload: Workload, positions: int, days: i
         "bytes_per_position": float(of_positions) / stored,
         "game_bytes_per_position": float(of_games) / stored,
     }
-
-
-def _make_partition(cursor: psycopg2.extensions.cursor, name: str, day: datetime) -> None:
-    until = day + timedelta(days=1)
-    cursor.execute("SELECT first_game_uid(%s), first_game_uid(%s)", (day, until))
-    [(first, last)] = cursor.fetchall()
-    cursor.execute(
-        f"CREATE TABLE {name} PARTITION OF positions FOR VALUES FROM ('{first}') TO ('{last}')"
-    )
-    cursor.execute("INSERT INTO position_partitions VALUES (%s, %s, %s)", (name, day, until))
 
 
 def _drop(url: str) -> list[tuple[float, float]]:

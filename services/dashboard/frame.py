@@ -63,12 +63,17 @@ class Visit:
         """
         return self.frame.reading((self.run.name, name), read, every)
 
-    def watch(self, reading: SharedReading[_Value], draw: Callable[[_Value], None]) -> None:
+    def watch(
+        self, reading: SharedReading[_Value], draw: Callable[[_Value], None]
+    ) -> Callable[[], None]:
         """Draw a value, and draw it again when it changes, for as long as the page is open.
 
         Args:
             reading: of the value.
             draw: called where this was called: what it makes stands there.
+
+        Returns:
+            What ends it earlier.
         """
         place = ui.context.slot.parent
 
@@ -76,7 +81,9 @@ class Visit:
             with place:
                 draw(value)
 
-        ui.context.client.on_delete(reading.watch(told))
+        end = reading.watch(told)
+        ui.context.client.on_delete(end)
+        return end
 
     def link(self, path: str, **parameters: object) -> str:
         """The address of a page of the same run.

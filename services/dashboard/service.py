@@ -14,10 +14,12 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from services.dashboard.fleet_page import add_fleet_page
 from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.run_page import add_run_page
 from services.dashboard.settings import DashboardSettings
 from services.dashboard.sources import Sources
+from services.dashboard.sql_page import add_sql_page
 from services.dashboard.toolkit import Client, ui
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
@@ -46,6 +48,8 @@ _ICON = (
 def add_pages(frame: Frame) -> None:
     """Register every page, in the order of the navigation."""
     add_run_page(frame)
+    add_fleet_page(frame)
+    add_sql_page(frame)
 
     # After all others: it takes every address that is left.
     @frame.page("/{path:path}", "not there", in_menu=False)

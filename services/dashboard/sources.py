@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,11 +16,13 @@ from typing import Any, Self
 from sqlalchemy import Connection, Row, text
 
 from services.dashboard.settings import DashboardSettings
+from services.dashboard.visitor_queries import VisitorQueries
 from zerofleet.client import AsyncPlayer
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.errors import InferenceUnavailableError, StoreUnavailableError
 from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.heartbeat_history import HeartbeatHistory, ServiceHistory
 from zerofleet.rpc.credentials import client_credentials
 
 _CONNECTIONS = 6  # of the 20 that the role has
@@ -85,8 +88,11 @@ class Sources:
     def __init__(self, run: RunConfig, settings: DashboardSettings) -> None:
         self.run = ShownRun(run.name, run.game.name, run)
         self.postgres = ReadOnlyPool(settings.database_url, pool_size=_CONNECTIONS)
+        self.queries = VisitorQueries(settings.database_url)
+        """Those that visitors write."""
         self._redis_url = settings.redis_url
         self._heartbeats: dict[str, Heartbeats] = {run.name: Heartbeats(self._redis_url, run.name)}
+        self._histories: dict[str, HeartbeatHistory] = {}
         self.player = AsyncPlayer(
             settings.inference_address,
             run=run.name,
@@ -102,8 +108,9 @@ class Sources:
 
     async def __aexit__(self, *exception: object) -> None:
         await self.player.__aexit__(None, None, None)
-        for heartbeats in self._heartbeats.values():
-            heartbeats.close()
+        for reader in (*self._heartbeats.values(), *self._histories.values()):
+            reader.close()
+        self.queries.close()
         self.postgres.close()
 
     @property
@@ -139,6 +146,18 @@ class Sources:
             self._heartbeats[run] = Heartbeats(self._redis_url, run)
         with self.asking("Redis"):
             return await asyncio.to_thread(self._heartbeats[run].read)
+
+    async def history(self, run: str, service: str, seconds: float) -> ServiceHistory:
+        """What the processes of a service have said in so many seconds up to now.
+
+        Raises:
+            StoreUnavailableError: Redis does not answer.
+        """
+        if run not in self._histories:
+            self._histories[run] = HeartbeatHistory(self._redis_url, run)
+        read = self._histories[run].read
+        with self.asking("Redis"):
+            return await asyncio.to_thread(read, service, until=time.time(), seconds=seconds)
 
     @contextlib.contextmanager
     def asking(self, name: str) -> Generator[None]:

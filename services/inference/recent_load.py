@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from services.inference.batcher import Batcher
 from services.inference.capacity import BatchCost
 from services.inference.served_models import ServedModels
-from services.inference.statistics import Totals
+from services.inference.statistics import Statistics
 from zerofleet.figures import InferenceFigures
 from zerofleet.service import Pulse
 
@@ -28,9 +28,11 @@ class _LoadLook:
     requests: int
     queue_ns: int
     compute_ns: int
+    batches_by_rows: tuple[int, ...]
 
     @classmethod
-    def of(cls, totals: Totals, seconds: float) -> _LoadLook:
+    def of(cls, statistics: Statistics, seconds: float) -> _LoadLook:
+        totals = statistics.totals
         return cls(
             seconds=seconds,
             rows=totals.rows,
@@ -38,6 +40,8 @@ class _LoadLook:
             requests=totals.success + totals.fail,
             queue_ns=totals.queue_ns,
             compute_ns=totals.compute_ns,
+            # No batch is above the last bound.
+            batches_by_rows=tuple(statistics.batch_rows.counts[:-1]),
         )
 
 
@@ -62,7 +66,7 @@ class Load:
         self._models = models
         self._provider = provider
         self._clock = clock
-        self._looks = deque([_LoadLook.of(batcher.statistics.totals, clock())])
+        self._looks = deque([_LoadLook.of(batcher.statistics, clock())])
         self._linear = provider in _LINEAR
         self._cost = BatchCost(linear=self._linear)
         self._costed: str = ""  # the precision whose batches are known
@@ -81,7 +85,7 @@ class Load:
     def figures(self) -> InferenceFigures:
         """Rows and batches since the last call, the rest over the last half minute."""
         before = self._looks[-1]
-        now = _LoadLook.of(self._batcher.statistics.totals, self._clock())
+        now = _LoadLook.of(self._batcher.statistics, self._clock())
         self._looks.append(now)
         while now.seconds - self._looks[0].seconds > _WINDOW_SECONDS:
             self._looks.popleft()
@@ -102,6 +106,10 @@ class Load:
             capacity_rows_per_second=self.capacity,
             fill=fill,
             queue_wait_per_compute=wait,
+            batches_by_rows=tuple(
+                count - earlier
+                for count, earlier in zip(now.batches_by_rows, first.batches_by_rows, strict=True)
+            ),
         )
 
     def _learn(self, before: _LoadLook, now: _LoadLook, precision: str) -> None:

@@ -15,6 +15,7 @@ only from layers below its own:
 - ``zerofleet.service``: what every service does the same way.
 - ``zerofleet.fleet``: what a fleet does and needs; advice for a person.
 - ``zerofleet.best_pointer`` and ``zerofleet.heartbeat``: what lives in Redis.
+- ``zerofleet.heartbeat_history``: what heartbeats said in the last day.
 - ``zerofleet.database``: what lives in Postgres; ``zerofleet.redis_connection``: reaching Redis.
 - ``zerofleet.search_configs``: the core's search, as matches and clients get it from a run file.
 - ``zerofleet.config``: the run file and the settings of a process.

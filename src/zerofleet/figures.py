@@ -72,6 +72,8 @@ class InferenceFigures:
     """Mean rows of a batch / most rows of a batch; None: there was no batch."""
     queue_wait_per_compute: float | None = None
     """Mean wait of a request / mean run of a batch; None: there was no batch."""
+    batches_by_rows: tuple[int, ...] = ()
+    """Batches of up to 1, 2, 4, 8, ... rows, each counted once."""
 
 
 @dataclass(frozen=True, slots=True)

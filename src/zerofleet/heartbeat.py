@@ -2,22 +2,34 @@
 
 A heartbeat carries progress, because a process can be alive and stuck. It disappears by itself when
 it is not renewed. Who may write is decided by leases and fences in Postgres, never by heartbeats.
+Every ten seconds it also notes some of its figures, for ``zerofleet.heartbeat_history``.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, cast
 
+import structlog
 from pydantic import TypeAdapter, ValidationError
 
+from zerofleet import __version__
 from zerofleet.figures import KINDS, Figures, TrainerFigures
+from zerofleet.heartbeat_history import (
+    KEPT_NOTES,
+    KEPT_SECONDS,
+    NOTE_SECONDS,
+    history_key,
+    note,
+)
 from zerofleet.redis_connection import open_redis, our_errors
 
 _SCAN_COUNT = 1000
+_logger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +42,8 @@ class Heartbeat:
     waiting_for: str
     """Empty while it works."""
     figures: Figures
+    version: str = __version__
+    """Of the zerofleet that it runs; empty: of one that did not say so."""
 
     @property
     def service(self) -> str:
@@ -46,16 +60,28 @@ class _Content:
     progress: int
     waiting_for: str
     figures: dict[str, Any]
+    version: str = ""
 
 
 _CONTENT = TypeAdapter(_Content)
 _FIGURES = {service: TypeAdapter[Figures](kind) for service, kind in KINDS.items()}
 
 
+class _Writes(Protocol):
+    """Commands that are sent together."""
+
+    def set(self, name: str, value: str, *, px: int) -> object: ...
+    def xadd(
+        self, name: str, fields: Mapping[str, str | int], *, maxlen: int, approximate: bool
+    ) -> object: ...
+    def expire(self, name: str, time: int) -> object: ...
+    def execute(self, raise_on_error: bool) -> list[object]: ...
+
+
 class _HeartbeatCommands(Protocol):
     """What is used of Redis."""
 
-    def set(self, name: str, value: str, *, px: int) -> object: ...
+    def pipeline(self, *, transaction: bool) -> _Writes: ...
     def scan_iter(self, match: str, count: int) -> Iterator[bytes]: ...
     def mget(self, keys: Sequence[bytes | str]) -> list[bytes | None]: ...
     def close(self) -> None: ...
@@ -67,18 +93,28 @@ class Heartbeats:
     Args:
         redis_url: as ``open_redis`` takes it.
         run: name of the run.
+        clock: seconds that never go back.
 
     Raises:
         ConfigError: the URL is not one of Redis.
     """
 
-    def __init__(self, redis_url: str, run: str) -> None:
+    def __init__(
+        self, redis_url: str, run: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         client, self._place = open_redis(redis_url)
         self._redis = cast("_HeartbeatCommands", client)
+        self._run = run
         self._prefix = f"zerofleet:{run}:heartbeat:"
+        self._clock = clock
+        self._noted_at: dict[str, float] = {}
+        self._is_noting_refused = False
 
     def beat(self, beat: Heartbeat, ttl: float = 10.0) -> None:
-        """Say that a process is alive.
+        """Say that a process is alive; of its figures a note every ten seconds.
+
+        A Redis that takes the heartbeat and refuses the note, such as one with the rules of an
+        earlier version, is told of once in the log.
 
         Args:
             beat: what it says of itself.
@@ -86,6 +122,7 @@ class Heartbeats:
 
         Raises:
             StoreUnavailableError: Redis does not answer.
+            ConfigError: this user may not beat for that service.
         """
         content = _Content(
             service=beat.service,
@@ -93,10 +130,30 @@ class Heartbeats:
             progress=beat.progress,
             waiting_for=beat.waiting_for,
             figures=asdict(beat.figures),
+            version=beat.version,
         )
         key = self._key(beat.service, beat.worker)
+        now = self._clock()
+        is_due = now - self._noted_at.get(key, -math.inf) >= NOTE_SECONDS
+        fields = note(beat.figures) if is_due else {}
         with our_errors(self._place):
-            self._redis.set(key, json.dumps(asdict(content)), px=round(ttl * 1000))
+            writes = self._redis.pipeline(transaction=False)
+            writes.set(key, json.dumps(asdict(content)), px=round(ttl * 1000))
+            if fields:
+                notes = history_key(self._run, beat.service, _process(beat.service, beat.worker))
+                writes.xadd(notes, fields, maxlen=KEPT_NOTES, approximate=True)
+                writes.expire(notes, KEPT_SECONDS)
+            beaten, *noted = writes.execute(raise_on_error=False)
+            if isinstance(beaten, Exception):
+                raise beaten
+        if is_due:
+            self._noted_at[key] = now
+            self._tell_of(next((each for each in noted if isinstance(each, Exception)), None))
+
+    def _tell_of(self, refusal: Exception | None) -> None:
+        if refusal is not None and not self._is_noting_refused:
+            _logger.warning("no_history", redis=self._place, error=str(refusal))
+        self._is_noting_refused = refusal is not None
 
     def read(self) -> list[Heartbeat]:
         """The heartbeats of all live processes, by service and worker.
@@ -126,8 +183,12 @@ class Heartbeats:
         self._redis.close()
 
     def _key(self, service: str, worker: str) -> str:
-        """Where a process beats; a run has one trainer, which is found without its name."""
-        return f"{self._prefix}{service}:{'only' if service == TrainerFigures.service else worker}"
+        return f"{self._prefix}{service}:{_process(service, worker)}"
+
+
+def _process(service: str, worker: str) -> str:
+    """Under which name it beats; a run has one trainer, which is found without its name."""
+    return "only" if service == TrainerFigures.service else worker
 
 
 def _understood(content: bytes | None) -> Heartbeat | None:
@@ -151,7 +212,7 @@ def _understood(content: bytes | None) -> Heartbeat | None:
     except ValidationError as error:
         bad = {each["loc"][0] for each in error.errors()}
         figures = kind.validate_python({name: known[name] for name in known.keys() - bad})
-    return Heartbeat(beat.worker, beat.progress, beat.waiting_for, figures)
+    return Heartbeat(beat.worker, beat.progress, beat.waiting_for, figures, beat.version)
 
 
 def _is_finite(value: object) -> bool:

@@ -5,9 +5,18 @@ import math
 import time
 
 import redis
+from structlog.testing import capture_logs
 
-from zerofleet.figures import EvaluatorFigures, Measurement, SelfplayFigures, Stage, TrainerFigures
+from zerofleet.figures import (
+    DemandFigures,
+    EvaluatorFigures,
+    Measurement,
+    SelfplayFigures,
+    Stage,
+    TrainerFigures,
+)
 from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.heartbeat_history import KEPT_NOTES, HeartbeatHistory, history_key, note
 
 
 def test_the_last_of_each_process_is_read(valkey_url: str) -> None:
@@ -64,8 +73,8 @@ def test_what_makes_no_sense_is_passed_over(valkey_url: str) -> None:
         bad = '{"games": "many", "conflicts": 3, "spool": null}'
         put("f", '{"service": "selfplay", ' + beat("f", bad) + "}")
         assert heartbeats.read() == [
-            Heartbeat("e", 1, "", SelfplayFigures()),
-            Heartbeat("f", 1, "", SelfplayFigures(conflicts=3)),
+            Heartbeat("e", 1, "", SelfplayFigures(), version=""),
+            Heartbeat("f", 1, "", SelfplayFigures(conflicts=3), version=""),
         ]
 
 
@@ -109,3 +118,77 @@ def test_it_disappears_when_it_is_not_renewed(valkey_url: str) -> None:
     while heartbeats.read():
         assert time.monotonic() < deadline
     heartbeats.close()
+
+
+def test_figures_are_noted_every_ten_seconds_and_no_more_than_a_day_of_them(
+    valkey_url: str,
+) -> None:
+    seconds = iter(range(0, 28, 4))
+    key = history_key("test", "selfplay", "w")
+    with (
+        contextlib.closing(Heartbeats(valkey_url, "test", lambda: next(seconds))) as heartbeats,
+        redis.Redis.from_url(valkey_url) as server,
+    ):
+        with server.pipeline(transaction=False) as writes:
+            for number in range(KEPT_NOTES):
+                writes.xadd(key, {"spool": 1}, id=f"{number + 1}-0")
+            writes.execute()
+        for _ in range(7):
+            heartbeats.beat(Heartbeat("w", 1, "", SelfplayFigures(positions_per_s=1234.5678)))
+        noted = server.xrevrange(key, count=KEPT_NOTES)
+        assert [entry[b"positions_per_s"] for _, entry in noted[:3]] == [b"1234"] * 3
+        assert b"positions_per_s" not in noted[3][1]  # at 0, 12 and 24 s
+        assert server.xlen(key) <= KEPT_NOTES + 100  # Redis forgets a hundred together
+        assert 86_000 < server.ttl(key) <= 86_400
+        assert server.memory_usage(key, samples=0) < 500_000
+
+
+def test_history_is_thinned_out_and_says_where_it_begins(valkey_url: str) -> None:
+    with (
+        contextlib.closing(HeartbeatHistory(valkey_url, "test")) as history,
+        redis.Redis.from_url(valkey_url) as server,
+    ):
+        none = history.read("selfplay", until=7200, seconds=3600)
+        assert (none.begins_at, none.total("positions_per_s")) == (None, [None] * 120)
+        for worker, begin in (("a", 3000), ("b", 5400)):
+            for second in range(begin, 7200, 10):
+                figures = SelfplayFigures(positions_per_s=second / 10, waiting_share=0.125)
+                key = history_key("test", "selfplay", worker)
+                server.xadd(key, {**note(figures), "newer": "?"}, id=f"{second}000-0")
+        found = history.read("selfplay", until=7200, seconds=3600, points=4)
+        assert found.steps == (3600, 4500, 5400, 6300)
+        assert [each.worker for each in found.processes] == ["a", "b"]
+        assert found.total("positions_per_s") == [360, 450, 1080, 1260]
+        assert found.mean("waiting_share") == [0.125] * 4
+        assert found.begins_at == 3000
+        of_b = history.read("selfplay", until=7200, seconds=3600, worker="b", points=2)
+        [only_b] = of_b.processes
+        assert only_b.begins_at == 5400
+        assert only_b.figures["positions_per_s"] == (None, 540)
+        few = history.read("selfplay", until=7200, seconds=25, most=1)
+        assert (len(few.processes), few.left_out, len(few.steps)) == (1, 1, 2)
+        odd = {"positions_per_s": "many", "waiting_share": "nan"}  # of another version
+        server.xadd(history_key("test", "selfplay", "odd"), odd, id="7200000-0")
+        told = history.read("selfplay", until=7210, seconds=10)
+        assert told.known("positions_per_s") == told.known("waiting_share") == [[]]
+        server.flushall()
+        assert history.read("selfplay", until=7200, seconds=60).begins_at is None
+
+
+def test_the_demand_of_the_trainer_is_noted_and_what_is_unknown_is_empty() -> None:
+    known = note(TrainerFigures(positions=7, demand=DemandFigures(reuse=2.51234)))
+    assert (known["positions"], known["reuse"], known["unspent_positions"]) == (7, "2.51", "")
+
+
+def test_a_redis_that_refuses_notes_still_gets_heartbeats(valkey_url: str) -> None:
+    seconds = iter((0, 11, 22))
+    with (
+        contextlib.closing(Heartbeats(valkey_url, "test", lambda: next(seconds))) as heartbeats,
+        redis.Redis.from_url(valkey_url) as server,
+        capture_logs() as logs,
+    ):
+        server.set(history_key("test", "selfplay", "w"), "no stream")
+        for number in range(3):
+            heartbeats.beat(Heartbeat("w", number, "", SelfplayFigures()))
+        assert [beat.progress for beat in heartbeats.read()] == [2]
+        assert [entry["event"] for entry in logs] == ["no_history"]

@@ -20,6 +20,7 @@ from zerofleet.database import Database, Promotion
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.figures import KINDS, SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.heartbeat_history import HeartbeatHistory, history_key
 from zerofleet.local.child import start_child, stop_child
 from zerofleet.local.ports import free_port
 from zerofleet.local.valkey import find_valkey
@@ -46,6 +47,8 @@ FORBIDDEN = (
     *("GET zerofleet:test:best", "SET zerofleet:test:heartbeat:x:y 1", "SET other 1"),
     *("GET other", "HGETALL other", "DEL other", "SUBSCRIBE x", "PUBLISH x y", "RANDOMKEY"),
     *("EVAL return(1) 1 other", "DEL zerofleet:test:heartbeat:x:y"),
+    *("XADD zerofleet:test:history:x:y * a 1", "EXPIRE zerofleet:test:heartbeat:x:y 1"),
+    *("SET zerofleet:test:history:x:y 1", "XRANGE other - +", "DEL zerofleet:test:history:x:y"),
 )
 
 
@@ -116,11 +119,17 @@ def test_each_call_of_ours_by_each_user(server: Server, user: str) -> None:
         for service, who in BEAT_AS.items():
             refused = is_refused(partial(beats.beat, Heartbeat("w-1", 1, "", KINDS[service]())))
             assert refused == (user != who), service
+            process = "only" if service == "trainer" else "w-1"
+            noted = server.all.xlen(history_key("test", service, process))
+            assert noted == (user == who), service
         assert is_refused(beats.read) == (user not in READ_BEATS)
         assert is_refused(beats.read_trainer) == (user not in HEAR_TRAINER)
         assert is_refused(pointer.get) == (user not in READ_BEST)
         moved = is_refused(lambda: pointer.set_if_newer(Promotion(1, 1, "a")))
         assert moved == (user not in MOVE_BEST)
+    with contextlib.closing(HeartbeatHistory(server.url(user), "test")) as history:
+        read = partial(history.read, "selfplay", until=1e9, worker="w-1")
+        assert is_refused(read) == (user != "console")
     if user in BEAT_AS.values() and user in READ_BEATS:
         with contextlib.closing(Heartbeats(server.url(user), "test")) as again:
             assert [beat.worker for beat in again.read()] == ["w-1"]

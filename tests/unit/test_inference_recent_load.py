@@ -30,6 +30,8 @@ class Server:
         """A second in which batches ran: seconds that each request waited, and each batch ran."""
         totals = self.batcher.statistics.totals
         totals.executions += batches
+        for _ in range(batches):
+            self.batcher.statistics.batch_rows.add(rows)
         totals.rows += batches * rows
         totals.success += requests
         totals.queue_ns += round(requests * wait * 1e9)
@@ -44,12 +46,14 @@ def test_fill_wait_and_capacity_of_the_last_half_minute() -> None:
         found = server.load.figures()
     assert found.rows_per_second == pytest.approx(2_000)
     assert found.fill == pytest.approx(0.25)
+    assert found.batches_by_rows == (*[0] * 8, 240, 0, 0)  # of 129 to 256 rows
     assert found.queue_wait_per_compute == pytest.approx(0.2)
     assert found.capacity_rows_per_second == pytest.approx(2_500)  # a row is 0.4 ms
     for _ in range(31):
         server.second(batches=0, rows=0, requests=0, wait=0, run=0)
         found = server.load.figures()
     assert found.rows_per_second == 0.0
+    assert not any(found.batches_by_rows)
     assert found.queue_wait_per_compute is None
     assert found.capacity_rows_per_second == pytest.approx(2_500)
 

@@ -15,20 +15,24 @@ _BEATS = "zerofleet:*:heartbeat:*"
 _TRAINERS_BEAT = "zerofleet:*:heartbeat:trainer:*"
 _CONNECT = "+ping +select +client|setinfo +client|setname"
 
-_BEAT = "%W~zerofleet:*:heartbeat:{user}:* +set"
+# What is noted of the figures is written by the same user as the heartbeat, and read by nobody else
+# than the console: a selector keeps those commands to those keys.
+_NOTES = "zerofleet:*:history:{service}:*"
+_BEAT = f"%W~zerofleet:*:heartbeat:{{service}}:* +set (%W~{_NOTES} +xadd +expire)"
+_READ_NOTES = f"(%R~{_NOTES.format(service='*')} +xrange)"
 _READ_BEATS = f"%R~{_BEATS} +scan +mget"
 _READ_BEST = f"%R~{_BEST} +hgetall"
 
 RULES: Mapping[str, str] = MappingProxyType(
     {
-        "worker": f"{_BEAT.format(user='selfplay')} %R~{_TRAINERS_BEAT} +mget {_READ_BEST}",
-        "inference": f"{_BEAT.format(user='inference')} {_READ_BEST}",
-        "trainer": _BEAT.format(user="trainer"),
+        "worker": f"{_BEAT.format(service='selfplay')} %R~{_TRAINERS_BEAT} +mget {_READ_BEST}",
+        "inference": f"{_BEAT.format(service='inference')} {_READ_BEST}",
+        "trainer": _BEAT.format(service="trainer"),
         # The pointer moves by scripts, which can do no more than this user can.
-        "evaluator": f"{_BEAT.format(user='evaluator')} ~{_BEST} +hgetall +eval +hget +hmget +hset"
-        " +del",
-        "autoscaler": f"{_BEAT.format(user='autoscaler')} {_READ_BEATS}",
-        "console": f"{_READ_BEATS} {_READ_BEST}",
+        "evaluator": f"{_BEAT.format(service='evaluator')} ~{_BEST} +hgetall +eval +hget +hmget"
+        " +hset +del",
+        "autoscaler": f"{_BEAT.format(service='autoscaler')} {_READ_BEATS}",
+        "console": f"{_READ_BEATS} {_READ_BEST} {_READ_NOTES}",
         # Looks after the server, and sees nothing that is stored.
         "operator": "+acl|load +acl|log +acl|whoami +info +client|list",
     }

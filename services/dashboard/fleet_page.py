@@ -1,0 +1,308 @@
+"""The fleet: what each process does and has done, and who holds what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+from services.dashboard.charts import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    ChartAxis,
+    ChartLine,
+    ChartPanel,
+    Drawing,
+    Options,
+    Point,
+    frame_options,
+)
+from services.dashboard.fleet_queries import (
+    MOST_UNFINISHED,
+    SPANS,
+    Cells,
+    FleetHistory,
+    FleetNow,
+    Held,
+    read_held,
+    read_history,
+    read_now,
+)
+from services.dashboard.frame import Frame, Visit
+from services.dashboard.toolkit import ui
+
+_NOW_SECONDS = 2.0
+_HELD_SECONDS = 5.0
+_READINGS = 360  # of history in its span: a third of a point each
+_TABLE_ROWS = 25
+
+_WORKERS = {
+    "process": "worker",
+    "does": "does",
+    "positions": "positions/s",
+    "games": "games/h",
+    "reuse": "simulations per position",
+    "cache": "cache hits",
+    "waiting": "waits for others",
+    "paused": "waits for the trainer",
+    "threshold": "v_resign",
+    "spool": "games to store",
+    "conflicts": "conflicts",
+    "version": "zerofleet",
+}
+_REPLICAS = {
+    "process": "replica",
+    "does": "does",
+    "model": "model served",
+    "precision": "precision",
+    "provider": "execution provider",
+    "rows": "rows/s",
+    "capacity": "rows/s it could do",
+    "batch": "rows a batch",
+    "fill": "fill",
+    "wait": "queue wait / compute",
+    "queue": "rows that wait",
+    "failures": "loads failed",
+    "version": "zerofleet",
+}
+_OTHERS = {
+    "service": "service",
+    "process": "process",
+    "does": "does",
+    "progress": "progress",
+    "version": "zerofleet",
+}
+_UNFINISHED = {
+    "process": "worker",
+    "games": "games",
+    "plies": "plies played",
+    "saved": "saved",
+    "lease": "lease",
+    "adoptions": "adoptions",
+}
+_FENCES = {"service": "writer", "epoch": "epoch", "since": "since"}
+_TEXTS = ("process", "does", "service", "version", "provider", "precision", "lease", "since")
+
+_LAMP = """
+<q-td :props="props">
+  <span :class="'zf-light zf-' + props.row.lamp" style="display: inline-block"></span>
+  {{ props.value }}
+</q-td>
+"""
+
+
+def add_fleet_page(frame: Frame) -> None:
+    """Register it."""
+
+    @frame.page("/fleet", "Fleet")
+    async def _(visit: Visit) -> None:
+        _draw_now(visit)
+        _draw_history(visit)
+        _draw_held(visit)
+
+
+def _draw_now(visit: Visit) -> None:
+    """Advice, and a table for each kind of process."""
+    with ui.element("section").classes("zf-panel zf-wide"):
+        ui.label("Advice").classes("zf-title")
+        advice = ui.label("none yet")
+        asked_for = ui.label().classes("zf-note")
+    workers = _table("Self-play", "No worker is heard of.", _WORKERS)
+    replicas = _table("Inference", "No replica is heard of.", _REPLICAS)
+    fill = _FillChart()
+    others = _table("Trainer, evaluator, autoscaler, dashboard", "None is heard of.", _OTHERS)
+
+    def show(now: FleetNow) -> None:
+        advice.set_text(now.advice)
+        asked_for.set_text(f"The autoscaler asks for {now.asked_for}." if now.asked_for else "")
+        _fill(workers, now.workers)
+        _fill(replicas, now.replicas)
+        _fill(others, now.others)
+        fill.show(now.batches_by_rows)
+
+    visit.watch(
+        visit.shared("fleet now", partial(read_now, visit.sources, visit.run), _NOW_SECONDS), show
+    )
+
+
+def _draw_held(visit: Visit) -> None:
+    """Unfinished games with their leases, and fences."""
+    with ui.element("div").classes("zf-panels"):
+        unfinished = _table("Unfinished games", "None is saved.", _UNFINISHED)
+        fences = _table("Fences: who may write", "Nobody has begun to write yet.", _FENCES)
+    note = ui.label().classes("zf-note")
+
+    def show(held: Held) -> None:
+        _fill(unfinished, held.unfinished)
+        _fill(fences, held.fences)
+        more = " or more" if held.games >= MOST_UNFINISHED else ""
+        note.set_text(
+            f"{held.games:,} games{more} in play are saved in Postgres. When a lease is over, "
+            "another worker adopts the game. Rows of an older epoch are refused."
+        )
+
+    visit.watch(
+        visit.shared("fleet held", partial(read_held, visit.sources, visit.run), _HELD_SECONDS),
+        show,
+    )
+
+
+def _draw_history(visit: Visit) -> None:
+    """Charts over a span that is chosen."""
+    with ui.element("div").classes("zf-panel-head"):
+        ui.label("History").classes("zf-title").props('role="heading" aria-level="2"')
+        choice = ui.toggle(list(SPANS), value=next(iter(SPANS))).props("dense no-caps")
+    place = ui.element("div")
+    ends: list[Callable[[], None]] = []
+
+    def draw() -> None:
+        place.clear()
+        while ends:
+            ends.pop()()
+        seconds = SPANS[str(choice.value)]
+        reading = visit.shared(
+            f"fleet history {seconds}",
+            partial(read_history, visit.sources, visit.run, seconds),
+            seconds / _READINGS,
+        )
+        with place:
+            note = ui.label().classes("zf-note")
+            with ui.element("div").classes("zf-panels zf-small"):
+                empty = "A point every half minute, once a process of the service runs."
+                charts = {title: ChartPanel(title, empty) for title in _CHARTS}
+
+            def show(history: FleetHistory) -> None:
+                note.set_text(history.begins or "")
+                for title, lines in _CHARTS.items():
+                    charts[title].show(_drawing(history, lines))
+
+            ends.append(visit.watch(reading, show))
+
+    choice.on_value_change(draw)
+    draw()
+
+
+_Lines = Mapping[str, tuple[Callable[[FleetHistory], Sequence[float | None]], str]]
+"""By name, what is drawn and its colour."""
+
+
+def _total(service: str, name: str) -> Callable[[FleetHistory], Sequence[float | None]]:
+    return lambda history: history.services[service].total(name)
+
+
+def _mean(service: str, name: str) -> Callable[[FleetHistory], Sequence[float | None]]:
+    return lambda history: history.services[service].mean(name)
+
+
+_CHARTS: Mapping[str, _Lines] = {
+    "Positions a second": {
+        "for self-play": (_total("selfplay", "positions_per_s"), BLUE),
+        "all of inference": (_total("inference", "rows_per_second"), ORANGE),
+        "that it could do": (_total("inference", "capacity_rows_per_second"), GREY),
+    },
+    "Games an hour": {"all workers": (_total("selfplay", "games_per_hour"), BLUE)},
+    "Batch fill": {"mean of the replicas": (_mean("inference", "fill"), BLUE)},
+    "Queue wait / compute": {
+        "mean of the replicas": (_mean("inference", "queue_wait_per_compute"), BLUE)
+    },
+    "Reuse of predictions": {
+        "simulations per position": (lambda history: history.reuse(), BLUE),
+    },
+    "Self-play waits, share of the time": {
+        "for others": (_mean("selfplay", "waiting_share"), ORANGE),
+        "for the trainer": (_mean("selfplay", "pause_share"), PURPLE),
+    },
+    "Samples drawn for each position": {
+        "last ten minutes": (_mean("trainer", "reuse"), BLUE),
+        "whole run": (_mean("trainer", "samples_per_position"), GREY),
+    },
+    "Samples a second": {
+        "while the trainer need not wait": (_mean("trainer", "samples_per_second"), GREEN)
+    },
+}
+
+
+def _drawing(history: FleetHistory, lines: _Lines) -> Drawing:
+    steps = history.services["selfplay"].steps
+    drawn: list[ChartLine] = []
+    for name, (values, colour) in lines.items():
+        known = values(history)
+        if any(value is not None for value in known):
+            points = [
+                (1000 * step, None if value is None else float(f"{value:.4g}"))
+                for step, value in zip(steps, known, strict=True)
+            ]
+            # A line has a gap where its value is None: ECharts', which its type does not say.
+            drawn.append(ChartLine(name, cast("list[Point]", points), colour))
+    return Drawing(drawn, ChartAxis("time"), ChartAxis(least=0))
+
+
+class _FillChart:
+    """How many batches of how many rows each replica ran; draws itself where it is made."""
+
+    def __init__(self) -> None:
+        self._panel = ChartPanel(
+            "Batches by rows",
+            "Batches of the last half minute, once inference has run some.",
+            note="Batches of the last half minute, each counted at the next power of two.",
+            wide=True,
+        )
+
+    def show(self, batches: Mapping[str, tuple[int, ...]]) -> None:
+        """A stack of bars for each size, a colour for each replica."""
+        sizes = max(map(len, batches.values()), default=0)
+        if not sizes:
+            return
+        colours = (BLUE, ORANGE, GREEN, PURPLE, GREY)
+        series: list[Options] = [
+            {
+                "name": replica,
+                "type": "bar",
+                "stack": "batches",
+                "data": list(counts),
+                "color": colours[place % len(colours)],
+                "barMaxWidth": 28,
+            }
+            for place, (replica, counts) in enumerate(batches.items())
+        ]
+        names = [str(1 << power) for power in range(sizes)]
+        self._panel.show_options(
+            {
+                **frame_options(list(batches)),
+                "xAxis": ChartAxis("category", "rows, up to", categories=names).options(
+                    upright=False
+                ),
+                "yAxis": ChartAxis(name="batches").options(upright=True),
+                "series": series,
+            }
+        )
+
+
+def _table(title: str, empty: str, columns: Mapping[str, str]) -> ui.table:
+    """A titled table whose rows come later."""
+    with ui.element("section").classes("zf-panel"):
+        ui.label(title).classes("zf-title").props('role="heading" aria-level="2"')
+        described: list[dict[str, Any]] = [
+            {
+                "name": name,
+                "label": label,
+                "field": name,
+                "align": "left" if name in _TEXTS else "right",
+            }
+            for name, label in columns.items()
+        ]
+        table = ui.table(columns=described, rows=[], row_key="key", pagination=_TABLE_ROWS)
+        table.props("flat dense hide-pagination").classes("zf-table")
+        table.add_slot("no-data", f'<span class="zf-note">{empty}</span>')
+        if "does" in columns:
+            table.add_slot("body-cell-does", _LAMP)
+    return table
+
+
+def _fill(table: ui.table, rows: Sequence[Cells]) -> None:
+    table.rows = [dict(row) for row in rows]
+    is_long = len(rows) > _TABLE_ROWS
+    table.props(remove="hide-pagination") if is_long else table.props("hide-pagination")
