@@ -1,1 +1,1 @@
-"""The page: watch a run learn, walk through its games, play its models."""
+"""The dashboard: one page that shows a run live, its models and its games, in a browser."""

@@ -246,7 +246,24 @@ class AutoscalerFigures:
     inference_replicas: int | None = None
 
 
-Figures = SelfplayFigures | InferenceFigures | TrainerFigures | EvaluatorFigures | AutoscalerFigures
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardFigures:
+    """Of one process that shows the run in browsers."""
+
+    service: ClassVar[str] = "dashboard"
+
+    open_pages: int = 0
+    """That a browser shows now."""
+
+
+Figures = (
+    SelfplayFigures
+    | InferenceFigures
+    | TrainerFigures
+    | EvaluatorFigures
+    | AutoscalerFigures
+    | DashboardFigures
+)
 
 KINDS: dict[str, type[Figures]] = {
     kind.service: kind
@@ -256,6 +273,7 @@ KINDS: dict[str, type[Figures]] = {
         TrainerFigures,
         EvaluatorFigures,
         AutoscalerFigures,
+        DashboardFigures,
     )
 }
 """By the name of the service that says them."""

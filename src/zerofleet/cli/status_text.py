@@ -73,7 +73,7 @@ def status_text(
         rows["narrows"] = figures.narrows
     if figures.window_blocker is not None:
         rows["games wait for"] = figures.window_blocker
-    rows |= _doing_by_name(services)
+    rows |= doing_by_name(services)
     if advice is not None:
         rows["advice"] = advice.words
     if address:
@@ -94,7 +94,7 @@ def _size_text(size: int) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
 
 
-def _doing_by_name(services: Sequence[ServiceState]) -> dict[str, str]:
+def doing_by_name(services: Sequence[ServiceState]) -> dict[str, str]:
     """A row for each name; where several have it, how many do what."""
     found: dict[str, Counter[str]] = {}
     for service in services:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Self
@@ -15,6 +15,7 @@ from zerofleet.errors import StoreUnavailableError
 from zerofleet.exam import position_kinds
 from zerofleet.figures import (
     AutoscalerFigures,
+    DashboardFigures,
     EvaluatorFigures,
     Figures,
     InferenceFigures,
@@ -212,7 +213,7 @@ class Monitor:
 
     def services_of_heartbeats(self) -> list[ServiceState]:
         """What each service does that had a heartbeat at the last look."""
-        return [_state(beat.service, beat, 0) for beat in self._beats]
+        return states_of(self._beats)
 
     def advice(self, cores: int | None) -> Advice:
         """How many self-play workers would be used, by the last look.
@@ -221,6 +222,11 @@ class Monitor:
             cores: of the one machine that all run on; None: they run on several.
         """
         return advise(observe(self._beats), self._run.scaling, cores)
+
+
+def states_of(beats: Iterable[Heartbeat]) -> list[ServiceState]:
+    """What each service does that was heard of."""
+    return [_state(beat.service, beat, 0) for beat in beats]
 
 
 def _state_of_child(child: Child, beats: dict[str, Heartbeat]) -> ServiceState:
@@ -268,8 +274,15 @@ def work_words(figures: Figures) -> str:
             return f"predicts on {figures.devices} GPUs" if figures.devices else "predicts"
         case AutoscalerFigures():
             return "sizes the fleet"
+        case DashboardFigures():
+            return _showing(figures.open_pages)
         case _:
             return "plays"
+
+
+def _showing(pages: int) -> str:
+    """Such as ``shows 2 pages``."""
+    return f"shows {pages} page" + ("" if pages == 1 else "s")
 
 
 def _judging(figures: EvaluatorFigures) -> str:

@@ -1,0 +1,285 @@
+"""The look of all charts: ECharts' options for lines, areas, bars and marks, in light and dark.
+
+Charts are SVG, so that their colours are the variables of style.css and follow light and dark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from services.dashboard.toolkit import ui
+
+BLUE, ORANGE, GREEN, RED, PURPLE, GREY = (
+    f"var(--zf-{name})" for name in ("blue", "orange", "green", "red", "purple", "grey")
+)
+_TEXT, _FAINT, _LINE, _SURFACE = (
+    f"var(--zf-{name})" for name in ("text", "faint", "line", "surface")
+)
+
+Point = tuple[float, float]
+Options = dict[str, Any]
+
+_ERROR_BAR = """(params, api) => {
+    const low = api.coord([api.value(0), api.value(1)]);
+    const high = api.coord([api.value(0), api.value(2)]);
+    const style = { stroke: api.visual("color"), lineWidth: 1 };
+    const line = (x1, y1, x2, y2) => ({ type: "line", shape: { x1, y1, x2, y2 }, style });
+    return { type: "group", children: [
+        line(low[0], low[1], high[0], high[1]),
+        line(low[0] - 3, low[1], low[0] + 3, low[1]),
+        line(high[0] - 3, high[1], high[0] + 3, high[1]),
+    ] };
+}"""
+_NUMBER = (
+    'value => typeof value === "number" ? Number(value.toPrecision(4)).toLocaleString() : value'
+)
+_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif'
+_TIMES = {
+    "year": "{yyyy}",
+    "month": "{d} {MMM}",
+    "day": "{d} {MMM}",
+    "hour": "{HH}:{mm}",
+    "minute": "{HH}:{mm}",
+    "second": "{HH}:{mm}:{ss}",
+}
+_PARTS = 4  # of an axis whose ends are given
+_SHORT = (
+    'value => Math.abs(value) >= 1e6 ? value / 1e6 + "M" '
+    ': Math.abs(value) >= 1e4 ? value / 1e3 + "k" : Number(value.toPrecision(6)).toLocaleString()'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChartLine:
+    """One line of a chart."""
+
+    name: str
+    points: Sequence[Point]
+    colour: str
+    dashed: bool = False
+    faint: bool = False
+    """Behind the others, and not in the legend."""
+    dots: bool = False
+    """A dot at each point."""
+    area: bool = False
+    """Filled, and stacked on the other areas."""
+    columns: bool = False
+    """An upright column at each point, in place of a line."""
+    bars: Sequence[tuple[float, float, float]] = ()
+    """Of an interval: x, low, high."""
+
+    def series(self) -> list[Options]:
+        """As ECharts has it."""
+        line: Options = {
+            "name": self.name,
+            "type": "line",
+            "data": [list(point) for point in self.points],
+            "color": self.colour,
+            "showSymbol": self.dots,
+            "symbol": "circle",
+            "symbolSize": 5,
+            "lineStyle": {
+                "width": 1 if self.faint or self.area else 2,
+                "type": "dashed" if self.dashed else "solid",
+                "opacity": 0.3 if self.faint else 1,
+            },
+            "emphasis": {"disabled": True},
+        }
+        if self.columns:
+            line |= {"type": "bar", "barMaxWidth": 28, "barGap": "10%"}
+        if self.faint:
+            line |= {"tooltip": {"show": False}, "silent": True}
+        if self.area:
+            line |= {"areaStyle": {"color": self.colour, "opacity": 0.55}, "stack": "areas"}
+        if not self.bars:
+            return [line]
+        bars: Options = {
+            "name": self.name,
+            "type": "custom",
+            "data": [list(bar) for bar in self.bars],
+            "color": self.colour,
+            ":renderItem": _ERROR_BAR,
+            "encode": {"x": 0, "y": [1, 2]},
+            "tooltip": {"show": False},
+            "silent": True,
+        }
+        return [line, bars]
+
+
+@dataclass(frozen=True, slots=True)
+class ChartAxis:
+    """One of the two axes."""
+
+    kind: Literal["value", "time", "log", "category"] = "value"
+    name: str = ""
+    """With its unit."""
+    least: float | None = None
+    """Where it begins; None: as the values have it."""
+    most: float | None = None
+    categories: Sequence[str] = ()
+
+    def options(self, *, upright: bool) -> Options:
+        """As ECharts has it."""
+        found: Options = {
+            "type": self.kind,
+            "name": self.name,
+            "nameLocation": "end" if upright else "middle",
+            "nameGap": 10 if upright else 26,
+            "nameTextStyle": {"color": _FAINT, "align": "left" if upright else "center"},
+            "axisLine": {"show": not upright, "lineStyle": {"color": _LINE}},
+            "axisTick": {"show": False},
+            "axisLabel": {"color": _FAINT, "hideOverlap": True, "fontSize": 11},
+            "splitLine": {"show": upright, "lineStyle": {"color": _LINE, "width": 1}},
+            "splitNumber": 4,
+            "scale": True,
+        }
+        if self.kind == "time":
+            found["axisLabel"]["formatter"] = _TIMES
+        if self.kind == "log":
+            found["logBase"] = 2
+        if self.kind in ("value", "log"):
+            found["axisLabel"][":formatter"] = _SHORT
+        if self.kind == "category":
+            found["data"] = list(self.categories)
+        if self.least is not None:
+            found["min"] = self.least
+        if self.most is not None:
+            found["max"] = self.most
+        if self.kind == "value" and self.least is not None and self.most is not None:
+            found["interval"] = (self.most - self.least) / _PARTS
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What a chart shows."""
+
+    lines: Sequence[ChartLine]
+    x: ChartAxis
+    y: ChartAxis
+    levels: dict[str, float] = field(default_factory=dict[str, float])
+    """Horizontal dashed lines, by name."""
+    moments: Sequence[float] = ()
+    """Vertical thin lines, at these x."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show yet."""
+        return not any(line.points for line in self.lines)
+
+    def options(self) -> Options:
+        """As ECharts has it."""
+        series = [each for line in self.lines for each in line.series()]
+        if series and (self.levels or self.moments):
+            series[0]["markLine"] = self._marks()
+        named = [line.name for line in self.lines if not line.faint]
+        return {
+            **frame_options(named),
+            "xAxis": self.x.options(upright=False),
+            "yAxis": self.y.options(upright=True),
+            "series": series,
+        }
+
+    def _marks(self) -> Options:
+        levels = [
+            {
+                "yAxis": value,
+                "name": name,
+                "label": {"formatter": "{b}", "position": "insideEndTop", "color": _FAINT},
+                "lineStyle": {"color": GREY, "type": "dashed", "width": 1},
+            }
+            for name, value in self.levels.items()
+        ]
+        moments = [
+            {"xAxis": x, "label": {"show": False}, "lineStyle": {"color": GREY, "opacity": 0.35}}
+            for x in self.moments
+        ]
+        return {
+            "symbol": "none",
+            "silent": True,
+            "animation": False,
+            "lineStyle": {"type": "solid", "width": 1},
+            "data": [*levels, *moments],
+        }
+
+
+def frame_options(named: Sequence[str]) -> Options:
+    """What all charts have alike.
+
+    Args:
+        named: what the legend names; one name alone needs no legend.
+    """
+    return {
+        "animation": False,
+        "textStyle": {"fontFamily": _FONT},
+        "grid": {"left": 8, "right": 16, "top": 46, "bottom": 8, "containLabel": True},
+        "legend": {
+            "show": len(named) > 1,
+            "data": list(named),
+            "type": "scroll",
+            "top": 0,
+            "left": 0,
+            "itemWidth": 14,
+            "itemHeight": 3,
+            "icon": "rect",
+            "textStyle": {"color": _FAINT},
+            "inactiveColor": _LINE,
+        },
+        "tooltip": {
+            "trigger": "axis",
+            "confine": True,
+            "backgroundColor": _SURFACE,
+            "borderColor": _LINE,
+            "textStyle": {"color": _TEXT, "fontSize": 12},
+            "axisPointer": {"lineStyle": {"color": GREY}},
+            ":valueFormatter": _NUMBER,
+        },
+    }
+
+
+class ChartPanel:
+    """A titled panel with a chart, or with words while there is nothing to show.
+
+    Args:
+        title: what is shown, with its unit where there is one.
+        empty: what will appear, and when.
+        note: one sentence on how to read it.
+        wide: over the whole width.
+    """
+
+    def __init__(self, title: str, empty: str, *, note: str = "", wide: bool = False) -> None:
+        self._options: Options | None = None
+        with ui.element("section").classes(f"zf-panel{' zf-wide' if wide else ''}") as self.element:
+            with ui.element("div").classes("zf-panel-head"):
+                ui.label(title).classes("zf-title").props('role="heading" aria-level="2"')
+                self.controls = ui.element("div").classes("zf-controls")
+            self._empty = ui.label(empty).classes("zf-empty")
+            self._place = ui.element("div").classes("zf-chart-place")
+            self._note = ui.label(note).classes("zf-note")
+        self._chart: ui.echart | None = None
+
+    def note(self, text: str) -> None:
+        """Another sentence below the chart."""
+        self._note.set_text(text)
+
+    def show(self, drawing: Drawing) -> None:
+        """Draw; what is drawn already is not sent again."""
+        if drawing.is_empty:
+            return
+        self.show_options(drawing.options())
+
+    def show_options(self, options: Options) -> None:
+        """Draw what has options of its own."""
+        if options == self._options:
+            return
+        self._options = options
+        if self._chart is None:
+            self._empty.set_visibility(False)
+            with self._place:
+                self._chart = ui.echart(options, renderer="svg").classes("zf-chart")
+            return
+        self._chart.options.clear()
+        self._chart.options.update(options)
+        self._chart.update()

@@ -1,0 +1,260 @@
+"""What all pages share: the frame around them, the strip, the addresses, and pages of errors."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+from urllib.parse import urlencode
+
+from fastapi import Request
+
+from services.dashboard.shared_reading import SharedReading
+from services.dashboard.sources import ShownRun, Sources
+from services.dashboard.strip import STRIP_SECONDS, Strip, StripFigures, StripReader
+from services.dashboard.toolkit import Client, ui
+from zerofleet.errors import InferenceUnavailableError, StoreUnavailableError
+
+_Value = TypeVar("_Value")
+
+_STYLE = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
+_COLOURS = {
+    "primary": "#2f6db3",
+    "secondary": "#5b6472",
+    "accent": "#7a5cc0",
+    "dark": "#1d2127",
+    "dark_page": "#14171b",
+    "positive": "#1e7f4f",
+    "negative": "#c0392b",
+    "warning": "#9a6700",
+    "info": "#2f6db3",
+}
+_BUILD_SECONDS = 15.0  # longer than a statement may take
+_RECONNECT_SECONDS = 10.0
+_YEAR_SECONDS = 365 * 24 * 3600
+
+
+class NothingThereError(LookupError):
+    """A link that names what does not exist; the message says what, and is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One page that is being opened: what was asked for, and what it can read."""
+
+    sources: Sources
+    run: ShownRun
+    parameters: Mapping[str, str]
+    """Those of the path, and the others of the address."""
+    frame: Frame
+
+    def shared(
+        self, name: str, read: Callable[[], Awaitable[_Value]], every: float
+    ) -> SharedReading[_Value]:
+        """The reading of this name that all pages of this run share; the first one makes it.
+
+        Args:
+            name: with all that ``read`` depends on beside the run.
+            read: what is read; it must not block the event loop.
+            every: seconds between two readings.
+        """
+        return self.frame.reading((self.run.name, name), read, every)
+
+    def watch(self, reading: SharedReading[_Value], draw: Callable[[_Value], None]) -> None:
+        """Draw a value, and draw it again when it changes, for as long as the page is open.
+
+        Args:
+            reading: of the value.
+            draw: called where this was called: what it makes stands there.
+        """
+        place = ui.context.slot.parent
+
+        def told(value: _Value) -> None:
+            with place:
+                draw(value)
+
+        ui.context.client.on_delete(reading.watch(told))
+
+    def link(self, path: str, **parameters: object) -> str:
+        """The address of a page of the same run.
+
+        Args:
+            path: such as ``/games``.
+            parameters: of the address; those that are None are left out.
+        """
+        given = {name: str(value) for name, value in parameters.items() if value is not None}
+        if self.run.name != self.sources.run.name:
+            given["run"] = self.run.name
+        return f"{path}?{urlencode(given)}" if given else path
+
+
+Builder = Callable[[Visit], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Frame:
+    """Registers pages, and puts the frame around each when it is opened.
+
+    Args:
+        sources: that pages read.
+    """
+
+    sources: Sources
+    menu: dict[str, str] = field(default_factory=dict[str, str])
+    """The pages of the navigation: title by path."""
+    paths: list[str] = field(default_factory=list[str])
+    """Of all pages."""
+    _readings: dict[tuple[str, str], SharedReading[Any]] = field(
+        default_factory=dict[tuple[str, str], SharedReading[Any]]
+    )
+
+    def page(self, path: str, title: str, *, in_menu: bool = True) -> Callable[[Builder], Builder]:
+        """Make a page of what builds its contents.
+
+        Args:
+            path: such as ``/models/{version}``; values of the path are text, for the builder to
+                check.
+            title: of the browser's tab, and in the navigation.
+            in_menu: whether it stands in the navigation.
+
+        Returns:
+            A decorator for ``async def builder(visit)``, which raises ``NothingThereError`` where
+            what the address names does not exist.
+        """
+
+        def register(builder: Builder) -> Builder:
+            if in_menu:
+                self.menu[path] = title
+            self.paths.append(path)
+
+            @ui.page(path, response_timeout=_BUILD_SECONDS, reconnect_timeout=_RECONNECT_SECONDS)
+            async def _(request: Request, client: Client) -> None:
+                await self._open(request, client, path, title, builder)
+
+            return builder
+
+        return register
+
+    def reading(
+        self, key: tuple[str, str], read: Callable[[], Awaitable[_Value]], every: float
+    ) -> SharedReading[_Value]:
+        """The reading of this key; made where there is none that anybody watches."""
+        for old in [key for key, each in self._readings.items() if not each.watchers]:
+            del self._readings[old]
+        if key not in self._readings:
+            self._readings[key] = SharedReading(" ".join(key), read, every)
+        return cast("SharedReading[_Value]", self._readings[key])
+
+    async def _open(
+        self, request: Request, client: Client, path: str, title: str, builder: Builder
+    ) -> None:
+        """Build a page, or say why there is none."""
+        parameters = {**request.query_params, **request.path_params}
+        _head(request)
+        try:
+            run = await self._run(parameters.pop("run", ""))
+        except NothingThereError as error:
+            client.status_code, client.title = 404, "not there · zerofleet"
+            _nothing_there(str(error))
+            return
+        except StoreUnavailableError as error:
+            client.status_code, client.title = 503, "zerofleet"
+            _comes_back(str(error))
+            return
+        client.title = f"{title} · {run.name} · zerofleet"
+        visit = Visit(self.sources, run, parameters, self)
+        self._header(visit, path)
+        with ui.element("main").classes("zf-main") as main:
+            try:
+                await builder(visit)
+            except NothingThereError as error:
+                client.status_code = 404
+                main.clear()
+                _nothing_there(str(error))
+            except (StoreUnavailableError, InferenceUnavailableError) as error:
+                client.status_code = 503
+                main.clear()
+                _comes_back(str(error))
+
+    async def _run(self, name: str) -> ShownRun:
+        run = await self.sources.find_run(name)
+        if run is None:
+            raise NothingThereError(f"there is no run '{name}' in this database")
+        return run
+
+    def _header(self, visit: Visit, path: str) -> None:
+        """Run, navigation, light and dark, and the strip."""
+        with ui.element("header").classes("zf-header"):
+            with ui.element("div").classes("zf-bar"):
+                ui.label("zerofleet").classes("zf-brand")
+                self._run_choice(visit, path)
+                with ui.element("nav").classes("zf-nav").props('aria-label="Pages"'):
+                    for target, title in self.menu.items():
+                        here = ' aria-current="page"' if target == path else ""
+                        ui.link(title, visit.link(target)).classes("zf-link").props(here)
+                _theme_button()
+            strip = Strip()
+        reader = StripReader(self.sources, visit.run)
+        reading: SharedReading[StripFigures] = visit.shared("strip", reader.read, STRIP_SECONDS)
+        visit.watch(reading, strip.show)
+
+    def _run_choice(self, visit: Visit, path: str) -> None:
+        """The run's name; a choice once another run of the database is known."""
+        ui.label(visit.run.name).classes("zf-run")
+        place = ui.element("div").classes("zf-runs")
+
+        def draw(runs: list[tuple[str, str]]) -> None:
+            others = {name: f"{name} ({game})" for name, game in runs if name != visit.run.name}
+            place.clear()
+            if not others:
+                return
+            with place:
+                more = ui.button(icon="expand_more")
+            more.props('flat dense aria-label="Other runs"')
+            with more, ui.menu():
+                for name, text in others.items():
+                    ui.menu_item(text, on_click=partial(_go_to_run, self.sources.run.name, name))
+
+        visit.watch(visit.shared("runs", self.sources.runs, 30.0), draw)
+
+
+def _go_to_run(own: str, name: str) -> None:
+    ui.navigate.to("/" if name == own else f"/?{urlencode({'run': name})}")
+
+
+def _head(request: Request) -> None:
+    """Colours, style, and light or dark: as the browser says, unless a person chose."""
+    ui.colors(**_COLOURS)
+    ui.add_css(_STYLE)
+    ui.dark_mode({"dark": True, "light": False}.get(request.cookies.get("theme", "")))
+
+
+def _theme_button() -> None:
+    """Light or dark, kept by the browser."""
+    ui.button(icon="contrast").props('flat dense round aria-label="Light or dark"').on(
+        "click",
+        js_handler=f"""() => {{
+            const dark = !Quasar.Dark.isActive;
+            Quasar.Dark.set(dark);
+            const theme = dark ? "dark" : "light";
+            document.cookie = `theme=${{theme}}; path=/; max-age={_YEAR_SECONDS}; samesite=strict`;
+        }}""",
+    )
+
+
+def _nothing_there(why: str) -> None:
+    with ui.element("section").classes("zf-message"):
+        ui.label("This is not there").classes("zf-title")
+        ui.label(why)
+        ui.link("To the run", "/").classes("zf-link")
+
+
+def _comes_back(why: str) -> None:
+    """Says what is away; the page loads itself again until it is there."""
+    with ui.element("section").classes("zf-message"):
+        ui.label("This cannot be read now").classes("zf-title")
+        ui.label(why)
+        ui.label("The page comes back by itself.")
+    ui.timer(5.0, ui.navigate.reload, once=True)

@@ -1,0 +1,152 @@
+"""The front page: whether the run learns, and how it plays meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from services.dashboard.charts import ChartPanel, Drawing
+from services.dashboard.frame import Frame, Visit
+from services.dashboard.run_drawings import RunDrawings, Scale
+from services.dashboard.run_queries import BLOCK_GAMES, CurveReader, RunCurves
+from services.dashboard.toolkit import events, ui
+from zerofleet.exam import has_exam
+
+_SECONDS = 10.0
+_BLOCKS = f"Appears with the first {BLOCK_GAMES} games of self-play."
+_MEASURED = "Appears with the trainer's first measurement."
+
+
+def add_run_page(frame: Frame) -> None:
+    """Register it."""
+
+    @frame.page("/", "Run")
+    async def _(visit: Visit) -> None:
+        reader = CurveReader(visit.sources, visit.run.name)
+        view = RunView(visit)
+        visit.watch(visit.shared("curves", reader.read, _SECONDS), view.show)
+
+
+class RunView:
+    """The panels on one page, drawn where it is made; a person chooses their x axis."""
+
+    def __init__(self, visit: Visit) -> None:
+        self._curves = RunCurves()
+        self._scale: Scale = "time"
+        self._smooth = True
+        self._panels: list[tuple[ChartPanel, Callable[[RunDrawings], Drawing]]] = []
+        config = visit.run.config
+        with ui.element("div").classes("zf-tools"):
+            scales = {"time": "time", "games": "games", "steps": "steps"}
+            ui.toggle(scales, value="time", on_change=self._choose_scale).props(
+                'dense no-caps unelevated aria-label="x axis"'
+            )
+            ui.switch("smoothed", value=True, on_change=self._choose_smooth).props("dense")
+        with ui.element("div").classes("zf-panels"):
+            self._strength(visit.run.game)
+            self._learning()
+            self._play(config.trainer.samples_per_position if config else None)
+
+    def show(self, curves: RunCurves) -> None:
+        """Draw the curves as they are now."""
+        self._curves = curves
+        drawings = RunDrawings(curves, self._scale, self._smooth)
+        for panel, draw in self._panels:
+            panel.show(draw(drawings))
+
+    def _strength(self, game: str) -> None:
+        self._panel(
+            RunDrawings.elo,
+            "Elo of promoted models",
+            "Appears when a promoted model has played rating games.",
+            "With 95% intervals, relative to the oldest model that played; anchors never change.",
+            wide=True,
+        )
+        if has_exam(game):
+            self._panel(
+                RunDrawings.exam,
+                "Exam errors",
+                "Appears with the first exam, after the first promotion.",
+                "Positions where perfect play is known and the model played worse.",
+            )
+
+    def _learning(self) -> None:
+        self._panel(
+            lambda drawings: drawings.loss("policy_loss", "nats"),
+            "Policy loss",
+            _MEASURED,
+            "Cross-entropy against the search's policy; thin lines are promotions.",
+        )
+        self._panel(
+            lambda drawings: drawings.loss("value_loss", "squared error"),
+            "Value loss",
+            _MEASURED,
+            "Against the games' results; thin lines are promotions.",
+        )
+        self._panel(
+            RunDrawings.entropies,
+            "Search against network",
+            _MEASURED,
+            "Entropy of the policies. What the search adds to the network is the KL between them.",
+        )
+        self._panel(
+            RunDrawings.agreement,
+            "Network and search agree",
+            _MEASURED,
+            "Positions where both prefer the same action.",
+        )
+        self._panel(
+            RunDrawings.explained,
+            "Explained variance of the value",
+            _MEASURED,
+            "0 is no better than the mean result.",
+        )
+        self._panel(
+            RunDrawings.calibration,
+            "Value calibration by stage",
+            _MEASURED,
+            "For the player to move, over the newest measurements, of held-out games where it can.",
+        )
+        self._panel(
+            RunDrawings.stage_error,
+            "Value error by stage",
+            _MEASURED,
+            "Overfitting shows first in the early stages.",
+        )
+
+    def _play(self, most_reuse: float | None) -> None:
+        self._panel(
+            lambda drawings: drawings.reuse(most_reuse),
+            "Reuse",
+            _MEASURED,
+            "Samples drawn for each position received since the run began.",
+        )
+        in_a_row = f"Games of each {BLOCK_GAMES} in a row that differ, and positions of a batch."
+        self._panel(RunDrawings.different_games, "Different games", _BLOCKS, in_a_row)
+        self._panel(RunDrawings.lengths, "Lengths of games", _BLOCKS)
+        self._panel(RunDrawings.results, "Results", _BLOCKS)
+        self._panel(
+            RunDrawings.resignations,
+            "Resignations",
+            "Appears when games that play on have given a threshold v_resign.",
+            "Wrong: of the games played on that would have been resigned, those not lost.",
+        )
+
+    def _panel(
+        self,
+        draw: Callable[[RunDrawings], Drawing],
+        title: str,
+        empty: str,
+        note: str = "",
+        *,
+        wide: bool = False,
+    ) -> None:
+        self._panels.append((ChartPanel(title, empty, note=note, wide=wide), draw))
+
+    def _choose_scale(self, event: events.ValueChangeEventArguments[str]) -> None:
+        self._scale = cast("Scale", event.value)
+        self.show(self._curves)
+
+    def _choose_smooth(self, event: events.ValueChangeEventArguments[bool | None]) -> None:
+        self._smooth = bool(event.value)
+        self.show(self._curves)

@@ -1,0 +1,267 @@
+"""What the front page asks Postgres; each question costs the same however old the run is.
+
+Long series are thinned in Postgres: so many places are spread evenly over what there is, and the
+row after each is looked up in the primary key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sqlalchemy import Row
+
+from services.dashboard.sources import Sources
+
+MOST_POINTS = 500
+BLOCK_GAMES = 100
+_BLOCKS_A_QUERY = 40
+_QUERIES_A_LOOK = 10
+_NO_GAME = "00000000-0000-0000-0000-000000000000"
+
+_METRICS = """
+SELECT DISTINCT t.step, t.at, t.samples_per_position, t.distinct_share, t.policy_agreement,
+    t.policy_entropy, t.target_entropy, t.search_kl, t.policy_loss, t.value_loss,
+    t.explained_variance
+FROM (
+    SELECT
+        (SELECT step FROM train_metrics WHERE run = :run ORDER BY step LIMIT 1) AS first,
+        (SELECT step FROM train_metrics WHERE run = :run ORDER BY step DESC LIMIT 1) AS last
+) AS ends
+CROSS JOIN generate_series(first, last, (last - first) / :most + 1) AS place
+CROSS JOIN LATERAL (
+    SELECT * FROM train_metrics WHERE run = :run AND split = :split AND step >= place
+    ORDER BY step LIMIT 1
+) AS t
+ORDER BY t.step
+"""
+
+_RATINGS = """
+SELECT DISTINCT ON (m.version) m.version, m.created_at AS at, p.at AS promoted_at, m.step,
+    r.elo, r.elo_error
+FROM (SELECT max(seq) AS last FROM promotions WHERE run = :run) AS ends
+CROSS JOIN generate_series(1, last, last / :most + 1) AS place
+JOIN promotions AS p ON p.run = :run AND p.seq = place
+JOIN models AS m ON m.run = p.run AND m.version = p.version
+LEFT JOIN ratings AS r ON r.run = p.run AND r.player = p.version::text
+ORDER BY m.version, p.seq
+"""
+
+_ANCHORS = """
+SELECT player, elo FROM ratings WHERE run = :run AND player IN ('random', 'search')
+UNION ALL
+SELECT player, elo FROM ratings WHERE run = :run AND player BETWEEN 'gnugo:' AND 'gnugo:~'
+"""
+
+_EXAMS = """
+SELECT e.version, m.created_at AS at, e.kind, e.error_rate,
+    e.prior_errors::float8 / e.positions AS prior_error_rate
+FROM (SELECT max(version) AS last FROM models WHERE run = :run) AS ends
+CROSS JOIN generate_series(1, last, last / :most + 1) AS place
+CROSS JOIN LATERAL (
+    SELECT version FROM exams WHERE run = :run AND version >= place ORDER BY version LIMIT 1
+) AS examined
+JOIN LATERAL (
+    SELECT DISTINCT ON (kind) * FROM exams WHERE run = :run AND version = examined.version
+    ORDER BY kind, exam_id DESC
+) AS e ON e.kind IN ('lines', 'random', 'good')
+JOIN models AS m ON m.run = :run AND m.version = e.version
+ORDER BY e.version
+"""
+
+_STAGES = """
+SELECT
+    t.split, c.stage, sum(c.positions) AS positions,
+    (sum(c.predicted * c.positions) / sum(c.positions))::float8 AS predicted,
+    (sum(c.actual * c.positions) / sum(c.positions))::float8 AS actual,
+    (sum(c.squared_error * c.positions) / sum(c.positions))::float8 AS squared_error
+FROM (
+    SELECT split, calibration FROM train_metrics WHERE run = :run ORDER BY step DESC LIMIT 40
+) AS t
+CROSS JOIN LATERAL jsonb_to_recordset(t.calibration) AS c (
+    stage integer, positions integer, predicted numeric, actual numeric, squared_error numeric
+)
+WHERE c.positions > 0
+GROUP BY t.split, c.stage
+ORDER BY t.split, c.stage
+"""
+
+_RESIGNATIONS = """
+SELECT DISTINCT t.threshold_id, t.at, t.threshold, t.games, t.would_resign, t.wrong,
+    t.false_positive_share
+FROM (
+    SELECT
+        (SELECT threshold_id FROM resign_thresholds WHERE run = :run
+         ORDER BY threshold_id LIMIT 1) AS first,
+        (SELECT threshold_id FROM resign_thresholds WHERE run = :run
+         ORDER BY threshold_id DESC LIMIT 1) AS last
+) AS ends
+CROSS JOIN generate_series(first, last, (last - first) / :most + 1) AS place
+CROSS JOIN LATERAL (
+    SELECT * FROM resign_thresholds WHERE run = :run AND threshold_id >= place
+    ORDER BY threshold_id LIMIT 1
+) AS t
+ORDER BY t.threshold_id
+"""
+
+# Below the horizon no transaction is open that may still store a game, so the order is final.
+_BLOCKS = """
+SELECT
+    count(*) AS games, count(DISTINCT moves) AS different, max(ingested_at) AS at,
+    count(*) FILTER (WHERE result = 1) AS first_wins, count(*) FILTER (WHERE result = 0) AS draws,
+    count(*) FILTER (WHERE reason = 'resign') AS resigned, avg(length)::float8 AS length,
+    percentile_disc(0.1) WITHIN GROUP (ORDER BY length) AS short,
+    percentile_disc(0.9) WITHIN GROUP (ORDER BY length) AS long,
+    max(tx)::text AS tx, (array_agg(game_uid::text ORDER BY tx DESC, game_uid DESC))[1] AS uid
+FROM (
+    SELECT *, (row_number() OVER (ORDER BY tx, game_uid) - 1) / :block AS number FROM (
+        SELECT tx, game_uid, moves, result, reason, length, ingested_at FROM games
+        WHERE run = :run AND kind = 'selfplay' AND tx >= CAST(:tx AS xid8)
+            AND (tx, game_uid) > (CAST(:tx AS xid8), CAST(:uid AS uuid))
+            AND tx < pg_snapshot_xmin(pg_current_snapshot())
+        ORDER BY tx, game_uid LIMIT :most
+    ) AS settled
+) AS numbered
+GROUP BY number HAVING count(*) = :block
+ORDER BY number
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayBlock:
+    """Games of self-play that were stored one after the other."""
+
+    games: int
+    at: datetime
+    """When the last of them was stored."""
+    different_share: float
+    """Games with other moves than the rest, of each 100 in a row."""
+    first_wins: int
+    draws: int
+    resigned: int
+    length: float
+    """Mean, plies."""
+    short: float
+    """A tenth is at most so long."""
+    long: float
+    """Nine tenths are."""
+
+    def joined(self, other: PlayBlock) -> PlayBlock:
+        """This block and the next one as one."""
+        games = self.games + other.games
+
+        def mean(one: float, two: float) -> float:
+            return (one * self.games + two * other.games) / games
+
+        return PlayBlock(
+            games,
+            other.at,
+            mean(self.different_share, other.different_share),
+            self.first_wins + other.first_wins,
+            self.draws + other.draws,
+            self.resigned + other.resigned,
+            mean(self.length, other.length),
+            mean(self.short, other.short),
+            mean(self.long, other.long),
+        )
+
+
+@dataclass(slots=True)
+class PlayBlocks:
+    """The self-play of a run in blocks of 100 games, each read once; long runs in larger ones."""
+
+    blocks: list[PlayBlock] = field(default_factory=list[PlayBlock])
+    _tx: str = "0"
+    _uid: str = _NO_GAME
+
+    async def read_on(self, sources: Sources, run: str) -> None:
+        """Read the blocks that are complete since the last time, a bounded number of them.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        for _ in range(_QUERIES_A_LOOK):
+            rows = await sources.rows(
+                _BLOCKS,
+                run=run,
+                tx=self._tx,
+                uid=self._uid,
+                block=BLOCK_GAMES,
+                most=_BLOCKS_A_QUERY * BLOCK_GAMES,
+            )
+            for row in rows:
+                self.blocks.append(_block(row))
+                self._tx, self._uid = row.tx, row.uid
+            if len(rows) < _BLOCKS_A_QUERY:
+                break
+        while len(self.blocks) > MOST_POINTS:
+            self.blocks = _halved(self.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class RunCurves:
+    """All that the front page draws."""
+
+    trained: Sequence[Row[tuple[object, ...]]] = ()
+    held_out: Sequence[Row[tuple[object, ...]]] = ()
+    ratings: Sequence[Row[tuple[object, ...]]] = ()
+    anchors: dict[str, float] = field(default_factory=dict[str, float])
+    exams: Sequence[Row[tuple[object, ...]]] = ()
+    stages: Sequence[Row[tuple[object, ...]]] = ()
+    resignations: Sequence[Row[tuple[object, ...]]] = ()
+    blocks: Sequence[PlayBlock] = ()
+
+
+@dataclass(slots=True)
+class CurveReader:
+    """Reads the curves of one run.
+
+    Args:
+        sources: where from.
+        run: name of the run.
+    """
+
+    sources: Sources
+    run: str
+    _play: PlayBlocks = field(default_factory=PlayBlocks)
+
+    async def read(self) -> RunCurves:
+        """The curves now.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        ask, run = self.sources.rows, self.run
+        await self._play.read_on(self.sources, run)
+        anchors = await ask(_ANCHORS, run=run)
+        return RunCurves(
+            trained=await ask(_METRICS, run=run, split="train", most=MOST_POINTS),
+            held_out=await ask(_METRICS, run=run, split="held_out", most=MOST_POINTS),
+            ratings=await ask(_RATINGS, run=run, most=MOST_POINTS),
+            anchors={row.player: row.elo for row in anchors},
+            exams=await ask(_EXAMS, run=run, most=MOST_POINTS),
+            stages=await ask(_STAGES, run=run),
+            resignations=await ask(_RESIGNATIONS, run=run, most=MOST_POINTS),
+            blocks=tuple(self._play.blocks),
+        )
+
+
+def _block(row: Row[tuple[object, ...]]) -> PlayBlock:
+    return PlayBlock(
+        row.games,
+        row.at,
+        row.different / row.games,
+        row.first_wins,
+        row.draws,
+        row.resigned,
+        row.length,
+        row.short,
+        row.long,
+    )
+
+
+def _halved(blocks: Sequence[PlayBlock]) -> list[PlayBlock]:
+    """Each two as one; a last one without a second stays."""
+    pairs = [one.joined(two) for one, two in zip(blocks[::2], blocks[1::2], strict=False)]
+    return pairs + list(blocks[len(blocks) - len(blocks) % 2 :])

@@ -1,0 +1,189 @@
+"""The dashboard, wired: a web server in the service's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from asyncio import Event
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Self
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+
+from services.dashboard.frame import Frame, NothingThereError, Visit
+from services.dashboard.run_page import add_run_page
+from services.dashboard.settings import DashboardSettings
+from services.dashboard.sources import Sources
+from services.dashboard.toolkit import Client, ui
+from zerofleet.config import RunConfig
+from zerofleet.errors import ConfigError
+from zerofleet.figures import DashboardFigures
+from zerofleet.heartbeat import Heartbeats
+from zerofleet.rpc.health import HealthServer
+from zerofleet.rpc.transport import is_local
+from zerofleet.service import Pulse, beat, first_of, served_metrics
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+    from prometheus_client.registry import Collector
+
+_log = structlog.get_logger()
+
+_DRAIN_SECONDS = 2
+_THREADS = 24  # that wait for stores: some may be frozen, and the others still answer
+_LANGUAGE = "en-GB"
+_ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
+    '<circle cx="11" cy="16" r="9" fill="#2f6db3"/><circle cx="21" cy="16" r="9" fill="#9a6700"/>'
+    "</svg>"
+)
+
+
+def add_pages(frame: Frame) -> None:
+    """Register every page, in the order of the navigation."""
+    add_run_page(frame)
+
+    # After all others: it takes every address that is left.
+    @frame.page("/{path:path}", "not there", in_menu=False)
+    async def _(visit: Visit) -> None:
+        raise NothingThereError(f"there is no page /{visit.parameters['path']}")
+
+
+async def serve(run: RunConfig, settings: DashboardSettings, stop: Event) -> None:
+    """Serve pages until ``stop`` is set; then close them and return within seconds.
+
+    Raises:
+        ConfigError: an address is not valid, or cannot be bound.
+    """
+    threads = ThreadPoolExecutor(_THREADS, "reads")
+    asyncio.get_running_loop().set_default_executor(threads)
+    with (
+        contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
+        bound(settings.dashboard_address) as sock,
+        HealthServer(settings.health_address) as health,
+    ):
+        async with Sources(run, settings) as sources, PageServer(sources, sock) as server:
+            with served_metrics(settings.metrics_address, server.collector):
+                await first_of(
+                    stop.wait(),
+                    server.ended(),
+                    beat(heartbeats, settings.worker_name, server.pulse),
+                    health.keep_ticking(),
+                )
+                _log.info("draining")
+    _log.info("stopped")
+
+
+class PageServer:
+    """NiceGUI on FastAPI in uvicorn, for ``async with``, in the service's own event loop.
+
+    Args:
+        sources: that its pages read.
+        sock: bound, where it listens.
+    """
+
+    def __init__(self, sources: Sources, sock: socket.socket) -> None:
+        add_pages(Frame(sources))
+        api = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+        ui.run_with(
+            api,
+            title="zerofleet",
+            favicon=_ICON,
+            dark=None,
+            language=_LANGUAGE,
+            binding_refresh_interval=None,
+            tailwind=False,
+            show_welcome_message=False,
+        )
+        config = uvicorn.Config(
+            api,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=_DRAIN_SECONDS,
+            server_header=False,
+        )
+        self._server = _SignalFreeServer(config)
+        self._sock = sock
+
+    async def __aenter__(self) -> Self:
+        self._serving = asyncio.create_task(self._server.serve([self._sock]))
+        host, port = self._sock.getsockname()[:2]
+        _log.info("serving", url=f"http://{host}:{port}")
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._server.should_exit = True
+        await asyncio.wait({self._serving}, timeout=2 * _DRAIN_SECONDS)
+
+    async def ended(self) -> None:
+        """Wait for the server's end, which nobody asked for."""
+        await asyncio.wait({self._serving})
+        self._serving.result()
+
+    def pulse(self) -> Pulse[DashboardFigures]:
+        """For the heartbeat; progress is the requests answered."""
+        answered = self._server.server_state.total_requests
+        return Pulse(answered, "", DashboardFigures(open_pages=open_pages()))
+
+    def collector(self) -> Collector:
+        """Of the metrics; called where they are served."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        from prometheus_client.registry import Collector
+
+        server = self._server
+
+        class PageCollector(Collector):
+            def collect(self) -> Iterator[Metric]:
+                yield GaugeMetricFamily(
+                    "zerofleet_dashboard_open_pages",
+                    "Pages that a browser shows.",
+                    value=open_pages(),
+                )
+                yield CounterMetricFamily(
+                    "zerofleet_dashboard_requests",
+                    "HTTP requests.",
+                    value=server.server_state.total_requests,
+                )
+
+        return PageCollector()
+
+
+class _SignalFreeServer(uvicorn.Server):
+    """One that leaves signals to the service."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def open_pages() -> int:
+    """Pages that a browser shows now."""
+    return sum(client.has_socket_connection for client in Client.instances.values())
+
+
+@contextlib.contextmanager
+def bound(address: str) -> Generator[socket.socket]:
+    """A listening socket.
+
+    Args:
+        address: ``host:port``; port 0 is a free one.
+
+    Raises:
+        ConfigError: it is none, is beyond this machine, or cannot be bound.
+    """
+    setting = f"ZEROFLEET_DASHBOARD_ADDRESS = '{address}'"
+    if not is_local(address):
+        raise ConfigError(f"{setting}: the page asks for no login: give a port of 127.0.0.1")
+    host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as sock:
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((host.strip("[]"), int(port)))
+        except (OSError, ValueError, OverflowError) as error:
+            raise ConfigError(f"{setting} ({error}): give a free host:port") from error
+        yield sock

@@ -1,0 +1,180 @@
+"""What the pages read: Postgres, the heartbeats in Redis, and the inference service.
+
+Nothing is written. Each source says since when it is away, and is back as soon as it answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Generator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from sqlalchemy import Connection, Row, text
+
+from services.dashboard.settings import DashboardSettings
+from zerofleet.client import AsyncPlayer
+from zerofleet.config import RunConfig, run_from_values
+from zerofleet.database.connection import ConnectionPool
+from zerofleet.errors import InferenceUnavailableError, StoreUnavailableError
+from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.rpc.credentials import client_credentials
+
+_CONNECTIONS = 6  # of the 20 that the role has
+_STATEMENT_SECONDS = 10
+_MOST_RUNS = 100
+
+_RUNS = f"SELECT name, game FROM runs ORDER BY created_at DESC LIMIT {_MOST_RUNS}"
+_RUN = "SELECT name, game, config FROM runs WHERE name = :run"
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A source that does not answer."""
+
+    name: str
+    since: datetime
+    why: str
+
+    @property
+    def words(self) -> str:
+        """For the page."""
+        return f"{self.name} does not answer since {self.since:%H:%M:%S} UTC: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRun:
+    """A run of the database."""
+
+    name: str
+    game: str
+    config: RunConfig | None
+    """None: it was stored by a version of zerofleet that knew other keys."""
+
+
+class ReadOnlyPool(ConnectionPool):
+    """Connections whose transactions write nothing and end in seconds."""
+
+    @contextlib.contextmanager
+    def reading(self, seconds: int = _STATEMENT_SECONDS) -> Generator[Connection]:
+        """A read-only transaction, each of whose statements may take this long.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer, or took longer.
+        """
+        with self._transaction() as connection:
+            connection.exec_driver_sql(
+                f"SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = '{seconds:d}s'"
+            )
+            yield connection
+
+
+class Sources:
+    """All that pages read; for ``async with``, in the service's event loop.
+
+    Args:
+        run: of the service's run file: what is shown where no other run is asked for.
+        settings: where the stores and the inference service are.
+
+    Raises:
+        ConfigError: an address is not valid.
+    """
+
+    def __init__(self, run: RunConfig, settings: DashboardSettings) -> None:
+        self.run = ShownRun(run.name, run.game.name, run)
+        self.postgres = ReadOnlyPool(settings.database_url, pool_size=_CONNECTIONS)
+        self._redis_url = settings.redis_url
+        self._heartbeats: dict[str, Heartbeats] = {run.name: Heartbeats(self._redis_url, run.name)}
+        self.player = AsyncPlayer(
+            settings.inference_address,
+            run=run.name,
+            timeout=_STATEMENT_SECONDS,
+            **client_credentials(settings),
+        )
+        """Asks the service's own run; other runs have their own inference services."""
+        self._away: dict[str, Away] = {}
+
+    async def __aenter__(self) -> Self:
+        await self.player.__aenter__()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.player.__aexit__(None, None, None)
+        for heartbeats in self._heartbeats.values():
+            heartbeats.close()
+        self.postgres.close()
+
+    @property
+    def away(self) -> tuple[Away, ...]:
+        """The sources that did not answer when they were last asked."""
+        return tuple(self._away.values())
+
+    async def rows(self, statement: str, **parameters: object) -> list[Row[Any]]:
+        """Ask Postgres one thing.
+
+        Args:
+            statement: with ``:name`` for each parameter; it must be bounded.
+            parameters: by name.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer, or took longer than ten seconds.
+        """
+
+        def ask() -> list[Row[Any]]:
+            with self.postgres.reading() as connection:
+                return list(connection.execute(text(statement), parameters).all())
+
+        with self.asking("Postgres"):
+            return await asyncio.to_thread(ask)
+
+    async def heartbeats(self, run: str) -> list[Heartbeat]:
+        """What the processes of a run say of themselves.
+
+        Raises:
+            StoreUnavailableError: Redis does not answer.
+        """
+        if run not in self._heartbeats:
+            self._heartbeats[run] = Heartbeats(self._redis_url, run)
+        with self.asking("Redis"):
+            return await asyncio.to_thread(self._heartbeats[run].read)
+
+    @contextlib.contextmanager
+    def asking(self, name: str) -> Generator[None]:
+        """Ask a source: an error of the kind that passes notes that it is away, no error ends that.
+
+        Args:
+            name: for people: ``Postgres``, ``Redis`` or ``Inference``.
+        """
+        try:
+            yield
+        except (StoreUnavailableError, InferenceUnavailableError) as error:
+            since = self._away[name].since if name in self._away else datetime.now(UTC)
+            self._away[name] = Away(name, since, str(error))
+            raise
+        self._away.pop(name, None)
+
+    async def runs(self) -> list[tuple[str, str]]:
+        """The newest runs of the database, as names and games.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        return [(row.name, row.game) for row in await self.rows(_RUNS)]
+
+    async def find_run(self, name: str) -> ShownRun | None:
+        """A run by its name; None: there is none. The service's own is known without Postgres.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        if name in ("", self.run.name):
+            return self.run
+        rows = await self.rows(_RUN, run=name)
+        if not rows:
+            return None
+        config: RunConfig | None = None
+        with contextlib.suppress(ValueError):
+            config = run_from_values(rows[0].config)
+        return ShownRun(name, rows[0].game, config)

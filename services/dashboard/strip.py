@@ -1,0 +1,253 @@
+"""The strip at the top of every page: the run's figures and a lamp for each service."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from services.dashboard.sources import Away, ShownRun, Sources
+from services.dashboard.toolkit import TextElement, ui
+from zerofleet.cli.progress import best_text, elo_text
+from zerofleet.cli.status_text import doing_by_name
+from zerofleet.errors import StoreUnavailableError
+from zerofleet.exam import has_exam
+from zerofleet.figures import SelfplayFigures, TrainerFigures
+from zerofleet.heartbeat import Heartbeat
+from zerofleet.local.monitor import RunFigures, ServiceState, states_of
+
+STRIP_SECONDS = 2.0
+_EXPECTED = ("inference", "selfplay", "trainer", "evaluator")  # of every run that is up
+_MOST_COUNTED = 200_000  # games in one look
+
+_STANDING = """
+SELECT
+    (SELECT count(*) FROM models WHERE run = :run) AS models,
+    h.seq AS promotions, h.version AS best_version, h.at AS best_since,
+    r.version AS rated_version, r.elo, r.elo_error
+FROM (SELECT 1) AS one
+LEFT JOIN LATERAL (
+    SELECT seq, version, at FROM promotions WHERE run = :run ORDER BY seq DESC LIMIT 1
+) AS h ON true
+LEFT JOIN LATERAL (
+    SELECT version, elo, elo_error FROM promotions JOIN ratings USING (run, version)
+    WHERE run = :run ORDER BY seq DESC LIMIT 1
+) AS r ON true
+"""
+
+# Below the horizon no transaction is open that may still store a game.
+_COUNT = """
+SELECT
+    count(*) AS games, max(tx)::text AS last,
+    count(*) FILTER (WHERE tx < pg_snapshot_xmin(pg_current_snapshot())) AS settled,
+    pg_snapshot_xmin(pg_current_snapshot())::text AS horizon
+FROM (
+    SELECT tx FROM games
+    WHERE run = :run AND kind = 'selfplay' AND tx >= CAST(:since AS xid8)
+    ORDER BY tx LIMIT :most
+) AS newest
+"""
+
+_COUNT_BELOW = """
+SELECT count(*) AS games FROM games
+WHERE run = :run AND kind = 'selfplay'
+    AND tx >= CAST(:since AS xid8) AND tx < CAST(:until AS xid8)
+"""
+
+
+class GameCount:
+    """The games of a run, each counted once: a look costs what is new since the look before."""
+
+    def __init__(self) -> None:
+        self._counted = 0
+        self._since = "0"
+
+    async def read(self, sources: Sources, run: str) -> int:
+        """So many are stored. While a long run is counted for the first time: so many are counted.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        asked = {"run": run, "since": self._since}
+        [row] = await sources.rows(_COUNT, **asked, most=_MOST_COUNTED)
+        total = self._counted + row.games
+        if row.games == _MOST_COUNTED and row.settled == row.games:
+            [below] = await sources.rows(_COUNT_BELOW, **asked, until=row.last)
+            self._counted, self._since = self._counted + below.games, row.last
+        elif row.games < _MOST_COUNTED:
+            self._counted, self._since = self._counted + row.settled, row.horizon
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Lamp:
+    """Whether a service works."""
+
+    service: str
+    words: str
+    colour: Literal["positive", "warning", "negative"]
+
+
+@dataclass(frozen=True, slots=True)
+class SaidFigures:
+    """What the heartbeats of a run come to."""
+
+    games_per_hour: float | None
+    """None: no worker is heard of, as in the next one."""
+    positions_per_s: float | None
+    step: int | None
+    """Of the trainer; None: it is not heard of."""
+    lamps: tuple[Lamp, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StripFigures:
+    """What the strip shows."""
+
+    figures: RunFigures | None = None
+    """None: Postgres has not answered yet."""
+    said: SaidFigures | None = None
+    """None: Redis does not answer."""
+    every_steps: int | None = None
+    """Steps between two models; None: not known."""
+    away: tuple[Away, ...] = ()
+
+    @property
+    def next_model(self) -> tuple[float, str]:
+        """The share of the way to the next model, and words for it."""
+        if self.said is None or not self.said.step or not self.every_steps:
+            return 0.0, "none yet"
+        done = self.said.step % self.every_steps
+        return done / self.every_steps, f"{done:,} of {self.every_steps:,} steps"
+
+
+@dataclass(slots=True)
+class StripReader:
+    """Reads the strip of one run; what cannot be read stays as it was.
+
+    Args:
+        sources: where from.
+        run: which one.
+    """
+
+    sources: Sources
+    run: ShownRun
+    _figures: RunFigures | None = None
+    _count: GameCount = field(default_factory=GameCount)
+
+    async def read(self) -> StripFigures:
+        """The strip now."""
+        with contextlib.suppress(StoreUnavailableError):
+            self._figures = await self._stored()
+        said = None
+        with contextlib.suppress(StoreUnavailableError):
+            said = sum_up(await self.sources.heartbeats(self.run.name))
+        config = self.run.config
+        every = config.trainer.publish_every_steps if config else None
+        return StripFigures(self._figures, said, every, self.sources.away)
+
+    async def _stored(self) -> RunFigures:
+        [row] = await self.sources.rows(_STANDING, run=self.run.name)
+        since: datetime | None = row.best_since
+        return RunFigures(
+            run=self.run.name,
+            game=self.run.game,
+            games=await self._count.read(self.sources, self.run.name),
+            models=row.models,
+            promotions=row.promotions or 0,
+            best_version=row.best_version,
+            best_age_s=None if since is None else (datetime.now(UTC) - since).total_seconds(),
+            rated_version=row.rated_version,
+            elo=row.elo,
+            elo_error=row.elo_error,
+            has_exam=has_exam(self.run.game),
+            # Not shown here, because what they count grows with the run, or is in heartbeats.
+            positions=0,
+            games_last_hour=0,
+            games_per_hour=0.0,
+            positions_per_s=0.0,
+        )
+
+
+def sum_up(beats: Sequence[Heartbeat]) -> SaidFigures:
+    """What the heartbeats of a run come to."""
+    workers = [beat.figures for beat in beats if isinstance(beat.figures, SelfplayFigures)]
+    steps = [beat.progress for beat in beats if isinstance(beat.figures, TrainerFigures)]
+    return SaidFigures(
+        sum(worker.games_per_hour for worker in workers) if workers else None,
+        sum(worker.positions_per_s for worker in workers) if workers else None,
+        max(steps, default=None),
+        tuple(_lamps(states_of(beats))),
+    )
+
+
+def _lamps(states: Sequence[ServiceState]) -> Iterator[Lamp]:
+    """One for each service: those that every run has first, whether they are heard of or not."""
+    words = doing_by_name(states)
+    waiting = {state.name for state in states if state.waiting_for}
+    for name in (*_EXPECTED, *(each for each in words if each not in _EXPECTED)):
+        if name not in words:
+            yield Lamp(name, "is not heard of", "negative")
+        else:
+            yield Lamp(name, words[name], "warning" if name in waiting else "positive")
+
+
+class Strip:
+    """The strip's elements on one page; draws them where it is made."""
+
+    def __init__(self) -> None:
+        with ui.element("div").classes("zf-strip"):
+            self._best = _cell("best model")
+            self._elo = _cell("Elo")
+            self._games = _cell("games")
+            self._games_per_hour = _cell("games an hour")
+            self._positions = _cell("positions a second")
+            self._next = _cell("next model")
+        self._lamps_row = ui.element("div").classes("zf-lamps")
+        self._lamps: tuple[Lamp, ...] | None = None
+        self._away = ui.element("div").classes("zf-away").props('role="alert"')
+        self._shown_away: tuple[Away, ...] = ()
+
+    def show(self, strip: StripFigures) -> None:
+        """The figures now."""
+        figures, said = strip.figures, strip.said
+        self._best.set_text("none yet" if figures is None else best_text(figures))
+        self._elo.set_text("none yet" if figures is None else elo_text(figures))
+        self._games.set_text("none yet" if figures is None else f"{figures.games:,}")
+        self._games_per_hour.set_text(_rate(said and said.games_per_hour))
+        self._positions.set_text(_rate(said and said.positions_per_s))
+        self._next.set_text(strip.next_model[1])
+        if said is not None and said.lamps != self._lamps:
+            self._show_lamps(said.lamps)
+        if strip.away != self._shown_away:
+            self._show_away(strip.away)
+
+    def _show_lamps(self, lamps: tuple[Lamp, ...]) -> None:
+        self._lamps = lamps
+        self._lamps_row.clear()
+        with self._lamps_row:
+            for lamp in lamps:
+                with ui.element("div").classes("zf-lamp"):
+                    ui.element("span").classes(f"zf-light zf-{lamp.colour}")
+                    ui.label(lamp.service).classes("zf-name")
+                    ui.label(lamp.words).classes("zf-words")
+
+    def _show_away(self, away: tuple[Away, ...]) -> None:
+        self._shown_away = away
+        self._away.clear()
+        with self._away:
+            for each in away:
+                ui.label(each.words)
+
+
+def _cell(name: str) -> TextElement:
+    """A figure with its name; returns the figure."""
+    with ui.element("div").classes("zf-cell"):
+        ui.label(name).classes("zf-name")
+        return ui.label("none yet").classes("zf-figure")
+
+
+def _rate(value: float | None) -> str:
+    return "none yet" if value is None else f"{value:,.0f}"
