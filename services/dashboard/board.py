@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nicegui import events
-from nicegui.element import Element
-
 from services.dashboard.board_position import BoardPosition, GameBoard, VariationStep
+from services.dashboard.toolkit import Element, events
 
 _MOST_ARROWS = 12
 

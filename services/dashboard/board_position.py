@@ -314,14 +314,13 @@ def board_of(game: str) -> GameBoard:
     """The board of a game, made once.
 
     Raises:
-        ConfigError: there is no such game, or its class would have to be imported for it: a game
-            of the kind ``python:`` is shown where the run file names it (``allow_class``).
+        ConfigError: there is no such game.
     """
     return GameBoard(game)
 
 
 def require_known(game: str, own_game: str) -> None:
-    """Raise ``ConfigError`` for a class that only the database names: showing it would import it."""
+    """Raise ``ConfigError`` for a class that only the database names: it would be imported."""
     if game.startswith("python:") and game != own_game:
         raise ConfigError(
             f"'{game}' is a Python class of another run: start the dashboard with that run's file"

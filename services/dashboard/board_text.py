@@ -6,6 +6,7 @@ and its relatives (``rnbqkbnr/pppppppp/8/...``).
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ def _lines(text: str, rows: int, columns: int) -> TextGrid | None:
     if len(found) != rows:
         return None
     names = tuple(name for _, name, _ in found)
-    steps = {below[0] - above[0] for above, below in zip(found, found[1:], strict=False)}
+    steps = {below[0] - above[0] for above, below in itertools.pairwise(found)}
     indent = steps.pop() if len(steps) == 1 and not any(names) else 0
     cells = tuple(cell for _, _, row in found for cell in row)
     return TextGrid(cells, names if all(names) else (), column_names, max(indent, 0), forsyth=False)
