@@ -16,7 +16,7 @@ TEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up test test-loaded test-fleet test-core test-chaos check check-deploy fmt proto bench clean images compose-test
+.PHONY: help setup run up test test-loaded test-fleet test-core test-chaos test-browser check check-deploy fmt proto bench clean images compose-test
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,13 +31,16 @@ up: setup ## train RUN=runs/connect_four.toml until Ctrl-C
 	@$(BIN)/zerofleet up $(RUN)
 
 test: setup ## the tests: nothing is needed beside what make setup made
-	$(TEST) -m "not fleet and not docker and not gpu and not soak"
+	$(TEST) -m "not fleet and not docker and not gpu and not soak and not browser"
 
 test-loaded: setup ## the tests three times in a row, with eight busy loops beside them
 	for i in 1 2 3; do $(BIN)/python scripts/under_load.py 8 $(MAKE) --no-print-directory test || exit 1; done
 
 test-fleet: setup ## whole fleets train, are killed and are looked at for secrets; benchmarks run
 	$(TEST) -m "fleet and not docker and not gpu and not soak"
+
+test-browser: setup ## the page in Chromium (Debian's package), clicked and looked at
+	$(TEST) -m browser tests/browser
 
 test-core: setup ## the C++ tests, under ASan and UBSan
 	cd core && ../$(BIN)/cmake --preset asan && ../$(BIN)/cmake --build --preset asan && \

@@ -12,9 +12,10 @@ from urllib.parse import urlencode
 from fastapi import Request
 
 from services.dashboard.shared_reading import SharedReading
-from services.dashboard.sources import ShownRun, Sources
-from services.dashboard.strip import STRIP_SECONDS, Strip, StripFigures, StripReader
-from services.dashboard.toolkit import Client, ui
+from services.dashboard.sources import Away, ShownRun, Sources
+from services.dashboard.strip import STRIP_SECONDS, Lamp, StripFigures, StripReader
+from services.dashboard.toolkit import Client, TextElement, ui
+from zerofleet.cli.progress import best_text, elo_text
 from zerofleet.errors import InferenceUnavailableError, StoreUnavailableError
 
 _Value = TypeVar("_Value")
@@ -218,6 +219,65 @@ class Frame:
                     ui.menu_item(text, on_click=partial(_go_to_run, self.sources.run.name, name))
 
         visit.watch(visit.shared("runs", self.sources.runs, 30.0), draw)
+
+
+class Strip:
+    """The strip on one page, drawn where it is made."""
+
+    def __init__(self) -> None:
+        with ui.element("div").classes("zf-strip"):
+            self._best = _cell("best model")
+            self._elo = _cell("Elo")
+            self._games = _cell("games")
+            self._games_per_hour = _cell("games an hour")
+            self._positions = _cell("positions a second")
+            self._next = _cell("next model")
+        self._lamps_row = ui.element("div").classes("zf-lamps")
+        self._lamps: tuple[Lamp, ...] | None = None
+        self._away = ui.element("div").classes("zf-away").props('role="alert"')
+        self._shown_away: tuple[Away, ...] = ()
+
+    def show(self, strip: StripFigures) -> None:
+        """The figures now."""
+        figures, said = strip.figures, strip.said
+        self._best.set_text("none yet" if figures is None else best_text(figures))
+        self._elo.set_text("none yet" if figures is None else elo_text(figures))
+        self._games.set_text("none yet" if figures is None else f"{figures.games:,}")
+        self._games_per_hour.set_text(_rate(said and said.games_per_hour))
+        self._positions.set_text(_rate(said and said.positions_per_s))
+        self._next.set_text(strip.next_model[1])
+        if said is not None and said.lamps != self._lamps:
+            self._show_lamps(said.lamps)
+        if strip.away != self._shown_away:
+            self._show_away(strip.away)
+
+    def _show_lamps(self, lamps: tuple[Lamp, ...]) -> None:
+        self._lamps = lamps
+        self._lamps_row.clear()
+        with self._lamps_row:
+            for lamp in lamps:
+                with ui.element("div").classes("zf-lamp"):
+                    ui.element("span").classes(f"zf-light zf-{lamp.colour}")
+                    ui.label(lamp.service).classes("zf-name")
+                    ui.label(lamp.words).classes("zf-words")
+
+    def _show_away(self, away: tuple[Away, ...]) -> None:
+        self._shown_away = away
+        self._away.clear()
+        with self._away:
+            for each in away:
+                ui.label(each.words)
+
+
+def _cell(name: str) -> TextElement:
+    """A figure with its name; returns the figure."""
+    with ui.element("div").classes("zf-cell"):
+        ui.label(name).classes("zf-name")
+        return ui.label("none yet").classes("zf-figure")
+
+
+def _rate(value: float | None) -> str:
+    return "none yet" if value is None else f"{value:,.0f}"
 
 
 def _go_to_run(own: str, name: str) -> None:

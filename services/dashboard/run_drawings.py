@@ -21,7 +21,7 @@ from services.dashboard.charts import (
     Drawing,
     Point,
 )
-from services.dashboard.run_queries import PlayBlock, RunCurves
+from services.dashboard.run_queries import GameBlock, RunCurves
 from zerofleet.cli.match import Z_95
 
 _SMOOTHING = 0.9  # weight of what was before
@@ -31,7 +31,7 @@ Scale = Literal["time", "games", "steps"]
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class TimeScale:
     """Where a moment of the run lies on the x axis: as time, in games, or in steps.
 
     Games and steps are interpolated between the blocks of games, and between the measurements.
@@ -102,17 +102,17 @@ class RunDrawings:
     smooth: bool = True
 
     @property
-    def clock(self) -> Clock:
+    def times(self) -> TimeScale:
         """Where moments lie."""
-        return Clock(self.scale, self.curves)
+        return TimeScale(self.scale, self.curves)
 
     def elo(self) -> Drawing:
         """Of promoted models, with 95% intervals and the anchors."""
-        clock = self.clock
+        times = self.times
         rated = [
             (x, row.elo, Z_95 * row.elo_error)
             for row in self.curves.ratings
-            if row.elo is not None and (x := clock.x(row.at)) is not None
+            if row.elo is not None and (x := times.x(row.at)) is not None
         ]
         line = ChartLine(
             "promoted models",
@@ -123,7 +123,7 @@ class RunDrawings:
         )
         ends = [y for _, low, high in line.bars for y in (low, high)]
         y = _around([*ends, *self.curves.anchors.values()], "Elo", 100)
-        return Drawing([line], clock.axis, y, levels=self.curves.anchors)
+        return Drawing([line], times.axis, y, levels=self.curves.anchors)
 
     def exam(self) -> Drawing:
         """Error rates, of the search and of the prior alone, by kind of positions."""
@@ -133,12 +133,12 @@ class RunDrawings:
             rows = [row for row in self.curves.exams if row.kind == kind]
             if not rows:
                 continue
-            searched = self.clock.points(rows, lambda row: _percent(row.error_rate))
-            prior = self.clock.points(rows, lambda row: _percent(row.prior_error_rate))
+            searched = self.times.points(rows, lambda row: _percent(row.error_rate))
+            prior = self.times.points(rows, lambda row: _percent(row.prior_error_rate))
             lines.append(ChartLine(f"{kind}, searched", searched, colour, dots=True))
             if prior:
                 lines.append(ChartLine(f"{kind}, prior alone", prior, colour, dashed=True))
-        return Drawing(lines, self.clock.axis, ChartAxis(name="% of positions", least=0))
+        return Drawing(lines, self.times.axis, ChartAxis(name="% of positions", least=0))
 
     def loss(self, part: Literal["policy_loss", "value_loss"], unit: str) -> Drawing:
         """Of the games trained on and of those held out, with a mark at each promotion."""
@@ -148,10 +148,10 @@ class RunDrawings:
         ]
         values = [y for line in lines for _, y in line.points if y > 0]
         least, most = (
-            (_rounded(0.95 * min(values)), _rounded(1.05 * max(values))) if values else (1, 2)
+            (_rounded(0.95 * min(values), 2), _rounded(1.05 * max(values), 2)) if values else (1, 2)
         )
         y = ChartAxis("log", unit, least=least, most=most)
-        return Drawing(lines, self.clock.axis, y, moments=self._promotions())
+        return Drawing(lines, self.times.axis, y, moments=self._promotions())
 
     def entropies(self) -> Drawing:
         """Of the search's policy and of the network's."""
@@ -160,7 +160,7 @@ class RunDrawings:
             *self._measured("search", self.curves.trained, "target_entropy", ORANGE),
             *self._measured("KL(search || network)", self.curves.trained, "search_kl", PURPLE),
         ]
-        return Drawing(lines, self.clock.axis, ChartAxis(name="nats", least=0))
+        return Drawing(lines, self.times.axis, ChartAxis(name="nats", least=0))
 
     def agreement(self) -> Drawing:
         """How often network and search prefer the same action."""
@@ -168,7 +168,7 @@ class RunDrawings:
             *self._measured("trained on", self.curves.trained, "policy_agreement", BLUE, 100),
             *self._measured("held out", self.curves.held_out, "policy_agreement", ORANGE, 100),
         ]
-        return Drawing(lines, self.clock.axis, ChartAxis(name="% of positions"))
+        return Drawing(lines, self.times.axis, ChartAxis(name="% of positions"))
 
     def explained(self) -> Drawing:
         """How much of the results the value explains."""
@@ -176,7 +176,7 @@ class RunDrawings:
             *self._measured("trained on", self.curves.trained, "explained_variance", BLUE),
             *self._measured("held out", self.curves.held_out, "explained_variance", ORANGE),
         ]
-        return Drawing(lines, self.clock.axis, ChartAxis(name="1 is perfect", most=1))
+        return Drawing(lines, self.times.axis, ChartAxis(name="1 is perfect", most=1))
 
     def calibration(self) -> Drawing:
         """What the value predicts against what came, by stage."""
@@ -210,13 +210,13 @@ class RunDrawings:
 
     def reuse(self, most: float | None) -> Drawing:
         """Samples drawn for each position; ``most`` is what the run file allows."""
-        points = self.clock.points(
+        points = self.times.points(
             self.curves.trained, lambda row: _rounded(row.samples_per_position)
         )
         line = ChartLine("samples for each position", points, BLUE)
         levels = {} if most is None else {"samples_per_position": most}
         y = _around([0, most or 0, *(y for _, y in points)], "samples", 1)
-        return Drawing([line], self.clock.axis, y, levels=levels)
+        return Drawing([line], self.times.axis, y, levels=levels)
 
     def different_games(self) -> Drawing:
         """How many games in a row differ, and how many positions of a batch."""
@@ -224,7 +224,7 @@ class RunDrawings:
             ChartLine("games", self._played(lambda block: block.different_share * 100), BLUE),
             *self._measured("positions drawn", self.curves.trained, "distinct_share", ORANGE, 100),
         ]
-        return Drawing(lines, self.clock.axis, ChartAxis(name="% different", least=0, most=100))
+        return Drawing(lines, self.times.axis, ChartAxis(name="% different", least=0, most=100))
 
     def lengths(self) -> Drawing:
         """Of games, in plies."""
@@ -235,12 +235,12 @@ class RunDrawings:
                 "a tenth is longer", self._played(lambda block: block.long), GREY, dashed=True
             ),
         ]
-        return Drawing(lines, self.clock.axis, ChartAxis(name="plies", least=0))
+        return Drawing(lines, self.times.axis, ChartAxis(name="plies", least=0))
 
     def results(self) -> Drawing:
         """Shares of the games, one on the other."""
 
-        def second(block: PlayBlock) -> float:
+        def second(block: GameBlock) -> float:
             return 100 - 100 * (block.first_wins + block.draws) / block.games
 
         lines = [
@@ -255,12 +255,12 @@ class RunDrawings:
             ),
             ChartLine("second player won", self._played(second), ORANGE, area=True),
         ]
-        return Drawing(lines, self.clock.axis, ChartAxis(name="% of games", least=0, most=100))
+        return Drawing(lines, self.times.axis, ChartAxis(name="% of games", least=0, most=100))
 
     def resignations(self) -> Drawing:
         """How many of those who would have resigned did not lose, against what is allowed."""
         rows = [row for row in self.curves.resignations if row.would_resign]
-        wrong = self.clock.points(rows, lambda row: _percent(row.wrong / row.would_resign))
+        wrong = self.times.points(rows, lambda row: _percent(row.wrong / row.would_resign))
         resigned = self._played(lambda block: 100 * block.resigned / block.games)
         lines = [ChartLine("wrong", wrong, RED, dots=True)]
         if any(y for _, y in resigned):
@@ -268,18 +268,18 @@ class RunDrawings:
         allowed = _percent(rows[-1].false_positive_share) if rows else None
         levels = {} if allowed is None else {f"allowed: {allowed:g}%": allowed}
         y = _around([0, allowed or 0, *(y for line in lines for _, y in line.points)], "%", 1)
-        return Drawing(lines, self.clock.axis, y, levels=levels)
+        return Drawing(lines, self.times.axis, y, levels=levels)
 
     def _stages(self, split: str) -> list[Any]:
         return [row for row in self.curves.stages if row.split == split]
 
     def _promotions(self) -> list[float]:
         rows: Sequence[Any] = self.curves.ratings
-        marks = [x for row in rows if (x := self.clock.x(row.promoted_at)) is not None]
+        marks = [x for row in rows if (x := self.times.x(row.promoted_at)) is not None]
         return sorted(marks)[-_MOST_MARKS:]
 
-    def _played(self, value: Callable[[PlayBlock], float]) -> list[Point]:
-        return self.clock.points(self.curves.blocks, lambda block: _rounded(value(block)))
+    def _played(self, value: Callable[[GameBlock], float]) -> list[Point]:
+        return self.times.points(self.curves.blocks, lambda block: _rounded(value(block)))
 
     def _measured(
         self, name: str, rows: Sequence[Any], column: str, colour: str, times: float = 1
@@ -290,7 +290,7 @@ class RunDrawings:
             found: float | None = getattr(row, column)
             return None if found is None else _rounded(found * times)
 
-        points = self.clock.points(rows, value)
+        points = self.times.points(rows, value)
         if self.smooth and points:
             yield ChartLine(name, smoothed(points), colour)
             yield ChartLine(f"{name}, measured", points, colour, faint=True)
@@ -318,9 +318,9 @@ def smoothed(points: Sequence[Point]) -> list[Point]:
     return found
 
 
-def _rounded(value: float) -> float:
-    """To four digits: more cannot be seen, and takes time to send."""
-    return float(f"{value:.4g}")
+def _rounded(value: float, digits: int = 4) -> float:
+    """To few digits: more cannot be seen, and take time to send."""
+    return float(f"{value:.{digits}g}")
 
 
 def _percent(share: float | None) -> float | None:

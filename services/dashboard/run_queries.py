@@ -129,7 +129,7 @@ ORDER BY number
 
 
 @dataclass(frozen=True, slots=True)
-class PlayBlock:
+class GameBlock:
     """Games of self-play that were stored one after the other."""
 
     games: int
@@ -147,14 +147,14 @@ class PlayBlock:
     long: float
     """Nine tenths are."""
 
-    def joined(self, other: PlayBlock) -> PlayBlock:
+    def joined(self, other: GameBlock) -> GameBlock:
         """This block and the next one as one."""
         games = self.games + other.games
 
         def mean(one: float, two: float) -> float:
             return (one * self.games + two * other.games) / games
 
-        return PlayBlock(
+        return GameBlock(
             games,
             other.at,
             mean(self.different_share, other.different_share),
@@ -168,10 +168,10 @@ class PlayBlock:
 
 
 @dataclass(slots=True)
-class PlayBlocks:
+class GameBlocks:
     """The self-play of a run in blocks of 100 games, each read once; long runs in larger ones."""
 
-    blocks: list[PlayBlock] = field(default_factory=list[PlayBlock])
+    blocks: list[GameBlock] = field(default_factory=list[GameBlock])
     _tx: str = "0"
     _uid: str = _NO_GAME
 
@@ -210,7 +210,7 @@ class RunCurves:
     exams: Sequence[Row[tuple[object, ...]]] = ()
     stages: Sequence[Row[tuple[object, ...]]] = ()
     resignations: Sequence[Row[tuple[object, ...]]] = ()
-    blocks: Sequence[PlayBlock] = ()
+    blocks: Sequence[GameBlock] = ()
 
 
 @dataclass(slots=True)
@@ -224,7 +224,7 @@ class CurveReader:
 
     sources: Sources
     run: str
-    _play: PlayBlocks = field(default_factory=PlayBlocks)
+    _play: GameBlocks = field(default_factory=GameBlocks)
 
     async def read(self) -> RunCurves:
         """The curves now.
@@ -247,8 +247,8 @@ class CurveReader:
         )
 
 
-def _block(row: Row[tuple[object, ...]]) -> PlayBlock:
-    return PlayBlock(
+def _block(row: Row[tuple[object, ...]]) -> GameBlock:
+    return GameBlock(
         row.games,
         row.at,
         row.different / row.games,
@@ -261,7 +261,7 @@ def _block(row: Row[tuple[object, ...]]) -> PlayBlock:
     )
 
 
-def _halved(blocks: Sequence[PlayBlock]) -> list[PlayBlock]:
+def _halved(blocks: Sequence[GameBlock]) -> list[GameBlock]:
     """Each two as one; a last one without a second stays."""
     pairs = [one.joined(two) for one, two in zip(blocks[::2], blocks[1::2], strict=False)]
     return pairs + list(blocks[len(blocks) - len(blocks) % 2 :])

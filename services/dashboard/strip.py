@@ -1,4 +1,4 @@
-"""The strip at the top of every page: the run's figures and a lamp for each service."""
+"""What the strip at the top of every page says: the run's figures and a lamp for each service."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from services.dashboard.sources import Away, ShownRun, Sources
-from services.dashboard.toolkit import TextElement, ui
-from zerofleet.cli.progress import best_text, elo_text
 from zerofleet.cli.status_text import doing_by_name
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.exam import has_exam
@@ -192,62 +190,3 @@ def _lamps(states: Sequence[ServiceState]) -> Iterator[Lamp]:
             yield Lamp(name, "is not heard of", "negative")
         else:
             yield Lamp(name, words[name], "warning" if name in waiting else "positive")
-
-
-class Strip:
-    """The strip's elements on one page; draws them where it is made."""
-
-    def __init__(self) -> None:
-        with ui.element("div").classes("zf-strip"):
-            self._best = _cell("best model")
-            self._elo = _cell("Elo")
-            self._games = _cell("games")
-            self._games_per_hour = _cell("games an hour")
-            self._positions = _cell("positions a second")
-            self._next = _cell("next model")
-        self._lamps_row = ui.element("div").classes("zf-lamps")
-        self._lamps: tuple[Lamp, ...] | None = None
-        self._away = ui.element("div").classes("zf-away").props('role="alert"')
-        self._shown_away: tuple[Away, ...] = ()
-
-    def show(self, strip: StripFigures) -> None:
-        """The figures now."""
-        figures, said = strip.figures, strip.said
-        self._best.set_text("none yet" if figures is None else best_text(figures))
-        self._elo.set_text("none yet" if figures is None else elo_text(figures))
-        self._games.set_text("none yet" if figures is None else f"{figures.games:,}")
-        self._games_per_hour.set_text(_rate(said and said.games_per_hour))
-        self._positions.set_text(_rate(said and said.positions_per_s))
-        self._next.set_text(strip.next_model[1])
-        if said is not None and said.lamps != self._lamps:
-            self._show_lamps(said.lamps)
-        if strip.away != self._shown_away:
-            self._show_away(strip.away)
-
-    def _show_lamps(self, lamps: tuple[Lamp, ...]) -> None:
-        self._lamps = lamps
-        self._lamps_row.clear()
-        with self._lamps_row:
-            for lamp in lamps:
-                with ui.element("div").classes("zf-lamp"):
-                    ui.element("span").classes(f"zf-light zf-{lamp.colour}")
-                    ui.label(lamp.service).classes("zf-name")
-                    ui.label(lamp.words).classes("zf-words")
-
-    def _show_away(self, away: tuple[Away, ...]) -> None:
-        self._shown_away = away
-        self._away.clear()
-        with self._away:
-            for each in away:
-                ui.label(each.words)
-
-
-def _cell(name: str) -> TextElement:
-    """A figure with its name; returns the figure."""
-    with ui.element("div").classes("zf-cell"):
-        ui.label(name).classes("zf-name")
-        return ui.label("none yet").classes("zf-figure")
-
-
-def _rate(value: float | None) -> str:
-    return "none yet" if value is None else f"{value:,.0f}"

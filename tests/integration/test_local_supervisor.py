@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,19 @@ async def test_five_quick_deaths_are_the_end(
             await supervisor.failed()
     assert "out of ideas" in str(failure.value)
     assert str(crash.log) in str(failure.value)
+
+
+async def test_the_others_go_on_without_an_optional_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_module, "_FIRST_PAUSE_SECONDS", 0.001)
+    said: list[str] = []
+    page = replace(program(tmp_path, "dashboard", "raise SystemExit('no page')"), optional=True)
+    worker = program(tmp_path, "worker", SLEEPER)
+    async with Supervisor([page, worker], said.append) as supervisor:
+        await until(lambda: "is left out" in supervisor.children[0].note)
+        assert supervisor.children[1].process is not None
+    assert any("the run goes on without dashboard" in line for line in said)
 
 
 async def test_bad_input_is_not_tried_again(tmp_path: Path) -> None:

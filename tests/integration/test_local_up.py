@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 RUN_FILE = Path(__file__).parents[2] / "runs" / "tictactoe.toml"
 QUICK = ("--set", "trainer.min_positions=500", "--set", "trainer.publish_every_steps=50")
 TINY = ("--set", "search.num_simulations=10", "--set", "network.channels=8")
-SERVICES = ("inference", "trainer", "evaluator", "selfplay")
+SERVICES = ("dashboard", "inference", "trainer", "evaluator", "selfplay")
 
 pytestmark = [pytest.mark.slow, pytest.mark.fleet]
 
@@ -34,6 +35,14 @@ def ask(*arguments: str, status: int = 0) -> str:
     answer = completed.stdout + completed.stderr
     assert completed.returncode == status, answer
     return answer
+
+
+def services(data: Path) -> list[dict[str, str]]:
+    """What ``zerofleet status`` says of them."""
+    found: list[dict[str, str]] = json.loads(ask("status", "--data", str(data), "--json"))[
+        "services"
+    ]
+    return found
 
 
 def duel(typed: str, *arguments: str) -> str:
@@ -132,6 +141,11 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     address = json.loads((data / "running.json").read_text())["inference_address"]
     assert "expected line" in duel("hint\n", "--address", address, "--game", "tic_tac_toe")
 
+    [page] = re.findall(r"^page: (http://127\.0\.0\.1:\d+)\n", up.text())
+    wait_for(lambda: {"dashboard"} <= {each["name"] for each in services(data)})
+    with urllib.request.urlopen(page, timeout=30) as answer:
+        assert "<title>Run · tictactoe · zerofleet</title>" in answer.read().decode()
+
     worker = up.service("selfplay")
     assert worker is not None
     worker.kill()
@@ -141,8 +155,10 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     assert up.end(signal.SIGINT) == 0, up.text()
     up.wait_for_no_orphans()
     stops = re.findall(r"^stopping (\w+)$", up.text(), re.MULTILINE)
-    assert stops == ["selfplay", "evaluator", "trainer", "inference"]
+    assert stops == ["selfplay", "evaluator", "trainer", "inference", "dashboard"]
     assert f"zerofleet play --data {data}" in up.text()
+    assert f"page     {page} while it runs" in up.text()
+    assert not list(Path.cwd().glob(".nicegui*"))
 
     games = json.loads(ask("status", "--data", str(data), "--json"))["games"]
     count = "SELECT count(*) FROM games WHERE kind = 'selfplay'"
@@ -150,8 +166,9 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     refused = ask("sql", "--data", str(data), "-c", "DELETE FROM games", status=1)
     assert "read-only" in refused
 
-    again = start(*TINY)
+    again = start(*TINY, "--no-dashboard")
     again.wait_for_games()
+    assert again.service("dashboard") is None
     assert again.games() >= games
     again.process.kill()
     again.wait_for_no_orphans()

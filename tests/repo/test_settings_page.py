@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from services.autoscaler.settings import AutoscalerSettings
+from services.dashboard.settings import DashboardSettings
 from services.inference.settings import InferenceSettings
 from services.selfplay.settings import SelfplaySettings
 from zerofleet.config import ProcessSettings
@@ -15,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 SETTINGS: dict[str, type[ProcessSettings]] = {
     "autoscaler": AutoscalerSettings,
+    "dashboard": DashboardSettings,
     "inference": InferenceSettings,
     "selfplay": SelfplaySettings,
 }

@@ -42,6 +42,7 @@ def test_every_service_has_words() -> None:
         "trainer": "trains",
         "evaluator": "judges",
         "autoscaler": "sizes the fleet",
+        "dashboard": "shows 0 pages",
     }
     assert work_words(InferenceFigures(devices=2)) == "predicts on 2 GPUs"
 

@@ -26,12 +26,14 @@ def goal_text(reached: Exam | None, goal: float) -> str:
     )
 
 
-def final_report(figures: RunFigures, usage: Usage, folder: DataFolder) -> str:
-    """Several lines for a person."""
+def final_report(
+    figures: RunFigures, usage: Usage, folder: DataFolder, page: str | None = None
+) -> str:
+    """Several lines for a person; ``page`` is where the dashboard was."""
     lines = ["", *_cost(figures, usage)]
     if figures.best_version is not None:
         lines += ["", *_what_now(figures, folder)]
-    return "\n".join([*lines, *_go_on(folder)])
+    return "\n".join([*lines, *_go_on(folder, page)])
 
 
 def _cost(figures: RunFigures, usage: Usage) -> list[str]:
@@ -63,10 +65,14 @@ def _what_now(figures: RunFigures, folder: DataFolder) -> list[str]:
     return [*lines, f"model    {model}", f"logs     {_short(folder.logs)}"]
 
 
-def _go_on(folder: DataFolder) -> list[str]:
+def _go_on(folder: DataFolder, page: str | None) -> list[str]:
     root = shlex.quote(str(_short(folder.root)))
     run_file = shlex.quote(str(_short(folder.run_file)))
-    return [f"go on    {_command()} up {run_file} --data {root}"]
+    go_on = f"go on    {_command()} up {run_file} --data {root}"
+    if page is None:
+        return [go_on]
+    port = page.rpartition(":")[2]
+    return [f"{go_on} --dashboard-port {port}", f"page     http://{page} while it runs"]
 
 
 def _command() -> str:

@@ -19,7 +19,7 @@ from zerofleet.database import Database, migrate
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Exam, Monitor, RunFigures
-from zerofleet.local.programs import LocalPrograms, inference_address
+from zerofleet.local.programs import LocalPrograms, chosen_address
 from zerofleet.local.running import Running
 from zerofleet.local.stores import Stores, StoreUrls
 from zerofleet.local.supervisor import Supervisor
@@ -39,6 +39,7 @@ class LocalRun:
         folder: held by the caller.
         workers: number of self-play processes.
         port: of the inference service; None takes a free one.
+        page: ``host:port`` of the dashboard; None: there is none.
         goal: the exam's error rate at which to end; None goes on.
     """
 
@@ -49,12 +50,14 @@ class LocalRun:
         *,
         workers: int,
         port: int | None,
+        page: str | None,
         goal: float | None,
     ) -> None:
         self._run = run
         self._folder = folder
         self._workers = workers
-        self._address = inference_address(port)
+        self._address = chosen_address(port)
+        self._page = page
         self._goal = goal
         self._meter = UsageMeter(folder.root / "usage.json")
         self._progress = progress()
@@ -68,6 +71,8 @@ class LocalRun:
             StoreUnavailableError: a store that was named does not answer.
         """
         say = self._progress.say
+        if self._page is not None:
+            say(f"page: http://{self._page}")
         say(f"data folder: {self._folder.root}")
         with interruptible():
             try:
@@ -80,7 +85,7 @@ class LocalRun:
                 return self._goal is None
         if self._goal is not None:
             typer.echo(goal_text(reached, self._goal))
-        typer.echo(final_report(figures, self._meter.usage, self._folder))
+        typer.echo(final_report(figures, self._meter.usage, self._folder, self._page))
         return self._goal is None or reached is not None
 
     def _train(self, stores: Stores) -> tuple[RunFigures, Exam | None]:
@@ -110,7 +115,7 @@ class LocalRun:
 
     async def _supervise(self, stores: Stores, monitor: Monitor, figures: RunFigures) -> RunFigures:
         """Run the services until the goal, a signal or a failure; the last figures."""
-        programs = LocalPrograms(self._folder, stores.urls, self._address)
+        programs = LocalPrograms(self._folder, stores.urls, self._address, self._page)
         supervisor = Supervisor(programs.loop(self._workers), self._progress.say)
         say_stop = partial(self._progress.say, "stopping; once more to kill")
         async with stop_event(first=say_stop, again=supervisor.hurry) as stop, supervisor:

@@ -72,10 +72,10 @@ def _lone_inference(folder: DataFolder, running: Running) -> Generator[str]:
         ConfigError: it ends, or does not get ready.
     """
     from zerofleet.local.child import start_child, stop_child
-    from zerofleet.local.programs import LocalPrograms, inference_address
+    from zerofleet.local.programs import LocalPrograms, chosen_address
     from zerofleet.local.stores import StoreUrls
 
-    address = inference_address(None)
+    address = chosen_address(None)
     urls = StoreUrls(running.database_urls, running.redis_url)
     program = LocalPrograms(folder, urls, address).inference()
     process = start_child(program.arguments, program.environment, program.log)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from zerofleet.config import RunConfig
 
 
+_NO_NICEGUI = "NiceGUI is not there: pip install 'zerofleet[dashboard]'"
+
+
 class Until(StrEnum):
     """When a run ends by itself."""
 
@@ -37,6 +40,10 @@ def up(
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Port of the inference service [free].")
     ] = None,
+    dashboard_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of the page [free].")
+    ] = None,
+    no_dashboard: Annotated[bool, typer.Option("--no-dashboard", help="Serve no page.")] = False,
     override: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Over the run file: search.c_puct=2."),
@@ -48,8 +55,8 @@ def up(
 ) -> None:
     """Train a player here, until its goal or Ctrl-C.
 
-    Starts Postgres, Valkey and all services, and shows how it goes. Started again, it goes on
-    where it was. Nothing listens beyond this machine.
+    Starts Postgres, Valkey and all services, and shows how it goes, here and on a page for the
+    browser. Started again, it goes on where it was. Nothing listens beyond this machine.
     """
     from zerofleet import games
     from zerofleet.cli.local_run import LocalRun
@@ -61,12 +68,27 @@ def up(
     games.spec(run.game.name)
     goal = _goal(run, run_file) if until is Until.goal else None
     folder = DataFolder.for_run(data or default_folder(run.name), run)
-    local_run = LocalRun(run, folder, workers=workers, port=port, goal=goal)
+    page = None if no_dashboard else _page_address(dashboard_port)
+    local_run = LocalRun(run, folder, workers=workers, port=port, page=page, goal=goal)
     with folder.hold("up"):
         folder.keep_run_file(run_file)
         reached = local_run.go(database_url, redis_url)
     if not reached:
         raise typer.Exit(130)  # as a shell names an interrupted program
+
+
+def _page_address(port: int | None) -> str | None:
+    """Where the page is served; None, said on stderr, where NiceGUI is not there."""
+    from importlib.util import find_spec
+
+    from zerofleet.local.programs import chosen_address
+
+    if find_spec("nicegui") is None:
+        if port is not None:
+            raise ConfigError(f"--dashboard-port {port}: {_NO_NICEGUI}")
+        typer.echo(f"no page: {_NO_NICEGUI}", err=True)
+        return None
+    return chosen_address(port, "--dashboard-port")
 
 
 def _goal(run: RunConfig, run_file: Path) -> float:

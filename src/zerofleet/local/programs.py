@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from zerofleet.local.ports import LOOPBACK, free_port, try_port
 from zerofleet.local.stores import StoreUrls
 from zerofleet.local.supervisor import Program
 
-_ROLE = {"trainer": "trainer", "evaluator": "evaluator", "selfplay": "worker"}
+_ROLE = {"trainer": "trainer", "evaluator": "evaluator", "dashboard": "console"}
 _NOT_HERE = tuple(
     f"ZEROFLEET_{name}"
     for name in (
@@ -22,8 +23,12 @@ _NOT_HERE = tuple(
 _STOP_SECONDS = {"trainer": 20.0}  # it writes a checkpoint before it leaves
 
 
-def inference_address(port: int | None) -> str:
-    """Where the inference service of this run will listen: the port given, else a free one.
+def chosen_address(port: int | None, option: str = "--port") -> str:
+    """Where a service of this run will listen: the port given, else a free one.
+
+    Args:
+        port: None takes a free one.
+        option: of the command, that gave it.
 
     Raises:
         ConfigError: the port is in use.
@@ -35,7 +40,7 @@ def inference_address(port: int | None) -> str:
     except (OSError, OverflowError) as error:
         raise ConfigError(
             f"port {port} cannot be used: {getattr(error, 'strerror', None) or error}; "
-            "give another --port, or none to take a free one"
+            f"give another {option}, or none to take a free one"
         ) from error
     return f"{LOOPBACK}:{port}"
 
@@ -47,6 +52,8 @@ class LocalPrograms:
     folder: DataFolder
     urls: StoreUrls
     inference_address: str
+    dashboard_address: str | None = None
+    """None: there is no dashboard."""
 
     def inference(self) -> Program:
         """The inference service alone: all that ``zerofleet play`` needs."""
@@ -55,6 +62,8 @@ class LocalPrograms:
     def loop(self, workers: int) -> list[Program]:
         """All services in the order of starting, with this many of self-play."""
         names = ["inference", "trainer", "evaluator"]
+        if self.dashboard_address is not None:
+            names.insert(0, "dashboard")
         names += ["selfplay"] if workers == 1 else [f"selfplay-{i + 1}" for i in range(workers)]
         return [self._program(name.partition("-")[0], name, free_port()) for name in names]
 
@@ -64,6 +73,7 @@ class LocalPrograms:
             "ZEROFLEET_REDIS_URL": self.urls.redis,
             "ZEROFLEET_INFERENCE_ADDRESS": self.inference_address,
             "ZEROFLEET_LISTEN_ADDRESS": self.inference_address,
+            "ZEROFLEET_DASHBOARD_ADDRESS": self.dashboard_address or "",
             "ZEROFLEET_METRICS_ADDRESS": f"{LOOPBACK}:{metrics_port}",
             "ZEROFLEET_MODEL_FOLDER": str(self.folder.models),
             "ZEROFLEET_CHECKPOINT_FOLDER": str(self.folder.checkpoints),
@@ -73,10 +83,20 @@ class LocalPrograms:
             **dict.fromkeys(_NOT_HERE, ""),
         }
         self.folder.logs.mkdir(exist_ok=True)
+        is_page = service == "dashboard"
+        # What trains goes first; a page that takes a moment longer is no loss.
+        patient = ("nice", "-n", "5") if is_page and shutil.which("nice") else ()
         return Program(
             name=name,
-            arguments=(sys.executable, "-m", f"services.{service}", str(self.folder.run_file)),
+            arguments=(
+                *patient,
+                sys.executable,
+                "-m",
+                f"services.{service}",
+                str(self.folder.run_file),
+            ),
             environment=environment,
             log=self.folder.logs / f"{name}.log",
             stop_seconds=_STOP_SECONDS.get(service, 10.0),
+            optional=is_page,
         )

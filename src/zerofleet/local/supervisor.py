@@ -42,6 +42,8 @@ class Program:
     log: Path
     stop_seconds: float = 10.0
     """How long it may take to leave after SIGTERM."""
+    optional: bool = False
+    """Whether the others go on without it when it cannot be kept running."""
 
     def last_log_lines(self, count: int) -> list[str]:
         """The end of its log, which says why it died."""
@@ -101,7 +103,7 @@ class Supervisor:
             self._waiters.shutdown()
 
     async def failed(self) -> None:
-        """Wait until a program cannot be kept running.
+        """Wait until a program cannot be kept running that is not optional.
 
         Raises:
             ProgramFailedError: it died five times in quick succession; the end of its log is in it.
@@ -130,7 +132,14 @@ class Supervisor:
             _kill_session(process)  # what a dead program left behind
             quick = time.monotonic() - started < _QUICK_DEATH_SECONDS
             child.quick_deaths = child.quick_deaths + 1 if quick else 1
-            _give_up_if_hopeless(child, status)
+            try:
+                _give_up_if_hopeless(child, status)
+            except ZerofleetError as error:
+                if not program.optional:
+                    raise
+                child.note = f"{describe(status)}; is left out (log: {program.log})"
+                self._say(f"{error}\nthe run goes on without {program.name}")
+                return
             pause = _FIRST_PAUSE_SECONDS * 2 ** (child.quick_deaths - 1)
             child.note = f"{describe(status)}; starts again in {pause:g} s"
             child.restarts += 1

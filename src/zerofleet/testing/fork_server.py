@@ -18,19 +18,28 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(
-    [
-        "services.autoscaler.service",
-        "services.evaluator.metrics",
-        "services.evaluator.service",
-        "services.inference.metrics",
-        "services.inference.service",
-        "services.selfplay.metrics",
-        "services.selfplay.service",
-        "services.trainer.metrics",
-        "services.trainer.service",
-    ]
-)
+_PRELOADED = [
+    "services.autoscaler.service",
+    "services.evaluator.metrics",
+    "services.evaluator.service",
+    "services.inference.metrics",
+    "services.inference.service",
+    "services.selfplay.metrics",
+    "services.selfplay.service",
+    "services.trainer.metrics",
+    "services.trainer.service",
+]
+_context.set_forkserver_preload(_PRELOADED)
+
+
+def preload(module: str) -> None:
+    """Have the forks begin with one more module, which most tests have no use for.
+
+    Args:
+        module: by name; asked for before the first fork.
+    """
+    _PRELOADED.append(module)
+    _context.set_forkserver_preload(_PRELOADED)
 
 
 class Fork:

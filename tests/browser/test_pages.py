@@ -1,0 +1,206 @@
+"""Every page opens, says what is true, and outlives what it reads from."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from playwright.sync_api import expect
+
+from services.dashboard.frame import Frame
+from services.dashboard.service import add_pages
+from zerofleet.figures import EvaluatorFigures, SelfplayFigures, TrainerFigures
+from zerofleet.heartbeat import Heartbeat
+from zerofleet.testing.databases import DatabaseTemplate
+
+# An address for each page whose path has a parameter.
+SAMPLES: dict[str, str] = {}
+
+
+def addresses() -> list[str]:
+    """Of every page that is registered, but the one that takes what is left."""
+    frame = Frame(cast("Any", None))
+    add_pages(frame)
+    return [SAMPLES.get(path, path) for path in frame.paths if path != "/{path:path}"]
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+def test_every_page_opens_without_a_complaint_and_asks_nobody_else(
+    shown: Any, open_page: Callable[..., Any], width: int
+) -> None:
+    pages = addresses()
+    assert "/" in pages
+    for address in pages:
+        assert "{" not in address, f"give {address} in SAMPLES"
+        opened = open_page(address, width=width, dark=width == 360)
+        expect(opened.page.get_by_role("navigation")).to_be_visible()
+        expect(opened.page).to_have_title(re.compile("shown · zerofleet"))
+        opened.page.wait_for_load_state("networkidle")
+        assert opened.complaints == [], address
+        assert opened.foreign == [], address
+        wide = opened.page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, address
+    assert '"level": "error"' not in shown.process.said()
+
+
+def test_a_link_to_nothing_says_so(shown: Any, open_page: Callable[..., Any]) -> None:
+    page = open_page("/").page
+    for address, words in (
+        ("/nowhere/at/all", "there is no page /nowhere/at/all"),
+        ("/?run=other", "there is no run 'other' in this database"),
+        (
+            "/?run=%3Cimg src=x onerror=alert(1)%3E",
+            "there is no run '<img src=x onerror=alert(1)>'",
+        ),
+    ):
+        answer = page.goto(shown.base + address)
+        assert answer.status == 404
+        expect(page.get_by_text(words)).to_be_visible()
+
+
+def test_figures_are_those_of_the_database(shown: Any, open_page: Callable[..., Any]) -> None:
+    fill(shown, games=1_234)
+    beat(shown)
+    page = open_page("/").page
+    expect(figure(page, "games")).to_have_text("1,234")
+    expect(figure(page, "best model")).to_have_text(re.compile(r"^2 of 3, promoted 0:0"))
+    [[elo]] = shown.query("SELECT elo FROM ratings WHERE player = '2'")
+    expect(figure(page, "Elo")).to_have_text(re.compile(re.escape(f"{elo:+.0f} ± ")))
+    expect(figure(page, "games an hour")).to_have_text("1,500")
+    expect(figure(page, "next model")).to_have_text("120 of 1,000 steps")
+    expect(page.get_by_text("waits for 2,000 positions")).to_be_visible()
+    expect(page.get_by_text("is not heard of")).to_have_count(1)
+    expect(page.locator("section", has_text="Policy loss").locator("svg")).to_be_visible()
+    expect(page.get_by_text("Appears with the first exam")).to_be_visible()
+    shown.query(
+        "INSERT INTO exams (run, version, kind, num_simulations, positions, errors) "
+        "VALUES ('shown', 2, 'random', 100, 1000, 37) RETURNING 1"
+    )
+    expect(page.locator("section", has_text="Exam errors").locator("svg")).to_be_visible(
+        timeout=30_000
+    )
+
+
+def test_another_run_is_chosen_by_its_name_which_is_no_markup(
+    shown: Any, open_page: Callable[..., Any]
+) -> None:
+    name = "<b>other</b>"
+    shown.query(
+        "INSERT INTO runs (name, game, config) VALUES (:name, 'go(size=9)', '{}') RETURNING 1",
+        name=name,
+    )
+    page = open_page("/").page
+    page.get_by_label("Other runs").click()
+    page.get_by_text(f"{name} (go(size=9))").click()
+    expect(page).to_have_title(f"Run · {name} · zerofleet")
+    expect(page.get_by_text(name, exact=True)).to_be_visible()
+    page.get_by_role("link", name="Run", exact=True).click()
+    expect(page).to_have_title(f"Run · {name} · zerofleet")
+
+
+def test_light_or_dark_is_the_browsers_until_a_person_chooses(
+    shown: Any, open_page: Callable[..., Any]
+) -> None:
+    page = open_page("/", dark=True).page
+    expect(page.locator("body.body--dark")).to_be_visible()
+    page.get_by_label("Light or dark").click()
+    expect(page.locator("body.body--light")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("navigation")).to_be_visible()
+    expect(page.locator("body.body--light")).to_be_visible()
+
+
+def test_the_page_stays_while_postgres_is_away(
+    shown: Any, open_page: Callable[..., Any], database_template: DatabaseTemplate, postgres: Any
+) -> None:
+    page = open_page("/").page
+    expect(figure(page, "games")).to_have_text("0")
+    [[name]] = shown.query("SELECT current_database()")
+    shown.database.close()
+    admin = postgres.url("superuser", "postgres")
+    allow(admin, name, allowed=False)
+    expect(page.get_by_text(re.compile(r"Postgres does not answer since \d\d:\d\d"))).to_be_visible(
+        timeout=30_000
+    )
+    expect(figure(page, "games")).to_have_text("0")
+    page.goto(shown.base + "/?run=other")
+    expect(page.get_by_text("The page comes back by itself.")).to_be_visible()
+    page.goto(shown.base + "/")
+    expect(page.get_by_text("Postgres does not answer")).to_be_visible()
+    allow(admin, name, allowed=True)
+    expect(page.get_by_text("Postgres does not answer")).to_have_count(0, timeout=30_000)
+
+
+def test_it_leaves_in_seconds_and_its_pages_come_back(
+    shown: Any, open_page: Callable[..., Any]
+) -> None:
+    page = open_page("/").page
+    expect(page.get_by_text("shows 1 page")).to_be_visible(timeout=20_000)
+    began = time.monotonic()
+    shown.process.terminate()
+    assert shown.process.wait(30) == 0, shown.process.said()
+    assert time.monotonic() - began < 10
+    assert "Traceback" not in shown.process.said()
+    shown.process = shown.start()
+    expect(page.get_by_text("shows 1 page")).to_be_visible(timeout=30_000)
+
+
+def figure(page: Any, name: str) -> Any:
+    """A figure of the strip, by its name."""
+    cell = page.locator(".zf-cell", has=page.get_by_text(name, exact=True))
+    return cell.locator(".zf-figure")
+
+
+def allow(admin_url: str, name: str, *, allowed: bool) -> None:
+    """Let a database take connections, or end those that it has."""
+    import psycopg2
+
+    connection = psycopg2.connect(admin_url)
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS {allowed}')
+        if not allowed:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+            )
+    connection.close()
+
+
+def beat(shown: Any) -> None:
+    """Heartbeats of a fleet in which inference is not heard of."""
+    for said in (
+        Heartbeat("w", 1, "", SelfplayFigures(games_per_hour=1500.0)),
+        Heartbeat("t", 2_120, "2,000 positions", TrainerFigures()),
+        Heartbeat("e", 1, "", EvaluatorFigures()),
+    ):
+        shown.heartbeats.beat(said, ttl=60.0)
+
+
+def fill(shown: Any, games: int) -> None:
+    """Games, three models of which the second is the best, and measurements."""
+    run, database = "shown", shown.database
+    shown.query(
+        "WITH stored AS (INSERT INTO games (game_uid, run, kind, first_model, result, reason, "
+        "length, worker, started_at, finished_at, moves, content_sha256, began_at) "
+        "SELECT gen_random_uuid(), :run, 'selfplay', 1, i % 3 - 1, 'rules', 7 + i % 30, 'w', "
+        "now(), now(), i::text, decode(repeat('00', 32), 'hex'), now() "
+        "FROM generate_series(1, :games) AS i RETURNING 1) SELECT count(*) FROM stored",
+        run=run,
+        games=games,
+    )
+    trainer = database.acquire_fence(run, "trainer")
+    evaluator = database.acquire_fence(run, "evaluator")
+    for version in (1, 2, 3):
+        database.insert_model(
+            run, version, f"{version:064x}", 1_000 * version, {}, f"{version}", trainer
+        )
+    for seq, version in enumerate((1, 2)):
+        database.promote(run, version, None, "test", seq, epoch=evaluator)
+    database.upsert_ratings(run, [("1", 0.0, 10.0), ("2", 123.0, 20.0), ("random", -400.0, 30.0)])
+    for step in range(100, 2_100, 100):
+        for split in ("train", "held_out"):
+            losses = {"policy_loss": 2.0 - step / 2_000, "value_loss": 1.0}
+            database.insert_train_metrics(run, step, split, losses, trainer)

@@ -1,0 +1,190 @@
+"""What the page reads, against the same asked in plain SQL."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from services.dashboard.run_queries import MOST_POINTS, CurveReader, GameBlocks, RunCurves
+from services.dashboard.settings import DashboardSettings
+from services.dashboard.shared_reading import SharedReading
+from services.dashboard.sources import Sources
+from services.dashboard.strip import GameCount, StripReader, sum_up
+from zerofleet.config import run_from_values
+from zerofleet.database import Database
+from zerofleet.errors import StoreUnavailableError
+from zerofleet.figures import InferenceFigures, SelfplayFigures, TrainerFigures
+from zerofleet.heartbeat import Heartbeat
+from zerofleet.local.ports import free_port
+
+RUN = run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}})
+
+
+@pytest.fixture
+def settings(role_url: Callable[[str], str], valkey_url: str) -> DashboardSettings:
+    return DashboardSettings(
+        run_file=Path("run.toml"), database_url=role_url("console"), redis_url=valkey_url
+    )
+
+
+@pytest.fixture
+async def sources(database: Database, settings: DashboardSettings) -> AsyncIterator[Sources]:
+    del database  # has the run
+    async with Sources(RUN, settings) as opened:
+        yield opened
+
+
+def play(database: Database, games: int) -> None:
+    """Games of self-play, each in a transaction that is over."""
+    database._run(
+        "INSERT INTO games (game_uid, run, kind, first_model, result, reason, length, worker, "
+        "started_at, finished_at, moves, content_sha256, began_at) "
+        "SELECT gen_random_uuid(), 'test', 'selfplay', 1, i % 3 - 1, 'rules', 5 + i % 5, 'w', "
+        "now(), now(), (i % 2)::text, decode(repeat('00', 32), 'hex'), now() "
+        "FROM generate_series(1, :games) AS i",
+        games=games,
+    )
+
+
+async def test_games_are_counted_once_and_all(
+    database: Database, sources: Sources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.dashboard.strip._MOST_COUNTED", 50)
+    count = GameCount()
+    total = 0
+    for games in (20, 0, 30, 7):
+        play(database, games)
+        total += games
+        # So many are counted in one look; later ones count the rest.
+        for _ in range(3):
+            counted = await count.read(sources, "test")
+        assert counted == total
+    with database._transaction() as connection:
+        connection.exec_driver_sql("SELECT pg_current_xact_id()")
+        await asyncio.to_thread(play, database, 5)
+        assert await count.read(sources, "test") == total + 5
+        connection.exec_driver_sql(
+            "INSERT INTO games (game_uid, run, kind, first_model, result, reason, length, worker, "
+            "started_at, finished_at, moves, content_sha256, began_at) SELECT gen_random_uuid(), "
+            "run, kind, first_model, result, reason, length, worker, started_at, finished_at, "
+            "moves, content_sha256, began_at FROM games LIMIT 1"
+        )
+    assert await count.read(sources, "test") == total + 6, "one committed behind later ones"
+
+
+async def test_blocks_hold_every_hundred_games(database: Database, sources: Sources) -> None:
+    for _ in range(5):
+        play(database, 90)
+    blocks = GameBlocks()
+    await blocks.read_on(sources, "test")
+    assert [block.games for block in blocks.blocks] == [100] * 4
+    play(database, 150)
+    await blocks.read_on(sources, "test")
+    assert [block.games for block in blocks.blocks] == [100] * 6
+    [row] = database._rows(
+        "SELECT avg(length) AS length, count(*) FILTER (WHERE result = 1) AS wins FROM games"
+    )
+    assert sum(block.length for block in blocks.blocks) / 6 == pytest.approx(float(row.length))
+    assert sum(block.first_wins for block in blocks.blocks) == row.wins
+    assert blocks.blocks[5].different_share == 0.02
+    joined = blocks.blocks[0].joined(blocks.blocks[1])
+    assert joined.games == 200
+    assert joined.draws == blocks.blocks[0].draws + blocks.blocks[1].draws
+
+
+async def test_a_long_series_is_thinned_between_its_ends(
+    database: Database, sources: Sources
+) -> None:
+    epoch = database.acquire_fence("test", "trainer")
+    database._run(
+        "INSERT INTO train_metrics (run, step, split, policy_loss, value_loss, epoch, calibration) "
+        "SELECT 'test', i * 7, split, i, 1, :epoch, CAST(:stages AS jsonb) "
+        "FROM generate_series(1, 3000) AS i, unnest(ARRAY['train', 'held_out']) AS split",
+        epoch=epoch,
+        stages='[{"stage":1,"positions":4,"predicted":0.5,"actual":1,"squared_error":0.25}]',
+    )
+    curves = await CurveReader(sources, "test").read()
+    assert len(curves.trained) <= MOST_POINTS + 1
+    steps = [row.step for row in curves.trained]
+    assert steps == sorted(set(steps))
+    assert steps[0] == 7
+    assert 21_000 - steps[-1] <= 2 * 21_000 / MOST_POINTS
+    assert [row.policy_loss for row in curves.held_out] == [step / 7 for step in steps]
+    assert {(row.stage, row.predicted) for row in curves.stages} == {(1, 0.5)}
+    assert sum(row.positions for row in curves.stages) == 40 * 4
+    assert (curves.ratings, curves.exams, curves.resignations) == ([], [], [])
+
+
+async def test_nothing_can_be_written(sources: Sources) -> None:
+    with pytest.raises(StoreUnavailableError, match="read-only"):
+        await sources.rows("CREATE TABLE more (one integer)")
+
+
+async def test_a_source_says_since_when_it_is_away(settings: DashboardSettings) -> None:
+    nowhere = settings.model_copy(update={"redis_url": f"redis://127.0.0.1:{free_port()}/0"})
+    async with Sources(RUN, nowhere) as sources:
+        reader = StripReader(sources, sources.run)
+        first = await reader.read()
+        again = await reader.read()
+        assert [each.name for each in again.away] == ["Redis"]
+        assert again.away[0].since == first.away[0].since
+        assert "Redis does not answer since" in again.away[0].words
+        assert again.figures is not None
+        assert again.said is None
+
+
+def test_the_strip_says_what_services_say() -> None:
+    said = sum_up(
+        [
+            Heartbeat("i", 1, "", InferenceFigures(provider="cpu")),
+            Heartbeat("a", 1, "", SelfplayFigures(games_per_hour=10.0, positions_per_s=3.0)),
+            Heartbeat("b", 1, "the trainer", SelfplayFigures(games_per_hour=5.0)),
+            Heartbeat("t", 1_500, "", TrainerFigures()),
+        ]
+    )
+    assert (said.games_per_hour, said.positions_per_s, said.step) == (15.0, 3.0, 1_500)
+    assert [(lamp.service, lamp.words, lamp.colour) for lamp in said.lamps] == [
+        ("inference", "predicts on cpu", "positive"),
+        ("selfplay", "1 of 2: plays, 1 of 2: waits for the trainer", "warning"),
+        ("trainer", "trains", "positive"),
+        ("evaluator", "is not heard of", "negative"),
+    ]
+
+
+async def test_twenty_pages_cost_one_reading() -> None:
+    read = 0
+    go = asyncio.Event()
+
+    async def value() -> int:
+        nonlocal read
+        await go.wait()
+        go.clear()
+        read += 1
+        return read // 2
+
+    told: list[tuple[int, int]] = []
+    came = asyncio.Event()
+
+    def tell(page: int) -> Callable[[int], None]:
+        def told_page(now: int) -> None:
+            if page == 3:
+                came.set()
+                raise ValueError("this page cannot be drawn")
+            told.append((page, now))
+
+        return told_page
+
+    reading = SharedReading("test", value, 0.0)
+    leave = [reading.watch(tell(page)) for page in range(20)]
+    go.set()
+    await asyncio.wait_for(came.wait(), 60)
+    assert (read, len(told)) == (1, 19)
+    late: list[int] = []
+    leave.append(reading.watch(late.append))
+    assert late == [0]
+    for each in leave:
+        each()
+        each()
+    assert reading.watchers == 0
+    assert RunCurves() == RunCurves()
