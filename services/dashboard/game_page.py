@@ -207,14 +207,18 @@ class GameView:
         with ui.element("div").classes("zf-tools"):
             shown = {"visits": "visits", "prior": "prior", "none": "no marks"}
             ui.toggle(shown, value="visits", on_change=self._choose_shown).props(
-                'dense no-caps unelevated aria-label="heat map"'
+                'dense no-caps unelevated padding="2px 10px" aria-label="heat map"'
             )
-            ui.button("Go on from here", on_click=self._go_on).props("outline dense no-caps")
+            ui.button("Go on from here", on_click=self._go_on).props(
+                'outline dense no-caps padding="2px 10px"'
+            )
             try:
                 require_sgf(self._walked.played.game)
             except ConfigError:
                 return
-            ui.button("SGF", on_click=self._download).props("outline dense no-caps")
+            ui.button("SGF", on_click=self._download).props(
+                'outline dense no-caps padding="2px 10px"'
+            )
 
     def _moves(self) -> None:
         """The actions, each a link to its position; blunders are marked."""

@@ -123,5 +123,5 @@ def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> N
                     "older",
                     visit.link("/games", **replace(chosen).parameters(), before=page.before),
                 ).classes("zf-link")
-            if page.looked >= MOST_LOOKED_AT and len(rows) < 2:
+            if page.looked >= MOST_LOOKED_AT:
                 ui.label(f"Each page looks at {MOST_LOOKED_AT:,} games; the older ones follow.")

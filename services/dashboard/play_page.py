@@ -82,7 +82,9 @@ class PlayView:
         self._hints = self._side == "both"
         self._value_shown = True
         with ui.element("div").classes("zf-tools"):
-            ui.select(versions, label="model", value=self._version, on_change=self._choose_version)
+            ui.select(
+                versions, label="model", value=self._version, on_change=self._choose_version
+            ).classes("zf-field")
             ui.select(_SIDES, label="you are", value=self._side, on_change=self._choose_side)
             simulations = ui.number(
                 "simulations",
@@ -104,11 +106,11 @@ class PlayView:
                 self._value = ui.label().classes("zf-figure")
                 self._trouble = ui.label().classes("zf-trouble").props('role="alert"')
                 self._again = ui.button("Try again", on_click=self.start)
-                self._again.props("outline dense no-caps").set_visibility(False)
+                self._again.props('outline dense no-caps padding="2px 10px"').set_visibility(False)
                 self._table = CandidateTable(
                     self._hover, "action", "visits", "share", "q", "prior", "line"
                 )
-                self._line = ui.label().classes("zf-note zf-wrap")
+                self._line = ui.label().classes("zf-note zf-wrap zf-line-so-far")
         # A visitor who leaves takes no more of the inference service.
         ui.context.client.on_disconnect(self._stop)
         ui.context.client.on_delete(self._stop)
@@ -139,7 +141,7 @@ class PlayView:
                 ("Resign", self._resign),
                 ("New game", self._new),
             ):
-                ui.button(words, on_click=done).props("outline dense no-caps")
+                ui.button(words, on_click=done).props('outline dense no-caps padding="2px 10px"')
             ui.label("Arrow keys move over the board, Enter plays.").classes("zf-note")
 
     def _running(self, search: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
