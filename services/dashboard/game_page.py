@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -177,6 +178,9 @@ class GameView:
             link = self._visit.link(f"/games/{self._walked.played.game_uid}", ply=ply)
             ui.navigate.history.replace(link)
 
+    def _go(self, by: int, to: int | None) -> None:
+        self.seek(self._ply + by if to is None else to)
+
     def _head(self) -> None:
         played, names = self._walked.played, self._walked.names
         with ui.element("div").classes("zf-panel-head"):
@@ -191,17 +195,17 @@ class GameView:
     def _controls(self) -> None:
         last = len(self._walked.actions)
         with ui.element("div").classes("zf-tools"):
-            for icon, words, target in (
-                ("first_page", "To the start", lambda: 0),
-                ("chevron_left", "Back (left arrow)", lambda: self._ply - 1),
-                ("chevron_right", "On (right arrow)", lambda: self._ply + 1),
-                ("last_page", "To the end", lambda: last),
+            for icon, words, by, to in (
+                ("first_page", "To the start", 0, 0),
+                ("chevron_left", "Back (left arrow)", -1, None),
+                ("chevron_right", "On (right arrow)", 1, None),
+                ("last_page", "To the end", 0, last),
             ):
-                button = ui.button(icon=icon, on_click=lambda target=target: self.seek(target()))
+                button = ui.button(icon=icon, on_click=partial(self._go, by, to))
                 button.props(f'flat dense aria-label="{words}"')
             self._where = ui.label()
             self._slider = ui.slider(
-                min=0, max=max(last, 1), on_change=lambda event: self.seek(int(event.value))
+                min=0, max=max(last, 1), on_change=lambda event: self.seek(int(event.value or 0))
             ).classes("zf-slider")
             self._slider.props('dense aria-label="ply"')
         with ui.element("div").classes("zf-tools"):
@@ -225,9 +229,7 @@ class GameView:
         with ui.element("div").classes("zf-moves"):
             for ply, word in enumerate(self._walked.words):
                 mark = " ?" if ply in self._blunders else ""
-                button = ui.button(
-                    f"{ply + 1} {word}{mark}", on_click=lambda ply=ply: self.seek(ply + 1)
-                )
+                button = ui.button(f"{ply + 1} {word}{mark}", on_click=partial(self.seek, ply + 1))
                 button.props("flat dense no-caps")
 
     def _curve(self) -> None:
@@ -304,7 +306,7 @@ class GameView:
         self._table.show(candidates)
         marks = {"visits": visit_marks, "prior": prior_marks}.get(self._shown)
         best = ranked(candidates)[0].action if candidates and self._shown == "visits" else None
-        self._board.mark(marks(candidates) if marks else (), heat=True, best=best)
+        self._board.draw_marks(marks(candidates) if marks else (), heat=True, best=best)
 
     def _hover(self, action: int | None) -> None:
         actions = self._walked.actions
@@ -316,7 +318,7 @@ class GameView:
         except ValueError:  # the pointer was on an action of the position before
             self._board.draw_line(())
 
-    def _choose_shown(self, event: events.ValueChangeEventArguments) -> None:
+    def _choose_shown(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._shown = str(event.value)
         self._draw_search()
 

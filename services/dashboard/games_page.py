@@ -45,8 +45,8 @@ def add_games_page(frame: Frame) -> None:
 def _filters(visit: Visit, chosen: GameFilter) -> None:
     """What is chosen is in the address: each choice opens another one."""
 
-    def choose(name: str) -> Callable[[events.ValueChangeEventArguments], None]:
-        def go(event: events.ValueChangeEventArguments) -> None:
+    def choose(name: str) -> Callable[[events.ValueChangeEventArguments[Any]], None]:
+        def go(event: events.ValueChangeEventArguments[Any]) -> None:
             ui.navigate.to(
                 visit.link("/games", **{**chosen.parameters(), name: event.value or None})
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from services.dashboard.frame import NothingThereError
@@ -238,6 +238,6 @@ def _number(parameters: Mapping[str, str], name: str) -> int | None:
 def _day(parameters: Mapping[str, str]) -> date | None:
     value = parameters.get("day") or None
     try:
-        return None if value is None else date.fromisoformat(cast("str", value))
+        return None if value is None else date.fromisoformat(value)
     except ValueError as error:
         raise NothingThereError(f"day={value}: give a day as 2026-01-31") from error

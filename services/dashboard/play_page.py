@@ -191,7 +191,7 @@ class PlayView:
         ]
         self._table.show(candidates)
         best = table.best_action
-        self._board.mark(visit_marks(candidates, values=self._value_shown), best=best)
+        self._board.draw_marks(visit_marks(candidates, values=self._value_shown), best=best)
         if self._value_shown:
             self._say_value(table)
 
@@ -286,23 +286,23 @@ class PlayView:
             self._search.cancel()
             self._search = None
 
-    def _choose_version(self, event: events.ValueChangeEventArguments) -> None:
+    def _choose_version(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._version = str(event.value)
         self.start()
 
-    def _choose_side(self, event: events.ValueChangeEventArguments) -> None:
+    def _choose_side(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._side = str(event.value)
         self.start()
 
-    def _choose_simulations(self, event: events.ValueChangeEventArguments) -> None:
+    def _choose_simulations(self, event: events.ValueChangeEventArguments[Any]) -> None:
         if event.value is not None and 1 <= event.value <= self._described.max_simulations:
             self._simulations = int(event.value)
             self.start()
 
-    def _choose_hints(self, event: events.ValueChangeEventArguments) -> None:
+    def _choose_hints(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._hints = bool(event.value)
         self.start()
 
-    def _choose_value(self, event: events.ValueChangeEventArguments) -> None:
+    def _choose_value(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._value_shown = bool(event.value)
         self.start()

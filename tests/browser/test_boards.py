@@ -194,6 +194,7 @@ def test_a_link_to_game_and_ply_opens_it_and_the_address_follows(
     page = opened.page
     pieces = page.locator(".zf-board .zf-piece")
     expect(pieces).to_have_count(3)
+    expect(page.locator(".zf-figure", has_text="1").first).to_be_visible()  # it is connected
     page.keyboard.press("ArrowRight")
     expect(pieces).to_have_count(4)
     expect(page).to_have_url(re.compile(r"ply=4$"))
