@@ -16,6 +16,9 @@ from fastapi import FastAPI
 
 from services.dashboard.fleet_page import add_fleet_page
 from services.dashboard.frame import Frame, NothingThereError, Visit
+from services.dashboard.game_page import add_game_page
+from services.dashboard.games_page import add_games_page
+from services.dashboard.play_page import add_play_page
 from services.dashboard.run_page import add_run_page
 from services.dashboard.settings import DashboardSettings
 from services.dashboard.sources import Sources
@@ -48,6 +51,9 @@ _ICON = (
 def add_pages(frame: Frame) -> None:
     """Register every page, in the order of the navigation."""
     add_run_page(frame)
+    add_games_page(frame)
+    add_game_page(frame)
+    add_play_page(frame)
     add_fleet_page(frame)
     add_sql_page(frame)
 

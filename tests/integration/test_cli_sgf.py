@@ -16,10 +16,10 @@ from sgfmill import sgf as sgfmill_sgf
 from typer.testing import CliRunner
 
 from zerofleet.cli import app
-from zerofleet.cli.sgf_of_game import sgf_of_game
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.database.played_games import PlayedGame
+from zerofleet.database.sgf_of_game import sgf_of_game
 from zerofleet.errors import ConfigError
 from zerofleet.games import sgf
 from zerofleet.records import GameRecord
@@ -166,7 +166,9 @@ def test_a_stored_name_imports_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "hostile.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
     now = datetime.now(UTC)
-    played = PlayedGame(uuid4(), "python:hostile:Game", "selfplay", 1, None, "rules", now, "", [])
+    played = PlayedGame(
+        uuid4(), "python:hostile:Game", "selfplay", 1, None, 0, "rules", now, "", []
+    )
     with pytest.raises(ConfigError, match="SGF is for go and othello"):
         sgf_of_game("r", played)
     assert "hostile" not in sys.modules

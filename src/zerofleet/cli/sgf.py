@@ -43,8 +43,8 @@ def sgf(
     A run that is stopped has its database started for the time. Where ZEROFLEET_DATABASE_URL is
     set, as in the containers of a fleet, that Postgres is asked.
     """
-    from zerofleet.cli.sgf_of_game import sgf_of_game
     from zerofleet.config import load_run
+    from zerofleet.database.sgf_of_game import sgf_of_game
     from zerofleet.games.sgf import require_sgf
 
     if (game_uid is None) == (last is None):

@@ -14,12 +14,15 @@ from zerofleet.database.connection import ConnectionPool
 from zerofleet.errors import RecordRejectedError
 
 _COLUMNS = """
-SELECT g.game_uid, r.game, g.kind, g.first_model, g.second_model, g.reason,
+SELECT g.game_uid, r.game, g.kind, g.first_model, g.second_model, g.result, g.reason,
     g.finished_at, g.moves
 FROM games AS g JOIN runs AS r ON r.name = g.run WHERE g.run = :run
 """
-_PLIES = """
-SELECT action, model_version, root_value, network_value, simulations, legal_actions, visit_counts
+GAME = f"{_COLUMNS} AND game_uid = :game_uid"
+"""One game, by ``run`` and ``game_uid``; with ``PLIES`` of it, ``played_game_of`` reads it."""
+PLIES = """
+SELECT action, model_version, root_value, network_value, simulations, legal_actions, visit_counts,
+    priors
 FROM positions WHERE game_uid = :game_uid ORDER BY ply
 """
 
@@ -35,6 +38,7 @@ class PlayedPly:
     simulations: int  # 0: the action was given, not searched
     legal_actions: Sequence[int]
     visit_counts: Sequence[int]  # of ``legal_actions``
+    priors: Sequence[float]  # of ``legal_actions``, without noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class PlayedGame:
     kind: str  # "selfplay" or "match"
     first_model: int
     second_model: int | None
+    result: int  # +1 the first player won, -1 the second, 0 a draw
     reason: str  # what ended it: "rules" or "resign"
     finished_at: datetime
     moves: str  # in the game's notation
@@ -61,8 +66,8 @@ class PlayedGames(ConnectionPool):
         Raises:
             RecordRejectedError: what is stored of its plies does not fit together.
         """
-        rows = self._rows(f"{_COLUMNS} AND game_uid = :uid", run=run, uid=str(game_uid))
-        return self._with_plies(rows[0]) if rows else None
+        rows = self._rows(GAME, run=run, game_uid=str(game_uid))
+        return played_game_of(rows[0], self._rows(PLIES, game_uid=str(game_uid))) if rows else None
 
     def last_played(self, run: str, games: int) -> list[UUID]:
         """The games that were stored last, newest first."""
@@ -74,15 +79,21 @@ class PlayedGames(ConnectionPool):
         )
         return [row.game_uid for row in rows]
 
-    def _with_plies(self, row: Row[Any]) -> PlayedGame:
-        plies = [PlayedPly(*ply) for ply in self._rows(_PLIES, game_uid=row.game_uid)]
-        for number, ply in enumerate(plies):
-            table: list[object] = [*ply.legal_actions, *ply.visit_counts]
-            if len(ply.legal_actions) != len(ply.visit_counts) or not all(
-                isinstance(value, int) for value in table
-            ):
-                raise RecordRejectedError(
-                    f"game {row.game_uid}: ply {number}: legal_actions and visit_counts do not "
-                    "fit together"
-                )
-        return PlayedGame(*row, plies=plies)
+
+def played_game_of(game: Row[Any], plies: Sequence[Row[Any]]) -> PlayedGame:
+    """A game from the row that ``GAME`` asks for, and those of ``PLIES``.
+
+    Raises:
+        RecordRejectedError: what is stored of its plies does not fit together.
+    """
+    read = [PlayedPly(*ply) for ply in plies]
+    for number, ply in enumerate(read):
+        table: list[object] = [*ply.legal_actions, *ply.visit_counts]
+        if len(ply.legal_actions) != len(ply.visit_counts) or not all(
+            isinstance(value, int) for value in table
+        ):
+            raise RecordRejectedError(
+                f"game {game.game_uid}: ply {number}: legal_actions and visit_counts do not "
+                "fit together"
+            )
+    return PlayedGame(*game, plies=read)

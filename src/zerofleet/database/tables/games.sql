@@ -20,6 +20,10 @@ CREATE TABLE games (
 );
 CREATE INDEX games_window ON games (run, tx) WHERE kind = 'selfplay';
 CREATE INDEX games_ingested ON games (run, ingested_at);
+CREATE INDEX games_by_model ON games (run, first_model, ingested_at);
+CREATE INDEX games_by_second_model ON games (run, second_model, ingested_at)
+    WHERE second_model <> first_model;
+CREATE INDEX games_of_matches ON games (run, ingested_at) WHERE kind = 'match';
 CREATE INDEX games_played_on_ingested ON games (run, ingested_at)
     WHERE plays_on AND kind = 'selfplay';
 CREATE INDEX games_played_on_began ON games (run, began_at) WHERE plays_on AND kind = 'selfplay';

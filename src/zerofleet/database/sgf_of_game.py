@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from zerofleet_core import State
 
+from zerofleet.database.played_games import PlayedGame, PlayedPly
 from zerofleet.games import parse_actions
 from zerofleet.games.sgf import SgfGame, require_sgf, write
-
-if TYPE_CHECKING:
-    from zerofleet.database.played_games import PlayedGame, PlayedPly
 
 _BEST_MOVES = 5
 
@@ -26,7 +22,7 @@ def sgf_of_game(run: str, played: PlayedGame) -> str:
     return write(
         SgfGame(
             game=played.game,
-            actions=_actions(played),
+            actions=actions_of(played),
             black=_player(run, played.first_model),
             white=_player(run, played.second_model),
             resigned=played.reason == "resign",
@@ -40,7 +36,8 @@ def sgf_of_game(run: str, played: PlayedGame) -> str:
     )
 
 
-def _actions(played: PlayedGame) -> list[int]:
+def actions_of(played: PlayedGame) -> list[int]:
+    """The actions of a game, from its searches or, where they are forgotten, from its moves."""
     if played.plies:
         return [ply.action for ply in played.plies]
     return parse_actions(played.game, played.moves)
