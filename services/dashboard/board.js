@@ -121,7 +121,7 @@ export default {
     <span class="said" aria-live="polite">{{ said }}</span>
   </div>`,
   props: {
-    shape: Object, // BoardShape
+    shape: Object, // BoardGrid
     position: Object, // BoardPosition
     marks: Array, // [{action, share, label}], share of the greatest one
     heat: Boolean, // marks as a heat map; else as circles

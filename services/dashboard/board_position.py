@@ -41,7 +41,7 @@ _STARS = {9: (2, 6), 13: (3, 9), 15: (3, 11), 19: (3, 9, 15)}
 
 
 @dataclass(frozen=True, slots=True)
-class BoardShape:
+class BoardGrid:
     """What never changes in a game."""
 
     style: Style
@@ -266,9 +266,9 @@ class GameBoard:
         ]
         return taken[0] if len(taken) == 1 and taken[0] not in legal else None
 
-    def _shape(self, grid: TextGrid | None) -> BoardShape:
+    def _shape(self, grid: TextGrid | None) -> BoardGrid:
         if grid is None:
-            return BoardShape("text", "letters", 0, 0, (), (), ())
+            return BoardGrid("text", "letters", 0, 0, (), (), ())
         rows, columns = grid.row_names, grid.column_names
         if grid.forsyth and self._family in _CHESS:
             rows = tuple(str(row) for row in range(self._rows, 0, -1))
@@ -277,7 +277,7 @@ class GameBoard:
             columns = tuple(str(column + 1) for column in range(self._columns))
         stars = _STARS.get(self._rows, ()) if self._style(grid) == "lines" else ()
         middle = (self._rows // 2,) if self._rows % 2 and self._rows in _STARS else ()
-        return BoardShape(
+        return BoardGrid(
             style=self._style(grid),
             pieces=self._pieces(grid),
             rows=self._rows,
