@@ -2,100 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import re
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from services.inference.backend import Backend
-from services.inference.batcher import Batcher, BatchLimits
-from services.inference.loaded_models import LoadedModel
-from services.inference.model_player import ModelPlayer
-from services.inference.served_models import ServedModels
 from zerofleet import games
-from zerofleet.config import SearchSection
-from zerofleet.database import Promotion, Submission
+from zerofleet.database import Submission
 from zerofleet.games import State
-from zerofleet.rpc.codec import RequestShape
-from zerofleet.rpc.server import Server
 from zerofleet.testing.random_records import random_record
 
 DEADLINE = 60.0
-SIMULATIONS = 60
+SIMULATIONS = 60  # the fixture's server says so
 Opened = Callable[..., Any]
-expect.set_options(timeout=DEADLINE * 1000)
-
-
-class OneVersion:
-    """A ``ModelSource`` of version 1, promoted."""
-
-    def best(self) -> Promotion:
-        return Promotion(1, 1, self.sha256(1))
-
-    def promotions(self) -> list[Promotion]:
-        return [self.best()]
-
-    def sha256(self, version: int) -> str:
-        return f"{version:064x}"
-
-    def versions(self) -> list[int]:
-        return [1]
-
-
-class UndecidedSession:
-    """A network that knows nothing: all actions alike, value 0."""
-
-    def __init__(self, num_actions: int) -> None:
-        self._num_actions = num_actions
-
-    def run(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        rows = len(observations)
-        return np.zeros((rows, self._num_actions), np.float16), np.zeros(rows, np.float32)
-
-
-@pytest.fixture
-def inference_address(shown_game: str) -> Iterator[str]:
-    """A real server of the game, in a thread of the test."""
-    ready, told = Event(), []
-
-    async def serve() -> None:
-        spec = games.spec(shown_game)
-        session = UndecidedSession(spec.num_actions)
-
-        def load(version: int, sha256: str) -> LoadedModel:
-            return LoadedModel(version, sha256, (session,))
-
-        stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        models = ServedModels("shown", OneVersion(), load)
-        async with Batcher(BatchLimits(64, 1024), models.mark_bad) as batcher:
-            await models.refresh()
-            shape = RequestShape(spec.observation_bytes, spec.num_actions, 64)
-            section = SearchSection(num_simulations=SIMULATIONS)
-            player = ModelPlayer(shown_game, section, models, batcher)
-            backend = Backend(models, batcher, shape)
-            async with Server("127.0.0.1:0", inference=backend, player=player) as server:
-                told.extend(
-                    [f"127.0.0.1:{server.port}", lambda: loop.call_soon_threadsafe(stop.set)]
-                )
-                ready.set()
-                await stop.wait()
-
-    with ThreadPoolExecutor(1) as pool:
-        serving = pool.submit(asyncio.run, serve())
-        assert ready.wait(DEADLINE)
-        try:
-            yield told[0]
-        finally:
-            with contextlib.suppress(RuntimeError):
-                told[1]()
-            serving.result(DEADLINE)
 
 
 def board_of(page: Page) -> Locator:
