@@ -31,6 +31,7 @@ from zerofleet.rpc.server import Server
 from zerofleet.testing.fork_server import Fork, preload
 
 preload("services.dashboard.service")
+expect.set_options(timeout=60_000)
 
 DEADLINE = 60.0
 SIMULATIONS = 60
@@ -202,6 +203,7 @@ def open_page(chromium: Browser, shown: Shown) -> Iterator[Callable[..., Opened]
             viewport={"width": width, "height": 900},
             color_scheme="dark" if dark else "light",
         )
+        context.set_default_timeout(DEADLINE * 1000)
         contexts.append(context)
         found = Opened(context.new_page())
 
