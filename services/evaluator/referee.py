@@ -10,10 +10,10 @@ import structlog
 
 from services.evaluator.context import EvaluatorContext
 from services.evaluator.players import Players
-from services.evaluator.verdict import Standing, judge
 from zerofleet.database import GateRule, Grounds, MatchGame, MatchRow, match_seed
 from zerofleet.match.openings import draw_openings
 from zerofleet.match.play_match import PairQueue, Place, play_match
+from zerofleet.match.verdict import Standing, judge
 from zerofleet.search_configs import match_search
 
 _log = structlog.get_logger()

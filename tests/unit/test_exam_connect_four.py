@@ -21,6 +21,7 @@ from zerofleet.exam.good_play import MOST_A_PLY, draw_good_positions, good_sampl
 from zerofleet.exam.opening_scores import action_outcomes, best_actions, outcome
 from zerofleet.exam.perfect_play import play_from
 from zerofleet.exam.sample import LabelledPosition, connect_four_sample, mirror_key
+from zerofleet.games import parse_actions
 from zerofleet.prediction import Prediction
 
 SIZE = 40
@@ -72,6 +73,10 @@ async def test_perfect_and_worst_play(
         )
         assert (result.game, result.kind, result.positions) == ("connect_four", kind, SIZE)
         assert result.wrong == (sign < 0,) * SIZE
+        for position, each in zip(positions, result.wrong_answers, strict=sign < 0):
+            assert parse_actions("connect_four", each.moves) == list(position.actions)
+            assert [int(word) - 1 for word in each.right] == position.best_actions
+            assert position.is_error(int(each.played) - 1)
         # Of the root and its two visits two values of three are 0, but where a game ended.
         # The prior and two simulations agree here.
         assert result.prior_errors == result.errors

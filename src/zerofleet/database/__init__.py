@@ -12,7 +12,7 @@ from zerofleet.database.matches import (
     Pair,
     match_seed,
 )
-from zerofleet.database.metrics import ExamFigures, ExamRow
+from zerofleet.database.metrics import ExamFigures, ExamRow, WrongAnswer
 from zerofleet.database.migrate import migrate
 from zerofleet.database.models import ModelRow
 from zerofleet.database.promotions import Promotion, PromotionRow
@@ -60,6 +60,7 @@ __all__ = [
     "VariantRow",
     "Verdict",
     "WindowBlocker",
+    "WrongAnswer",
     "libpq_url",
     "match_seed",
     "migrate",

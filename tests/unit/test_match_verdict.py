@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.evaluator.verdict import (
+from zerofleet.database import GateRule, MatchRow, Pair
+from zerofleet.match.verdict import (
     elo_score,
     judge,
     llr_bound,
@@ -17,7 +18,6 @@ from services.evaluator.verdict import (
     moments,
     regularised,
 )
-from zerofleet.database import GateRule, MatchRow, Pair
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WON, LOST, EVEN, DRAWN = (1.0, 1.0), (0.0, 0.0), (1.0, 0.0), (0.5, 0.5)
