@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
+from services.dashboard.board import Board
+from services.dashboard.board_position import GameBoard, board_of, require_known
 from services.dashboard.charts import BLUE, ChartAxis, ChartLine, ChartPanel, Drawing
 from services.dashboard.data_table import DataTable, TableColumn
 from services.dashboard.frame import Frame, NothingThereError, Visit
@@ -26,7 +31,9 @@ from services.dashboard.match_words import (
 )
 from services.dashboard.models_page import page_links, whole_number
 from services.dashboard.toolkit import ui
+from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.figures import EvaluatorFigures
+from zerofleet.games import parse_actions
 from zerofleet.match.verdict import judge, llr_bound, llr_walk
 
 _SECONDS = 3.0
@@ -54,6 +61,12 @@ def add_match_page(frame: Frame) -> None:
         if kind and kind not in KINDS:
             raise NothingThereError(f"kind={kind[:80]}: give one of {', '.join(KINDS)}")
 
+        try:
+            require_known(visit.run.game, visit.sources.run.game)
+            game_board = await asyncio.to_thread(board_of, visit.run.game)
+        except ConfigError as error:
+            raise NothingThereError(str(error)) from error
+
         async def read() -> ShownMatch | None:
             return await read_match(visit.sources, visit.run.name, asked)
 
@@ -65,7 +78,7 @@ def add_match_page(frame: Frame) -> None:
             return await read_evaluator(visit.sources, visit.run.name)
 
         found = await read()
-        view = MatchView(visit, newest=asked is None)
+        view = MatchView(visit, game_board, newest=asked is None)
         view.show(found)
         MatchList(visit, kind, first=before == 2**31 - 1).follow(
             f"matches {kind} before {before}", read_list
@@ -74,15 +87,49 @@ def add_match_page(frame: Frame) -> None:
         visit.watch(visit.shared("evaluator", read_said, _SECONDS), view.say)
 
 
+class InPlayBoards:
+    """A few games that the evaluator plays now, drawn where it is made.
+
+    Args:
+        game_board: of the run's game.
+    """
+
+    def __init__(self, game_board: GameBoard) -> None:
+        self._game_board = game_board
+        self._moves: tuple[str, ...] | None = None
+        with ui.element("section").classes("zf-panel"):
+            ui.label("In play now").classes("zf-title").props('role="heading" aria-level="2"')
+            self._empty = ui.label("Games appear while the evaluator plays.").classes("zf-empty")
+            self._place = ui.element("div").classes("zf-boards")
+        self._boards: list[Board] = []
+
+    def show(self, moves: tuple[str, ...]) -> None:
+        """Show games as far as they have come."""
+        if moves == self._moves:
+            return
+        self._moves = moves
+        self._empty.set_visibility(not moves)
+        with self._place:
+            while len(self._boards) < len(moves):
+                self._boards.append(Board(self._game_board))
+        for number, board in enumerate(self._boards):
+            board.set_visibility(number < len(moves))
+        for board, line in zip(self._boards, moves, strict=False):
+            with contextlib.suppress(IllegalActionError):  # of an evaluator with another run file
+                actions = parse_actions(self._game_board.game, line)
+                board.show(self._game_board.position(actions))
+
+
 class MatchView:
     """One match on one page.
 
     Args:
         visit: whose page it is.
+        game_board: of the run's game.
         newest: whether it follows the present match; else it is a given one.
     """
 
-    def __init__(self, visit: Visit, *, newest: bool) -> None:
+    def __init__(self, visit: Visit, game_board: GameBoard, *, newest: bool) -> None:
         self._visit = visit
         with ui.element("section").classes("zf-panel zf-wide"):
             with ui.element("div").classes("zf-panel-head"):
@@ -108,6 +155,7 @@ class MatchView:
                 "Appears with the first complete pair.",
                 note="What the first-named player took from both games of an opening.",
             )
+            self._in_play = InPlayBoards(game_board)
         with ui.element("section").classes("zf-panel zf-wide"):
             ui.label("Its newest games").classes("zf-title").props('role="heading" aria-level="2"')
             self._games = DataTable(_GAME_COLUMNS, "They appear as soon as they are over.")
@@ -144,12 +192,13 @@ class MatchView:
         self._walk.element.set_visibility(history.test == "sprt")
         if match.rule is not None and match.rule.sprt_error is not None:
             bound = llr_bound(match.rule.sprt_error)
+            end = float(math.ceil(bound) + 1)
             ratios = llr_walk(match, found.pairs).tolist()
             self._walk.show(
                 Drawing(
                     [ChartLine("LLR", _from_one(ratios), BLUE, dots=len(ratios) < 2)],
                     ChartAxis(name="pairs", least=0),
-                    ChartAxis(least=-1.25 * bound, most=1.25 * bound),
+                    ChartAxis(least=-end, most=end),
                     {"promotes": bound, "rejects": -bound},
                 )
             )
@@ -158,6 +207,7 @@ class MatchView:
     def say(self, said: EvaluatorFigures | None) -> None:
         """What the evaluator does now, by its heartbeat."""
         self._said.set_text(_doing(said))
+        self._in_play.show(said.games_in_play if said else ())
 
     def _show_facts(self, found: ShownMatch) -> None:
         match, history = found.match, found.history

@@ -40,8 +40,7 @@ _EXAM_COLUMNS = (
     TableColumn("at", "taken, UTC"),
     TableColumn("kind", "exam", "link"),
     TableColumn("errors", "errors", "figure"),
-    TableColumn("percent", "errors, %", "figure"),
-    TableColumn("prior", "by the prior alone, %", "figure"),
+    TableColumn("prior", "of the prior", "figure"),
     TableColumn("value_error", "value error", "figure"),
     TableColumn("simulations", "simulations", "figure"),
 )
@@ -175,7 +174,7 @@ class ModelView:
                         ui.label(words)
 
     def _exam_row(self, number: int, row: Any) -> dict[str, Any]:  # noqa: ANN401
-        of = "games" if row.wins is not None else "positions"
+        of = " games" if row.wins is not None else ""
         link = None
         if row.kind in ("lines", "random", "good"):
             link = self._visit.link("/exam", kind=row.kind, model=self._version)
@@ -184,9 +183,8 @@ class ModelView:
             "at": moment(row.at),
             "kind": row.kind,
             "kind_link": link,
-            "errors": f"{row.errors:,} of {row.positions:,} {of}",
-            "percent": _figure(row.error_percent, 2),
-            "prior": _figure(row.prior_error_percent, 2),
+            "errors": f"{row.errors:,} of {row.positions:,}{of}, {row.error_percent}%",
+            "prior": _percent(row.prior_error_percent),
             "value_error": _figure(row.value_error, 3),
             "simulations": f"{row.num_simulations:,}",
         }
@@ -227,6 +225,10 @@ def _variant_row(row: Any) -> dict[str, Any]:  # noqa: ANN401
         "value_difference": _figure(row.value_difference, 4),
         "trial": trial,
     }
+
+
+def _percent(value: Any) -> str:  # noqa: ANN401  a number of Postgres, or None
+    return "–" if value is None else f"{value}%"
 
 
 def _figure(value: Any, digits: int) -> str:  # noqa: ANN401  a number of Postgres, or None

@@ -131,6 +131,7 @@ class Referee:
                 queue,
                 keep,
                 clock_ahead=self._context.clock_ahead,
+                in_play=self._context.in_play,
             )
 
     async def close(
