@@ -1,4 +1,4 @@
-// Perfect play of Connect Four, for Python.
+// Perfect play of Connect Four and of the end of Othello, for Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
@@ -7,10 +7,13 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "zerofleet/connect_four_solver.h"
 #include "zerofleet/games/connect_four.h"
+#include "zerofleet/games/othello.h"
+#include "zerofleet/othello_solver.h"
 #include "zerofleet/replay_moves.h"
 
 namespace nb = nanobind;
@@ -20,11 +23,17 @@ namespace zerofleet {
 namespace {
 
 // Throws std::invalid_argument for an illegal action and for a game that is over.
-connect_four::Board board_after(const std::vector<int>& actions) {
-  const auto position = position_after(FixedRules<ConnectFour>(), std::span<const int>(actions));
+template <typename Position>
+Position unfinished_after(const std::vector<int>& actions) {
+  const auto position = position_after(FixedRules<Position>(), std::span<const int>(actions));
   if (position.is_terminal()) {
     throw std::invalid_argument("the game is over: there is no outcome left to reach");
   }
+  return position;
+}
+
+connect_four::Board board_after(const std::vector<int>& actions) {
+  unfinished_after<ConnectFour>(actions);
   connect_four::Board board;
   for (const int column : actions) board = board.after(board.playable(column));
   return board;
@@ -93,4 +102,22 @@ void bind_solver(nb::module_& module) {
       "soon as possible, or resist for as long as possible.\n\n"
       "A second or two at ply 6, a fifth of one at ply 9.\n\n"
       "Raises:\n    ValueError: an illegal action, or the game is over.");
+  module.def(
+      "othello_action_outcomes",
+      [](const std::vector<int>& actions) -> std::vector<std::optional<int>> {
+        const auto position = unfinished_after<Othello>(actions);
+        if (const int empty = empty_squares(position); empty > kMostSolvedEmpties) {
+          throw std::invalid_argument(std::to_string(empty) +
+                                      " squares are empty: the solver of Othello takes " +
+                                      std::to_string(kMostSolvedEmpties) + " at most");
+        }
+        const nb::gil_scoped_release release;
+        const auto outcomes = othello_action_outcomes(position);
+        return {outcomes.begin(), outcomes.end()};
+      },
+      "actions"_a,
+      "The outcome of perfect play after each action, for the player who moves now: +1, 0, -1, or\n"
+      "None where it is illegal. With 12 empty squares milliseconds.\n\n"
+      "Raises:\n    ValueError: an illegal action, the game is over, or more than 16 squares are "
+      "empty.");
 }

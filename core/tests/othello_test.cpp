@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "check.h"
+#include "zerofleet/othello_solver.h"
 #include "zerofleet/random.h"
 #include "zerofleet/symmetry.h"
 
@@ -355,6 +356,45 @@ void refused_positions() {
   check_throws<std::invalid_argument>([] { Othello(0x1f, 0x10, kFirstPlayer); });
 }
 
+// For the player to move, by looking at everything that can follow.
+int plain_outcome(const Othello& position) {
+  if (position.is_terminal()) {
+    return position.to_play() == kFirstPlayer ? position.result() : -position.result();
+  }
+  int best = -1;
+  for (const Action action : position.legal_actions()) {
+    Othello after = position;
+    after.apply(action);
+    best = std::max(best, -plain_outcome(after));
+  }
+  return best;
+}
+
+void late_outcomes_are_those_of_plain_search() {
+  Random random(5);
+  int compared = 0, passes = 0;
+  std::array<int, 3> found{};  // losses, draws, wins
+  while (compared < 200) {
+    Othello position;
+    while (!position.is_terminal() && empty_squares(position) > 5) {
+      position.apply(random_action(position, random));
+    }
+    if (position.is_terminal()) continue;
+    ++compared;
+    passes += position.is_legal(Othello::kPass);
+    const auto outcomes = othello_action_outcomes(position);
+    for (Action action = 0; action < Othello::kNumActions; ++action) {
+      check(outcomes[action].has_value() == position.is_legal(action));
+      if (!outcomes[action]) continue;
+      Othello after = position;
+      after.apply(action);
+      check(*outcomes[action] == -plain_outcome(after));
+      ++found[static_cast<std::size_t>(*outcomes[action] + 1)];
+    }
+  }
+  check(passes > 0 && found[0] > 0 && found[1] > 0 && found[2] > 0);
+}
+
 }  // namespace
 }  // namespace zerofleet
 
@@ -372,5 +412,6 @@ int main() {
       {"four symmetries keep the start", symmetries_of_the_start},
       {"notation", notation},
       {"refused positions", refused_positions},
+      {"late outcomes are those of plain search", late_outcomes_are_those_of_plain_search},
   });
 }

@@ -84,7 +84,7 @@ export default {
           <rect v-else-if="m.source === null" :x="x(m.points[0]) - 19" :y="y(m.points[0]) - 19" width="38" height="38" rx="2" fill="var(--heat)" :opacity="m.alpha" />
         </template>
       </g>
-      <g v-for="piece in pieces" :key="piece.point" :transform="at(piece.point)"><g v-html="picture(piece.owner, piece.glyph)"></g></g>
+      <g v-for="piece in pieces" :key="piece.point" class="zf-piece" :transform="at(piece.point)"><g v-html="picture(piece.owner, piece.glyph)"></g></g>
       <g v-if="!lastMoves">
         <circle v-for="p in lastPoints" :key="'l' + p" :cx="x(p)" :cy="y(p)" r="6" fill="none" stroke="var(--last)" stroke-width="3" />
       </g>
@@ -101,7 +101,7 @@ export default {
       <g v-if="selected !== null">
         <circle v-for="p in targets" :key="'g' + p" :cx="x(p)" :cy="y(p)" r="7" fill="var(--aim)" opacity="0.7" />
       </g>
-      <g v-for="step in steps" :key="'v' + step.number">
+      <g v-for="step in steps" class="zf-step" :key="'v' + step.number">
         <path v-if="step.source !== null" :d="arrow(step.source, step.points[0], 5)" :fill="step.number == 1 ? 'var(--aim)' : 'var(--last)'" opacity="0.8" />
         <template v-else>
           <g v-for="p in step.points" :key="p" :transform="at(p)" opacity="0.72"><g v-html="picture(step.owner, step.glyph)"></g></g>

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 from services.dashboard.board_position import BoardPosition, GameBoard, VariationStep
 from services.dashboard.toolkit import Element, events
@@ -78,9 +78,9 @@ class Board(Element, component="board.js"):
         self._props["mover"] = self._game_board.owner_of_moves(position.to_play)
         self._props["playable"] = self._can_play and playable and bool(position.actions)
         self._props["label"] = _label(position)
-        self.mark(())
+        self.draw_marks(())
 
-    def mark(
+    def draw_marks(
         self, marks: Sequence[BoardMark], *, heat: bool = False, best: int | None = None
     ) -> None:
         """Draw what a search, or the network, thinks of the actions.
@@ -115,9 +115,9 @@ class Board(Element, component="board.js"):
 
 def _action(event: events.GenericEventArguments) -> int | None:
     """The action that an event of the component names; it is a visitor's word."""
-    value: object = event.args
+    value = cast("object", event.args)
     if isinstance(value, list) and value:
-        value = value[0]
+        value = cast("list[object]", value)[0]
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

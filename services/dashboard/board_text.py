@@ -75,7 +75,8 @@ def _line(line: str, columns: int) -> tuple[int, str, tuple[str, ...]] | None:
     line = line.rstrip()
     indent = len(line) - len(line.lstrip())
     name = _ROW_NAME.match(line)
-    for end in sorted({0, *([name.end(1) - 1, name.end(1)] if name and name[1] else [])}):
+    ends = (name.end(1) - 1, name.end(1)) if name and name[1] else ()
+    for end in sorted({0, *ends}):
         label, rest = line[:end].strip(), line[end:]
         words = rest.split()
         if len(words) == columns + 1 and words[-1] == label:  # the name on both sides

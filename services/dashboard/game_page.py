@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -177,6 +178,9 @@ class GameView:
             link = self._visit.link(f"/games/{self._walked.played.game_uid}", ply=ply)
             ui.navigate.history.replace(link)
 
+    def _go(self, by: int, to: int | None) -> None:
+        self.seek(self._ply + by if to is None else to)
+
     def _head(self) -> None:
         played, names = self._walked.played, self._walked.names
         with ui.element("div").classes("zf-panel-head"):
@@ -191,39 +195,41 @@ class GameView:
     def _controls(self) -> None:
         last = len(self._walked.actions)
         with ui.element("div").classes("zf-tools"):
-            for icon, words, target in (
-                ("first_page", "To the start", lambda: 0),
-                ("chevron_left", "Back (left arrow)", lambda: self._ply - 1),
-                ("chevron_right", "On (right arrow)", lambda: self._ply + 1),
-                ("last_page", "To the end", lambda: last),
+            for icon, words, by, to in (
+                ("first_page", "To the start", 0, 0),
+                ("chevron_left", "Back (left arrow)", -1, None),
+                ("chevron_right", "On (right arrow)", 1, None),
+                ("last_page", "To the end", 0, last),
             ):
-                button = ui.button(icon=icon, on_click=lambda target=target: self.seek(target()))
+                button = ui.button(icon=icon, on_click=partial(self._go, by, to))
                 button.props(f'flat dense aria-label="{words}"')
             self._where = ui.label()
             self._slider = ui.slider(
-                min=0, max=max(last, 1), on_change=lambda event: self.seek(int(event.value))
+                min=0, max=max(last, 1), on_change=lambda event: self.seek(int(event.value or 0))
             ).classes("zf-slider")
             self._slider.props('dense aria-label="ply"')
         with ui.element("div").classes("zf-tools"):
             shown = {"visits": "visits", "prior": "prior", "none": "no marks"}
             ui.toggle(shown, value="visits", on_change=self._choose_shown).props(
-                'dense no-caps unelevated aria-label="heat map"'
+                'dense no-caps unelevated padding="2px 10px" aria-label="heat map"'
             )
-            ui.button("Go on from here", on_click=self._go_on).props("outline dense no-caps")
+            ui.button("Go on from here", on_click=self._go_on).props(
+                'outline dense no-caps padding="2px 10px"'
+            )
             try:
                 require_sgf(self._walked.played.game)
             except ConfigError:
                 return
-            ui.button("SGF", on_click=self._download).props("outline dense no-caps")
+            ui.button("SGF", on_click=self._download).props(
+                'outline dense no-caps padding="2px 10px"'
+            )
 
     def _moves(self) -> None:
         """The actions, each a link to its position; blunders are marked."""
         with ui.element("div").classes("zf-moves"):
             for ply, word in enumerate(self._walked.words):
                 mark = " ?" if ply in self._blunders else ""
-                button = ui.button(
-                    f"{ply + 1} {word}{mark}", on_click=lambda ply=ply: self.seek(ply + 1)
-                )
+                button = ui.button(f"{ply + 1} {word}{mark}", on_click=partial(self.seek, ply + 1))
                 button.props("flat dense no-caps")
 
     def _curve(self) -> None:
@@ -300,7 +306,7 @@ class GameView:
         self._table.show(candidates)
         marks = {"visits": visit_marks, "prior": prior_marks}.get(self._shown)
         best = ranked(candidates)[0].action if candidates and self._shown == "visits" else None
-        self._board.mark(marks(candidates) if marks else (), heat=True, best=best)
+        self._board.draw_marks(marks(candidates) if marks else (), heat=True, best=best)
 
     def _hover(self, action: int | None) -> None:
         actions = self._walked.actions
@@ -312,7 +318,7 @@ class GameView:
         except ValueError:  # the pointer was on an action of the position before
             self._board.draw_line(())
 
-    def _choose_shown(self, event: events.ValueChangeEventArguments) -> None:
+    def _choose_shown(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._shown = str(event.value)
         self._draw_search()
 

@@ -45,8 +45,8 @@ def add_games_page(frame: Frame) -> None:
 def _filters(visit: Visit, chosen: GameFilter) -> None:
     """What is chosen is in the address: each choice opens another one."""
 
-    def choose(name: str) -> Callable[[events.ValueChangeEventArguments], None]:
-        def go(event: events.ValueChangeEventArguments) -> None:
+    def choose(name: str) -> Callable[[events.ValueChangeEventArguments[Any]], None]:
+        def go(event: events.ValueChangeEventArguments[Any]) -> None:
             ui.navigate.to(
                 visit.link("/games", **{**chosen.parameters(), name: event.value or None})
             )
@@ -123,5 +123,5 @@ def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> N
                     "older",
                     visit.link("/games", **replace(chosen).parameters(), before=page.before),
                 ).classes("zf-link")
-            if page.looked >= MOST_LOOKED_AT and len(rows) < 2:
+            if page.looked >= MOST_LOOKED_AT:
                 ui.label(f"Each page looks at {MOST_LOOKED_AT:,} games; the older ones follow.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from services.dashboard.frame import NothingThereError
@@ -27,13 +27,16 @@ _SCANNED = """
 SELECT game_uid, ingested_at, kind, first_model, second_model, result, reason, length
 FROM games WHERE {where} ORDER BY ingested_at DESC, game_uid DESC LIMIT :looked
 """
+# What is looked up of each game is asked game by game, so that no plan reads a whole table for it.
 _STATEMENT = """
 WITH scanned AS MATERIALIZED ({scanned}),
 chosen AS (
     SELECT s.*, m.kind AS match_kind, m.player, m.opponent
     FROM scanned AS s
-    LEFT JOIN match_games AS mg ON s.kind = 'match' AND mg.game_uid = s.game_uid
-    LEFT JOIN matches AS m USING (match_id)
+    LEFT JOIN LATERAL (
+        SELECT matches.* FROM match_games JOIN matches USING (match_id)
+        WHERE match_games.game_uid = s.game_uid LIMIT 1
+    ) AS m ON s.kind = 'match'
     WHERE {chosen}
     ORDER BY s.ingested_at DESC, s.game_uid DESC LIMIT :rows
 )
@@ -42,8 +45,10 @@ SELECT
     (SELECT json_build_array(ingested_at, game_uid) FROM scanned
         ORDER BY ingested_at, game_uid LIMIT 1) AS last,
     (SELECT json_agg(row_to_json(t) ORDER BY t.ingested_at DESC, t.game_uid DESC) FROM (
-        SELECT c.*, left(g.moves, :characters) AS moves
-        FROM chosen AS c JOIN games AS g USING (game_uid)
+        SELECT c.*, (
+            SELECT left(g.moves, :characters) FROM games AS g WHERE g.game_uid = c.game_uid
+        ) AS moves
+        FROM chosen AS c
     ) AS t) AS games
 """
 
@@ -179,6 +184,8 @@ def statement_of(chosen: GameFilter, before: str | None) -> tuple[str, dict[str,
         if getattr(chosen, name) is not None:
             passing.append(condition)
             given[name] = getattr(chosen, name)
+    if len(passing) == 1:
+        given["looked"] = PAGE_GAMES + 1  # the index alone chooses
     return _STATEMENT.format(scanned=scanned, chosen=" AND ".join(passing)), given
 
 
@@ -231,6 +238,6 @@ def _number(parameters: Mapping[str, str], name: str) -> int | None:
 def _day(parameters: Mapping[str, str]) -> date | None:
     value = parameters.get("day") or None
     try:
-        return None if value is None else date.fromisoformat(cast("str", value))
+        return None if value is None else date.fromisoformat(value)
     except ValueError as error:
         raise NothingThereError(f"day={value}: give a day as 2026-01-31") from error

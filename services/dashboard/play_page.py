@@ -82,7 +82,9 @@ class PlayView:
         self._hints = self._side == "both"
         self._value_shown = True
         with ui.element("div").classes("zf-tools"):
-            ui.select(versions, label="model", value=self._version, on_change=self._choose_version)
+            ui.select(
+                versions, label="model", value=self._version, on_change=self._choose_version
+            ).classes("zf-field")
             ui.select(_SIDES, label="you are", value=self._side, on_change=self._choose_side)
             simulations = ui.number(
                 "simulations",
@@ -104,11 +106,11 @@ class PlayView:
                 self._value = ui.label().classes("zf-figure")
                 self._trouble = ui.label().classes("zf-trouble").props('role="alert"')
                 self._again = ui.button("Try again", on_click=self.start)
-                self._again.props("outline dense no-caps").set_visibility(False)
+                self._again.props('outline dense no-caps padding="2px 10px"').set_visibility(False)
                 self._table = CandidateTable(
                     self._hover, "action", "visits", "share", "q", "prior", "line"
                 )
-                self._line = ui.label().classes("zf-note zf-wrap")
+                self._line = ui.label().classes("zf-note zf-wrap zf-line-so-far")
         # A visitor who leaves takes no more of the inference service.
         ui.context.client.on_disconnect(self._stop)
         ui.context.client.on_delete(self._stop)
@@ -139,7 +141,7 @@ class PlayView:
                 ("Resign", self._resign),
                 ("New game", self._new),
             ):
-                ui.button(words, on_click=done).props("outline dense no-caps")
+                ui.button(words, on_click=done).props('outline dense no-caps padding="2px 10px"')
             ui.label("Arrow keys move over the board, Enter plays.").classes("zf-note")
 
     def _running(self, search: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -189,7 +191,7 @@ class PlayView:
         ]
         self._table.show(candidates)
         best = table.best_action
-        self._board.mark(visit_marks(candidates, values=self._value_shown), best=best)
+        self._board.draw_marks(visit_marks(candidates, values=self._value_shown), best=best)
         if self._value_shown:
             self._say_value(table)
 
@@ -284,23 +286,23 @@ class PlayView:
             self._search.cancel()
             self._search = None
 
-    def _choose_version(self, event: events.ValueChangeEventArguments) -> None:
+    def _choose_version(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._version = str(event.value)
         self.start()
 
-    def _choose_side(self, event: events.ValueChangeEventArguments) -> None:
+    def _choose_side(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._side = str(event.value)
         self.start()
 
-    def _choose_simulations(self, event: events.ValueChangeEventArguments) -> None:
+    def _choose_simulations(self, event: events.ValueChangeEventArguments[Any]) -> None:
         if event.value is not None and 1 <= event.value <= self._described.max_simulations:
             self._simulations = int(event.value)
             self.start()
 
-    def _choose_hints(self, event: events.ValueChangeEventArguments) -> None:
+    def _choose_hints(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._hints = bool(event.value)
         self.start()
 
-    def _choose_value(self, event: events.ValueChangeEventArguments) -> None:
+    def _choose_value(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._value_shown = bool(event.value)
         self.start()

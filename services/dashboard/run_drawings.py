@@ -137,7 +137,9 @@ class RunDrawings:
             prior = self.times.points(rows, lambda row: _percent(row.prior_error_rate))
             lines.append(ChartLine(f"{kind}, searched", searched, colour, dots=True))
             if prior:
-                lines.append(ChartLine(f"{kind}, prior alone", prior, colour, dashed=True))
+                lines.append(
+                    ChartLine(f"{kind}, prior alone", prior, colour, dashed=True, dots=True)
+                )
         return Drawing(lines, self.times.axis, ChartAxis(name="% of positions", least=0))
 
     def loss(self, part: Literal["policy_loss", "value_loss"], unit: str) -> Drawing:

@@ -7,7 +7,7 @@ row after each is looked up in the primary key.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy import Row
@@ -36,6 +36,8 @@ CROSS JOIN LATERAL (
 ) AS t
 ORDER BY t.step
 """
+
+_NEWEST = "SELECT step, at FROM train_metrics WHERE run = :run ORDER BY step DESC, at DESC LIMIT 1"
 
 _RATINGS = """
 SELECT DISTINCT ON (m.version) m.version, m.created_at AS at, p.at AS promoted_at, m.step,
@@ -225,6 +227,8 @@ class CurveReader:
     sources: Sources
     run: str
     _play: GameBlocks = field(default_factory=GameBlocks)
+    _measured: RunCurves = field(default_factory=RunCurves)
+    _newest: Sequence[Row[tuple[object, ...]]] = ()
 
     async def read(self) -> RunCurves:
         """The curves now.
@@ -234,17 +238,29 @@ class CurveReader:
         """
         ask, run = self.sources.rows, self.run
         await self._play.read_on(self.sources, run)
+        await self._read_measurements()
         anchors = await ask(_ANCHORS, run=run)
-        return RunCurves(
-            trained=await ask(_METRICS, run=run, split="train", most=MOST_POINTS),
-            held_out=await ask(_METRICS, run=run, split="held_out", most=MOST_POINTS),
+        return replace(
+            self._measured,
             ratings=await ask(_RATINGS, run=run, most=MOST_POINTS),
             anchors={row.player: row.elo for row in anchors},
             exams=await ask(_EXAMS, run=run, most=MOST_POINTS),
-            stages=await ask(_STAGES, run=run),
             resignations=await ask(_RESIGNATIONS, run=run, most=MOST_POINTS),
             blocks=tuple(self._play.blocks),
         )
+
+    async def _read_measurements(self) -> None:
+        """Those of the trainer, which are the most, only where there is a new one."""
+        ask, run = self.sources.rows, self.run
+        newest = await ask(_NEWEST, run=run)
+        if newest == self._newest:
+            return
+        self._measured = RunCurves(
+            trained=await ask(_METRICS, run=run, split="train", most=MOST_POINTS),
+            held_out=await ask(_METRICS, run=run, split="held_out", most=MOST_POINTS),
+            stages=await ask(_STAGES, run=run),
+        )
+        self._newest = newest
 
 
 def _block(row: Row[tuple[object, ...]]) -> GameBlock:

@@ -20,10 +20,6 @@ from zerofleet.testing.fork_server import Fork, preload
 preload("services.dashboard.service")
 
 DEADLINE = 60.0
-RUN = """
-name = "shown"
-game = "connect_four"
-"""
 OPTIONS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -72,7 +68,21 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
+def shown_game() -> str:
+    """What the run plays."""
+    return "connect_four"
+
+
+@pytest.fixture
+def inference_address() -> str:
+    """Where nobody answers."""
+    return f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture
 def shown(
+    shown_game: str,
+    inference_address: str,
     tmp_path: Path,
     database_url: str,
     role_url: Callable[[str], str],
@@ -80,14 +90,14 @@ def shown(
 ) -> Iterator[Shown]:
     """A dashboard of the run ``shown``, whose tables are empty; it answers."""
     run_file = tmp_path / "run.toml"
-    run_file.write_text(RUN)
+    run_file.write_text(f'name = "shown"\ngame = "{shown_game}"\n')
     run = load_run(run_file)
     address = f"127.0.0.1:{free_port()}"
     environment = {
         "ZEROFLEET_DATABASE_URL": role_url("console"),
         "ZEROFLEET_REDIS_URL": valkey_url,
         "ZEROFLEET_DASHBOARD_ADDRESS": address,
-        "ZEROFLEET_INFERENCE_ADDRESS": f"127.0.0.1:{free_port()}",
+        "ZEROFLEET_INFERENCE_ADDRESS": inference_address,
     }
     log = tmp_path / "dashboard.log"
 

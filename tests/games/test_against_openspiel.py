@@ -93,3 +93,26 @@ def compare(game: str, oracle: Oracle, rules: pyspiel.Game, generator: random.Ra
     assert theirs.is_terminal(), line
     assert [ours.result, -ours.result] == theirs.returns(), line
     return len(line)
+
+
+def test_the_solver_of_late_othello_agrees_with_plain_search_over_openspiel() -> None:
+    def best_for_first(oracle: pyspiel.State) -> int:
+        """The first player's result of perfect play."""
+        if oracle.is_terminal():
+            return int(oracle.returns()[0])
+        choose = max if oracle.current_player() == 0 else min
+        return choose(best_for_first(oracle.child(action)) for action in oracle.legal_actions())
+
+    generator = random.Random(SEED)
+    compared = 0
+    while compared < 40:
+        oracle = pyspiel.load_game("othello").new_initial_state()
+        while not oracle.is_terminal() and str(oracle).count("-") > 6:
+            oracle.apply_action(generator.choice(oracle.legal_actions()))
+        if oracle.is_terminal():
+            continue
+        compared += 1
+        outcomes = zerofleet_core.othello_action_outcomes(oracle.history())
+        sign = 1 if oracle.current_player() == 0 else -1
+        expected = {a: sign * best_for_first(oracle.child(a)) for a in oracle.legal_actions()}
+        assert {a: outcome for a, outcome in enumerate(outcomes) if outcome is not None} == expected

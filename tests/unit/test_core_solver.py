@@ -1,11 +1,16 @@
-"""Perfect Connect Four as Python sees it."""
+"""The solvers as Python sees them."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from zerofleet_core import State, connect_four_action_outcomes, connect_four_outcome
+from zerofleet_core import (
+    State,
+    connect_four_action_outcomes,
+    connect_four_outcome,
+    othello_action_outcomes,
+)
 
 
 def random_line(generator: random.Random, plies: int) -> list[int]:
@@ -75,6 +80,13 @@ def test_bad_lines_are_refused(outcome: object) -> None:
         outcome([0] * 7)
     with pytest.raises(ValueError, match="over"):
         outcome([0, 1, 0, 1, 0, 1, 0])
+
+
+def test_the_solver_of_othello_takes_late_positions_alone() -> None:
+    with pytest.raises(ValueError, match=r"60 squares are empty: .* takes 16 at most"):
+        othello_action_outcomes([])
+    with pytest.raises(ValueError, match="action 0 at ply 0 is illegal in othello"):
+        othello_action_outcomes([0])
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ class _Asked:
     def columns(self) -> list[str]:
         """Those of the table that something asked here can fill."""
         wanted: list[str] = list(_ALWAYS)
-        if self.run.game.name == "connect_four":
+        if self.run.game.name in ("connect_four", "othello"):
             wanted += _POSITIONS
         if self.perfect_play:
             wanted += _AGAINST_SOLVER
@@ -80,7 +80,7 @@ def exam(
         int | None, typer.Option(min=1, help="Simulations for each action [run file].")
     ] = None,
     positions: Annotated[
-        int | None, typer.Option(min=1, help="Size of a sample, Connect Four [run file].")
+        int | None, typer.Option(min=1, help="Size of a sample [run file].")
     ] = None,
     perfect_play: Annotated[
         int | None,
@@ -100,8 +100,9 @@ def exam(
     tic_tac_toe: all lines of play of the opponent, as both colours; an error is a line lost.
     connect_four: fixed samples of positions, of random play and near good play; an error is an
     action with a worse outcome than the best one. --perfect-play adds whole games against the
-    solver, which plays evenly among its best actions or resists longest. Go: --gnugo plays whole
-    games against GNU Go. Whole games are kept in the table exams.
+    solver, which plays evenly among its best actions or resists longest. othello: a sample of
+    positions with 6 to 12 empty squares. Go: --gnugo plays whole games against GNU Go. Whole games
+    are kept in the table exams.
     """
     from zerofleet import games
     from zerofleet.config import ProcessSettings, load_run, read_settings

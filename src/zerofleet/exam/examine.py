@@ -11,15 +11,16 @@ from zerofleet.errors import ConfigError
 from zerofleet.exam.examined_player import MOST_ROWS, ExaminedPlayer
 from zerofleet.exam.good_play import good_sample
 from zerofleet.exam.lines import walk_lines, wrong_lines
-from zerofleet.exam.sample import answer, connect_four_sample, wrong_answer
+from zerofleet.exam.sample import answer, random_sample, wrong_answer
 from zerofleet.prediction import Predictor
 
 PositionKind = Literal["lines", "random", "good"]
-"""``lines``: the games of tic-tac-toe; ``random``, ``good``: positions of Connect Four, of random
-play and near good play."""
+"""``lines``: the games of tic-tac-toe; ``random``: positions of random play, of Connect Four or of
+the last empty squares of Othello; ``good``: positions of Connect Four near good play."""
 
 _KINDS: dict[str, tuple[PositionKind, ...]] = {
     "connect_four": ("random", "good"),
+    "othello": ("random",),
     "tic_tac_toe": ("lines",),
 }
 
@@ -29,7 +30,7 @@ class ExamResult:
     """What an exam found.
 
     ``positions`` counts the finished games walked (tic-tac-toe) or the positions of the sample
-    (Connect Four); ``errors`` the games lost, or the actions that threw an outcome away.
+    (the others); ``errors`` the games lost, or the actions that threw an outcome away.
     """
 
     game: str
@@ -79,7 +80,7 @@ async def examine(
         game: a game for which ``has_exam`` is true.
         predictor: the examined network; asked for many positions at once.
         num_simulations: simulations for each action.
-        positions: size of the sample (Connect Four), at most; tic-tac-toe is always walked in full.
+        positions: size of the sample, at most; tic-tac-toe is always walked in full.
         kind: of the positions; by default the game's first one.
         seed: of random positions; the same one everywhere, so that models of all runs compare.
         search: the run's; by default that of a run file without ``[search]``.
@@ -110,7 +111,7 @@ async def examine(
             wrong_answers=wrong_lines(game, walk.answers) if walk.lost else (),
         )
     if kind == "random":
-        sample = await connect_four_sample(positions, seed)
+        sample = await random_sample(game, positions, seed)
     else:
         sample = good_sample(positions)
     answers = await answer(player, sample)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from zerofleet_core import State, connect_four_action_outcomes
 
-from zerofleet.exam.sample import GAME, LabelledPosition, mirror_key
+from zerofleet.exam.sample import GAME, LabelledPosition, symmetry_key
 
 CARE = (0.95, 0.85, 0.7)
 """Probability of an optimal action; one for each opening, in turn."""
@@ -75,7 +75,7 @@ def draw_good_positions(
     def play(state: State, actions: list[int], care: float, last_ply: int) -> None:
         while not state.is_terminal and state.ply < last_ply:
             position = LabelledPosition(tuple(actions), tuple(solve(actions)))
-            key, ply = mirror_key(state), state.ply
+            key, ply = symmetry_key(state), state.ply
             if position.allows_error and key not in found and plies[ply] < MOST_A_PLY:
                 found[key] = position
                 plies[ply] += 1

@@ -22,7 +22,7 @@ from zerofleet_core import (
     connect_four_score,
 )
 
-from zerofleet.exam.sample import GAME, mirror_key
+from zerofleet.exam.sample import GAME, symmetry_key
 
 KEPT_PLIES = 6
 """Scores of no more actions than these need no solver; nobody can have won by then."""
@@ -61,7 +61,7 @@ def _sign(score: int) -> int:
 
 
 def _key(actions: Sequence[int]) -> bytes:
-    return mirror_key(State(GAME, actions))
+    return symmetry_key(State(GAME, actions))
 
 
 @functools.cache

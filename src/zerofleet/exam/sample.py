@@ -1,8 +1,9 @@
-"""The exam of Connect Four: a fixed seeded sample of positions, labelled by the exact solver.
+"""Exams by samples: fixed seeded positions of a game, labelled by its exact solver.
 
-Each position comes from random legal play of ``_FIRST_PLY`` to ``_LAST_PLY`` plies, is not over,
-and offers at least two actions whose outcomes under perfect play differ, so that an error is
-possible. Positions that differ only by the mirror count once. ``good_play`` has a second kind.
+Each position comes from random legal play, in Connect Four to 10 to 30 discs, in Othello to the
+last 6 to 12 empty squares. It is not over, and offers at least two actions whose outcomes under
+perfect play differ, so that an error is possible. Positions that differ only by a symmetry of the
+board count once. ``good_play`` has a second kind for Connect Four.
 """
 
 from __future__ import annotations
@@ -12,18 +13,39 @@ import functools
 import random
 import statistics
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from zerofleet_core import State, connect_four_action_outcomes, transform_observation
+import numpy as np
+from zerofleet_core import (
+    State,
+    connect_four_action_outcomes,
+    game_spec,
+    othello_action_outcomes,
+    transform_observation,
+)
 
 from zerofleet.database import WrongAnswer
 from zerofleet.exam.examined_player import ExaminedPlayer
 from zerofleet.games import format_actions
 
 GAME = "connect_four"
-_FIRST_PLY = 10
-_LAST_PLY = 30
+"""The game of the exams that know one game alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SolvedGame:
+    """How positions of a game are drawn and labelled."""
+
+    least_discs: int
+    most_discs: int  # on the board, both players'
+    action_outcomes: Callable[[Sequence[int]], Sequence[int | None]]
+
+
+_SOLVED = {
+    "connect_four": _SolvedGame(10, 30, connect_four_action_outcomes),
+    "othello": _SolvedGame(52, 58, othello_action_outcomes),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +75,12 @@ class LabelledPosition:
         return self.outcomes[action] != self.value
 
 
-async def connect_four_sample(size: int, seed: int) -> tuple[LabelledPosition, ...]:
-    """The sample of ``size`` positions; each is labelled once in a process.
+async def random_sample(game: str, size: int, seed: int) -> tuple[LabelledPosition, ...]:
+    """The sample of ``size`` positions of ``game``; each is labelled once in a process.
 
     A thread labels one position at a time, so that a cancelled exam ends within that position.
     """
-    sample = _sample_of(seed)
+    sample = _sample_of(game, seed)
     while len(sample.positions) < size:
         await asyncio.to_thread(sample.grow)
     return tuple(sample.positions[:size])
@@ -102,10 +124,11 @@ def wrong_answer(
 
 
 class _Sample:
-    """The positions of one seed, in the order in which they were drawn."""
+    """A game's positions of one seed, in the order in which they were drawn."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, game: str, seed: int) -> None:
         self.positions: list[LabelledPosition] = []
+        self._game = game
         self._generator = random.Random(seed)
         self._seen: set[bytes] = set()
         self._one_at_a_time = threading.Lock()
@@ -113,36 +136,42 @@ class _Sample:
     def grow(self) -> None:
         """Draw one more position; those that allow no error are passed over."""
         with self._one_at_a_time:
-            actions, state = _random_position(self._generator)
-            key = mirror_key(state)
+            actions, state = self._random_position()
+            key = symmetry_key(state)
             if state.is_terminal or key in self._seen:
                 return
             self._seen.add(key)
-            outcomes = connect_four_action_outcomes(actions)
+            outcomes = _SOLVED[self._game].action_outcomes(actions)
             position = LabelledPosition(tuple(actions), tuple(outcomes))
             if position.allows_error:
                 self.positions.append(position)
 
+    def _random_position(self) -> tuple[list[int], State]:
+        solved = _SOLVED[self._game]
+        state = State(self._game)
+        actions: list[int] = []
+        discs = self._generator.randint(solved.least_discs, solved.most_discs)
+        while not state.is_terminal and _discs(state) < discs:
+            action = self._generator.choice(state.legal_actions())
+            state.apply(action)
+            actions.append(action)
+        return actions, state
+
 
 @functools.cache
-def _sample_of(seed: int) -> _Sample:
-    return _Sample(seed)
+def _sample_of(game: str, seed: int) -> _Sample:
+    return _Sample(game, seed)
 
 
-def _random_position(generator: random.Random) -> tuple[list[int], State]:
-    state = State(GAME)
-    actions: list[int] = []
-    for _ in range(generator.randint(_FIRST_PLY, _LAST_PLY)):
-        if state.is_terminal:
-            break
-        action = generator.choice(state.legal_actions())
-        state.apply(action)
-        actions.append(action)
-    return actions, state
+def _discs(state: State) -> int:
+    """On the board: the first two planes are those of the two players."""
+    points = game_spec(state.game).board_points
+    return int(np.unpackbits(state.observation())[: 2 * points].sum())
 
 
-def mirror_key(state: State) -> bytes:
-    """The same for a position and its mirror image."""
+def symmetry_key(state: State) -> bytes:
+    """The same for a position and its images under the symmetries of the board."""
     observation = state.observation()
-    mirrored = transform_observation(GAME, observation, 1)
-    return min(observation.tobytes(), mirrored.tobytes())
+    symmetries = range(game_spec(state.game).num_symmetries)
+    images = (transform_observation(state.game, observation, each) for each in symmetries)
+    return min(image.tobytes() for image in images)

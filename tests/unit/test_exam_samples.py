@@ -1,4 +1,4 @@
-"""The exam of Connect Four against players whose result is known."""
+"""Exams of positions against players whose result is known."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from zerofleet_core import (
     connect_four_action_outcomes,
     connect_four_outcome,
     connect_four_score,
+    game_spec,
 )
 
 from zerofleet.errors import ConfigError
@@ -20,7 +21,7 @@ from zerofleet.exam.examined_player import ExaminedPlayer
 from zerofleet.exam.good_play import MOST_A_PLY, draw_good_positions, good_sample
 from zerofleet.exam.opening_scores import action_outcomes, best_actions, outcome
 from zerofleet.exam.perfect_play import play_from
-from zerofleet.exam.sample import LabelledPosition, connect_four_sample, mirror_key
+from zerofleet.exam.sample import LabelledPosition, random_sample, symmetry_key
 from zerofleet.games import parse_actions
 from zerofleet.prediction import Prediction
 
@@ -29,7 +30,7 @@ SIZE = 40
 
 @pytest.fixture
 async def sample() -> tuple[LabelledPosition, ...]:
-    return await connect_four_sample(SIZE, seed=1)
+    return await random_sample("connect_four", SIZE, seed=1)
 
 
 class KnowsTheSample:
@@ -38,11 +39,14 @@ class KnowsTheSample:
     And values it rightly; all other positions at 0.
     """
 
-    def __init__(self, sample: tuple[LabelledPosition, ...], sign: int) -> None:
+    def __init__(
+        self, sample: tuple[LabelledPosition, ...], sign: int, game: str = "connect_four"
+    ) -> None:
         self.logits: dict[bytes, list[float]] = {}
         self.values: dict[bytes, int] = {}
+        self.even = [0.0] * game_spec(game).num_actions
         for position in sample:
-            observation = State("connect_four", position.actions).observation()
+            observation = State(game, position.actions).observation()
             self.values[observation.tobytes()] = position.value
             self.logits[observation.tobytes()] = [
                 0.0 if outcome is None else 12.0 * sign * outcome for outcome in position.outcomes
@@ -50,33 +54,37 @@ class KnowsTheSample:
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
         rows = [row.tobytes() for row in observations]
-        logits = [self.logits.get(row, [0.0] * 7) for row in rows]
+        logits = [self.logits.get(row, self.even) for row in rows]
         values = [self.values.get(row, 0) for row in rows]
         return Prediction(np.array(logits, np.float16), np.array(values, np.float32), 1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["random", "good"])
-async def test_perfect_and_worst_play(
-    sample: tuple[LabelledPosition, ...], kind: PositionKind
-) -> None:
-    positions = sample if kind == "random" else good_sample(SIZE)
+@pytest.mark.parametrize(
+    ("game", "kind"), [("connect_four", "random"), ("connect_four", "good"), ("othello", "random")]
+)
+async def test_perfect_and_worst_play(game: str, kind: PositionKind) -> None:
+    is_random = kind == "random"
+    positions = await random_sample(game, SIZE, seed=1) if is_random else good_sample(SIZE)
 
     async def error_rate(sign: int) -> float:
         result = await examine(
-            "connect_four",
-            KnowsTheSample(positions, sign),
+            game,
+            KnowsTheSample(positions, sign, game),
             num_simulations=2,
             positions=SIZE,
             kind=kind,
             seed=1,
         )
-        assert (result.game, result.kind, result.positions) == ("connect_four", kind, SIZE)
+        assert (result.game, result.kind, result.positions) == (game, kind, SIZE)
         assert result.wrong == (sign < 0,) * SIZE
         for position, each in zip(positions, result.wrong_answers, strict=sign < 0):
-            assert parse_actions("connect_four", each.moves) == list(position.actions)
-            assert [int(word) - 1 for word in each.right] == position.best_actions
-            assert position.is_error(int(each.played) - 1)
+            assert parse_actions(game, each.moves) == list(position.actions)
+            words = [
+                State(game, position.actions).action_to_string(a) for a in position.best_actions
+            ]
+            assert list(each.right) == words
+            assert each.played not in words
         # Of the root and its two visits two values of three are 0, but where a game ended.
         # The prior and two simulations agree here.
         assert result.prior_errors == result.errors
@@ -107,9 +115,23 @@ async def test_the_sample_is_what_it_says(sample: tuple[LabelledPosition, ...]) 
     assert len(seen) == SIZE
 
 
+async def test_the_sample_of_othello_is_what_it_says() -> None:
+    empties: set[int] = set()
+    for position in await random_sample("othello", SIZE, seed=1):
+        state = State("othello", position.actions)
+        assert not state.is_terminal
+        outcomes = {a: each for a, each in enumerate(position.outcomes) if each is not None}
+        assert list(outcomes) == state.legal_actions()
+        assert len(set(outcomes.values())) > 1
+        empties.add(str(state).count("."))
+    assert min(empties) >= 6
+    assert max(empties) == 12
+
+
 async def test_the_seed_decides_the_sample() -> None:
-    assert await connect_four_sample(3, seed=1) == (await connect_four_sample(40, seed=1))[:3]
-    assert await connect_four_sample(3, seed=2) != await connect_four_sample(3, seed=1)
+    three = await random_sample("connect_four", 3, seed=1)
+    assert three == (await random_sample("connect_four", 40, seed=1))[:3]
+    assert three != await random_sample("connect_four", 3, seed=2)
 
 
 async def test_a_request_has_no_more_rows_than_the_server_takes(
@@ -138,7 +160,7 @@ def test_good_positions_are_what_they_say() -> None:
     assert min(plies) == 2
     assert max(plies) > 35
     assert all(position.allows_error for position in everything)
-    keys = {mirror_key(State("connect_four", position.actions)) for position in everything}
+    keys = {symmetry_key(State("connect_four", position.actions)) for position in everything}
     assert len(keys) == len(everything)
     late = [position for position in everything if len(position.actions) > 14]
     for position in late[:100]:

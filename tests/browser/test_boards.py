@@ -1,0 +1,223 @@
+"""Games are walked and played in a browser, by clicks and by keyboard."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from services.inference.backend import Backend
+from services.inference.batcher import Batcher, BatchLimits
+from services.inference.loaded_models import LoadedModel
+from services.inference.model_player import ModelPlayer
+from services.inference.served_models import ServedModels
+from zerofleet import games
+from zerofleet.config import SearchSection
+from zerofleet.database import Promotion, Submission
+from zerofleet.games import State
+from zerofleet.rpc.codec import RequestShape
+from zerofleet.rpc.server import Server
+from zerofleet.testing.random_records import random_record
+
+DEADLINE = 60.0
+SIMULATIONS = 60
+Opened = Callable[..., Any]
+expect.set_options(timeout=DEADLINE * 1000)
+
+
+class OneVersion:
+    """A ``ModelSource`` of version 1, promoted."""
+
+    def best(self) -> Promotion:
+        return Promotion(1, 1, self.sha256(1))
+
+    def promotions(self) -> list[Promotion]:
+        return [self.best()]
+
+    def sha256(self, version: int) -> str:
+        return f"{version:064x}"
+
+    def versions(self) -> list[int]:
+        return [1]
+
+
+class UndecidedSession:
+    """A network that knows nothing: all actions alike, value 0."""
+
+    def __init__(self, num_actions: int) -> None:
+        self._num_actions = num_actions
+
+    def run(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = len(observations)
+        return np.zeros((rows, self._num_actions), np.float16), np.zeros(rows, np.float32)
+
+
+@pytest.fixture
+def inference_address(shown_game: str) -> Iterator[str]:
+    """A real server of the game, in a thread of the test."""
+    ready, told = Event(), []
+
+    async def serve() -> None:
+        spec = games.spec(shown_game)
+        session = UndecidedSession(spec.num_actions)
+
+        def load(version: int, sha256: str) -> LoadedModel:
+            return LoadedModel(version, sha256, (session,))
+
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        models = ServedModels("shown", OneVersion(), load)
+        async with Batcher(BatchLimits(64, 1024), models.mark_bad) as batcher:
+            await models.refresh()
+            shape = RequestShape(spec.observation_bytes, spec.num_actions, 64)
+            section = SearchSection(num_simulations=SIMULATIONS)
+            player = ModelPlayer(shown_game, section, models, batcher)
+            backend = Backend(models, batcher, shape)
+            async with Server("127.0.0.1:0", inference=backend, player=player) as server:
+                told.extend(
+                    [f"127.0.0.1:{server.port}", lambda: loop.call_soon_threadsafe(stop.set)]
+                )
+                ready.set()
+                await stop.wait()
+
+    with ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(asyncio.run, serve())
+        assert ready.wait(DEADLINE)
+        try:
+            yield told[0]
+        finally:
+            with contextlib.suppress(RuntimeError):
+                told[1]()
+            serving.result(DEADLINE)
+
+
+def board_of(page: Page) -> Locator:
+    board = page.locator(".zf-board")
+    expect(board).to_be_visible()
+    return board
+
+
+def moves_in(page: Page) -> list[str]:
+    """The game so far, as the page writes it."""
+    return page.locator(".zf-line-so-far").inner_text().split()
+
+
+def over(page: Page) -> bool:
+    return bool(re.search(r"won|draw", page.get_by_role("status").inner_text()))
+
+
+def click_point(page: Page, row: int, column: int, rows: int, columns: int) -> None:
+    """Click a cell of a board whose rows and columns are named, 24 units of 40 for a cell."""
+    box = page.locator(".zf-board svg").bounding_box()
+    names_left = page.locator(".zf-board .names text").count() > columns
+    left = 24 if names_left else 0
+    unit = box["width"] / (40 * columns + left + (1 if left else 0))
+    page.mouse.click(
+        box["x"] + unit * (left + 40 * (column + 0.5)), box["y"] + unit * (1 + 40 * (row + 0.5))
+    )
+
+
+def my_turn(page: Page) -> None:
+    expect(page.get_by_role("status")).to_have_text(re.compile("Your action|won|draw"))
+
+
+@pytest.mark.parametrize("shown_game", ["tic_tac_toe", "connect_four"])
+def test_a_whole_game_is_played_by_clicks(shown_game: str, shown: Any, open_page: Opened) -> None:
+    opened = open_page("/play")
+    page = opened.page
+    board_of(page)
+    _, rows, columns = games.spec(shown_game).observation_shape
+    my_turn(page)
+    while not over(page):
+        played = moves_in(page)
+        state = State(shown_game)
+        for word in played:
+            state.apply(state.string_to_action(word))
+        row, column = divmod(state.legal_actions()[0], columns)
+        click_point(page, row, column, rows, columns)
+        expect(page.locator(".zf-line-so-far")).not_to_have_text(" ".join(played))
+        my_turn(page)
+    state = State(shown_game)
+    for word in moves_in(page):
+        state.apply(state.string_to_action(word))
+    assert state.is_terminal
+    words = {1: "You won", -1: "The model won", 0: "A draw"}[state.result]
+    expect(page.get_by_role("status")).to_contain_text(words)
+    assert "moves=" in page.url
+    assert opened.complaints == []
+    page.get_by_role("button", name="Undo").click()
+    my_turn(page)
+    assert not over(page)
+
+
+@pytest.mark.parametrize("shown_game", ["tic_tac_toe"])
+def test_a_whole_game_is_played_by_keyboard(shown_game: str, shown: Any, open_page: Opened) -> None:
+    page = open_page("/play").page
+    board = board_of(page)
+    my_turn(page)
+    while not over(page):
+        before = " ".join(moves_in(page))
+        board.focus()
+        for key in ("ArrowUp", "ArrowLeft", "Enter"):
+            page.keyboard.press(key)
+        expect(page.locator(".zf-line-so-far")).not_to_have_text(before or "nothing")
+        my_turn(page)
+    assert 5 <= len(moves_in(page)) <= 9
+
+
+def test_hover_draws_the_variation_of_an_analysis(
+    shown: Any, inference_address: str, open_page: Opened
+) -> None:
+    page = open_page("/play?side=both").page
+    rows = page.locator(".zf-candidates tbody tr")
+    expect(rows).to_have_count(7)
+    expect(page.get_by_text(f"{SIMULATIONS} simulations")).to_be_visible()
+    rows.first.hover()
+    line = rows.first.locator("td").last.inner_text().split()
+    assert len(line) > 1
+    expect(page.locator(".zf-step")).to_have_count(len(line))
+
+
+def test_a_link_to_game_and_ply_opens_it_and_the_address_follows(
+    shown: Any, open_page: Opened
+) -> None:
+    record = random_record(4, "connect_four")
+    assert shown.database.submit_game("shown", "w", Submission(record)) == "stored"
+    opened = open_page(f"/games/{record.game_uid}?ply=3")
+    page = opened.page
+    pieces = page.locator(".zf-board .zf-piece")
+    expect(pieces).to_have_count(3)
+    expect(page.locator(".zf-figure", has_text="1").first).to_be_visible()  # it is connected
+    page.keyboard.press("ArrowRight")
+    expect(pieces).to_have_count(4)
+    expect(page).to_have_url(re.compile(r"ply=4$"))
+    shares = page.locator(".zf-candidates tbody tr").first.locator("td").nth(2).inner_text()
+    first, last = record.columns.offsets[4], record.columns.offsets[5]
+    visits = record.columns.visit_counts[first:last]
+    assert shares == f"{visits.max() / visits.sum():.1%}"
+    page.get_by_role("button", name="Go on from here").click()
+    expect(page).to_have_url(re.compile(r"/play\?.*moves="))
+    expect(page.locator(".zf-board .zf-piece")).to_have_count(4)
+    assert opened.complaints == []
+
+
+def test_links_to_nothing_in_a_game_say_so(shown: Any, open_page: Opened) -> None:
+    record = random_record(4, "connect_four")
+    shown.database.submit_game("shown", "w", Submission(record))
+    page = open_page("/").page
+    for address, words in (
+        (f"/games/{record.game_uid}?ply=400", "ply=400: this game has plies 0 to"),
+        ("/games/00000000-0000-0000-0000-000000000000", "has no finished game"),
+        ("/games/nonsense", "'nonsense' is no game's uid"),
+        ("/games?kind=odd", "kind=odd: give one of selfplay"),
+        ("/play?moves=1 2 99", "ply 2"),
+    ):
+        assert page.goto(shown.base + address).status == 404
+        expect(page.get_by_text(words)).to_be_visible()

@@ -1,0 +1,121 @@
+"""What a board shows agrees with the rules, in every game."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.dashboard.board_position import BoardAction, GameBoard, require_known
+from services.dashboard.board_text import read_grid
+from zerofleet.errors import ConfigError
+from zerofleet.games import State, names, parse_actions
+
+# Of each game: the style of its board.
+BOARDS = {
+    **dict.fromkeys(names(), "squares"),
+    "connect_four": "frame",
+    "go": "lines",
+    "go(size=5)": "lines",
+    "gomoku": "lines",
+    "othello": "felt",
+    "mnk(m=5,n=4,k=4)": "squares",
+    "openspiel:breakthrough": "chequered",
+    "openspiel:checkers": "chequered",
+    "openspiel:chess": "chequered",
+    "openspiel:hex(board_size=5)": "hexagons",
+    "openspiel:nim": "text",
+    "python:examples.domineering:Domineering": "squares",
+}
+board_of = cache(GameBoard)
+
+
+@settings(max_examples=25)
+@given(game=st.sampled_from(sorted(BOARDS)), seed=st.integers(0, 1_000), plies=st.integers(0, 40))
+def test_every_legal_action_has_a_place_and_pieces_are_those_of_the_rules(
+    game: str, seed: int, plies: int
+) -> None:
+    board, draw, state = board_of(game), random.Random(seed), State(game)
+    actions: list[int] = []
+    while len(actions) < plies and not state.is_terminal:
+        actions.append(draw.choice(state.legal_actions()))
+        state.apply(actions[-1])
+    position = board.position(actions)
+    shape = board.shape
+    assert shape.style == BOARDS[game]
+    assert [each.action for each in position.actions] == state.legal_actions()
+    assert (position.to_play, position.ply) == (state.to_play, len(actions))
+    if shape.style == "text":
+        assert position.text == str(state)
+        return
+    if "openspiel" not in game:  # whose texts write empty points in other ways
+        rows = [line.split() for line in str(state).splitlines()]
+        marks = [mark for row in rows if row != [*shape.column_names] for mark in row]
+        assert [piece.glyph for piece in position.pieces] == [
+            mark for mark in marks if mark != "." and not mark.isdecimal()
+        ]
+    for each in position.actions:
+        after = board.position([*actions, each.action])
+        held = {piece.point: piece for piece in after.pieces}
+        if each.points and (each.source is not None or shape.pieces == "marks"):
+            assert held[each.points[0]].owner == state.to_play
+        assert all(0 <= point < shape.rows * shape.columns for point in each.points)
+        assert each.source is None or each.source not in held
+        assert after.last == each
+        assert each.points or each.text == "pass"
+        if draw.random() < 0.9:
+            break  # one is enough most of the time
+
+
+def test_points_are_where_the_rules_put_the_piece() -> None:
+    cases = {
+        "connect_four": ("4 4", "4", (24,), None),
+        "go(size=5)": ("", "pass", (), None),
+        "othello": ("d3", "c3", (18,), None),
+        "openspiel:chess": ("e4 e5", "Nf3", (45,), 62),
+        "openspiel:breakthrough": ("a7a6", "a2a3", (40,), 48),
+        "python:examples.domineering:Domineering": ("b3b4", "c1d1", (2, 3), None),
+    }
+    for game, (line, word, points, source) in cases.items():
+        position = board_of(game).position(parse_actions(game, line))
+        [found] = [each for each in position.actions if each.text == word]
+        assert found == BoardAction(found.action, word, points, source), game
+
+
+def test_a_castling_king_is_the_piece_that_moves_and_pieces_have_owners() -> None:
+    game = "openspiel:chess"
+    position = board_of(game).position(parse_actions(game, "e4 e5 Nf3 Nf6 Bc4 Bc5"))
+    [castling] = [each for each in position.actions if each.text == "O-O"]
+    assert (castling.points, castling.source) == ((62,), 60)
+    assert all(piece.owner == (not piece.glyph.isupper()) for piece in position.pieces)
+
+
+def test_a_variation_is_played_on_from_the_position() -> None:
+    steps = board_of("connect_four").variation([3, 3], [3, 3, 0])
+    assert [step.action.points for step in steps] == [(24,), (17,), (35,)]
+    assert [(step.owner, step.glyph) for step in steps] == [(0, "x"), (1, "o"), (0, "x")]
+
+
+def test_the_ko_is_marked_while_it_may_not_be_retaken() -> None:
+    game = "go(size=5)"
+    line = parse_actions(game, "B3 C3 C4 D4 C2 D2 A5 E3 D3")
+    position = board_of(game).position(line)
+    assert position.ko == parse_actions(game, "C3")[0]
+    assert board_of(game).position([*line, *[25]]).ko is None
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "columns"),
+    [("", 3, 3), ("...\n...", 3, 3), ("x o\n. .\n\nx o\n. .", 2, 2), ("4 4 4", 1, 1)],
+)
+def test_a_text_that_is_no_grid_or_several_is_none(text: str, rows: int, columns: int) -> None:
+    assert read_grid(text, rows, columns) is None
+
+
+def test_a_class_that_only_the_database_names_is_not_imported() -> None:
+    require_known("python:mine:Game", "python:mine:Game")
+    with pytest.raises(ConfigError, match="'python:hostile:Game' is a Python class of another run"):
+        require_known("python:hostile:Game", "python:mine:Game")
