@@ -42,7 +42,7 @@ _GAME_COLUMNS = (
     TableColumn("at", "stored, UTC", "link"),
     TableColumn("opening", "opening", "figure"),
     TableColumn("first", "began"),
-    TableColumn("score", "points of the first-named", "figure"),
+    TableColumn("score", "points of the player", "figure"),
     TableColumn("reason", "by"),
     TableColumn("length", "plies", "figure"),
     TableColumn("moves", "moves"),
@@ -142,13 +142,13 @@ class MatchView:
         with ui.element("div").classes("zf-panels"):
             self._walk = ChartPanel(
                 "Log-likelihood ratio",
-                "Appears with the first pair of a gate's match with a sequential test.",
+                "Appears when the match's first opening was played with both colours.",
                 note="After each pair of games; the match ends at either dashed line.",
             )
             self._score = ChartPanel(
                 "Score",
                 "Appears with the first complete pair.",
-                note="Mean points per game of the first-named player, pair after pair.",
+                note="Mean points per game of the first-named player, by pairs that are complete.",
             )
             self._outcomes = ChartPanel(
                 "Pairs by points",
@@ -165,31 +165,42 @@ class MatchView:
         if found is None:
             self._title.set_text("No match yet")
             return
-        match, history = found.match, found.history
+        match = found.match
         players = f"{player_words(match.player)} against {player_words(match.opponent)}"
         self._title.set_text(f"{_purpose(match.kind)}: {players}")
         self._show_facts(found)
-        points = [pair.points / 2 for pair in found.pairs]
-        means = [sum_ / (n + 1) for n, sum_ in enumerate(accumulate(points))]
-        whole = float(match.games // 2)
+        self._draw(found)
+        self._games.show([self._game_row(found, game) for game in found.games])
+
+    def say(self, said: EvaluatorFigures | None) -> None:
+        """What the evaluator does now, by its heartbeat."""
+        self._said.set_text(_doing(said))
+        self._in_play.show(said.games_in_play if said else ())
+
+    def _draw(self, found: ShownMatch) -> None:
+        """The curves and the pairs."""
+        match = found.match
+        points = accumulate(pair.points / 2 for pair in found.pairs)
+        means = [total / number for number, total in enumerate(points, 1)]
         self._score.show(
             Drawing(
                 [ChartLine("score", _from_one(means), BLUE, dots=len(means) < 2)],
-                ChartAxis(name="pairs", least=0, most=whole),
+                ChartAxis(name="pairs", least=0, most=float(match.games // 2)),
                 ChartAxis(least=0, most=1),
                 {} if match.rule is None else {"threshold": match.rule.threshold},
             )
         )
-        counts = _outcomes(found)
-        if sum(counts):
-            self._outcomes.show(
-                Drawing(
-                    [ChartLine("pairs", list(enumerate(map(float, counts))), BLUE, columns=True)],
-                    ChartAxis("category", "points", categories=OUTCOMES),
-                    ChartAxis(least=0),
-                )
+        counts = [float(count) for count in _outcomes(found)]
+        columns = list(enumerate(counts)) if sum(counts) else []
+        self._outcomes.show(
+            Drawing(
+                [ChartLine("pairs", columns, BLUE, columns=True)],
+                ChartAxis("category", "points", categories=OUTCOMES),
+                ChartAxis(least=0),
             )
-        self._walk.element.set_visibility(history.test == "sprt")
+        )
+        is_sequential = match.rule is not None and match.rule.sprt_error is not None
+        self._walk.element.set_visibility(is_sequential)
         if match.rule is not None and match.rule.sprt_error is not None:
             bound = llr_bound(match.rule.sprt_error)
             end = float(math.ceil(bound) + 1)
@@ -202,12 +213,6 @@ class MatchView:
                     {"promotes": bound, "rejects": -bound},
                 )
             )
-        self._games.show([self._game_row(found, game) for game in found.games])
-
-    def say(self, said: EvaluatorFigures | None) -> None:
-        """What the evaluator does now, by its heartbeat."""
-        self._said.set_text(_doing(said))
-        self._in_play.show(said.games_in_play if said else ())
 
     def _show_facts(self, found: ShownMatch) -> None:
         match, history = found.match, found.history

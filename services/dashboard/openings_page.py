@@ -212,8 +212,6 @@ class OpeningsView:
                     dots=True,
                 )
             )
-        for panel in (self._shares, self._scores):
-            panel.element.set_visibility(bool(ranked))  # no curves of another position
         self._shares.show(Drawing(shares, axis, ChartAxis(name="%", least=0, most=100)))
         self._scores.show(Drawing(scores, axis, ChartAxis(least=0, most=1)))
 

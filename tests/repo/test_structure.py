@@ -22,7 +22,6 @@ SMALL_AND_ALONE = {
     "zerofleet.cli.migrate": COMMAND,
     "zerofleet.cli.redis_acl": COMMAND,
     "zerofleet.cli.token": COMMAND,
-    "zerofleet.games.notation": PUBLIC,
     "zerofleet.rpc.schema.externalscaler": SCHEMA,
 }
 """Modules of fewer than 60 lines with one importer, and why each is not a part of that one."""

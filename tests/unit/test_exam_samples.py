@@ -80,11 +80,9 @@ async def test_perfect_and_worst_play(game: str, kind: PositionKind) -> None:
         assert result.wrong == (sign < 0,) * SIZE
         for position, each in zip(positions, result.wrong_answers, strict=sign < 0):
             assert parse_actions(game, each.moves) == list(position.actions)
-            words = [
-                State(game, position.actions).action_to_string(a) for a in position.best_actions
-            ]
-            assert list(each.right) == words
-            assert each.played not in words
+            state = State(game, position.actions)
+            assert [*each.right] == [state.action_to_string(a) for a in position.best_actions]
+            assert each.played not in each.right
         # Of the root and its two visits two values of three are 0, but where a game ended.
         # The prior and two simulations agree here.
         assert result.prior_errors == result.errors
