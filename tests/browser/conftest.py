@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from zerofleet.config import load_run
 from zerofleet.database import Database
@@ -18,6 +18,7 @@ from zerofleet.local.ports import free_port
 from zerofleet.testing.fork_server import Fork, preload
 
 preload("services.dashboard.service")
+expect.set_options(timeout=60_000)
 
 DEADLINE = 60.0
 OPTIONS = (
@@ -128,6 +129,7 @@ def open_page(chromium: Browser, shown: Shown) -> Iterator[Callable[..., Opened]
             viewport={"width": width, "height": 900},
             color_scheme="dark" if dark else "light",
         )
+        context.set_default_timeout(DEADLINE * 1000)
         contexts.append(context)
         found = Opened(context.new_page())
 
