@@ -19,7 +19,7 @@ from services.dashboard.match_queries import (
     MATCHES,
     PAGE_MATCHES,
     ShownMatch,
-    read_evaluator,
+    read_evaluators,
     read_match,
 )
 from services.dashboard.match_words import (
@@ -74,8 +74,8 @@ def add_match_page(frame: Frame) -> None:
             kinds = [kind] if kind else list(KINDS)
             return await visit.sources.rows(MATCHES, run=visit.run.name, kinds=kinds, before=before)
 
-        async def read_said() -> EvaluatorFigures | None:
-            return await read_evaluator(visit.sources, visit.run.name)
+        async def read_said() -> list[EvaluatorFigures]:
+            return await read_evaluators(visit.sources, visit.run.name)
 
         found = await read()
         view = MatchView(visit, game_board, newest=asked is None)
@@ -172,10 +172,10 @@ class MatchView:
         self._draw(found)
         self._games.show([self._game_row(found, game) for game in found.games])
 
-    def say(self, said: EvaluatorFigures | None) -> None:
+    def say(self, said: Sequence[EvaluatorFigures]) -> None:
         """What the evaluator does now, by its heartbeat."""
-        self._said.set_text(_doing(said))
-        self._in_play.show(said.games_in_play if said else ())
+        self._said.set_text(_doing(said[0]) if said else "The evaluator is not heard of.")
+        self._in_play.show(said[0].games_in_play if said else ())
 
     def _draw(self, found: ShownMatch) -> None:
         """The curves and the pairs."""
@@ -322,10 +322,8 @@ def _purpose(kind: str) -> str:
     return {"gate": "Gate", "rating": "Rating", "trial": "Trial"}[kind]
 
 
-def _doing(said: EvaluatorFigures | None) -> str:
+def _doing(said: EvaluatorFigures) -> str:
     """What the evaluator does now."""
-    if said is None:
-        return "The evaluator is not heard of."
     if said.match_in_play:
         return (
             f"The gate plays model {said.candidate} now: {said.match_games:,} of at most "

@@ -101,13 +101,11 @@ async def read_match(sources: Sources, run: str, match_id: int | None) -> ShownM
     )
 
 
-async def read_evaluator(sources: Sources, run: str) -> EvaluatorFigures | None:
-    """What the run's evaluator says; None: it is not heard of.
+async def read_evaluators(sources: Sources, run: str) -> list[EvaluatorFigures]:
+    """What the run's evaluator says, and one that it took over from; empty: none is heard of.
 
     Raises:
         StoreUnavailableError: Redis is away.
     """
-    for heartbeat in await sources.heartbeats(run):
-        if isinstance(heartbeat.figures, EvaluatorFigures):
-            return heartbeat.figures
-    return None
+    said = [heartbeat.figures for heartbeat in await sources.heartbeats(run)]
+    return [figures for figures in said if isinstance(figures, EvaluatorFigures)]
