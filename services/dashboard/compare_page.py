@@ -84,7 +84,7 @@ class ComparedModel:
             for child in table.children
         ]
         self._table.show(candidates)
-        self._board.mark(visit_marks(candidates), best=table.best_action)
+        self._board.draw_marks(visit_marks(candidates), best=table.best_action)
         side = 1 - 2 * table.to_play
         self._value.set_text(
             f"{table.best_action_string}, value {table.root_value * side:+.3f} for the first "

@@ -194,7 +194,7 @@ class ExamView:
         marks = [BoardMark(words[each], 1.0, "right") for each in wrong.right if each in words]
         if wrong.played in words:
             marks.append(BoardMark(words[wrong.played], 0.35, "played"))
-        self._board.mark(marks)
+        self._board.draw_marks(marks)
         side = "first" if state.to_play == 0 else "second"
         self._where.set_text(
             f"{self._number} of {len(exam.wrong)}: the {side} player moves. Model {exam.version} "

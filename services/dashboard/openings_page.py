@@ -152,7 +152,7 @@ class OpeningsView:
         words = {action.text: action.action for action in position.actions}
         self._table.show([self._row(shown, each, line) for each in shown.moves[:20]])
         most = max((each.games for each in shown.moves), default=1)
-        self._board.mark(
+        self._board.draw_marks(
             [
                 BoardMark(words[each.move], each.games / most, _label(each.games / shown.games))
                 for each in shown.moves

@@ -126,7 +126,9 @@ def test_the_exam_shows_what_was_played_and_what_was_right(
     opened = open_page("/exam")
     page = opened.page
     expect(page.get_by_text("Model 2 erred in 2 of 50 (4.0%) with 10 simulations.")).to_be_visible()
-    expect(page.get_by_text("1 of 2: the first player moves. Model 2 played 1, right was 3 or 5."))
+    played = "1 of 2: the first player moves. Model 2 played 1, right was 3 or 5."
+    expect(page.get_by_text(played)).to_be_visible()
+    expect(page.locator(".zf-board").get_by_text("right")).to_have_count(2)
     expect(page.get_by_label("Board after 2 plies, last 4")).to_be_visible()
     expect(page.locator("table").get_by_role("row").nth(1)).to_contain_text("3, 5")
     page.keyboard.press("ArrowRight")
