@@ -96,7 +96,9 @@ class OpeningsView:
                 self._board = Board(game_board, on_play=self._play)
                 with ui.element("div").classes("zf-tools"):
                     for words, done in (("Back", self._back), ("Start", self._start)):
-                        ui.button(words, on_click=done).props("outline dense no-caps")
+                        ui.button(words, on_click=done).props(
+                            'outline dense no-caps padding="2px 10px"'
+                        )
                     self._line = ui.element("div").classes("zf-tools")
             with ui.element("section").classes("zf-panel zf-side"):
                 self._reached = ui.label("").classes("zf-figure").props('role="status"')
