@@ -173,7 +173,8 @@ class CompareView:
             simulations.props(f'dense hint="1 to {described.max_simulations:,}"')
             simulations.classes("zf-field")
             for words, done in (("Back", self._back), ("Start", self._start)):
-                ui.button(words, on_click=done).props('outline dense no-caps padding="2px 10px"')
+                button = ui.button(words, on_click=done)
+                button.props('outline dense no-caps padding="2px 10px"')
             self._line = ui.label().classes("zf-wrap")
             ui.label(
                 "A click goes on. Any stored position comes here from its game's page."
