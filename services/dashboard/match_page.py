@@ -187,7 +187,7 @@ class MatchView:
                 [ChartLine("score", _from_one(means), BLUE, dots=len(means) < 2)],
                 ChartAxis(name="pairs", least=0, most=float(match.games // 2)),
                 ChartAxis(least=0, most=1),
-                {} if match.rule is None else {"threshold": match.rule.threshold},
+                {"even": 0.5} if match.rule is None else {"threshold": match.rule.threshold},
             )
         )
         counts = [float(count) for count in _outcomes(found)]
