@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from services.dashboard.board import Board, BoardMark
@@ -140,7 +141,7 @@ class ExamView:
                         ("chevron_left", "Back (left arrow)", -1),
                         ("chevron_right", "On (right arrow)", 1),
                     ):
-                        button = ui.button(icon=icon, on_click=lambda by=by: self._go(by))
+                        button = ui.button(icon=icon, on_click=partial(self._go, by))
                         button.props(f'flat dense aria-label="{words}"')
                     self._links = ui.element("div").classes("zf-tools")
             with ui.element("section").classes("zf-panel zf-side"):

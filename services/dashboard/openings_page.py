@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from services.dashboard.board import Board, BoardMark
 from services.dashboard.board_position import GameBoard, board_of, require_known
@@ -177,7 +178,7 @@ class OpeningsView:
             for ply, action in enumerate(self._actions):
                 words = f"{ply + 1} {state.action_to_string(action)}"
                 state.apply(action)
-                button = ui.button(words, on_click=lambda ply=ply: self._cut(ply + 1))
+                button = ui.button(words, on_click=partial(self._cut, ply + 1))
                 button.props("flat dense no-caps")
 
     def _draw_curves(self, by_model: tuple[OpeningPosition, ...]) -> None:

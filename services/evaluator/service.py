@@ -26,7 +26,7 @@ from zerofleet.figures import EvaluatorFigures
 from zerofleet.games import format_actions
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.match.openings import draw_openings
-from zerofleet.match.play_match import GamesInPlay
+from zerofleet.match.play_match import MatchGamesInPlay
 from zerofleet.rpc.credentials import client_credentials
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import Pulse, beat, first_of, served_metrics
@@ -108,7 +108,7 @@ class FencedEvaluator:
         self._model = model
         self._waits = waits
         self._figures = EvaluatorFigures()
-        self._in_play = GamesInPlay()
+        self._in_play = MatchGamesInPlay()
         self._evaluator: Evaluator | None = None
 
     async def judge(self) -> None:

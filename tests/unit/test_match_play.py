@@ -15,8 +15,8 @@ from zerofleet.games import State
 from zerofleet.match.anchors import NoNetwork, RandomPlayer
 from zerofleet.match.openings import draw_openings
 from zerofleet.match.play_match import (
-    GamesInPlay,
     GaveUp,
+    MatchGamesInPlay,
     MatchPlayer,
     PairQueue,
     Place,
@@ -59,7 +59,7 @@ async def played(
     *,
     enough: int | None = None,
     go: asyncio.Event | None = None,
-    in_play: GamesInPlay | None = None,
+    in_play: MatchGamesInPlay | None = None,
 ) -> dict[Place, MatchGame]:
     """Each game that was kept; ``enough`` ends the match after so many."""
     kept: dict[Place, MatchGame] = {}
@@ -101,7 +101,7 @@ async def test_the_games_do_not_depend_on_what_is_played_beside_them() -> None:
 
 
 async def test_games_in_play_are_shown_as_far_as_they_have_come() -> None:
-    in_play = GamesInPlay()
+    in_play = MatchGamesInPlay()
     seen: list[list[tuple[int, ...]]] = []
 
     class Looking(HashPredictor):

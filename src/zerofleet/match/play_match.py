@@ -105,7 +105,7 @@ class PairQueue:
         return self._ahead is None or opening < min(self.missing)[0] + self._ahead
 
 
-class GamesInPlay:
+class MatchGamesInPlay:
     """The games of all matches that are in play, for whoever looks at them."""
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ async def play_match(
     keep: Callable[[Sequence[MatchGame]], Awaitable[None]],
     go: asyncio.Event | None = None,
     clock_ahead: timedelta = timedelta(0),
-    in_play: GamesInPlay | None = None,
+    in_play: MatchGamesInPlay | None = None,
 ) -> None:
     """Play the pairs of a queue, until all are played or the queue is over.
 
