@@ -9,7 +9,8 @@ from typing import Any
 from services.dashboard.frame import NothingThereError
 from services.dashboard.sources import Sources
 from zerofleet.database import MatchRow, Pair
-from zerofleet.database.matches import MATCH, PAIRS, match_of, pair_of
+from zerofleet.database.matches import MATCH, match_of
+from zerofleet.database.verdicts import PAIRS, pair_of
 from zerofleet.figures import EvaluatorFigures
 
 KINDS = ("gate", "rating", "trial")

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, text
 
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.database.submission import Submission, encode_submissions
-from zerofleet.database.verdicts import Grounds, Verdict, write_verdict
+from zerofleet.database.verdicts import PAIRS, Grounds, Pair, Verdict, pair_of, write_verdict
 from zerofleet.errors import ConfigError, RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
 
@@ -47,17 +47,6 @@ SELECT {_COLUMNS} FROM matches WHERE verdict IS NULL
 """
 MATCH = f"SELECT {_COLUMNS} FROM matches WHERE match_id = :match_id"
 """For ``match_of``."""
-PAIRS = """
-WITH played AS (
-    SELECT p.opening, p.color, p.score, row_number()
-        OVER (PARTITION BY p.color, g.moves ORDER BY p.opening) > 1 AS repeated
-    FROM match_games AS p JOIN games AS g USING (game_uid) WHERE match_id = :match_id
-)
-SELECT opening, max(score) FILTER (WHERE color = 0) AS first,
-    max(score) FILTER (WHERE color = 1) AS second, bool_and(repeated) AS repeated
-FROM played GROUP BY opening HAVING count(*) = 2 ORDER BY opening
-"""
-"""The complete pairs of a match, for ``pair_of``."""
 # Only a game that is stored counts, and the first one delivered for its place in the match.
 _RECORD = """
 INSERT INTO match_games (match_id, opening, color, game_uid, score, remark)
@@ -133,20 +122,6 @@ class MatchRow:
     def best(self) -> int:
         """Version of the model that was best when a gate's match began."""
         return int(self.opponent)
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Both games of one opening, as the first-named player sees them."""
-
-    opening: int
-    scores: tuple[float, float]  # as the first player, as the second
-    repeated: bool  # both games repeat, move by move, a game of an earlier pair
-
-    @property
-    def points(self) -> float:
-        """From 0 to 2."""
-        return sum(self.scores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,11 +356,6 @@ def match_of(row: Row[Any]) -> MatchRow:
     if threshold is not None:
         rule = GateRule(threshold, None if elo0 is None else (elo0, elo1), error, draws_only)
     return MatchRow(**values, rule=rule)
-
-
-def pair_of(row: Row[Any]) -> Pair:
-    """A pair, from a row of ``PAIRS``."""
-    return Pair(row.opening, (row.first, row.second), row.repeated)
 
 
 def _store_records(
