@@ -265,21 +265,25 @@ class ChartPanel:
         self._note.set_text(text)
 
     def show(self, drawing: Drawing) -> None:
-        """Draw; what is drawn already is not sent again."""
-        if drawing.is_empty:
-            return
-        self.show_options(drawing.options())
+        """Draw; what is drawn already is not sent again. Without a point the words come back."""
+        if not drawing.is_empty:
+            self.show_options(drawing.options())
+        elif self._chart is not None:
+            self._options = None
+            self._chart.set_visibility(False)
+            self._empty.set_visibility(True)
 
     def show_options(self, options: Options) -> None:
         """Draw what has options of its own."""
         if options == self._options:
             return
         self._options = options
+        self._empty.set_visibility(False)
         if self._chart is None:
-            self._empty.set_visibility(False)
             with self._place:
                 self._chart = ui.echart(options, renderer="svg").classes("zf-chart")
             return
         self._chart.options.clear()
         self._chart.options.update(options)
+        self._chart.set_visibility(True)
         self._chart.update()

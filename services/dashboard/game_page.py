@@ -213,6 +213,9 @@ class GameView:
             ui.toggle(shown, value="visits", on_change=self._choose_shown).props(
                 'dense no-caps unelevated padding="2px 10px" aria-label="heat map"'
             )
+            ui.button("Two models here", on_click=self._compare).props(
+                'outline dense no-caps padding="2px 10px"'
+            )
             ui.button("Go on from here", on_click=self._go_on).props(
                 'outline dense no-caps padding="2px 10px"'
             )
@@ -333,6 +336,10 @@ class GameView:
         ):
             if pressed:
                 self.seek(target)
+
+    def _compare(self) -> None:
+        moves = " ".join(self._walked.words[: self._ply])
+        ui.navigate.to(self._visit.link("/compare", moves=moves or None))
 
     def _go_on(self) -> None:
         moves = " ".join(self._walked.words[: self._ply])

@@ -15,9 +15,15 @@ import uvicorn
 from fastapi import FastAPI
 
 from services.dashboard.fleet_page import add_fleet_page
+from services.dashboard.compare_page import add_compare_page
+from services.dashboard.exam_page import add_exam_page
 from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.game_page import add_game_page
 from services.dashboard.games_page import add_games_page
+from services.dashboard.match_page import add_match_page
+from services.dashboard.model_page import add_model_page
+from services.dashboard.models_page import add_models_page
+from services.dashboard.openings_page import add_openings_page
 from services.dashboard.play_page import add_play_page
 from services.dashboard.run_page import add_run_page
 from services.dashboard.settings import DashboardSettings
@@ -51,11 +57,17 @@ _ICON = (
 def add_pages(frame: Frame) -> None:
     """Register every page, in the order of the navigation."""
     add_run_page(frame)
+    add_models_page(frame)
+    add_model_page(frame)
+    add_compare_page(frame)
+    add_match_page(frame)
     add_games_page(frame)
     add_game_page(frame)
     add_play_page(frame)
     add_fleet_page(frame)
     add_sql_page(frame)
+    add_openings_page(frame)
+    add_exam_page(frame)
 
     # After all others: it takes every address that is left.
     @frame.page("/{path:path}", "not there", in_menu=False)

@@ -12,6 +12,7 @@ import structlog
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, MatchGame
 from zerofleet.figures import EvaluatorFigures
+from zerofleet.match.play_match import MatchGamesInPlay
 from zerofleet.waiting import Waits
 
 _log = structlog.get_logger()
@@ -31,6 +32,7 @@ class EvaluatorContext:
     epoch: int  # of the evaluator's fence
     clock_ahead: timedelta = timedelta(0)  # of Postgres' clock; see ``Games.clock_ahead``
     figures: EvaluatorFigures = field(default_factory=EvaluatorFigures)  # for the heartbeat
+    in_play: MatchGamesInPlay = field(default_factory=MatchGamesInPlay)  # of all its matches
     games_played: int = 0  # stored by this process
 
     async def ask(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:

@@ -16,10 +16,10 @@ from services.evaluator.pool import RatingPool
 from services.evaluator.promoter import Promoter
 from services.evaluator.referee import Referee
 from services.evaluator.spare import SpareTime
-from services.evaluator.verdict import Standing
 from zerofleet.database import ExamFigures, Grounds, MatchRow, ModelName, Promotion
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.exam import ExamResult, PositionKind, examine, position_kinds
+from zerofleet.match.verdict import Standing
 from zerofleet.service import first_of
 
 _log = structlog.get_logger()
@@ -332,6 +332,7 @@ class Evaluator:
             result.errors,
             kind=kind,
             figures=ExamFigures(result.prior_errors, result.value_error),
+            wrong_answers=result.wrong_answers,
         )
 
     def _show(self, result: ExamResult) -> None:

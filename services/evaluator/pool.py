@@ -142,6 +142,7 @@ class RatingPool:
                     keep,
                     self._go,
                     self.context.clock_ahead,
+                    self.context.in_play,
                 )
             except CANNOT_PLAY as error:
                 self._queue.leave_out(pairing)

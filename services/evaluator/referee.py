@@ -10,10 +10,10 @@ import structlog
 
 from services.evaluator.context import EvaluatorContext
 from services.evaluator.players import Players
-from services.evaluator.verdict import Standing, judge
 from zerofleet.database import GateRule, Grounds, MatchGame, MatchRow, match_seed
 from zerofleet.match.openings import draw_openings
 from zerofleet.match.play_match import PairQueue, Place, play_match
+from zerofleet.match.verdict import Standing, judge
 from zerofleet.search_configs import match_search
 
 _log = structlog.get_logger()
@@ -131,6 +131,7 @@ class Referee:
                 queue,
                 keep,
                 clock_ahead=self._context.clock_ahead,
+                in_play=self._context.in_play,
             )
 
     async def close(

@@ -23,8 +23,10 @@ from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StaleEpochError
 from zerofleet.figures import EvaluatorFigures
+from zerofleet.games import format_actions
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.match.openings import draw_openings
+from zerofleet.match.play_match import MatchGamesInPlay
 from zerofleet.rpc.credentials import client_credentials
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import Pulse, beat, first_of, served_metrics
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
 _log = structlog.get_logger()
+
+_SHOWN_GAMES = 4
 
 
 async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) -> None:
@@ -68,7 +72,7 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
                         stop.wait(),
                         evaluator.judge(),
                         reconcile(pointer, database),
-                        beat(heartbeats, settings.worker_name, evaluator.pulse),
+                        beat(heartbeats, settings.worker_name, evaluator.said),
                         health.keep_ticking(),
                     )
             except StaleEpochError as error:
@@ -104,6 +108,7 @@ class FencedEvaluator:
         self._model = model
         self._waits = waits
         self._figures = EvaluatorFigures()
+        self._in_play = MatchGamesInPlay()
         self._evaluator: Evaluator | None = None
 
     async def judge(self) -> None:
@@ -119,7 +124,9 @@ class FencedEvaluator:
         _log.info("judging", run=run.name, worker=self._worker, epoch=epoch)
         promoter = Promoter(database, self._pointer, run.name, self._worker, epoch, waits)
         ahead = await waits.ask_store(database.clock_ahead)
-        context = EvaluatorContext(run, database, waits, self._worker, epoch, ahead, self._figures)
+        context = EvaluatorContext(
+            run, database, waits, self._worker, epoch, ahead, self._figures, self._in_play
+        )
         players = Players(context, self._model)
         referee = Referee(context, players)
         go = asyncio.Event()
@@ -135,3 +142,10 @@ class FencedEvaluator:
         if evaluator is None:
             return Pulse(0, str(self._waits), replace(self._figures))
         return Pulse(evaluator.progress, str(self._waits), replace(self._figures))
+
+    def said(self) -> Pulse[EvaluatorFigures]:
+        """The pulse with some games in play, for the heartbeat."""
+        pulse, game = self.pulse(), self._run.game.name
+        lines = self._in_play.lines(_SHOWN_GAMES)
+        pulse.figures.games_in_play = tuple(format_actions(game, line) for line in lines)
+        return pulse

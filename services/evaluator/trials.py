@@ -120,7 +120,14 @@ class Trials:
             )
             queue = PairQueue(missing, run.inference.max_batch_rows // 2)
             await play_match(
-                run.game.name, openings, players, queue, keep, self._go, context.clock_ahead
+                run.game.name,
+                openings,
+                players,
+                queue,
+                keep,
+                self._go,
+                context.clock_ahead,
+                context.in_play,
             )
 
     async def _leave_out(self, trial: MatchRow, reason: str) -> None:

@@ -225,6 +225,8 @@ class EvaluatorFigures:
     rating_player_most_games: int = 0
     rating_games: int = 0
     """Of all models."""
+    games_in_play: tuple[str, ...] = ()
+    """Moves of a few games of matches, as far as they have come."""
     exam_error_rate: float | None = None
     """Of the newest exam, 0 to 1, in the positions that a goal is about; None: there was none."""
     exam_prior_error_rate: float | None = None

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from zerofleet.config import run_from_values
-from zerofleet.database import Database, ExamFigures, RecentPlay, Submission
+from zerofleet.database import Database, ExamFigures, RecentPlay, Submission, WrongAnswer
 from zerofleet.errors import ConfigError
 from zerofleet.testing.random_records import changed, random_record
 
@@ -48,9 +48,17 @@ def test_a_metric_that_nobody_knows(database: Database, epoch: int) -> None:
 def test_exams_and_ratings(database: Database, epoch: int) -> None:
     database.insert_exam("test", 1, 50, 300, 30, kind="random")
     database.insert_exam("test", 2, 50, 300, 0, kind="random")
+    wrong = [WrongAnswer(f"4 {number}", "1", ("2", "3")) for number in range(130)]
+    database.insert_exam("test", 2, 50, 300, 150, kind="good", wrong_answers=wrong)
+    [[kept, first]] = database._rows(
+        "SELECT jsonb_array_length(wrong_answers), wrong_answers -> 0 FROM exams "
+        "WHERE wrong_answers IS NOT NULL"
+    )
+    assert (kept, first) == (100, {"moves": "4 0", "played": "1", "right": ["2", "3"]})
     assert [(row.version, row.errors, row.error_rate) for row in database.exams("test")] == [
         (1, 30, 0.1),
         (2, 0, 0.0),
+        (2, 150, 0.5),
     ]
     database.upsert_ratings("test", [])
     database.upsert_ratings("test", [("1", 0.0, 0.0), ("2", 55.0, 12.5)])

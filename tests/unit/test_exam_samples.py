@@ -22,6 +22,7 @@ from zerofleet.exam.good_play import MOST_A_PLY, draw_good_positions, good_sampl
 from zerofleet.exam.opening_scores import action_outcomes, best_actions, outcome
 from zerofleet.exam.perfect_play import play_from
 from zerofleet.exam.sample import LabelledPosition, random_sample, symmetry_key
+from zerofleet.games import parse_actions
 from zerofleet.prediction import Prediction
 
 SIZE = 40
@@ -77,6 +78,11 @@ async def test_perfect_and_worst_play(game: str, kind: PositionKind) -> None:
         )
         assert (result.game, result.kind, result.positions) == (game, kind, SIZE)
         assert result.wrong == (sign < 0,) * SIZE
+        for position, each in zip(positions, result.wrong_answers, strict=sign < 0):
+            assert parse_actions(game, each.moves) == list(position.actions)
+            state = State(game, position.actions)
+            assert [*each.right] == [state.action_to_string(a) for a in position.best_actions]
+            assert each.played not in each.right
         # Of the root and its two visits two values of three are 0, but where a game ended.
         # The prior and two simulations agree here.
         assert result.prior_errors == result.errors

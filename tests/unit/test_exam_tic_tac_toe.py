@@ -9,6 +9,7 @@ from zerofleet_core import State
 
 from zerofleet.errors import ConfigError
 from zerofleet.exam import examine, has_exam
+from zerofleet.games import parse_actions
 from zerofleet.prediction import Prediction
 
 LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
@@ -49,7 +50,7 @@ class Oracle:
 @pytest.mark.parametrize("num_simulations", [2, 50])
 async def test_perfect_play_loses_no_line(num_simulations: int) -> None:
     result = await examine("tic_tac_toe", Oracle(1), num_simulations=num_simulations, positions=1)
-    assert (result.errors, result.error_rate) == (0, 0.0)
+    assert (result.errors, result.error_rate, result.wrong_answers) == (0, 0.0, ())
     assert result.positions > 300
     assert (result.game, result.num_simulations) == ("tic_tac_toe", num_simulations)
 
@@ -82,6 +83,17 @@ async def test_the_lines_are_those_of_the_games_a_fixed_player_can_meet() -> Non
     both = np.add(walk(State("tic_tac_toe"), 0), walk(State("tic_tac_toe"), 1))
     result = await examine("tic_tac_toe", FirstFree(), num_simulations=1, positions=1)
     assert (result.positions, result.errors) == tuple(both)
+    assert result.wrong_answers
+    for each in result.wrong_answers:
+        actions = parse_actions("tic_tac_toe", each.moves)
+        mine, theirs = (frozenset(actions[(len(actions) + side) % 2 :: 2]) for side in (0, 1))
+        state = State("tic_tac_toe", actions)
+        worth = {
+            state.action_to_string(point): -outcome(theirs, mine | {point})
+            for point in state.legal_actions()
+        }
+        assert worth[each.played] == -1
+        assert set(each.right) == {word for word in worth if worth[word] >= 0}
 
 
 async def test_the_exam_is_cheap_and_gives_one_model_one_result() -> None:

@@ -16,6 +16,7 @@ from zerofleet.match.anchors import NoNetwork, RandomPlayer
 from zerofleet.match.openings import draw_openings
 from zerofleet.match.play_match import (
     GaveUp,
+    MatchGamesInPlay,
     MatchPlayer,
     PairQueue,
     Place,
@@ -58,6 +59,7 @@ async def played(
     *,
     enough: int | None = None,
     go: asyncio.Event | None = None,
+    in_play: MatchGamesInPlay | None = None,
 ) -> dict[Place, MatchGame]:
     """Each game that was kept; ``enough`` ends the match after so many."""
     kept: dict[Place, MatchGame] = {}
@@ -72,7 +74,7 @@ async def played(
             queue.over.set()
 
     async with asyncio.timeout(120):
-        await play_match(GAME, OPENINGS, players, queue, keep, go, timedelta(days=3))
+        await play_match(GAME, OPENINGS, players, queue, keep, go, timedelta(days=3), in_play)
     return kept
 
 
@@ -96,6 +98,23 @@ async def test_the_games_do_not_depend_on_what_is_played_beside_them() -> None:
     assert len({tuple(moves) for moves in together.values()}) > PAIRS
     for at_once, ahead in ((1, None), (2, 3), (4, 8)):
         assert actions(await played(PairQueue(PLACES, at_once, ahead), two())) == together
+
+
+async def test_games_in_play_are_shown_as_far_as_they_have_come() -> None:
+    in_play = MatchGamesInPlay()
+    seen: list[list[tuple[int, ...]]] = []
+
+    class Looking(HashPredictor):
+        async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+            seen.append(in_play.lines(3))
+            return await super().predict(observations)
+
+    players = behind(Looking(GAME, 1), 1), two()[1]
+    kept = actions(await played(PairQueue(PLACES, 2), players, in_play=in_play))
+    assert max(map(len, seen)) == 3
+    for line in {line for lines in seen for line in lines}:
+        assert any(moves[: len(line)] == list(line) for moves in kept.values())
+    assert in_play.lines(3) == []
 
 
 async def test_the_games_are_whole_records() -> None:

@@ -9,10 +9,9 @@ from zerofleet.database.matches import (
     MatchRow,
     MatchScore,
     ModelName,
-    Pair,
     match_seed,
 )
-from zerofleet.database.metrics import ExamFigures, ExamRow
+from zerofleet.database.metrics import ExamFigures, ExamRow, WrongAnswer
 from zerofleet.database.migrate import migrate
 from zerofleet.database.models import ModelRow
 from zerofleet.database.promotions import Promotion, PromotionRow
@@ -23,7 +22,7 @@ from zerofleet.database.submission import Submission, SubmitStatus
 from zerofleet.database.summary import Summary
 from zerofleet.database.v_resign import ResignRow
 from zerofleet.database.variants import NewVariant, VariantRow
-from zerofleet.database.verdicts import Grounds, Verdict
+from zerofleet.database.verdicts import Grounds, Pair, Verdict
 from zerofleet.database.window_games import GameWindow, StoredGame, WindowBlocker
 from zerofleet.database.worker_games import SaveStatus
 
@@ -60,6 +59,7 @@ __all__ = [
     "VariantRow",
     "Verdict",
     "WindowBlocker",
+    "WrongAnswer",
     "libpq_url",
     "match_seed",
     "migrate",

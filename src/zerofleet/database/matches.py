@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, text
 
 from zerofleet.database.connection import ConnectionPool
 from zerofleet.database.submission import Submission, encode_submissions
-from zerofleet.database.verdicts import Grounds, Verdict, write_verdict
+from zerofleet.database.verdicts import PAIRS, Grounds, Pair, Verdict, pair_of, write_verdict
 from zerofleet.errors import ConfigError, RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
 
@@ -45,6 +45,8 @@ _OPENED = f"""
 SELECT {_COLUMNS} FROM matches WHERE verdict IS NULL
     AND run = :run AND kind = :kind AND player = :player AND opponent = :opponent
 """
+MATCH = f"SELECT {_COLUMNS} FROM matches WHERE match_id = :match_id"
+"""For ``match_of``."""
 # Only a game that is stored counts, and the first one delivered for its place in the match.
 _RECORD = """
 INSERT INTO match_games (match_id, opening, color, game_uid, score, remark)
@@ -120,20 +122,6 @@ class MatchRow:
     def best(self) -> int:
         """Version of the model that was best when a gate's match began."""
         return int(self.opponent)
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Both games of one opening, as the first-named player sees them."""
-
-    opening: int
-    scores: tuple[float, float]  # as the first player, as the second
-    repeated: bool  # both games repeat, move by move, a game of an earlier pair
-
-    @property
-    def points(self) -> float:
-        """From 0 to 2."""
-        return sum(self.scores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,19 +223,19 @@ class Matches(ConnectionPool):
                     f"the trial of {player} against {opponent} began with {row.num_simulations} "
                     f"simulations a move: set rating.num_simulations = {row.num_simulations}"
                 )
-            return _match(row)
+            return match_of(row)
 
     def matches(self, run: str, kind: MatchKind = "gate") -> list[MatchRow]:
         """Every match of a run that was played for this, oldest first."""
         query = (
             f"SELECT {_COLUMNS} FROM matches WHERE run = :run AND kind = :kind ORDER BY match_id"
         )
-        return [_match(row) for row in self._rows(query, run=run, kind=kind)]
+        return [match_of(row) for row in self._rows(query, run=run, kind=kind)]
 
     def match(self, match_id: int) -> MatchRow:
         """One match."""
-        [row] = self._rows(f"SELECT {_COLUMNS} FROM matches WHERE match_id = :id", id=match_id)
-        return _match(row)
+        [row] = self._rows(MATCH, match_id=match_id)
+        return match_of(row)
 
     def unfinished_trials(self, run: str) -> list[MatchRow]:
         """Trials that lack games and were not left out, oldest first."""
@@ -258,7 +246,7 @@ class Matches(ConnectionPool):
             "ORDER BY match_id",
             run=run,
         )
-        return [_match(row) for row in rows]
+        return [match_of(row) for row in rows]
 
     def shorten_match(self, match_id: int, games: int, *, epoch: int) -> None:
         """Have a match end earlier: its game offers no more openings.
@@ -337,16 +325,7 @@ class Matches(ConnectionPool):
         A game is repeated when the same actions were played from the start to the end in a game of
         an earlier opening of this match in which the first-named player had the same colour.
         """
-        rows = self._rows(
-            "WITH played AS (SELECT p.opening, p.color, p.score, row_number() "
-            "OVER (PARTITION BY p.color, g.moves ORDER BY p.opening) > 1 AS repeated "
-            "FROM match_games AS p JOIN games AS g USING (game_uid) WHERE match_id = :match_id) "
-            "SELECT opening, max(score) FILTER (WHERE color = 0) AS first, "
-            "max(score) FILTER (WHERE color = 1) AS second, bool_and(repeated) AS repeated "
-            "FROM played GROUP BY opening HAVING count(*) = 2 ORDER BY opening",
-            match_id=match_id,
-        )
-        return [Pair(row.opening, (row.first, row.second), row.repeated) for row in rows]
+        return [pair_of(row) for row in self._rows(PAIRS, match_id=match_id)]
 
     def decide_match(
         self, match_id: int, verdict: Verdict, *, epoch: int, grounds: Grounds | None = None
@@ -366,8 +345,8 @@ class Matches(ConnectionPool):
             raise StaleEpochError(f"match {match_id} was decided otherwise: {decided}")
 
 
-def _match(row: Row[Any]) -> MatchRow:
-    """The row of a match."""
+def match_of(row: Row[Any]) -> MatchRow:
+    """A match, from a row of ``MATCH``."""
     values = dict(row._mapping)  # pyright: ignore[reportPrivateUsage] - SQLAlchemy's public name
     threshold, elo0, elo1, error, draws_only = (
         values.pop(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -69,6 +69,17 @@ class ExamFigures:
     even_komi: float | None = None  # points that the model would need to win half
 
 
+@dataclass(frozen=True, slots=True)
+class WrongAnswer:
+    """A position of an exam that a model erred in; all in the game's notation."""
+
+    moves: str  # that lead there
+    played: str
+    right: tuple[str, ...]  # any of these keeps the outcome
+
+
+MOST_WRONG_ANSWERS = 100
+"""That are kept of one exam."""
 _NOTHING_MORE = ExamFigures()
 
 
@@ -170,15 +181,28 @@ class Metrics(ConnectionPool):
         *,
         kind: str,
         figures: ExamFigures = _NOTHING_MORE,
+        wrong_answers: Sequence[WrongAnswer] | None = None,
     ) -> None:
-        """Record an exam of a model; repeating the same one does nothing."""
+        """Record an exam of a model; repeating the same one does nothing.
+
+        Args:
+            run: name of the run.
+            version: of the model.
+            num_simulations: of each search.
+            positions: or games.
+            errors: of these.
+            kind: as the table's column says.
+            figures: what else it says.
+            wrong_answers: of these the first hundred are kept; None: they are not known.
+        """
+        kept = [asdict(each) for each in wrong_answers or ()][:MOST_WRONG_ANSWERS]
         self._run(
             "INSERT INTO exams (run, version, kind, num_simulations, positions, errors, "
-            "prior_errors, value_error, wins, draws, given_away, margin, even_komi) "
-            "SELECT :run, :version, :kind, :num_simulations, :positions, :errors, "
+            "prior_errors, value_error, wins, draws, given_away, margin, even_komi, "
+            "wrong_answers) SELECT :run, :version, :kind, :num_simulations, :positions, :errors, "
             "CAST(:prior_errors AS integer), CAST(:value_error AS real), CAST(:wins AS integer), "
             "CAST(:draws AS integer), CAST(:given_away AS integer), CAST(:margin AS real), "
-            "CAST(:even_komi AS real) WHERE NOT EXISTS "
+            "CAST(:even_komi AS real), CAST(:wrong_answers AS jsonb) WHERE NOT EXISTS "
             "(SELECT FROM exams WHERE run = :run AND version = :version AND positions = :positions "
             "AND kind = :kind AND num_simulations = :num_simulations AND errors = :errors "
             "AND wins IS NOT DISTINCT FROM CAST(:wins AS integer) "
@@ -192,6 +216,7 @@ class Metrics(ConnectionPool):
             num_simulations=num_simulations,
             positions=positions,
             errors=errors,
+            wrong_answers=None if wrong_answers is None else json.dumps(kept),
             **asdict(figures),
         )
 

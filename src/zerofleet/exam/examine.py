@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zerofleet.config import SearchSection
+from zerofleet.database import WrongAnswer
 from zerofleet.errors import ConfigError
 from zerofleet.exam.examined_player import MOST_ROWS, ExaminedPlayer
 from zerofleet.exam.good_play import good_sample
-from zerofleet.exam.lines import walk_lines
-from zerofleet.exam.sample import answer, random_sample
+from zerofleet.exam.lines import walk_lines, wrong_lines
+from zerofleet.exam.sample import answer, random_sample, wrong_answer
 from zerofleet.prediction import Predictor
 
 PositionKind = Literal["lines", "random", "good"]
@@ -43,6 +44,8 @@ class ExamResult:
     """Mean square of the searched value less the outcome of perfect play; None: not known."""
     wrong: tuple[bool, ...] = ()
     """[positions] which ones of a sample the player erred in."""
+    wrong_answers: tuple[WrongAnswer, ...] = ()
+    """The positions themselves; of tic-tac-toe those in which it let go of the draw."""
 
     @property
     def error_rate(self) -> float:
@@ -99,7 +102,14 @@ async def examine(
     player = ExaminedPlayer.of(game, predictor, num_simulations, section, most_rows)
     if kind == "lines":
         walk = await walk_lines(player)
-        return ExamResult(game, kind, num_simulations, walk.finished, walk.lost)
+        return ExamResult(
+            game,
+            kind,
+            num_simulations,
+            walk.finished,
+            walk.lost,
+            wrong_answers=wrong_lines(game, walk.answers) if walk.lost else (),
+        )
     if kind == "random":
         sample = await random_sample(game, positions, seed)
     else:
@@ -114,4 +124,9 @@ async def examine(
         answers.prior_errors,
         answers.value_error,
         answers.wrong,
+        tuple(
+            wrong_answer(game, position.actions, action, position.best_actions)
+            for position, action in zip(sample, answers.chosen, strict=True)
+            if position.is_error(action)
+        ),
     )

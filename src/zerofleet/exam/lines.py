@@ -7,12 +7,14 @@ and each distinct position is searched once, however many games lead to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from zerofleet_core import State
 
+from zerofleet.database import WrongAnswer
 from zerofleet.exam.examined_player import ExaminedPlayer
+from zerofleet.exam.sample import wrong_answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,8 @@ class Walk:
 
     finished: int
     lost: int
+    answers: tuple[tuple[tuple[int, ...], int], ...] = ()
+    """Each position that it met, as the actions that lead there, with its answer."""
 
     def __add__(self, other: Walk) -> Walk:
         return Walk(self.finished + other.finished, self.lost + other.lost)
@@ -56,18 +60,51 @@ async def walk_lines(player: ExaminedPlayer) -> Walk:
     openings = [start, *start.replies()]
     answers = await _answers(player, openings)
     tally: dict[bytes, Walk] = {}
-    return sum((_count(opening, answers, tally) for opening in openings), Walk(0, 0))
+    chosen = {key: action for key, (_, action) in answers.items()}
+    walk = sum((_count(opening, chosen, tally) for opening in openings), Walk(0, 0))
+    return replace(walk, answers=tuple(answers.values()))
 
 
-async def _answers(player: ExaminedPlayer, openings: list[_Position]) -> dict[bytes, int]:
-    """The player's action in every position it can meet, by the position's key."""
-    answers: dict[bytes, int] = {}
+def wrong_lines(
+    game: str, answers: Sequence[tuple[tuple[int, ...], int]]
+) -> tuple[WrongAnswer, ...]:
+    """The positions whose answer let go of the draw or the win: from there the game can be lost.
+
+    Args:
+        game: of the walk.
+        answers: each position, as the actions that lead there, with the player's answer.
+    """
+    found: list[WrongAnswer] = []
+    known: dict[bytes, int] = {}
+    for actions, answer in answers:
+        position = _Position(State(game, actions), actions)
+        legal = position.state.legal_actions()
+        keeping = [each for each in legal if _value(position.after(each), known) <= 0]
+        if keeping and answer not in keeping:
+            found.append(wrong_answer(game, actions, answer, keeping))
+    return tuple(found)
+
+
+def _value(position: _Position, known: dict[bytes, int]) -> int:
+    """The outcome of perfect play, for the player to move: +1, 0 or -1."""
+    if position.state.is_terminal:
+        return -abs(position.state.result)  # who moved last has not lost
+    if position.key not in known:
+        known[position.key] = max(-_value(after, known) for after in position.replies())
+    return known[position.key]
+
+
+async def _answers(
+    player: ExaminedPlayer, openings: list[_Position]
+) -> dict[bytes, tuple[tuple[int, ...], int]]:
+    """Every position that the player can meet, and its action there, by the position's key."""
+    answers: dict[bytes, tuple[tuple[int, ...], int]] = {}
     level = {position.key: position for position in openings}
     while level:
         chosen = await player.choose([position.actions for position in level.values()])
         following: dict[bytes, _Position] = {}
         for position, action in zip(level.values(), chosen, strict=True):
-            answers[position.key] = action
+            answers[position.key] = position.actions, action
             after = position.after(action)
             if not after.state.is_terminal:
                 open_replies = (reply for reply in after.replies() if not reply.state.is_terminal)

@@ -25,7 +25,9 @@ from zerofleet_core import (
     transform_observation,
 )
 
+from zerofleet.database import WrongAnswer
 from zerofleet.exam.examined_player import ExaminedPlayer
+from zerofleet.games import format_actions
 
 GAME = "connect_four"
 """The game of the exams that know one game alone."""
@@ -88,6 +90,7 @@ async def random_sample(game: str, size: int, seed: int) -> tuple[LabelledPositi
 class Answers:
     """What a player made of a sample."""
 
+    chosen: tuple[int, ...]  # [positions] its action in each
     wrong: tuple[bool, ...]  # [positions] whether it threw an outcome away
     prior_errors: int  # positions in which the best action by the prior alone does
     value_error: float  # mean square of the root's value less the outcome of perfect play
@@ -98,12 +101,25 @@ async def answer(player: ExaminedPlayer, sample: Sequence[LabelledPosition]) -> 
     results = await player.search([position.actions for position in sample])
     pairs = list(zip(sample, results, strict=True))
     return Answers(
+        tuple(result.best_action for result in results),
         tuple(position.is_error(result.best_action) for position, result in pairs),
         sum(
             position.is_error(int(result.actions[result.priors.argmax()]))
             for position, result in pairs
         ),
         statistics.fmean((result.root_value - position.value) ** 2 for position, result in pairs),
+    )
+
+
+def wrong_answer(
+    game: str, actions: Sequence[int], played: int, right: Sequence[int]
+) -> WrongAnswer:
+    """A position that the player erred in, in the game's notation."""
+    state = State(game, actions)
+    return WrongAnswer(
+        format_actions(game, actions),
+        state.action_to_string(played),
+        tuple(map(state.action_to_string, right)),
     )
 
 

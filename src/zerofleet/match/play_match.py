@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -104,6 +105,35 @@ class PairQueue:
         return self._ahead is None or opening < min(self.missing)[0] + self._ahead
 
 
+class MatchGamesInPlay:
+    """The games of all matches that are in play, for whoever looks at them."""
+
+    def __init__(self) -> None:
+        self._plays: list[_Play] = []
+
+    def lines(self, most: int) -> list[tuple[int, ...]]:
+        """All actions so far of some games: those of the match that began last come first.
+
+        A game keeps its place for as long as those before it are in play.
+
+        Args:
+            most: games.
+        """
+        found: list[tuple[int, ...]] = []
+        for play in reversed(self._plays):
+            found += play.lines()[: most - len(found)]
+        return found
+
+    @contextlib.contextmanager
+    def watch(self, play: _Play) -> Generator[None]:
+        """Show the games of a match while it is in play."""
+        self._plays.append(play)
+        try:
+            yield
+        finally:
+            self._plays.remove(play)
+
+
 async def play_match(
     game: str,
     openings: Sequence[Sequence[int]],
@@ -112,6 +142,7 @@ async def play_match(
     keep: Callable[[Sequence[MatchGame]], Awaitable[None]],
     go: asyncio.Event | None = None,
     clock_ahead: timedelta = timedelta(0),
+    in_play: MatchGamesInPlay | None = None,
 ) -> None:
     """Play the pairs of a queue, until all are played or the queue is over.
 
@@ -129,11 +160,14 @@ async def play_match(
         keep: stores games; called by one at a time, and awaited before other pairs take their turn.
         go: while it is not set, no player is asked: games in play wait where they are.
         clock_ahead: this machine's clock is so far ahead of Postgres', by which uids are made.
+        in_play: shows the games meanwhile.
     """
     if go is None:
         go = asyncio.Event()
         go.set()
-    await _Play(game, openings, players, queue, keep, go, clock_ahead).run()
+    play = _Play(game, openings, players, queue, keep, go, clock_ahead)
+    with contextlib.nullcontext() if in_play is None else in_play.watch(play):
+        await play.run()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,6 +214,16 @@ class _Play:
         self._groups: list[_Group] = []
         self._remarks: dict[Place, str | None] = {}  # of games that were given up
         self._turns = (asyncio.Event(), asyncio.Event())  # by side: there may be something to ask
+
+    def lines(self) -> list[tuple[int, ...]]:
+        """All actions so far of the games in play, in the order of their openings."""
+        games = [
+            (group.place(game_id), tuple(actions))
+            for group in self._groups
+            for side in (0, 1)
+            for game_id, actions in group.engine.games_to_move(side)
+        ]
+        return [actions for _, actions in sorted(games)]
 
     async def run(self) -> None:
         self._begin_pairs()

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from services.evaluator.verdict import judge
 from zerofleet.database import MatchRow
+from zerofleet.match.verdict import judge
 
 RUN = """
 name = "sequential"

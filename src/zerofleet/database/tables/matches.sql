@@ -46,6 +46,9 @@ CREATE TABLE matches (
 CREATE UNIQUE INDEX matches_undecided ON matches (run, player, opponent)
     WHERE kind = 'gate' AND verdict IS NULL;
 CREATE UNIQUE INDEX matches_once ON matches (run, kind, player, opponent) WHERE kind <> 'gate';
+CREATE INDEX matches_newest ON matches (run, kind, match_id);
+CREATE INDEX matches_of_player ON matches (run, player_version, match_id);
+CREATE INDEX matches_of_opponent ON matches (run, opponent_version, match_id);
 COMMENT ON TABLE matches IS
     'Games between two players of a run. What becomes of them follows from match_games alone.';
 COMMENT ON COLUMN matches.kind IS

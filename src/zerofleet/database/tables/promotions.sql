@@ -12,6 +12,7 @@ CREATE TABLE promotions (
     FOREIGN KEY (run, version) REFERENCES models (run, version),
     CHECK ((seq = 1) = (prev_seq IS NULL))
 );
+CREATE INDEX promotions_version ON promotions (run, version);
 COMMENT ON TABLE promotions IS
     'Which model was best, when and why: a chain that only grows. Two writers that saw the same end '
     'collide on seq, so one of them wins. The pointer in Redis is a copy of the end of this chain.';

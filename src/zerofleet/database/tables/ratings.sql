@@ -34,6 +34,7 @@ CREATE TABLE exams (
     given_away integer CHECK (given_away >= 0),
     margin real,
     even_komi real,
+    wrong_answers jsonb CHECK (jsonb_array_length(wrong_answers) <= 100),
     at timestamptz NOT NULL DEFAULT now(),
     FOREIGN KEY (run, version) REFERENCES models (run, version)
 );
@@ -58,5 +59,8 @@ COMMENT ON COLUMN exams.margin IS
     'Of games against GNU Go: mean of the model''s area less the other''s, without komi.';
 COMMENT ON COLUMN exams.even_komi IS
     'Of games against GNU Go: the points that the model would need in place of the komi to win half.';
+COMMENT ON COLUMN exams.wrong_answers IS
+    'The first hundred positions with an error, in the game''s notation: moves that lead there, what '
+    'was played, and what was right (all actions that keep the outcome); null: not kept.';
 COMMENT ON COLUMN exams.value_error IS
     'Mean square of the searched value less the outcome of perfect play; null: not known.';

@@ -62,7 +62,7 @@ def judge(match: MatchRow, pairs: Sequence[Pair]) -> Standing:
     rule = match.rule
     assert rule is not None, f"match {match.match_id} is a {match.kind} and has no verdict"
     whole = match.games // 2
-    prefix = [pair for index, pair in enumerate(pairs[:whole]) if pair.opening == index]
+    prefix = _prefix(match, pairs)
     counts = _cumulative(prefix)
     ratios = _ratios(rule, counts)
     crossed = _crossing(rule, ratios)
@@ -84,6 +84,26 @@ def judge(match: MatchRow, pairs: Sequence[Pair]) -> Standing:
         pentanomial=tuple(counts[end - 1].tolist()) if end else (0,) * 5,
     )
     return Standing(verdict, grounds)
+
+
+def llr_walk(match: MatchRow, pairs: Sequence[Pair]) -> NDArray[np.float64]:
+    """The log-likelihood ratio [pairs] after each complete pair, up to where the test ended.
+
+    Args:
+        match: of the gate, with its rule; without a sequential test there is no ratio.
+        pairs: those complete, in the order of openings.
+    """
+    if match.rule is None:
+        return np.zeros(0)
+    prefix = _prefix(match, pairs)
+    ratios = _ratios(match.rule, _cumulative(prefix))
+    crossed = _crossing(match.rule, ratios)
+    return ratios if crossed is None else ratios[: crossed + 1]
+
+
+def _prefix(match: MatchRow, pairs: Sequence[Pair]) -> list[Pair]:
+    """The pairs from the first opening on, up to the first that is not complete."""
+    return [pair for i, pair in enumerate(pairs[: match.games // 2]) if pair.opening == i]
 
 
 def _cumulative(pairs: Sequence[Pair]) -> NDArray[np.int64]:

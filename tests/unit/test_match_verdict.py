@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.evaluator.verdict import (
+from zerofleet.database import GateRule, MatchRow, Pair
+from zerofleet.match.verdict import (
     elo_score,
     judge,
     llr_bound,
+    llr_walk,
     log_likelihood_ratio,
     moments,
     regularised,
 )
-from zerofleet.database import GateRule, MatchRow, Pair
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WON, LOST, EVEN, DRAWN = (1.0, 1.0), (0.0, 0.0), (1.0, 0.0), (0.5, 0.5)
@@ -83,6 +84,11 @@ def test_a_sequential_test_ends_at_its_bound() -> None:
     assert better.grounds.games_counted is not None
     assert better.grounds.llr >= llr_bound(0.05)
     assert better.grounds.games_counted < 120
+    walk = llr_walk(sprt(200), played([WON, EVEN, WON] * 40))
+    assert walk[-1] == better.grounds.llr
+    assert (walk[:-1] < llr_bound(0.05)).all()
+    assert len(walk) == better.grounds.games_counted / 2
+    assert len(llr_walk(match(200), played([WON] * 9))) == 0
     worse = judge(sprt(200), played([LOST, EVEN, LOST] * 40))
     assert (worse.verdict, worse.grounds.decided_by) == ("rejected", "sprt")
 

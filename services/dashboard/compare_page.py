@@ -1,0 +1,224 @@
+"""Two models side by side on one position."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+
+from services.dashboard.board import Board
+from services.dashboard.board_position import GameBoard, board_of
+from services.dashboard.frame import Frame, NothingThereError, Visit
+from services.dashboard.search_table import Candidate, CandidateTable, visit_marks
+from services.dashboard.toolkit import events, ui
+from zerofleet.client import PlayerDescription, SearchTable
+from zerofleet.errors import IllegalActionError, ZerofleetError
+from zerofleet.games import State, format_actions, parse_actions
+from zerofleet.rpc.codec import BEST
+
+_LONGEST_LINK = 20_000  # characters of moves
+
+
+def add_compare_page(frame: Frame) -> None:
+    """Register it."""
+
+    @frame.page("/compare", "Two models", in_menu=False)
+    async def _(visit: Visit) -> None:
+        own = visit.sources.run
+        if visit.run.name != own.name:
+            ui.label(
+                f"The inference service of this page serves the run '{own.name}': models of "
+                f"'{visit.run.name}' can be asked where its own dashboard runs."
+            ).classes("zf-message")
+            return
+        actions = await asyncio.to_thread(_asked_actions, own.game, visit.parameters)
+        board = await asyncio.to_thread(board_of, own.game)
+        with visit.sources.asking("Inference"):
+            described = await visit.sources.player.describe()
+        CompareView(visit, board, described, actions).ask()
+
+
+def _asked_actions(game: str, parameters: Mapping[str, str]) -> list[int]:
+    moves = parameters.get("moves", "")[:_LONGEST_LINK]
+    try:
+        return parse_actions(game, moves)
+    except IllegalActionError as error:
+        raise NothingThereError(f"moves={moves[:80]}: {error}") from error
+
+
+class ComparedModel:
+    """One of the two: its choice, its board and its search.
+
+    Args:
+        versions: that may be chosen, with their words.
+        version: that is chosen.
+        game_board: of the game.
+        view: the page.
+    """
+
+    def __init__(
+        self, versions: dict[str, str], version: str, game_board: GameBoard, view: CompareView
+    ) -> None:
+        self.version = version
+        self._view = view
+        with ui.element("section").classes("zf-panel zf-side"):
+            ui.select(versions, label="model", value=version, on_change=self._choose).props(
+                "dense outlined options-dense"
+            )
+            self._value = ui.label("").classes("zf-figure").props('role="status"')
+            self._board = Board(game_board, on_play=view.play)
+            self._table = CandidateTable(None, "action", "visits", "share", "q", "prior")
+
+    def show(self, game_board: GameBoard, actions: list[int], words: str) -> None:
+        """Show a position that was not searched yet."""
+        self._board.show(game_board.position(actions))
+        self._table.show(())
+        self._value.set_text(words)
+
+    def draw(self, table: SearchTable) -> None:
+        """Draw what its search found."""
+        candidates = [
+            Candidate(
+                child.action, child.action_string, child.visit_count, child.prior, child.q_value
+            )
+            for child in table.children
+        ]
+        self._table.show(candidates)
+        self._board.draw_marks(visit_marks(candidates), best=table.best_action)
+        side = 1 - 2 * table.to_play
+        self._value.set_text(
+            f"{table.best_action_string}, value {table.root_value * side:+.3f} for the first "
+            f"player after {table.simulations:,} simulations, {table.network_value * side:+.3f} "
+            "before"
+        )
+
+    def say(self, words: str) -> None:
+        """In place of what was found."""
+        self._value.set_text(words)
+
+    def _choose(self, event: events.ValueChangeEventArguments[str]) -> None:
+        self.version = str(event.value)
+        self._view.moved()
+
+
+class CompareView:
+    """Both models on one page.
+
+    Args:
+        visit: whose page it is.
+        game_board: of the run's game.
+        described: what the inference service has.
+        actions: the position.
+    """
+
+    def __init__(
+        self,
+        visit: Visit,
+        game_board: GameBoard,
+        described: PlayerDescription,
+        actions: list[int],
+    ) -> None:
+        self._visit = visit
+        self._game_board = game_board
+        self._actions = actions
+        self._simulations = described.num_simulations
+        self._searches: list[asyncio.Task[None]] = []
+        versions = {BEST: "best", **{str(v): f"model {v}" for v in reversed(described.versions)}}
+        self._tools(described)
+        with ui.element("div").classes("zf-pair"):
+            self._models = [
+                ComparedModel(versions, version, game_board, self)
+                for version in _asked_versions(visit.parameters, described, versions)
+            ]
+        # A visitor who leaves takes no more of the inference service.
+        ui.context.client.on_disconnect(self._stop)
+        ui.context.client.on_delete(self._stop)
+
+    def ask(self) -> None:
+        """Show the position, and have both search it."""
+        self._stop()
+        state = State(self._game_board.game, self._actions)
+        over = state.is_terminal
+        self._line.set_text(format_actions(self._game_board.game, self._actions) or "the start")
+        for model in self._models:
+            model.show(self._game_board, self._actions, "the game is over" if over else "searches")
+        if not over:
+            self._searches = [asyncio.create_task(self._search(each)) for each in self._models]
+
+    def play(self, action: int) -> None:
+        """Go on to the position after an action."""
+        self._actions.append(action)
+        self.moved()
+
+    def moved(self) -> None:
+        """What is asked is another thing: the address follows."""
+        moves = format_actions(self._game_board.game, self._actions)
+        models = ",".join(model.version for model in self._models)
+        with self._line:
+            ui.navigate.history.replace(
+                self._visit.link("/compare", models=models, moves=moves or None)
+            )
+        self.ask()
+
+    def _tools(self, described: PlayerDescription) -> None:
+        with ui.element("div").classes("zf-tools"):
+            simulations = ui.number(
+                "simulations",
+                value=self._simulations,
+                min=1,
+                max=described.max_simulations,
+                precision=0,
+                on_change=self._choose_simulations,
+            )
+            simulations.props(f'dense hint="1 to {described.max_simulations:,}"')
+            simulations.classes("zf-field")
+            for words, done in (("Back", self._back), ("Start", self._start)):
+                button = ui.button(words, on_click=done)
+                button.props('outline dense no-caps padding="2px 10px"')
+            self._line = ui.label().classes("zf-wrap")
+            ui.label(
+                "A click goes on. Any stored position comes here from its game's page."
+            ).classes("zf-note")
+
+    async def _search(self, model: ComparedModel) -> None:
+        try:
+            with self._visit.sources.asking("Inference"):
+                table = await self._visit.sources.player.search(
+                    self._actions, simulations=self._simulations, seed=1, version=model.version
+                )
+            model.draw(table)
+        except ZerofleetError as error:
+            model.say(str(error))
+
+    def _choose_simulations(self, event: events.ValueChangeEventArguments[float | None]) -> None:
+        self._simulations = max(1, int(event.value or 1))
+        self.ask()
+
+    def _back(self) -> None:
+        with contextlib.suppress(IndexError):
+            self._actions.pop()
+        self.moved()
+
+    def _start(self) -> None:
+        self._actions.clear()
+        self.moved()
+
+    def _stop(self) -> None:
+        for search in self._searches:
+            search.cancel()
+        self._searches = []
+
+
+def _asked_versions(
+    parameters: Mapping[str, str], described: PlayerDescription, versions: Mapping[str, str]
+) -> list[str]:
+    """The two that the address names; else the best, and the one before."""
+    asked = [each for each in parameters.get("models", "").split(",") if each]
+    for each in asked:
+        if each not in versions:
+            raise NothingThereError(
+                f"the inference service has no model '{each[:20]}' now: "
+                f"it has {', '.join(list(versions)[:20])}"
+            )
+    older = [str(v) for v in reversed(described.versions) if v != described.best]
+    return [*asked, *([] if BEST in asked else [BEST]), *older, BEST][:2]

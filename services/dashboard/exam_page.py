@@ -1,0 +1,261 @@
+"""The exam: positions that the newest models get wrong, with what was right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from services.dashboard.board import Board, BoardMark
+from services.dashboard.board_position import GameBoard, board_of
+from services.dashboard.data_table import DataTable, TableColumn
+from services.dashboard.frame import Frame, NothingThereError, Visit
+from services.dashboard.toolkit import events, ui
+from zerofleet.database.metrics import MOST_WRONG_ANSWERS, WrongAnswer
+from zerofleet.exam import PositionKind, position_kinds
+from zerofleet.games import State, parse_actions
+
+_SECONDS = 15.0
+_NEWEST_MODELS = 8
+_LOOKED_AT = 200  # exams, newest models first
+_KIND_WORDS: dict[str, str] = {
+    "lines": "every line of play",
+    "random": "positions of random play",
+    "good": "positions near good play",
+}
+_EXAMS = f"""
+SELECT DISTINCT ON (version) version, positions, errors, prior_errors, num_simulations, at,
+    wrong_answers
+FROM (
+    SELECT * FROM exams WHERE run = :run ORDER BY version DESC LIMIT {_LOOKED_AT}
+) AS newest
+WHERE kind = :kind AND wrong_answers IS NOT NULL
+ORDER BY version DESC, exam_id DESC LIMIT {_NEWEST_MODELS}
+"""
+_COLUMNS = (
+    TableColumn("number", "position", "link"),
+    TableColumn("ply", "ply", "figure"),
+    TableColumn("played", "played"),
+    TableColumn("right", "right"),
+    TableColumn("others", "wrong in models too"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelExam:
+    """An exam of one model, with the positions that it got wrong."""
+
+    version: int
+    positions: int
+    errors: int
+    prior_errors: int | None
+    num_simulations: int
+    wrong: tuple[WrongAnswer, ...]
+
+    @property
+    def words(self) -> str:
+        """What it found."""
+        found = (
+            f"Model {self.version} erred in {self.errors:,} of {self.positions:,} "
+            f"({100 * self.errors / self.positions:.1f}%) with {self.num_simulations:,} simulations"
+        )
+        if self.prior_errors is not None:
+            found += f", the prior alone in {self.prior_errors:,}"
+        return found + "."
+
+
+def add_exam_page(frame: Frame) -> None:
+    """Register it."""
+
+    @frame.page("/exam", "Exam")
+    async def _(visit: Visit) -> None:
+        kinds = position_kinds(visit.run.game)
+        if not kinds:
+            with ui.element("section").classes("zf-panel zf-wide"):
+                ui.label("Exam").classes("zf-title").props('role="heading" aria-level="1"')
+                ui.label(
+                    f"Perfect play of {visit.run.game} is not known here, so there is no exam."
+                ).classes("zf-empty")
+            return
+        kind = visit.parameters.get("kind") or kinds[-1]
+        if kind not in kinds:
+            raise NothingThereError(f"kind={kind[:80]}: give one of {', '.join(kinds)}")
+        board = await asyncio.to_thread(board_of, visit.run.game)
+
+        async def read() -> tuple[ModelExam, ...]:
+            rows = await visit.sources.rows(_EXAMS, run=visit.run.name, kind=kind)
+            return tuple(map(_exam_of, rows))
+
+        view = ExamView(visit, board, kinds, kind)
+        visit.watch(visit.shared(f"exam {kind}", read, _SECONDS), view.show)
+
+
+def _exam_of(row: Any) -> ModelExam:  # noqa: ANN401
+    wrong = tuple(
+        WrongAnswer(each["moves"], each["played"], tuple(each["right"]))
+        for each in row.wrong_answers
+    )
+    return ModelExam(
+        row.version, row.positions, row.errors, row.prior_errors, row.num_simulations, wrong
+    )
+
+
+class ExamView:
+    """The wrong positions of one model on one page.
+
+    Args:
+        visit: whose page it is.
+        game_board: of the run's game.
+        kinds: of positions that the game is examined in.
+        kind: that is shown.
+    """
+
+    def __init__(
+        self, visit: Visit, game_board: GameBoard, kinds: Sequence[PositionKind], kind: str
+    ) -> None:
+        self._visit = visit
+        self._game_board = game_board
+        self._kind = kind
+        self._exams: tuple[ModelExam, ...] = ()
+        self._number = _small(visit.parameters.get("position", "")) or 1
+        asked = _small(visit.parameters.get("model", ""))
+        self._asked = asked
+        with ui.element("div").classes("zf-play"):
+            with ui.element("section").classes("zf-panel"):
+                with ui.element("div").classes("zf-panel-head"):
+                    ui.label("Exam").classes("zf-title").props('role="heading" aria-level="1"')
+                    with ui.element("div").classes("zf-tools"):
+                        for each in kinds if len(kinds) > 1 else ():
+                            link = ui.link(_KIND_WORDS[each], visit.link("/exam", kind=each))
+                            link.classes("zf-link")
+                            if each == kind:
+                                link.props('aria-current="page"')
+                        self._choice = ui.select({}, label="model", on_change=self._choose)
+                        self._choice.props("dense outlined options-dense").classes("zf-field")
+                self._board = Board(game_board)
+                self._where = ui.label("").classes("zf-figure").props('role="status"')
+                with ui.element("div").classes("zf-tools"):
+                    for icon, words, by in (
+                        ("chevron_left", "Back (left arrow)", -1),
+                        ("chevron_right", "On (right arrow)", 1),
+                    ):
+                        button = ui.button(icon=icon, on_click=partial(self._go, by))
+                        button.props(f'flat dense aria-label="{words}"')
+                    self._links = ui.element("div").classes("zf-tools")
+            with ui.element("section").classes("zf-panel zf-side"):
+                self._found = ui.label(
+                    "The evaluator examines each promoted model: the positions that it gets wrong "
+                    "appear here after the first promotion."
+                )
+                self._table = DataTable(_COLUMNS, "No position to show.")
+                ui.label(
+                    f"The first {MOST_WRONG_ANSWERS} of each exam are kept. Right is every action "
+                    "that keeps the outcome of perfect play."
+                ).classes("zf-note")
+        ui.keyboard(on_key=self._key, ignore=["input", "select", "textarea"])
+
+    def show(self, exams: tuple[ModelExam, ...]) -> None:
+        """Draw the newest exams."""
+        self._exams = exams
+        versions = {exam.version: f"model {exam.version}" for exam in exams}
+        if versions and self._choice.options != versions:
+            now = self._choice.value if self._choice.value in versions else None
+            self._choice.set_options(versions)
+            asked = self._asked if self._asked in versions else next(iter(versions))
+            self._choice.set_value(now or asked)
+        self._draw()
+
+    def _draw(self) -> None:
+        exam = self._exam()
+        if exam is None:
+            return
+        found = exam.words
+        if len(exam.wrong) < exam.errors and self._kind != "lines":
+            found += f" These are the first {len(exam.wrong)}."
+        self._found.set_text(found)
+        self._table.show(
+            [self._row(number, each, exam) for number, each in enumerate(exam.wrong, 1)]
+        )
+        self._number = max(1, min(self._number, len(exam.wrong)))
+        if not exam.wrong:
+            self._board.show(self._game_board.position(()))
+            self._where.set_text("It erred in none.")
+            self._links.clear()
+            return
+        self._draw_position(exam, exam.wrong[self._number - 1])
+
+    def _draw_position(self, exam: ModelExam, wrong: WrongAnswer) -> None:
+        game = self._game_board.game
+        actions = parse_actions(game, wrong.moves)
+        state = State(game, actions)
+        words = {state.action_to_string(action): action for action in state.legal_actions()}
+        self._board.show(self._game_board.position(actions))
+        marks = [BoardMark(words[each], 1.0, "right") for each in wrong.right if each in words]
+        if wrong.played in words:
+            marks.append(BoardMark(words[wrong.played], 0.35, "played"))
+        self._board.draw_marks(marks)
+        side = "first" if state.to_play == 0 else "second"
+        self._where.set_text(
+            f"{self._number} of {len(exam.wrong)}: the {side} player moves. Model {exam.version} "
+            f"played {wrong.played}, right was {_either(wrong.right)}."
+        )
+        self._links.clear()
+        with self._links:
+            moves = wrong.moves or None
+            models = f"{exam.version},best"
+            ui.link("analyse", self._visit.link("/play", moves=moves, side="both")).classes(
+                "zf-link"
+            )
+            ui.link("two models", self._visit.link("/compare", moves=moves, models=models)).classes(
+                "zf-link"
+            )
+
+    def _row(self, number: int, wrong: WrongAnswer, exam: ModelExam) -> dict[str, Any]:
+        others = [
+            str(other.version)
+            for other in self._exams
+            if other is not exam and any(each.moves == wrong.moves for each in other.wrong)
+        ]
+        return {
+            "key": number,
+            "number": str(number),
+            "number_link": self._link(exam.version, number),
+            "ply": len(wrong.moves.split()),
+            "played": wrong.played,
+            "right": ", ".join(wrong.right),
+            "others": ", ".join(others) or "–",
+        }
+
+    def _exam(self) -> ModelExam | None:
+        return next((e for e in self._exams if e.version == self._choice.value), None)
+
+    def _link(self, version: int, number: int) -> str:
+        return self._visit.link("/exam", kind=self._kind, model=version, position=number)
+
+    def _choose(self, event: events.ValueChangeEventArguments[int]) -> None:
+        del event  # the element has it
+        self._draw()
+
+    def _go(self, by: int) -> None:
+        exam = self._exam()
+        if exam is None or not exam.wrong:
+            return
+        self._number = (self._number - 1 + by) % len(exam.wrong) + 1
+        with self._where:
+            ui.navigate.history.replace(self._link(exam.version, self._number))
+        self._draw()
+
+    def _key(self, event: events.KeyEventArguments) -> None:
+        if event.action.keydown and (event.key.arrow_left or event.key.arrow_right):
+            self._go(1 if event.key.arrow_right else -1)
+
+
+def _either(right: Sequence[str]) -> str:
+    return " or ".join(right[:8]) + (" or another" if len(right) > 8 else "")
+
+
+def _small(text: str) -> int:
+    """A number of the address; 0 for none."""
+    return int(text[:9]) if text.isascii() and text[:9].isdecimal() else 0

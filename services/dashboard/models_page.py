@@ -1,0 +1,137 @@
+"""The list of models: what each is, how strong, and what the gate made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from services.dashboard.data_table import DataTable, TableColumn
+from services.dashboard.frame import Frame, NothingThereError, Visit
+from services.dashboard.match_words import gate_cells, player_words
+from services.dashboard.models_queries import HIGHEST, MODELS, PAGE_MODELS
+from services.dashboard.toolkit import ui
+
+_SECONDS = 10.0
+_COLUMNS = (
+    TableColumn("version", "model", "link"),
+    TableColumn("published", "published, UTC"),
+    TableColumn("step", "step", "figure"),
+    TableColumn("elo", "Elo, 95%", "figure"),
+    TableColumn("promoted", "promoted, UTC"),
+    TableColumn("against", "gate against", "link"),
+    TableColumn("record", "won, drawn, lost", "figure"),
+    TableColumn("score", "score", "figure"),
+    TableColumn("pairs", "pairs", "counts"),
+    TableColumn("llr", "LLR", "bar"),
+    TableColumn("verdict", "verdict"),
+    TableColumn("precisions", "precisions"),
+    TableColumn("sha256", "sha256", "title"),
+)
+
+
+def add_models_page(frame: Frame) -> None:
+    """Register it."""
+
+    @frame.page("/models", "Models")
+    async def _(visit: Visit) -> None:
+        before = whole_number(visit.parameters, "before", HIGHEST)
+
+        async def read() -> Sequence[Any]:
+            return await visit.sources.rows(MODELS, run=visit.run.name, before=before)
+
+        with ui.element("section").classes("zf-panel zf-wide"):
+            with ui.element("div").classes("zf-panel-head"):
+                ui.label("Models").classes("zf-title").props('role="heading" aria-level="1"')
+                ui.link("Two models on one position", visit.link("/compare")).classes("zf-link")
+            ui.label(
+                "Elo is relative to the oldest model that played. Pairs are those of the gate in "
+                "which the candidate took 0, ½, 1, 1½ and 2 points; LLR rejects at its left end "
+                "and promotes at its right one."
+            ).classes("zf-note")
+            table = DataTable(_COLUMNS, "The first model appears when the trainer publishes it.")
+            tools = ui.element("div").classes("zf-tools")
+
+        def draw(rows: Sequence[Any]) -> None:
+            table.show([_row(visit, row) for row in rows[:PAGE_MODELS]])
+            tools.clear()
+            with tools:
+                page_links(visit, "/models", rows, PAGE_MODELS, "version", first=before == HIGHEST)
+
+        reading = visit.shared(f"models before {before}", read, _SECONDS)
+        if reading.value is None:
+            draw(await read())
+        visit.watch(reading, draw)
+
+
+def whole_number(parameters: Mapping[str, str], name: str, default: int) -> int:
+    """A number of the address.
+
+    Raises:
+        NothingThereError: it is none, or Postgres has none so high.
+    """
+    value = parameters.get(name, "")
+    if not value:
+        return default
+    if not (value.isascii() and value.isdecimal()) or int(value[:20]) > HIGHEST:
+        raise NothingThereError(f"{name}={value[:80]}: give a whole number up to {HIGHEST:,}")
+    return int(value)
+
+
+def page_links(
+    visit: Visit,
+    path: str,
+    rows: Sequence[Any],
+    most: int,
+    key: str,
+    *,
+    first: bool,
+    **more: object,
+) -> None:
+    """Links to the newest page and to the older one.
+
+    Args:
+        visit: whose page it is.
+        path: of the list.
+        rows: as read: one more than ``most`` where there are older ones.
+        most: of a page.
+        key: the column by which the next page begins.
+        first: whether this is the newest page.
+        more: of the address.
+    """
+    if not first:
+        ui.link("newest", visit.link(path, **more)).classes("zf-link")
+    if len(rows) > most:
+        before = getattr(rows[most - 1], key)
+        ui.link("older", visit.link(path, **more, before=before)).classes("zf-link")
+
+
+def elo_words(row: Any) -> str:  # noqa: ANN401  a row with those of ratings_with_interval
+    """Elo with half of its 95% interval."""
+    if row.elo is None:
+        return "–"
+    return f"{float(row.elo):+,.0f} ± {float(row.high - row.low) / 2:,.0f}"
+
+
+def moment(at: datetime | None) -> str:
+    """A time of the run, UTC."""
+    return "–" if at is None else f"{at:%d %b %H:%M}"
+
+
+def _row(visit: Visit, row: Any) -> dict[str, Any]:  # noqa: ANN401
+    gate = row.match_id is not None
+    return {
+        "key": row.version,
+        "version": f"{row.version} (best)" if row.is_best else str(row.version),
+        "version_link": visit.link(f"/models/{row.version}"),
+        "published": moment(row.published_at),
+        "step": f"{row.step:,}",
+        "elo": elo_words(row),
+        "promoted": moment(row.promoted_at),
+        "against": player_words(row.opponent) if gate else "–",
+        "against_link": visit.link("/match", match=row.match_id) if gate else None,
+        **gate_cells(row),
+        "precisions": ", ".join(["fp32", *(row.variants or ())]),
+        "sha256": row.sha256[:12],
+        "sha256_title": row.sha256,
+    }

@@ -1,0 +1,155 @@
+"""The pages of models, matches, openings and exams, in a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from zerofleet.database import GateRule, WrongAnswer
+from zerofleet.figures import EvaluatorFigures
+from zerofleet.heartbeat import Heartbeat
+
+RUN = "shown"
+
+
+@pytest.fixture
+def filled(shown: Any) -> Any:
+    """Three models, a match of the gate for the third, games of the first two, and exams."""
+    database = shown.database
+    trainer = database.acquire_fence(RUN, "trainer")
+    for version in (1, 2, 3):
+        sha256 = f"{version:064x}"
+        database.insert_model(RUN, version, sha256, 1_000 * version, {}, "m", trainer)
+    evaluator = database.acquire_fence(RUN, "evaluator")
+    for seq, version in enumerate((1, 2)):
+        database.promote(RUN, version, None, "test", seq, epoch=evaluator)
+    database.upsert_ratings(RUN, [("1", 0.0, 10.0), ("2", 123.0, 20.0)])
+    rule = GateRule(0.5, (0.0, 35.0), 0.05)
+    match = database.open_match(
+        RUN, "gate", "3", "2", games=40, num_simulations=10, seed=1, epoch=evaluator, rule=rule
+    )
+    shown.match_id = match.match_id
+    for opening, scores in enumerate([(1, 0), (1, 1), (1, 0.5)]):
+        for color, points in enumerate(scores):
+            [[uid]] = play(shown, "match", 3, f"{opening + 1} {color + 1}", 1)
+            shown.query(
+                "INSERT INTO match_games (match_id, opening, color, game_uid, score) VALUES "
+                "(:match, :opening, :color, CAST(:uid AS uuid), :points) RETURNING 1",
+                match=match.match_id,
+                opening=opening,
+                color=color,
+                uid=uid,
+                points=points,
+            )
+    for moves, result in (("4 4 3", 1), ("4 4 5", 1), ("4 3", -1), ("1 4", 0)):
+        play(shown, "selfplay", 2, moves, result)
+    wrong = [WrongAnswer("4 4", "1", ("3", "5")), WrongAnswer("4 3 2", "7", ("6",))]
+    figures: dict[str, Any] = {"kind": "good", "wrong_answers": wrong}
+    database.insert_exam(RUN, 2, 10, 50, 2, **figures)
+    database.insert_exam(RUN, 1, 10, 50, 1, kind="good", wrong_answers=wrong[:1])
+    return shown
+
+
+def play(shown: Any, kind: str, model: int, moves: str, result: int) -> list[Any]:
+    return shown.query(
+        "INSERT INTO games (game_uid, run, kind, first_model, result, reason, length, worker, "
+        "started_at, finished_at, moves, content_sha256, began_at) VALUES (gen_random_uuid(), "
+        ":run, :kind, :model, :result, 'rules', 9, 'w', now(), now(), :moves, "
+        "decode(repeat('00', 32), 'hex'), now()) RETURNING game_uid::text",
+        run=RUN,
+        kind=kind,
+        model=model,
+        result=result,
+        moves=moves,
+    )
+
+
+def test_models_and_their_matches_are_those_of_the_database(
+    filled: Any, open_page: Callable[..., Any]
+) -> None:
+    opened = open_page("/models")
+    page = opened.page
+    third, second = (page.get_by_role("row").nth(number) for number in (1, 2))
+    expect(third).to_contain_text("undecided: 6 of 40 games")
+    expect(third).to_contain_text("4 1 1")
+    expect(second).to_contain_text("2 (best)")
+    [[elo]] = filled.query("SELECT elo FROM ratings WHERE player = '2'")
+    expect(second).to_contain_text(f"{elo:+.0f} ± 39")
+    third.get_by_role("link", name="model 2").click()
+    expect(page.get_by_role("heading", name="Gate: model 3 against model 2")).to_be_visible()
+    expect(page.get_by_text("6 games, 0 duplicates left out")).to_be_visible()
+    expect(page.get_by_text("75.0%").first).to_be_visible()
+    expect(page.locator("section", has_text="Log-likelihood ratio").locator("svg")).to_be_visible()
+    expect(page.get_by_text("The evaluator is not heard of.")).to_be_visible()
+    playing = EvaluatorFigures(
+        match_in_play=True,
+        candidate=3,
+        match_games=6,
+        match_most_games=40,
+        games_in_play=("4 4 3", "1"),
+    )
+    filled.heartbeats.beat(Heartbeat("e", 1, "", playing), ttl=60.0)
+    expect(page.get_by_text("The gate plays model 3 now: 6 of at most 40")).to_be_visible()
+    expect(page.get_by_label("Board after 3 plies, last 3")).to_be_visible()
+    page.get_by_role("link", name="model 3").first.click()
+    expect(page.get_by_text(f"{3:064x}")).to_be_visible()
+    expect(page.get_by_text("not promoted")).to_be_visible()
+    assert opened.complaints == []
+
+
+def test_openings_are_walked_by_clicks(filled: Any, open_page: Callable[..., Any]) -> None:
+    opened = open_page("/openings")
+    page = opened.page
+    expect(page.get_by_text("4 of 4 games of model 2 reach this position")).to_be_visible()
+    first = page.locator("table").get_by_role("row").nth(1)
+    expect(first).to_have_text(re.compile(r"4\s*3\s*75\.0%\s*66\.7%"))
+    board = page.get_by_label("Board after 0 plies").locator("svg")
+    box = board.bounding_box()
+    board.click(position={"x": box["width"] / 2, "y": box["height"] / 3})
+    expect(page.get_by_text("3 of 4 games of model 2 reach this position")).to_be_visible()
+    expect(first).to_have_text(re.compile(r"4\s*2\s*66\.7%\s*0\.0%"))
+    expect(page).to_have_url(re.compile(r"moves=4$"))
+    page.reload()
+    expect(page.get_by_text("3 of 4 games of model 2 reach this position")).to_be_visible()
+    page.get_by_role("button", name="Back").click()
+    expect(page.get_by_text("4 of 4 games of model 2")).to_be_visible()
+    assert opened.complaints == []
+
+
+def test_the_exam_shows_what_was_played_and_what_was_right(
+    filled: Any, open_page: Callable[..., Any]
+) -> None:
+    opened = open_page("/exam")
+    page = opened.page
+    expect(page.get_by_text("Model 2 erred in 2 of 50 (4.0%) with 10 simulations.")).to_be_visible()
+    played = "1 of 2: the first player moves. Model 2 played 1, right was 3 or 5."
+    expect(page.get_by_text(played)).to_be_visible()
+    expect(page.locator(".zf-board").get_by_text("right")).to_have_count(2)
+    expect(page.get_by_label("Board after 2 plies, last 4")).to_be_visible()
+    expect(page.locator("table").get_by_role("row").nth(1)).to_contain_text("3, 5")
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_text("2 of 2: the second player moves.")).to_be_visible()
+    page.goto(f"{filled.base}/exam?model=1")
+    expect(page.get_by_text("Model 1 erred in 1 of 50 (2.0%)")).to_be_visible()
+    expect(page.locator("table").get_by_role("row").nth(1)).to_contain_text("2")
+    assert opened.complaints == []
+
+
+def test_what_the_address_names_must_exist(shown: Any, open_page: Callable[..., Any]) -> None:
+    page = open_page("/models").page
+    expect(page.get_by_text("The first model appears when")).to_be_visible()
+    for address, words in (
+        ("/models/7", "the run 'shown' has no model 7"),
+        ("/models/seven", "'seven' is no model's version"),
+        ("/models?before=x", "before=x: give a whole number"),
+        ("/match?match=3", "the run 'shown' has no match 3"),
+        ("/match?kind=cup", "kind=cup: give one of gate, rating, trial"),
+        ("/openings?moves=9", "moves=9: "),
+        ("/exam?kind=hard", "kind=hard: give one of random, good"),
+    ):
+        assert page.goto(shown.base + address).status == 404
+        expect(page.get_by_text(words)).to_be_visible()

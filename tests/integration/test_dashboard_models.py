@@ -1,0 +1,204 @@
+"""What the pages of models, matches, openings and exams read, against the same in plain SQL."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.dashboard.frame import NothingThereError
+from services.dashboard.match_queries import KINDS, read_match
+from services.dashboard.match_queries import MATCHES as NEWEST_MATCHES
+from services.dashboard.match_words import match_row
+from services.dashboard.models_queries import HIGHEST, LOSSES, MATCHES, MODEL, MODELS, VARIANTS
+from services.dashboard.openings_reader import Openings, OpeningsReader
+from services.dashboard.settings import DashboardSettings
+from services.dashboard.sources import Sources
+from zerofleet.config import run_from_values
+from zerofleet.database import Database, GateRule
+from zerofleet.match.verdict import judge
+
+RUN = run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}})
+SPRT = GateRule(0.5, (0.0, 35.0), 0.05)
+
+
+@pytest.fixture
+async def sources(
+    database: Database, role_url: Callable[[str], str], valkey_url: str
+) -> AsyncIterator[Sources]:
+    del database  # has the run
+    settings = DashboardSettings(
+        run_file=Path("run.toml"), database_url=role_url("console"), redis_url=valkey_url
+    )
+    async with Sources(RUN, settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+def epoch(database: Database) -> int:
+    """Four models, of which 1 and 3 were promoted."""
+    trainer = database.acquire_fence("test", "trainer")
+    for version in (1, 2, 3, 4):
+        database.insert_model(
+            "test", version, f"{version:064x}", 100 * version, {}, f"m{version}", trainer
+        )
+        losses = {"policy_loss": 1 / version, "value_loss": 1.0}
+        database.insert_train_metrics("test", 100 * version, "train", losses, trainer)
+    evaluator = database.acquire_fence("test", "evaluator")
+    database.promote("test", 1, None, "test", 0, epoch=evaluator)
+    return evaluator
+
+
+def begin(database: Database, epoch: int, kind: Any, player: str, opponent: str) -> int:
+    return database.open_match(
+        "test",
+        kind,
+        player,
+        opponent,
+        games=8,
+        num_simulations=10,
+        seed=1,
+        epoch=epoch,
+        rule=SPRT if kind == "gate" else None,
+    ).match_id
+
+
+def play(database: Database, kind: str, model: int, moves: str, result: int) -> str:
+    """A stored game; its uid."""
+    [row] = database._rows(
+        "INSERT INTO games (game_uid, run, kind, first_model, result, reason, length, worker, "
+        "started_at, finished_at, moves, content_sha256, began_at) "
+        "VALUES (gen_random_uuid(), 'test', :kind, :model, :result, 'rules', 9, 'w', now(), "
+        "now(), :moves, decode(repeat('00', 32), 'hex'), now()) RETURNING game_uid::text AS uid",
+        kind=kind,
+        model=model,
+        result=result,
+        moves=moves,
+    )
+    return row.uid
+
+
+def score(database: Database, match_id: int, scores: list[tuple[float, float]]) -> None:
+    """Pairs of a match."""
+    for opening, pair in enumerate(scores):
+        for color, points in enumerate(pair):
+            uid = play(database, "match", 1, f"a{opening} b{color}", 0)
+            database._run(
+                "INSERT INTO match_games (match_id, opening, color, game_uid, score) "
+                "VALUES (:match_id, :opening, :color, CAST(:uid AS uuid), :points)",
+                match_id=match_id,
+                opening=opening,
+                color=color,
+                uid=uid,
+                points=points,
+            )
+
+
+async def test_models_with_their_gate_rating_and_precisions(
+    database: Database, sources: Sources, epoch: int
+) -> None:
+    gate = begin(database, epoch, "gate", "3", "1")
+    score(database, gate, [(1, 1), (1, 0.5), (0, 0)])
+    standing = judge(database.match(gate), database.match_pairs(gate))
+    database.promote("test", 3, gate, "judge", 1, epoch=epoch, grounds=standing.grounds)
+    begin(database, epoch, "gate", "4", "3")
+    database.upsert_ratings("test", [("3", 120.0, 10.0), ("random", -300.0, 20.0)])
+    rows = await sources.rows(MODELS, run="test", before=HIGHEST)
+    assert [row.version for row in rows] == [4, 3, 2, 1]
+    undecided, best, skipped, first = rows
+    assert (undecided.opponent, undecided.verdict, undecided.games) == ("3", None, 0)
+    assert (best.wins, best.draws, best.losses, best.verdict) == (3, 1, 2, "promoted")
+    assert (best.pentanomial, best.is_best, best.actor) == ([1, 0, 0, 1, 1], True, "judge")
+    assert (float(best.elo), float(best.high - best.low)) == (120.0, pytest.approx(39.2))
+    assert float(best.llr) == pytest.approx(standing.grounds.llr, abs=1e-3)
+    assert (skipped.match_id, skipped.promoted_at, skipped.is_best) == (None, None, False)
+    assert (first.match_id, first.is_best) == (None, False)
+    assert first.promoted_at is not None
+    older = await sources.rows(MODELS, run="test", before=3)
+    assert [row.version for row in older] == [2, 1]
+    [model] = await sources.rows(MODEL, run="test", version=3)
+    assert model == best
+    assert await sources.rows(MODEL, run="test", version=5) == []
+    assert await sources.rows(VARIANTS, run="test", version=3) == []
+    [loss] = await sources.rows(LOSSES, run="test", step=350)
+    assert (loss.step, loss.policy_loss) == (300, pytest.approx(1 / 3))
+
+
+async def test_matches_of_all_kinds_and_the_present_one(
+    database: Database, sources: Sources, epoch: int
+) -> None:
+    assert await read_match(sources, "test", None) is None
+    rating = begin(database, epoch, "rating", "1", "random")
+    shown = await read_match(sources, "test", None)
+    assert shown is not None
+    assert (shown.match.match_id, shown.pairs, shown.games) == (rating, (), [])
+    gate = begin(database, epoch, "gate", "2", "1")
+    score(database, rating, [(1, 1)])
+    shown = await read_match(sources, "test", None)
+    assert shown is not None
+    assert shown.match == database.match(gate)
+    score(database, gate, [(1, 0), (0.5, 0.5)])
+    standing = judge(database.match(gate), database.match_pairs(gate))
+    database.decide_match(gate, "rejected", epoch=epoch, grounds=standing.grounds)
+    trial = begin(database, epoch, "trial", "2", "3")
+    shown = await read_match(sources, "test", None)
+    assert shown is not None
+    assert shown.match.match_id == gate, "it has the newest game"
+    assert list(shown.pairs) == database.match_pairs(gate)
+    assert [game.score for game in shown.games] == [0.5, 0.5, 0.0, 1.0]
+    for kinds, expected in ((list(KINDS), [trial, gate, rating]), (["rating"], [rating])):
+        rows = await sources.rows(NEWEST_MATCHES, run="test", kinds=kinds, before=HIGHEST)
+        assert [row.match_id for row in rows] == expected
+    rows = await sources.rows(NEWEST_MATCHES, run="test", kinds=list(KINDS), before=trial)
+    assert [row.match_id for row in rows] == [gate, rating]
+    for version, expected in ((1, [gate, rating]), (2, [trial, gate]), (4, [])):
+        rows = await sources.rows(MATCHES, run="test", version=version, before=HIGHEST)
+        assert [row.match_id for row in rows] == expected
+    with pytest.raises(NothingThereError, match="no match 999"):
+        await read_match(sources, "test", 999)
+    with pytest.raises(NothingThereError, match="'other' has no match"):
+        await read_match(sources, "other", gate)
+
+    class Links:
+        def link(self, path: str, **parameters: object) -> str:
+            return f"{path} {parameters}"
+
+    cells = match_row(Links(), shown.history)  # pyright: ignore[reportArgumentType]
+    assert (cells["record"], cells["score"]) == ("1 2 1", "50.0%")
+    assert cells["pairs_counts"] == [0, 0, 2, 0, 0]
+    assert -1 < cells["llr_share"] < 1
+
+
+async def test_openings_are_those_of_the_promoted_models_newest_games(
+    database: Database, sources: Sources, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.dashboard.openings_reader.GAMES_OF_MODEL", 4)
+    reader = OpeningsReader(sources, "test")
+    assert await reader.read() == Openings(tuple((await reader.read()).models))
+    for number, (moves, result) in enumerate(
+        [("c1 a1", 1), ("a1 b2 c3", 1), ("a1 b2 b1", 0), ("a1 c3", -1), ("b2 a1", -1)]
+    ):
+        play(database, "selfplay", 1, moves, result)
+        if number == 2:
+            play(database, "match", 1, "b3 b2", 1)
+    play(database, "selfplay", 2, "a2", 1)  # of a model that was not promoted
+    openings = await reader.read()
+    [start] = openings.position([])
+    assert (start.version, start.games) == (1, 4)
+    assert [(each.move, each.games, each.score) for each in start.moves] == [
+        ("a1", 3, 0.5),
+        ("b2", 1, 0.0),
+    ]
+    assert (start.share("a1"), start.share("c1")) == (0.75, 0.0)
+    [after] = openings.position(["a1"])
+    assert [(each.move, each.games, each.score) for each in after.moves] == [
+        ("b2", 2, 0.25),
+        ("c3", 1, 1.0),
+    ]
+    [row] = database._rows("SELECT game_uid::text AS uid FROM games WHERE moves = 'a1 c3'")
+    assert after.uid == row.uid
+    [nowhere] = openings.position(["c1"])
+    assert (nowhere.games, nowhere.moves, nowhere.uid, nowhere.share("a1")) == (0, (), None, None)
+    database.promote("test", 3, None, "test", 1, epoch=epoch)
+    play(database, "selfplay", 3, "b2", 1)
+    assert [each.games for each in (await reader.read()).position(["b2"])] == [1, 1]
