@@ -144,6 +144,19 @@ HEALTHCHECK NONE
 ENTRYPOINT ["zerofleet"]
 
 
+# ---- and NiceGUI ----
+FROM env AS dashboard
+LABEL org.opencontainers.image.title="zerofleet-dashboard" \
+      org.opencontainers.image.description="Shows a run in a browser"
+COPY deploy/requirements/dashboard.txt /usr/share/zerofleet/requirements/
+RUN pip --python /opt/zerofleet/bin/python install --no-cache-dir --no-deps --require-hashes \
+      --only-binary :all: -r /usr/share/zerofleet/requirements/dashboard.txt
+COPY --from=app /opt/zerofleet /opt/zerofleet
+USER 10001:10001
+EXPOSE 8080 8081 9100
+ENTRYPOINT ["python", "-m", "services.dashboard"]
+
+
 # ---- and ONNX Runtime ----
 FROM env AS env-inference
 COPY deploy/requirements/inference.txt /usr/share/zerofleet/requirements/

@@ -3,7 +3,7 @@ BIN := .venv/bin
 RUN ?= runs/tictactoe.toml
 CORE_BUILD := core/build/asan
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/zerofleet/__init__.py)
-IMAGES ?= selfplay inference trainer evaluator autoscaler tools
+IMAGES ?= selfplay inference trainer evaluator autoscaler dashboard tools
 # The trainer for GPUs is the same target with another torch, and so has a tag of its own.
 TAG ?= $(VERSION)
 

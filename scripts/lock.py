@@ -55,6 +55,7 @@ LAYERS = {
     "build": Layer(("scikit-build-core", "nanobind", "cmake", "ninja", "setuptools")),
     "runtime": Layer(("zerofleet[fleet]",)),
     "tools": Layer(("zerofleet[secrets]",), ("runtime",)),
+    "dashboard": Layer(("zerofleet[dashboard]",), ("runtime",)),
     "inference": Layer(("zerofleet[inference,s3]",), ("runtime",)),
     "inference-gpu": Layer(("zerofleet[gpu,s3]",), ("runtime",)),
     "torch-cpu": Layer(("torch",)),

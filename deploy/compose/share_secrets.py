@@ -38,10 +38,18 @@ SHARES: dict[str, Share] = {
     "evaluator": of_service(
         "zerofleet_evaluator", "evaluator", token="tokens/worker", tls="tls/evaluator"
     ),
+    "dashboard": of_service(
+        "zerofleet_console",
+        "dashboard",
+        token="tokens/client",
+        tls="tls/dashboard",
+        **{"roles.toml": "tokens/roles.toml"},
+    ),
     "tools": of_service(
         "zerofleet_console",
         "console",
         token="tokens/client",
+        viewer_token="tokens/viewer",
         admin_token="tokens/admin",
         tls="tls/client",
     ),

@@ -15,6 +15,7 @@ from services.dashboard.shared_reading import SharedReading
 from services.dashboard.sources import Away, ShownRun, Sources
 from services.dashboard.strip import STRIP_SECONDS, Lamp, StripFigures, StripReader
 from services.dashboard.toolkit import Client, TextElement, ui
+from services.dashboard.visitors import Visitor
 from zerofleet.cli.progress import best_text, elo_text
 from zerofleet.errors import InferenceUnavailableError, StoreUnavailableError
 
@@ -172,8 +173,9 @@ class Frame:
             _comes_back(str(error))
             return
         client.title = f"{title} · {run.name} · zerofleet"
-        visit = Visit(self.sources, run, parameters, self)
-        self._header(visit, path)
+        visitor: Visitor = request.state.visitor
+        visit = Visit(self.sources.of(visitor), run, parameters, self)
+        self._header(visit, path, visitor)
         with ui.element("main").classes("zf-main") as main:
             try:
                 await builder(visit)
@@ -192,7 +194,7 @@ class Frame:
             raise NothingThereError(f"there is no run '{name}' in this database")
         return run
 
-    def _header(self, visit: Visit, path: str) -> None:
+    def _header(self, visit: Visit, path: str, visitor: Visitor) -> None:
         """Run, navigation, light and dark, and the strip."""
         with ui.element("header").classes("zf-header"):
             with ui.element("div").classes("zf-bar"):
@@ -203,6 +205,8 @@ class Frame:
                         here = ' aria-current="page"' if target == path else ""
                         ui.link(title, visit.link(target)).classes("zf-link").props(here)
                 _theme_button()
+                if visitor.token:
+                    _logout_button()
             strip = Strip()
         reader = StripReader(self.sources, visit.run)
         reading: SharedReading[StripFigures] = visit.shared("strip", reader.read, STRIP_SECONDS)
@@ -308,6 +312,14 @@ def _theme_button() -> None:
             const theme = dark ? "dark" : "light";
             document.cookie = `theme=${{theme}}; path=/; max-age={_YEAR_SECONDS}; samesite=strict`;
         }}""",
+    )
+
+
+def _logout_button() -> None:
+    """Ends the login, with all pages that are open in it."""
+    ui.button(icon="logout").props('flat dense round aria-label="Log out"').on(
+        "click",
+        js_handler='() => fetch("/logout", {method: "POST"}).then(() => location.reload())',
     )
 
 

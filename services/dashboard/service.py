@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from asyncio import Event
 from collections.abc import Generator, Iterator
@@ -14,12 +15,13 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
-from services.dashboard.fleet_page import add_fleet_page
 from services.dashboard.compare_page import add_compare_page
 from services.dashboard.exam_page import add_exam_page
+from services.dashboard.fleet_page import add_fleet_page
 from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.game_page import add_game_page
 from services.dashboard.games_page import add_games_page
+from services.dashboard.gate import Gate
 from services.dashboard.match_page import add_match_page
 from services.dashboard.model_page import add_model_page
 from services.dashboard.models_page import add_models_page
@@ -30,12 +32,16 @@ from services.dashboard.settings import DashboardSettings
 from services.dashboard.sources import Sources
 from services.dashboard.sql_page import add_sql_page
 from services.dashboard.toolkit import Client, ui
+from services.dashboard.visitors import Visitors
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 from zerofleet.figures import DashboardFigures
 from zerofleet.heartbeat import Heartbeats
+from zerofleet.rpc.certificates import followed_certificates
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.transport import is_local
+from zerofleet.secrets.files import Followed
+from zerofleet.secrets.tokens import read_tokens
 from zerofleet.service import Pulse, beat, first_of, served_metrics
 
 if TYPE_CHECKING:
@@ -64,10 +70,10 @@ def add_pages(frame: Frame) -> None:
     add_games_page(frame)
     add_game_page(frame)
     add_play_page(frame)
-    add_fleet_page(frame)
-    add_sql_page(frame)
     add_openings_page(frame)
     add_exam_page(frame)
+    add_fleet_page(frame)
+    add_sql_page(frame)
 
     # After all others: it takes every address that is left.
     @frame.page("/{path:path}", "not there", in_menu=False)
@@ -79,8 +85,15 @@ async def serve(run: RunConfig, settings: DashboardSettings, stop: Event) -> Non
     """Serve pages until ``stop`` is set; then close them and return within seconds.
 
     Raises:
-        ConfigError: an address is not valid, or cannot be bound.
+        ConfigError: an address is not valid, cannot be bound, or would let others look who show no
+            token or can be read along; or a file of tokens or certificates is no good.
     """
+    check_exposure(settings)
+    tokens_file = settings.token_roles_file
+    tokens = None
+    if tokens_file is not None:
+        tokens = Followed([tokens_file], lambda: read_tokens(tokens_file)).get
+    visitors = Visitors(tokens, settings.dashboard_simulations)
     threads = ThreadPoolExecutor(_THREADS, "reads")
     asyncio.get_running_loop().set_default_executor(threads)
     with (
@@ -88,12 +101,16 @@ async def serve(run: RunConfig, settings: DashboardSettings, stop: Event) -> Non
         bound(settings.dashboard_address) as sock,
         HealthServer(settings.health_address) as health,
     ):
-        async with Sources(run, settings) as sources, PageServer(sources, sock) as server:
+        async with (
+            Sources(run, settings) as sources,
+            PageServer(sources, visitors, settings, sock) as server,
+        ):
             with served_metrics(settings.metrics_address, server.collector):
                 await first_of(
                     stop.wait(),
                     server.ended(),
                     beat(heartbeats, settings.worker_name, server.pulse),
+                    visitors.keep_ending(),
                     health.keep_ticking(),
                 )
                 _log.info("draining")
@@ -105,10 +122,21 @@ class PageServer:
 
     Args:
         sources: that its pages read.
+        visitors: who may look at them.
+        settings: whether it is HTTPS.
         sock: bound, where it listens.
+
+    Raises:
+        ConfigError: a file of the certificate is no good.
     """
 
-    def __init__(self, sources: Sources, sock: socket.socket) -> None:
+    def __init__(
+        self,
+        sources: Sources,
+        visitors: Visitors,
+        settings: DashboardSettings,
+        sock: socket.socket,
+    ) -> None:
         add_pages(Frame(sources))
         api = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
         ui.run_with(
@@ -121,20 +149,32 @@ class PageServer:
             tailwind=False,
             show_welcome_message=False,
         )
+        folder, proxy = settings.dashboard_tls_folder, settings.dashboard_behind_proxy
+        gate = Gate(api, visitors, https=folder is not None or proxy, behind_proxy=proxy)
+        # It would say the address of each WebSocket, with the id of its page.
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         config = uvicorn.Config(
-            api,
+            gate,
             log_config=None,
             access_log=False,
+            proxy_headers=False,
+            ssl_certfile=folder and folder / "tls.crt",
+            ssl_keyfile=folder and folder / "tls.key",
             timeout_graceful_shutdown=_DRAIN_SECONDS,
             server_header=False,
         )
+        if folder is not None and followed_certificates(folder, server=False).get().chain is None:
+            raise ConfigError(
+                f"ZEROFLEET_DASHBOARD_TLS_FOLDER = '{folder}' lacks tls.crt and tls.key"
+            )
+        self._scheme = "http" if folder is None else "https"
         self._server = _SignalFreeServer(config)
         self._sock = sock
 
     async def __aenter__(self) -> Self:
         self._serving = asyncio.create_task(self._server.serve([self._sock]))
         host, port = self._sock.getsockname()[:2]
-        _log.info("serving", url=f"http://{host}:{port}")
+        _log.info("serving", url=f"{self._scheme}://{host}:{port}")
         return self
 
     async def __aexit__(self, *exception: object) -> None:
@@ -187,6 +227,30 @@ def open_pages() -> int:
     return sum(client.has_socket_connection for client in Client.instances.values())
 
 
+def check_exposure(settings: DashboardSettings) -> None:
+    """Refuse to show the page to other machines without a login, or in plaintext.
+
+    Raises:
+        ConfigError: it would; the message says what to set.
+    """
+    address = settings.dashboard_address
+    if is_local(address):
+        return
+    reached = f"ZEROFLEET_DASHBOARD_ADDRESS = '{address}' can be reached from other machines"
+    if settings.token_roles_file is None:
+        raise ConfigError(
+            f"{reached}, and without a login everybody there could look: set "
+            "ZEROFLEET_TOKEN_ROLES_FILE, or give a port of 127.0.0.1"
+        )
+    may = settings.dashboard_behind_proxy or settings.allow_plaintext
+    if settings.dashboard_tls_folder is None and not may:
+        raise ConfigError(
+            f"{reached}, and without TLS others could read along: set "
+            "ZEROFLEET_DASHBOARD_TLS_FOLDER, ZEROFLEET_DASHBOARD_BEHIND_PROXY=true where a proxy "
+            "ends TLS, or ZEROFLEET_ALLOW_PLAINTEXT=true in a network that you trust"
+        )
+
+
 @contextlib.contextmanager
 def bound(address: str) -> Generator[socket.socket]:
     """A listening socket.
@@ -195,11 +259,9 @@ def bound(address: str) -> Generator[socket.socket]:
         address: ``host:port``; port 0 is a free one.
 
     Raises:
-        ConfigError: it is none, is beyond this machine, or cannot be bound.
+        ConfigError: it is none, or cannot be bound.
     """
     setting = f"ZEROFLEET_DASHBOARD_ADDRESS = '{address}'"
-    if not is_local(address):
-        raise ConfigError(f"{setting}: the page asks for no login: give a port of 127.0.0.1")
     host, _, port = address.rpartition(":")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as sock:

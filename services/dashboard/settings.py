@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from pydantic import Field
+
 from zerofleet.config import ProcessSettings
 
 
 class DashboardSettings(ProcessSettings):
-    """Those of every process, and where browsers find this one."""
+    """Those of every process, and where browsers find this one and what they may ask of it."""
 
     dashboard_address: str = "127.0.0.1:0"
-    """Where the page is served: ``host:port`` of this machine; port 0 takes a free one."""
+    """Where the page is served: ``host:port``; port 0 takes a free one."""
+    dashboard_tls_folder: Path | None = None
+    """Folder with ``tls.crt`` and ``tls.key``: the page is HTTPS; unset: HTTP."""
+    dashboard_behind_proxy: bool = False
+    """HTTPS ends in a proxy, which alone can reach this address and says who asks in
+    ``X-Forwarded-For``."""
+    dashboard_simulations: int = Field(default=60_000, ge=1)
+    """Simulations that one visitor may ask for in a minute."""
+    dashboard_searches: int = Field(default=4, ge=1)
+    """Searches of all visitors together that inference has at once; each has one row in a batch."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -15,8 +16,10 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Row, text
 
+from services.dashboard.search_limits import VisitorPlayer
 from services.dashboard.settings import DashboardSettings
 from services.dashboard.visitor_queries import VisitorQueries
+from services.dashboard.visitors import Visitor
 from zerofleet.client import AsyncPlayer
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database.connection import ConnectionPool
@@ -93,25 +96,36 @@ class Sources:
         self._redis_url = settings.redis_url
         self._heartbeats: dict[str, Heartbeats] = {run.name: Heartbeats(self._redis_url, run.name)}
         self._histories: dict[str, HeartbeatHistory] = {}
-        self.player = AsyncPlayer(
+        self._player = AsyncPlayer(
             settings.inference_address,
             run=run.name,
             timeout=_STATEMENT_SECONDS,
             **client_credentials(settings),
         )
-        """Asks the service's own run; other runs have their own inference services."""
+        self._turns = asyncio.Semaphore(settings.dashboard_searches)
+        self._num_simulations = run.search.num_simulations
         self._away: dict[str, Away] = {}
 
     async def __aenter__(self) -> Self:
-        await self.player.__aenter__()
+        await self._player.__aenter__()
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self.player.__aexit__(None, None, None)
+        await self._player.__aexit__(None, None, None)
         for reader in (*self._heartbeats.values(), *self._histories.values()):
             reader.close()
         self.queries.close()
         self.postgres.close()
+
+    player: VisitorPlayer
+    """Asks the service's own run, as the visitor of a page may; other runs have their own
+    inference services."""
+
+    def of(self, visitor: Visitor) -> Self:
+        """The same, for the pages of one visitor."""
+        mine = copy.copy(self)
+        mine.player = VisitorPlayer(self._player, visitor, self._turns, self._num_simulations)
+        return mine
 
     @property
     def away(self) -> tuple[Away, ...]:

@@ -56,6 +56,7 @@ class Shown:
     database: Database
     heartbeats: Heartbeats
     run_file: Path
+    environment: dict[str, str]
     start: Callable[[], Fork]
 
     def query(self, statement: str, **parameters: object) -> list[tuple[object, ...]]:
@@ -186,7 +187,9 @@ def shown(
         database.register_run(run)
         heartbeats = Heartbeats(valkey_url, run.name)
         process = start()
-        opened = Shown(f"http://{address}", process, database, heartbeats, run_file, start)
+        opened = Shown(
+            f"http://{address}", process, database, heartbeats, run_file, environment, start
+        )
         yield opened
         opened.process.kill()
         opened.process.wait()

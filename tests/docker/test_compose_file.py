@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 import zerofleet
 from services.autoscaler.settings import AutoscalerSettings
+from services.dashboard.settings import DashboardSettings
 from services.inference.settings import InferenceSettings
 from services.selfplay.settings import SelfplaySettings
 from zerofleet.config import RunConfig
@@ -18,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-OURS = {"inference", "selfplay", "trainer", "evaluator"}
+OURS = {"inference", "selfplay", "trainer", "evaluator", "dashboard"}
 JOBS = {"secrets", "migrate", "tools"}
 OVERRIDES = ("deploy/compose/tls.yml", "deploy/compose/gpu.yml")
 
@@ -62,7 +63,7 @@ def test_a_job_is_not_started_again(name: str) -> None:
 
 def test_every_published_port_is_on_loopback() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
-    assert len(ports) == 4
+    assert len(ports) == 5
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
@@ -74,9 +75,9 @@ def test_a_network_has_those_who_need_what_is_in_it() -> None:
     assert members == {
         "postgres": {"postgres", "migrate", "tools", "console", "grafana"} | OURS,
         "redis": {"redis", "tools"} | OURS,
-        "inference": {"inference", "selfplay", "evaluator", "tools"},
+        "inference": {"inference", "selfplay", "evaluator", "dashboard", "tools"},
         "metrics": {"prometheus", "grafana"} | OURS,
-        "published": {"inference", "console", "prometheus", "grafana"},
+        "published": {"inference", "dashboard", "console", "prometheus", "grafana"},
     }
     closed = {name for name, network in COMPOSE["networks"].items() if network.get("internal")}
     assert closed == members.keys() - {"published"}
@@ -113,12 +114,14 @@ def test_each_service_is_its_own_user_of_the_stores() -> None:
         "selfplay": "zerofleet_worker",
         "trainer": "zerofleet_trainer",
         "evaluator": "zerofleet_evaluator",
+        "dashboard": "zerofleet_console",
     }
     assert users == {
         "inference": "inference",
         "selfplay": "worker",
         "trainer": "trainer",
         "evaluator": "evaluator",
+        "dashboard": "dashboard",
     }
 
 
@@ -134,6 +137,7 @@ def test_every_setting_is_one_that_somebody_reads(file: str) -> None:
         f"ZEROFLEET_{field.upper()}"
         for settings in (
             AutoscalerSettings,
+            DashboardSettings,
             InferenceSettings,
             SelfplaySettings,
         )

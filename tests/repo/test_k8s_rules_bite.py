@@ -19,7 +19,7 @@ ABBREVIATIONS = {
     "CONTAINER": "spec.template.spec.containers.0",
     "HPA": "spec.advanced.horizontalPodAutoscalerConfig.behavior",
 }
-TARGETS = {"selfplay", "inference", "trainer", "evaluator", "autoscaler", "tools"}
+TARGETS = {"selfplay", "inference", "trainer", "evaluator", "autoscaler", "dashboard", "tools"}
 DAMAGES = yaml.safe_load((Path(__file__).parent / "k8s" / "damages.yaml").read_text())
 
 

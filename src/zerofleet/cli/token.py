@@ -13,6 +13,7 @@ class TokenRole(StrEnum):
     """What a token is good for."""
 
     worker = "worker"
+    viewer = "viewer"
     client = "client"
     admin = "admin"
 
@@ -20,7 +21,10 @@ class TokenRole(StrEnum):
 def token(
     name: Annotated[str, typer.Argument(help="Whose it is; servers log the name.")],
     role: Annotated[
-        TokenRole, typer.Option(help="worker: predictions; client: a player; admin: everything.")
+        TokenRole,
+        typer.Option(
+            help="worker: predictions; viewer: the page; client: a player; admin: everything."
+        ),
     ],
     tokens: Annotated[
         Path, typer.Option(metavar="FILE", help="The file that servers accept tokens by.")

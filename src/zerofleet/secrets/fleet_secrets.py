@@ -36,7 +36,7 @@ POSTGRES = (
 _NAMESPACE = "zerofleet"
 # By which clients reach each server, in Compose and in a Kubernetes namespace.
 SERVERS = {"inference": ("inference", "inference-headless"), "autoscaler": ("autoscaler",)}
-CLIENTS = ("selfplay", "evaluator", "keda", "client", "tools")
+CLIENTS = ("selfplay", "evaluator", "dashboard", "keda", "client", "tools")
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 

@@ -32,6 +32,9 @@ RULES: Mapping[str, str] = MappingProxyType(
         "evaluator": f"{_BEAT.format(service='evaluator')} ~{_BEST} +hgetall +eval +hget +hmget"
         " +hset +del",
         "autoscaler": f"{_BEAT.format(service='autoscaler')} {_READ_BEATS}",
+        # The page: what the console reads, and a heartbeat of its own.
+        "dashboard": f"{_BEAT.format(service='dashboard')} {_READ_BEATS} {_READ_BEST}"
+        f" {_READ_NOTES}",
         "console": f"{_READ_BEATS} {_READ_BEST} {_READ_NOTES}",
         # Looks after the server, and sees nothing that is stored.
         "operator": "+acl|load +acl|log +acl|whoami +info +client|list",

@@ -24,7 +24,7 @@ from typing import Any, Literal, cast, get_args
 from zerofleet.errors import ConfigError
 from zerofleet.secrets.files import read_bytes
 
-Role = Literal["worker", "client", "admin"]
+Role = Literal["worker", "viewer", "client", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")

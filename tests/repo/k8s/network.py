@@ -16,7 +16,7 @@ _NEEDS = {
     "ZEROFLEET_INFERENCE_ADDRESS": (8001, "inference"),
     "ZEROFLEET_MODEL_STORE": (443, ""),
 }
-_SPEAK_GRPC = ("inference", "selfplay", "evaluator", "autoscaler", "tools")
+_SPEAK_GRPC = ("inference", "selfplay", "evaluator", "dashboard", "autoscaler", "tools")
 
 
 def selectors_select(fleet: Manifests) -> Iterator[str]:

@@ -16,7 +16,14 @@ _LEAST_USER = 10_000
 _VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
 _UNITS = {"": 1, "m": 1e-3, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 # Seconds that each may take to leave after SIGTERM; inference's are its own setting.
-_LEAVING = {"selfplay": 10, "trainer": 20, "evaluator": 10, "autoscaler": 10, "migrate": 0}
+_LEAVING = {
+    "selfplay": 10,
+    "trainer": 20,
+    "evaluator": 10,
+    "autoscaler": 10,
+    "dashboard": 5,
+    "migrate": 0,
+}
 _STORES = {"postgres": 30, "redis": 1}
 _KILLED = ("tools",)  # sleeps, and has nothing to end
 _OUTSIDE_IMAGES = {"postgres", "redis"}

@@ -21,6 +21,7 @@ _SETTINGS = {
     "selfplay": "services.selfplay.settings:SelfplaySettings",
     "inference": "services.inference.settings:InferenceSettings",
     "autoscaler": "services.autoscaler.settings:AutoscalerSettings",
+    "dashboard": "services.dashboard.settings:DashboardSettings",
 }
 _ROLES = {
     "migrate": "zerofleet",
@@ -28,6 +29,7 @@ _ROLES = {
     "inference": "zerofleet_worker",
     "trainer": "zerofleet_trainer",
     "evaluator": "zerofleet_evaluator",
+    "dashboard": "zerofleet_console",
     "tools": "zerofleet_console",
 }
 _USERS = {"selfplay": "worker", "tools": "console"}  # of Redis; others have the service's name

@@ -1,0 +1,203 @@
+"""What visitors' searches may cost: simulations a minute of each, and few searches at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from zerofleet.client import (
+    AsyncPlayer,
+    PlayedAction,
+    PlayerDescription,
+    Position,
+    PositionPrediction,
+    SearchTable,
+)
+from zerofleet.errors import OverloadedError, PermissionDeniedError, ZerofleetError
+from zerofleet.rpc.codec import BEST
+
+if TYPE_CHECKING:
+    from services.dashboard.visitors import Visitor
+
+_MINUTE = 60.0
+_SEARCHES_OF_ONE = 2  # at once
+_WAIT_SECONDS = 10.0
+
+
+class Allowance:
+    """Simulations of one visitor: a minute's worth at once, and as much again in each minute.
+
+    Args:
+        per_minute: simulations.
+        clock: seconds that only go on.
+    """
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.per_minute = per_minute
+        self.turns = asyncio.Semaphore(_SEARCHES_OF_ONE)
+        self._clock = clock
+        self._left = float(per_minute)
+        self._at = clock()
+
+    def take(self, simulations: int) -> None:
+        """Use so many.
+
+        Raises:
+            OverloadedError: so many are not left; it says when they are.
+        """
+        now = self._clock()
+        gained = (now - self._at) * self.per_minute / _MINUTE
+        self._left, self._at = min(self._left + gained, self.per_minute), now
+        if simulations > self.per_minute:
+            raise OverloadedError(
+                f"{simulations:,} simulations are more than a visitor has in a minute: ask for "
+                f"{self.per_minute:,} or fewer"
+            )
+        if simulations > self._left:
+            seconds = (simulations - self._left) * _MINUTE / self.per_minute
+            raise OverloadedError(
+                f"of {self.per_minute:,} simulations a minute {int(self._left):,} are left: "
+                f"{simulations:,} are possible again in {int(seconds) + 1} s"
+            )
+        self._left -= simulations
+
+    def give_back(self, simulations: int) -> None:
+        """Those of a search that was not made, or ended early."""
+        self._left = min(self._left + simulations, self.per_minute)
+
+
+@dataclass(frozen=True, slots=True)
+class VisitorPlayer:
+    """An ``AsyncPlayer`` as one visitor may use it; its errors, and two more.
+
+    A search has one row at a time in inference's batches. So visitors have at most as many rows of
+    a batch as ``turns`` lets searches run, whatever they ask, and self-play has the others.
+
+    Its methods also raise ``PermissionDeniedError``, where the visitor may look alone, and
+    ``OverloadedError``, when its simulations are used up or others are searching; it says when it
+    is possible again.
+    """
+
+    player: AsyncPlayer
+    visitor: Visitor
+    turns: asyncio.Semaphore
+    """Of the searches of all visitors."""
+    num_simulations: int
+    """Of a search that does not say how many."""
+
+    async def describe(self) -> PlayerDescription:
+        """See ``AsyncPlayer``; no more simulations than the visitor may ask for."""
+        said = await self.player.describe()
+        most = min(said.max_simulations, self.visitor.allowance.per_minute)
+        return replace(said, num_simulations=min(said.num_simulations, most), max_simulations=most)
+
+    async def predict(
+        self, position: Position = (), *, game: str = "", version: int | str = BEST
+    ) -> PositionPrediction:
+        """See ``AsyncPlayer``; a visitor who may look alone may ask it, too."""
+        async with self._turn(1):
+            return await self.player.predict(position, game=game, version=version)
+
+    async def search(
+        self,
+        position: Position = (),
+        *,
+        simulations: int | None = None,
+        seed: int | None = None,
+        game: str = "",
+        version: int | str = BEST,
+    ) -> SearchTable:
+        """See ``AsyncPlayer``."""
+        asked = self._asked(simulations)
+        async with self._turn(asked):
+            return await self.player.search(
+                position, simulations=asked, seed=seed, game=game, version=version
+            )
+
+    async def play(
+        self,
+        position: Position = (),
+        *,
+        temperature: float = 0.0,
+        simulations: int | None = None,
+        seed: int | None = None,
+        game: str = "",
+        version: int | str = BEST,
+    ) -> PlayedAction:
+        """See ``AsyncPlayer``."""
+        asked = self._asked(simulations)
+        async with self._turn(asked):
+            return await self.player.play(
+                position,
+                temperature=temperature,
+                simulations=asked,
+                seed=seed,
+                game=game,
+                version=version,
+            )
+
+    async def analyze(
+        self,
+        position: Position = (),
+        *,
+        every_simulations: int = 0,
+        every_seconds: float = 0.0,
+        simulations: int | None = None,
+        seed: int | None = None,
+        game: str = "",
+        version: int | str = BEST,
+    ) -> AsyncGenerator[SearchTable]:
+        """See ``AsyncPlayer``; what an analysis that ends early leaves is given back."""
+        asked, made = self._asked(simulations), 0
+        async with self._turn(asked):
+            analysis = self.player.analyze(
+                position,
+                every_simulations=every_simulations,
+                every_seconds=every_seconds,
+                simulations=asked,
+                seed=seed,
+                game=game,
+                version=version,
+            )
+            try:
+                async with contextlib.aclosing(analysis) as tables:
+                    async for table in tables:
+                        made = table.simulations
+                        yield table
+            except (GeneratorExit, asyncio.CancelledError):
+                self.visitor.allowance.give_back(asked - made)
+                raise
+
+    def _asked(self, simulations: int | None) -> int:
+        if not self.visitor.may_search:
+            raise PermissionDeniedError(
+                f"the role {self.visitor.role} may look alone: log in with the token of a client "
+                "to play and analyse"
+            )
+        return self.num_simulations if simulations is None else simulations
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, simulations: int) -> AsyncGenerator[None]:
+        """The visitor's and everybody's turn, for a search of so many simulations."""
+        allowance = self.visitor.allowance
+        allowance.take(max(simulations, 1))
+        async with contextlib.AsyncExitStack() as held:
+            try:
+                async with asyncio.timeout(_WAIT_SECONDS):
+                    await held.enter_async_context(allowance.turns)
+                    await held.enter_async_context(self.turns)
+            except TimeoutError as error:
+                allowance.give_back(max(simulations, 1))
+                raise OverloadedError(
+                    "inference searches for other visitors, as many as it does at once: try again "
+                    f"in {_WAIT_SECONDS:g} s"
+                ) from error
+            try:
+                yield
+            except ZerofleetError:  # nothing was searched
+                allowance.give_back(max(simulations, 1))
+                raise

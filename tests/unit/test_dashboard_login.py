@@ -1,0 +1,242 @@
+"""Who may look at the page and search, and what each answer says to the browser."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from services.dashboard.gate import Gate
+from services.dashboard.search_limits import Allowance, VisitorPlayer
+from services.dashboard.service import check_exposure
+from services.dashboard.settings import DashboardSettings
+from services.dashboard.visitors import SESSION_SECONDS, Visitor, Visitors
+from zerofleet.client import AsyncPlayer
+from zerofleet.errors import ConfigError, OverloadedError, PermissionDeniedError
+from zerofleet.secrets.tokens import Token, digest_of
+
+HOST = "page.example:8080"
+HERE = {"origin": f"https://{HOST}"}
+TOKENS = {"looks": "viewer", "plays": "client", "works": "worker"}
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Door:
+    """A gate before an app that says who came in, and a browser with cookies."""
+
+    def __init__(self, *, login: bool = True, host: str = HOST, https: bool = True) -> None:
+        self.clock = Clock()
+        self.tokens = [
+            Token(name, cast("Any", role), digest_of(name)) for name, role in TOKENS.items()
+        ]
+        accepted = (lambda: self.tokens) if login else None
+        self.visitors = Visitors(accepted, 600, self.clock)
+        self.gate = Gate(self.app, self.visitors, https=https, behind_proxy=https)
+        self.browser = httpx.AsyncClient(
+            transport=httpx.ASGITransport(self.gate), base_url=f"https://{host}"
+        )
+        self.came: list[Visitor] = []
+
+    async def app(self, scope: Any, receive: Any, send: Any) -> None:
+        self.came.append(scope["state"]["visitor"])
+        if scope["type"] == "websocket":
+            await send(await receive())
+            return
+        headers = [(b"access-control-allow-origin", b"*"), (b"content-type", b"text/plain")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"inside"})
+
+    async def log_in(self, token: str, to: str = "/", **headers: str) -> httpx.Response:
+        form = {"token": token, "to": to}
+        return await self.browser.post("/login", data=form, headers=HERE | headers)
+
+    async def open_socket(self, origin: str | None) -> list[Any]:
+        """What a WebSocket with the browser's cookies is told; it closes when the login ends."""
+        cookie = "; ".join(f"{name}={value}" for name, value in self.browser.cookies.items())
+        headers = [(b"host", HOST.encode()), (b"cookie", cookie.encode())]
+        headers += [(b"origin", origin.encode())] if origin else []
+        scope = {"type": "websocket", "path": "/ws", "query_string": b"", "headers": headers}
+        told: list[Any] = []
+
+        async def send(message: Any) -> None:
+            told.append(message)
+
+        await self.gate(scope, asyncio.Event().wait, send)
+        return told
+
+
+def test_without_a_login_there_is_a_login_page_and_nothing_else() -> None:
+    async def visit() -> None:
+        door = Door()
+        page = await door.browser.get("/games?kind=<match>")
+        assert page.status_code == 401
+        assert 'value="/games?kind=%3Cmatch%3E"' in page.text
+        assert "unsafe" not in page.headers["content-security-policy"]
+        script = await door.browser.get("/x.js", headers={"sec-fetch-mode": "no-cors"})
+        assert (script.status_code, script.text) == (401, "log in first")
+        assert (await door.open_socket(f"https://{HOST}"))[0]["type"] == "websocket.close"
+        assert door.came == []
+
+    asyncio.run(visit())
+
+
+def test_a_token_becomes_a_cookie_that_scripts_and_other_sites_do_not_see() -> None:
+    async def visit() -> None:
+        door = Door()
+        for to, lands in (("/games?ply=3", "/games?ply=3"), ("//evil.example", "/"), ("x", "/")):
+            answer = await door.log_in("looks", to)
+            assert (answer.status_code, answer.headers["location"]) == (303, lands)
+        cookie = answer.headers["set-cookie"]
+        assert cookie.startswith("__Host-zerofleet=")
+        assert {"Secure", "HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
+        assert "looks" not in cookie
+        page = await door.browser.get("/")
+        assert (page.status_code, page.text) == (200, "inside")
+        assert door.came[-1].role == "viewer"
+        assert page.headers["x-frame-options"] == "DENY"
+        assert page.headers["x-content-type-options"] == "nosniff"
+        assert page.headers["referrer-policy"] == "same-origin"
+        assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+        assert "access-control-allow-origin" not in page.headers
+
+    asyncio.run(visit())
+
+
+def test_wrong_tokens_are_refused_and_a_few_failures_a_minute_are_enough() -> None:
+    async def visit() -> None:
+        door = Door()
+        answer = await door.log_in("works")
+        assert (answer.status_code, "has the role worker" in answer.text) == (403, True)
+        for token in ("wrong", "", digest_of("looks"), "x" * 5000):
+            answer = await door.log_in(token)
+            assert (answer.status_code, "not known" in answer.text) == (403, True)
+        answer = await door.log_in("looks")
+        assert answer.status_code == 429
+        assert "possible again in 61 s" in answer.text
+        # What the visitor writes itself is before what the proxy has added.
+        lies = "127.0.0.1, 192.0.2.7"
+        assert (await door.log_in("looks", **{"x-forwarded-for": lies})).status_code == 303
+        door.clock.now = 61.0
+        assert (await door.log_in("looks")).status_code == 303
+
+    asyncio.run(visit())
+
+
+def test_a_login_ends_by_time_by_leaving_and_with_its_token() -> None:
+    async def visit(end: Callable[[Door], Any]) -> None:
+        door = Door()
+        await door.log_in("plays")
+        assert (await door.browser.get("/")).status_code == 200
+        session = door.browser.cookies["__Host-zerofleet"]
+        socket = asyncio.create_task(door.open_socket(f"https://{HOST}"))
+        while len(door.came) < 2:
+            await asyncio.sleep(0)
+        ending = asyncio.create_task(door.visitors.keep_ending(every=0.001))
+        left = end(door)
+        if left is not None:
+            await left
+        # Without the ending the socket would stay for ever.
+        assert (await asyncio.wait_for(socket, 30))[0]["type"] == "websocket.disconnect"
+        ending.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await ending
+        door.browser.cookies.set("__Host-zerofleet", session)
+        assert (await door.browser.get("/")).status_code == 401
+
+    def by_time(door: Door) -> None:
+        door.clock.now = SESSION_SECONDS
+
+    def by_leaving(door: Door) -> Any:
+        return door.browser.post("/logout", headers=HERE)
+
+    def with_its_token(door: Door) -> None:
+        door.tokens = door.tokens[:1]
+
+    for end in (by_time, by_leaving, with_its_token):
+        asyncio.run(visit(end))
+
+
+def test_another_origin_is_refused_with_and_without_a_login() -> None:
+    async def visit() -> None:
+        door = Door()
+        await door.log_in("plays")
+        for origin in ("https://evil.example", "null", f"https://{HOST}.evil.example"):
+            assert (await door.browser.get("/", headers={"origin": origin})).status_code == 403
+            assert (await door.open_socket(origin))[0]["type"] == "websocket.close"
+        assert (await door.open_socket(None))[0]["type"] == "websocket.close"
+        assert (await door.browser.post("/")).status_code == 403
+        assert door.came == []
+        door = Door(login=False, host="127.0.0.1:8080", https=False)
+        evil = {"origin": "http://evil.example"}
+        assert (await door.browser.get("/", headers=evil)).status_code == 403
+        assert (await door.browser.get("/", headers={"host": "evil.example"})).status_code == 403
+        assert (await door.browser.get("/")).status_code == 200
+
+    asyncio.run(visit())
+
+
+def test_other_machines_are_served_with_tokens_and_not_in_plaintext() -> None:
+    def settings(**more: Any) -> DashboardSettings:
+        given = {"run_file": "run.toml", "dashboard_address": "0.0.0.0:8080", **more}
+        return DashboardSettings(**given)
+
+    tokens = {"token_roles_file": Path("roles.toml")}
+    with pytest.raises(ConfigError, match="set ZEROFLEET_TOKEN_ROLES_FILE"):
+        check_exposure(settings(allow_plaintext=True))
+    with pytest.raises(ConfigError, match="set ZEROFLEET_DASHBOARD_TLS_FOLDER"):
+        check_exposure(settings(**tokens))
+    for way in ("allow_plaintext", "dashboard_behind_proxy"):
+        check_exposure(settings(**tokens, **{way: True}))
+    check_exposure(settings(**tokens, dashboard_tls_folder=Path("tls")))
+    check_exposure(settings(dashboard_address="127.0.0.1:0"))
+
+
+def test_simulations_of_a_minute_are_used_up_and_come_back() -> None:
+    clock = Clock()
+    allowance = Allowance(600, clock)
+    allowance.take(500)
+    with pytest.raises(OverloadedError, match=r"100 are left: 200 are possible again in 11 s"):
+        allowance.take(200)
+    clock.now = 11.0
+    allowance.take(200)
+    allowance.give_back(200)
+    with pytest.raises(OverloadedError, match="ask for 600 or fewer"):
+        allowance.take(601)
+
+
+def test_a_viewer_searches_nothing_and_others_wait_for_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def ask() -> None:
+        # Nobody is asked: each search is refused before.
+        nobody = AsyncPlayer("127.0.0.1:1", timeout=0.01)
+        turns = asyncio.Semaphore(0)
+        viewer = Visitor("ann", "viewer", Allowance(600))
+        client = Visitor("bob", "client", Allowance(600))
+        with pytest.raises(PermissionDeniedError, match="the role viewer may look alone"):
+            await VisitorPlayer(nobody, viewer, turns, 100).search()
+        with pytest.raises(PermissionDeniedError, match="the role viewer may look alone"):
+            await anext(VisitorPlayer(nobody, viewer, turns, 100).analyze())
+        player = VisitorPlayer(nobody, client, turns, 100)
+        for _ in range(10):  # what was not searched is not counted
+            with pytest.raises(OverloadedError, match="try again"):
+                await player.search(simulations=600)
+        with pytest.raises(OverloadedError, match="ask for 600 or fewer"):
+            await player.play(simulations=601)
+
+    monkeypatch.setattr("services.dashboard.search_limits._WAIT_SECONDS", 0.001)
+    asyncio.run(ask())
