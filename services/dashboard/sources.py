@@ -16,8 +16,8 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Row, text
 
-from services.dashboard.search_limits import VisitorPlayer
 from services.dashboard.settings import DashboardSettings
+from services.dashboard.visitor_player import VisitorPlayer
 from services.dashboard.visitor_queries import VisitorQueries
 from services.dashboard.visitors import Visitor
 from zerofleet.client import AsyncPlayer

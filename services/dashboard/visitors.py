@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from services.dashboard.search_limits import Allowance
 from zerofleet.errors import OverloadedError, PermissionDeniedError, UnauthenticatedError
 from zerofleet.secrets.tokens import Role, Token, digest_of, find_token
 
@@ -23,7 +22,50 @@ _MAY_SEARCH: frozenset[Role] = frozenset({"client", "admin"})
 _MOST_SESSIONS = 1_000
 _MOST_ADDRESSES = 10_000
 _FAILURES = 5  # of an address in a minute
+_SEARCHES_OF_ONE = 2  # at once
 _MINUTE = 60.0
+
+
+class Allowance:
+    """Simulations of one visitor: a minute's worth at once, and as much again in each minute.
+
+    Args:
+        per_minute: simulations.
+        clock: seconds that only go on.
+    """
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.per_minute = per_minute
+        self.turns = asyncio.Semaphore(_SEARCHES_OF_ONE)
+        self._clock = clock
+        self._left = float(per_minute)
+        self._at = clock()
+
+    def take(self, simulations: int) -> None:
+        """Use so many.
+
+        Raises:
+            OverloadedError: so many are not left; it says when they are.
+        """
+        now = self._clock()
+        gained = (now - self._at) * self.per_minute / _MINUTE
+        self._left, self._at = min(self._left + gained, self.per_minute), now
+        if simulations > self.per_minute:
+            raise OverloadedError(
+                f"{simulations:,} simulations are more than a visitor has in a minute: ask for "
+                f"{self.per_minute:,} or fewer"
+            )
+        if simulations > self._left:
+            seconds = (simulations - self._left) * _MINUTE / self.per_minute
+            raise OverloadedError(
+                f"of {self.per_minute:,} simulations a minute {int(self._left):,} are left: "
+                f"{simulations:,} are possible again in {int(seconds) + 1} s"
+            )
+        self._left -= simulations
+
+    def give_back(self, simulations: int) -> None:
+        """Those of a search that was not made, or ended early."""
+        self._left = min(self._left + simulations, self.per_minute)
 
 
 @dataclass(eq=False, slots=True)

@@ -25,7 +25,7 @@ import zerofleet
 from zerofleet.local.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-PORTS = ("INFERENCE_PORT", "CONSOLE_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
+PORTS = ("INFERENCE_PORT", "DASHBOARD_PORT", "CONSOLE_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
 SERVICES = ("inference", "selfplay", "trainer", "evaluator")
 LOG_LINES = 40
 PYTHON_IMAGE = "python:3.11-slim-bookworm"

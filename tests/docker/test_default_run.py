@@ -6,6 +6,7 @@ The tests go on from one another, in this order, on one project.
 import http.cookiejar
 import json
 import re
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -82,7 +83,9 @@ def test_it_trains(stack: Any) -> None:
     promoted = "SELECT count(*) FROM promotions WHERE match_id IS NOT NULL"
     stack.until("a model that won its match", lambda: stack.number(promoted), 1800)
     print(f"first model promoted by a match {stack.since_up()} after `up`: {stack.games()} games")
-    stack.until_healthy("postgres", "redis", "inference", "selfplay", "trainer", "evaluator")
+    stack.until_healthy(
+        "postgres", "redis", "inference", "selfplay", "trainer", "evaluator", "dashboard"
+    )
     assert len(stack.containers("selfplay")) == 2
     owner = stack.sql("SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'zerofleet'")
     assert owner == [["zerofleet"]]
@@ -131,6 +134,23 @@ def test_the_tools_say_where_it_stands(stack: Any) -> None:
     assert "inference" in said
     query = "SELECT count(*) > 0 AS some FROM games_per_hour"
     assert "t" in stack.compose("run", "--rm", "-T", "tools", "sql", "-c", query).split()
+
+
+def test_the_page_asks_for_a_login_and_takes_the_token_of_a_viewer(stack: Any) -> None:
+    page = stack.url("DASHBOARD_PORT")
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(page, timeout=30)
+    token = stack.compose(
+        *("run", "--rm", "-T", "--entrypoint", "cat", "tools", "/run/secrets/viewer_token")
+    ).strip()
+    browser = urllib.request.build_opener(
+        urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
+    )
+    form = urllib.parse.urlencode({"token": token, "to": "/"}).encode()
+    asked = urllib.request.Request(f"{page}/login", form, {"Origin": page})
+    with browser.open(asked, timeout=30) as answer:
+        assert token not in answer.read().decode()
+        assert answer.status == 200
 
 
 def test_the_console_of_the_browser_may_read_and_nothing_else(

@@ -34,10 +34,12 @@ BEAT_AS = {  # the services that beat, and as whom
     "trainer": "trainer",
     "evaluator": "evaluator",
     "autoscaler": "autoscaler",
+    "dashboard": "dashboard",
 }
-READ_BEATS = {"autoscaler", "console"}
+READ_NOTES = {"dashboard", "console"}
+READ_BEATS = READ_NOTES | {"autoscaler"}
 HEAR_TRAINER = READ_BEATS | {"worker"}
-READ_BEST = {"worker", "inference", "evaluator", "console"}
+READ_BEST = {"worker", "inference", "evaluator"} | READ_NOTES
 MOVE_BEST = {"evaluator"}
 OPERATE = {"operator"}
 FORBIDDEN = (
@@ -121,7 +123,7 @@ def test_each_call_of_ours_by_each_user(server: Server, user: str) -> None:
             assert refused == (user != who), service
             process = "only" if service == "trainer" else "w-1"
             noted = server.all.xlen(history_key("test", service, process))
-            assert noted == (user == who), service
+            assert noted == (user == who != "dashboard"), service
         assert is_refused(beats.read) == (user not in READ_BEATS)
         assert is_refused(beats.read_trainer) == (user not in HEAR_TRAINER)
         assert is_refused(pointer.get) == (user not in READ_BEST)
@@ -129,7 +131,7 @@ def test_each_call_of_ours_by_each_user(server: Server, user: str) -> None:
         assert moved == (user not in MOVE_BEST)
     with contextlib.closing(HeartbeatHistory(server.url(user), "test")) as history:
         read = partial(history.read, "selfplay", until=1e9, worker="w-1")
-        assert is_refused(read) == (user != "console")
+        assert is_refused(read) == (user not in READ_NOTES)
     if user in BEAT_AS.values() and user in READ_BEATS:
         with contextlib.closing(Heartbeats(server.url(user), "test")) as again:
             assert [beat.worker for beat in again.read()] == ["w-1"]

@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from services.dashboard.gate import Gate
-from services.dashboard.search_limits import Allowance, VisitorPlayer
 from services.dashboard.service import check_exposure
 from services.dashboard.settings import DashboardSettings
-from services.dashboard.visitors import SESSION_SECONDS, Visitor, Visitors
+from services.dashboard.visitor_player import VisitorPlayer
+from services.dashboard.visitors import SESSION_SECONDS, Allowance, Visitor, Visitors
 from zerofleet.client import AsyncPlayer
 from zerofleet.errors import ConfigError, OverloadedError, PermissionDeniedError
 from zerofleet.secrets.tokens import Token, digest_of
@@ -50,10 +50,12 @@ class Door:
             transport=httpx.ASGITransport(self.gate), base_url=f"https://{host}"
         )
         self.came: list[Visitor] = []
+        self.socket_open = asyncio.Event()
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
         self.came.append(scope["state"]["visitor"])
         if scope["type"] == "websocket":
+            self.socket_open.set()
             await send(await receive())
             return
         headers = [(b"access-control-allow-origin", b"*"), (b"content-type", b"text/plain")]
@@ -75,7 +77,8 @@ class Door:
         async def send(message: Any) -> None:
             told.append(message)
 
-        await self.gate(scope, asyncio.Event().wait, send)
+        nothing_comes: Any = asyncio.Event().wait
+        await self.gate(scope, nothing_comes, send)
         return told
 
 
@@ -143,8 +146,7 @@ def test_a_login_ends_by_time_by_leaving_and_with_its_token() -> None:
         assert (await door.browser.get("/")).status_code == 200
         session = door.browser.cookies["__Host-zerofleet"]
         socket = asyncio.create_task(door.open_socket(f"https://{HOST}"))
-        while len(door.came) < 2:
-            await asyncio.sleep(0)
+        await door.socket_open.wait()
         ending = asyncio.create_task(door.visitors.keep_ending(every=0.001))
         left = end(door)
         if left is not None:
@@ -191,7 +193,11 @@ def test_another_origin_is_refused_with_and_without_a_login() -> None:
 
 def test_other_machines_are_served_with_tokens_and_not_in_plaintext() -> None:
     def settings(**more: Any) -> DashboardSettings:
-        given = {"run_file": "run.toml", "dashboard_address": "0.0.0.0:8080", **more}
+        given: dict[str, Any] = {
+            "run_file": "run.toml",
+            "dashboard_address": "0.0.0.0:8080",
+            **more,
+        }
         return DashboardSettings(**given)
 
     tokens = {"token_roles_file": Path("roles.toml")}
@@ -238,5 +244,5 @@ def test_a_viewer_searches_nothing_and_others_wait_for_their_turn(
         with pytest.raises(OverloadedError, match="ask for 600 or fewer"):
             await player.play(simulations=601)
 
-    monkeypatch.setattr("services.dashboard.search_limits._WAIT_SECONDS", 0.001)
+    monkeypatch.setattr("services.dashboard.visitor_player._WAIT_SECONDS", 0.001)
     asyncio.run(ask())

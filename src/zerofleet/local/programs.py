@@ -18,6 +18,7 @@ _NOT_HERE = tuple(
     for name in (
         *("DATABASE_PASSWORD_FILE", "REDIS_PASSWORD_FILE", "TLS_FOLDER", "TOKEN_FILE"),
         *("TOKEN_ROLES_FILE", "HEALTH_ADDRESS", "WORKER"),
+        *("DASHBOARD_TLS_FOLDER", "DASHBOARD_BEHIND_PROXY"),
     )
 )
 _STOP_SECONDS = {"trainer": 20.0}  # it writes a checkpoint before it leaves

@@ -15,8 +15,8 @@ _BEATS = "zerofleet:*:heartbeat:*"
 _TRAINERS_BEAT = "zerofleet:*:heartbeat:trainer:*"
 _CONNECT = "+ping +select +client|setinfo +client|setname"
 
-# What is noted of the figures is written by the same user as the heartbeat, and read by nobody else
-# than the console: a selector keeps those commands to those keys.
+# What is noted of the figures is written by the same user as the heartbeat, and read by the
+# console and the page alone: a selector keeps those commands to those keys.
 _NOTES = "zerofleet:*:history:{service}:*"
 _BEAT = f"%W~zerofleet:*:heartbeat:{{service}}:* +set (%W~{_NOTES} +xadd +expire)"
 _READ_NOTES = f"(%R~{_NOTES.format(service='*')} +xrange)"
@@ -32,8 +32,8 @@ RULES: Mapping[str, str] = MappingProxyType(
         "evaluator": f"{_BEAT.format(service='evaluator')} ~{_BEST} +hgetall +eval +hget +hmget"
         " +hset +del",
         "autoscaler": f"{_BEAT.format(service='autoscaler')} {_READ_BEATS}",
-        # The page: what the console reads, and a heartbeat of its own.
-        "dashboard": f"{_BEAT.format(service='dashboard')} {_READ_BEATS} {_READ_BEST}"
+        # The page: what the console reads, and a heartbeat, of which nothing is noted.
+        "dashboard": f"%W~zerofleet:*:heartbeat:dashboard:* +set {_READ_BEATS} {_READ_BEST}"
         f" {_READ_NOTES}",
         "console": f"{_READ_BEATS} {_READ_BEST} {_READ_NOTES}",
         # Looks after the server, and sees nothing that is stored.

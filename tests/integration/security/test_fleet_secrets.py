@@ -84,7 +84,7 @@ def test_a_token_that_was_withdrawn_stays_so(tmp_path: Path) -> None:
     FleetSecrets(tmp_path).make()
     left = read_tokens(path)
     assert find_token(left, read_secret(tmp_path / "tokens" / "worker")) is None
-    assert [token.role for token in left] == ["client", "admin"]
+    assert [token.role for token in left] == ["viewer", "client", "admin"]
     path.unlink()
     FleetSecrets(tmp_path).make()
     assert [token.role for token in read_tokens(path)] == list(ROLES)

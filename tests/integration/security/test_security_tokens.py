@@ -24,7 +24,7 @@ from zerofleet.prediction import Prediction
 from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
 from zerofleet.rpc.methods import INFERENCE, PLAYER
 from zerofleet.rpc.schema import service
-from zerofleet.secrets.tokens import add_token
+from zerofleet.secrets.tokens import ROLES, add_token
 from zerofleet.waiting import PatientPredictor, Waits
 
 RUN = "secured"
@@ -85,7 +85,7 @@ async def test_every_method_by_every_role(
         role: (
             ("authorization", f"Bearer {(fleet_secrets / 'tokens' / role).read_text().strip()}"),
         )
-        for role in sorted(EVERYBODY)
+        for role in sorted(ROLES)
     }
     nobody: dict[str, tuple[tuple[str, str], ...]] = {
         "none": (),

@@ -1,14 +1,16 @@
-"""What visitors' searches may cost: simulations a minute of each, and few searches at once."""
+"""What visitors' searches may cost: simulations a minute of each, and few searches at once.
+
+All pages search through this one place.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from services.dashboard.visitors import Visitor
 from zerofleet.client import (
     AsyncPlayer,
     PlayedAction,
@@ -20,54 +22,7 @@ from zerofleet.client import (
 from zerofleet.errors import OverloadedError, PermissionDeniedError, ZerofleetError
 from zerofleet.rpc.codec import BEST
 
-if TYPE_CHECKING:
-    from services.dashboard.visitors import Visitor
-
-_MINUTE = 60.0
-_SEARCHES_OF_ONE = 2  # at once
 _WAIT_SECONDS = 10.0
-
-
-class Allowance:
-    """Simulations of one visitor: a minute's worth at once, and as much again in each minute.
-
-    Args:
-        per_minute: simulations.
-        clock: seconds that only go on.
-    """
-
-    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.per_minute = per_minute
-        self.turns = asyncio.Semaphore(_SEARCHES_OF_ONE)
-        self._clock = clock
-        self._left = float(per_minute)
-        self._at = clock()
-
-    def take(self, simulations: int) -> None:
-        """Use so many.
-
-        Raises:
-            OverloadedError: so many are not left; it says when they are.
-        """
-        now = self._clock()
-        gained = (now - self._at) * self.per_minute / _MINUTE
-        self._left, self._at = min(self._left + gained, self.per_minute), now
-        if simulations > self.per_minute:
-            raise OverloadedError(
-                f"{simulations:,} simulations are more than a visitor has in a minute: ask for "
-                f"{self.per_minute:,} or fewer"
-            )
-        if simulations > self._left:
-            seconds = (simulations - self._left) * _MINUTE / self.per_minute
-            raise OverloadedError(
-                f"of {self.per_minute:,} simulations a minute {int(self._left):,} are left: "
-                f"{simulations:,} are possible again in {int(seconds) + 1} s"
-            )
-        self._left -= simulations
-
-    def give_back(self, simulations: int) -> None:
-        """Those of a search that was not made, or ended early."""
-        self._left = min(self._left + simulations, self.per_minute)
 
 
 @dataclass(frozen=True, slots=True)
