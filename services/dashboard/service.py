@@ -268,6 +268,7 @@ def bound(address: str) -> Generator[socket.socket]:
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind((host.strip("[]"), int(port)))
+            sock.listen()  # who comes before uvicorn is up waits, and is not refused
         except (OSError, ValueError, OverflowError) as error:
             raise ConfigError(f"{setting} ({error}): give a free host:port") from error
         yield sock

@@ -31,7 +31,8 @@ def test_every_page_opens_without_a_complaint_and_asks_nobody_else(
 ) -> None:
     record = random_record(4, "connect_four")
     shown.database.submit_game("shown", "w", Submission(record))
-    pages = addresses({"uid": record.game_uid})
+    fill(shown, games=3)
+    pages = addresses({"uid": record.game_uid, "version": 2})
     assert "/" in pages
     for address in pages:
         opened = open_page(address, width=width, dark=width == 360)
