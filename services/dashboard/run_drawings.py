@@ -213,7 +213,10 @@ class RunDrawings:
     def reuse(self, most: float | None) -> Drawing:
         """Samples drawn for each position; ``most`` is what the run file allows."""
         points = self.times.points(
-            self.curves.trained, lambda row: _rounded(row.samples_per_position)
+            self.curves.trained,
+            lambda row: (
+                None if row.samples_per_position is None else _rounded(row.samples_per_position)
+            ),
         )
         line = ChartLine("samples for each position", points, BLUE)
         levels = {} if most is None else {"samples_per_position": most}
