@@ -20,7 +20,16 @@ import zerofleet
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-IMAGES = {"selfplay", "inference", "inference-gpu", "trainer", "evaluator", "autoscaler", "tools"}
+IMAGES = {
+    "selfplay",
+    "inference",
+    "inference-gpu",
+    "trainer",
+    "evaluator",
+    "autoscaler",
+    "dashboard",
+    "tools",
+}
 # What `make setup` installs, so that its metadata is here to look at.
 EXTRAS = ("openspiel", "tensorboard")
 OLDEST = {"python_full_version": "3.11.0"}

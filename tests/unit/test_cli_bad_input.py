@@ -153,7 +153,7 @@ def test_a_record_that_is_elsewhere(zerofleet: Zerofleet) -> None:
     ("game", "options", "words"),
     [
         ("go", (), "perfect play of go is not known: there is no exam, but games against GNU Go"),
-        ("othello", (), "perfect play of othello is not known: there is no exam\n"),
+        ("breakthrough", (), "perfect play of breakthrough is not known: there is no exam\n"),
         ("go", ("--gnugo-level", "3"), "--gnugo-level 3 says nothing of how many games: add --gnu"),
     ],
 )

@@ -68,9 +68,9 @@ def up(
     games.spec(run.game.name)
     goal = _goal(run, run_file) if until is Until.goal else None
     folder = DataFolder.for_run(data or default_folder(run.name), run)
-    page = None if no_dashboard else _page_address(dashboard_port)
-    local_run = LocalRun(run, folder, workers=workers, port=port, page=page, goal=goal)
     with folder.hold("up"):
+        page = None if no_dashboard else _page_address(dashboard_port)
+        local_run = LocalRun(run, folder, workers=workers, port=port, page=page, goal=goal)
         folder.keep_run_file(run_file)
         reached = local_run.go(database_url, redis_url)
     if not reached:
