@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,7 +132,7 @@ def look(pid: int, now: float, figures: dict[str, Figures]) -> None:
         figures: by name of the process; those of one name are added up.
     """
     sums: dict[str, tuple[float, float, float]] = {}
-    cpu: Counter[str] = Counter()
+    cpu: defaultdict[str, float] = defaultdict(float)
     family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
     for process in family:
         with contextlib.suppress(psutil.Error, ProcessLookupError, FileNotFoundError):
