@@ -101,6 +101,7 @@ class Load:
             batch_mean=rows / executions if executions else 0.0,
             queue_rows=self._batcher.queue_rows,
             model_version=best.version if best else None,
+            best_fault=self._models.best_fault,
             model_load_failures=self._models.failed_loads,
             rows_per_second=(now.rows - first.rows) / max(1e-9, now.seconds - first.seconds),
             capacity_rows_per_second=self.capacity,

@@ -74,6 +74,7 @@ class ServedModels:
         self._in_memory = LoadedModels(load, keep)
         self._precisions = precisions or Precisions()
         self._best: list[_Answering] = []  # newest first, two at most
+        self._failed: tuple[Promotion, str] | None = None  # the newest that did not load, and why
         self._answering: dict[int, str] = {}  # by version: the precision, where it is not fp32
         self._lookups = ThreadPoolExecutor(2, thread_name_prefix="lookup")
         self._swapped = asyncio.Event()
@@ -92,6 +93,16 @@ class ServedModels:
         if run != self.run:
             shown = run[:_MOST_CHARACTERS]
             raise ModelNotFoundError(f"unknown model '{shown}': this server has '{self.run}'")
+
+    @property
+    def best_fault(self) -> str:
+        """Why an earlier model answers for the best one, for people; empty: none has to."""
+        if self._failed is None or not self._best:
+            return ""
+        failed, reason = self._failed
+        return (
+            f"model {failed.version}: {reason}" if failed.seq > self._best[0].promoted.seq else ""
+        )
 
     @property
     def failed_loads(self) -> int:
@@ -242,6 +253,8 @@ class ServedModels:
 
     def _forget_others(self, chain: Sequence[Promotion]) -> None:
         """Drop best models that are no part of the chain: it has other models of their versions."""
+        if self._failed is not None and self._failed[0] not in chain:
+            self._failed = None
         others = [best.model for best in self._best if best.promoted not in chain]
         self._best = [best for best in self._best if best.promoted in chain]
         for model in others:
@@ -252,6 +265,8 @@ class ServedModels:
         try:
             model = await self._in_memory.load(promoted.version, FP32, promoted.sha256)
         except ZerofleetError as error:
+            if self._failed is None or promoted.seq >= self._failed[0].seq:
+                self._failed = promoted, str(error)
             if not self._best:
                 self.waiting_for = f"a best model that loads: {error}"
             return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol, cast
 
+import redis
 import structlog
 
 from zerofleet.database import Database, Promotion
@@ -18,7 +19,10 @@ from zerofleet.redis_connection import open_redis, our_errors
 _log = structlog.get_logger()
 
 _SET_IF_NEWER = """
-local seq = redis.call('HGET', KEYS[1], 'seq')
+local seq = redis.pcall('HGET', KEYS[1], 'seq')
+if type(seq) == 'table' then  -- an error: it is no hash, and not ours
+    return 0
+end
 if seq and tonumber(seq) >= tonumber(ARGV[1]) then
     return 0
 end
@@ -26,9 +30,9 @@ redis.call('HSET', KEYS[1], 'seq', ARGV[1], 'version', ARGV[2], 'sha256', ARGV[3
 return 1
 """
 _REPLACE = """
-local now = redis.call('HMGET', KEYS[1], 'seq', 'version', 'sha256')
+local now = redis.pcall('HMGET', KEYS[1], 'seq', 'version', 'sha256')
 for i = 1, 3 do
-    if (now[i] or '') ~= ARGV[i] then
+    if not now.err and (now[i] or '') ~= ARGV[i] then
         return 0
     end
 end
@@ -38,6 +42,8 @@ if ARGV[4] then
 end
 return 1
 """
+
+_NO_HASH = {b"": b""}  # stands for the fields of a value of another type, which has none
 
 
 class _PointerCommands(Protocol):
@@ -120,14 +126,20 @@ class BestPointer:
             best is None or pointed is None or (pointed.seq >= best.seq and pointed != best)
         ):
             if self._replace(fields, best):
-                _log.warning("foreign_pointer_replaced", run=self._run, was=pointed, now=best)
+                was = pointed or ("no hash" if fields is _NO_HASH else "no promotion")
+                _log.warning("foreign_pointer_replaced", run=self._run, was=was, now=best)
         elif best is not None and self.set_if_newer(best):
             _log.info("pointer_moved", run=self._run, seq=best.seq, version=best.version)
         return best
 
     def _fields(self) -> dict[bytes, bytes]:
         with our_errors(self._place):
-            return self._redis.hgetall(self._key)
+            try:
+                return self._redis.hgetall(self._key)
+            except redis.ResponseError as error:
+                if not str(error).startswith("WRONGTYPE"):
+                    raise
+                return _NO_HASH
 
     def _replace(self, seen: dict[bytes, bytes], best: Promotion | None) -> bool:
         """Write another pointer, or none, unless it is no more what was seen."""

@@ -62,7 +62,9 @@ class InferenceFigures:
     queue_rows: int = 0
     """Rows that wait now."""
     model_version: int | None = None
-    """The best model's; None: there is none."""
+    """Of the model that answers as the best; None: there is none."""
+    best_fault: str = ""
+    """Why that is an earlier one than the last promoted; empty: it is not."""
     model_load_failures: int = 0
     """Since its start."""
     rows_per_second: float = 0.0

@@ -165,7 +165,8 @@ class Heartbeats:
             pattern = f"{self._prefix}*"
             keys = sorted(set(self._redis.scan_iter(match=pattern, count=_SCAN_COUNT)))
             contents = self._redis.mget(keys) if keys else []
-        return [beat for content in contents if (beat := _understood(content)) is not None]
+        beats = [(key, _understood(content)) for key, content in zip(keys, contents, strict=True)]
+        return [beat for key, beat in beats if beat is not None and self._is_of(beat, key)]
 
     def read_trainer(self) -> TrainerFigures | None:
         """What the trainer says, at a cost that does not grow with the fleet; None: it is away.
@@ -181,6 +182,10 @@ class Heartbeats:
     def close(self) -> None:
         """Close the connections."""
         self._redis.close()
+
+    def _is_of(self, beat: Heartbeat, key: bytes) -> bool:
+        """Whether it stands under its own key: what users may write is decided by keys alone."""
+        return self._key(beat.service, beat.worker).encode() == key
 
     def _key(self, service: str, worker: str) -> str:
         return f"{self._prefix}{service}:{_process(service, worker)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 import socket
 import sys
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
 BEAT_SECONDS = 1.0
+_MOST_DESCRIPTORS = 65_536
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)
 _Figures = TypeVar("_Figures", bound=Figures, covariant=True)
@@ -47,12 +49,23 @@ def run_service(
     try:
         settings = read_settings(settings_type, sys.argv[1:])
         configure_logs(name, level=settings.log_level)
+        raise_descriptor_limit()
         run = load_run(settings.run_file)
         games.spec(run.game.name)  # an unknown game is refused here
         asyncio.run(_serve(run, settings, serve))
     except ZerofleetError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)
+
+
+def raise_descriptor_limit() -> None:
+    """Take as many open files as the system lets this process have; a shell's 1,024 are few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_DESCRIPTORS
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def configure_logs(service: str, *, level: str = "info", json: bool | None = None) -> None:

@@ -2,9 +2,11 @@
 
 import contextlib
 import threading
+from collections.abc import Callable
 
 import pytest
 import redis
+from structlog.testing import capture_logs
 
 from zerofleet.best_pointer import BestPointer
 from zerofleet.database import Database, Promotion
@@ -112,12 +114,28 @@ def test_what_is_no_part_of_the_chain_is_replaced(
     assert pointer.get() == expected
 
 
+@pytest.mark.parametrize(
+    ("put", "was"),
+    [
+        (lambda client, key: client.hset(key, mapping={"seq": "99"}), "no promotion"),
+        (lambda client, key: client.rpush(key, "99"), "no hash"),
+        (lambda client, key: client.set(key, "99"), "no hash"),
+    ],
+)
 def test_a_broken_pointer_is_replaced(
-    pointer: BestPointer, promoted: Database, valkey_url: str
+    pointer: BestPointer,
+    promoted: Database,
+    valkey_url: str,
+    put: Callable[[redis.Redis, str], object],
+    was: str,
 ) -> None:
     with redis.Redis.from_url(valkey_url) as client:
-        client.hset("zerofleet:test:best", mapping={"seq": "99"})
-    expected = pointer.reconcile(promoted)
+        put(client, "zerofleet:test:best")
+    assert pointer.get() is None
+    assert pointer.newest(promoted) == Promotion(2, 2, f"{2:064x}")
+    with capture_logs() as logs:
+        expected = pointer.reconcile(promoted)
+    assert [(log["event"], log["was"]) for log in logs] == [("foreign_pointer_replaced", was)]
     assert pointer.get() == expected == Promotion(2, 2, f"{2:064x}")
 
 

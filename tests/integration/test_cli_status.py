@@ -68,6 +68,14 @@ def test_says_how_many_workers_would_be_used(ask: Ask, valkey_url: str) -> None:
     assert found["up"]
 
 
+def test_says_which_model_answers_for_one_that_cannot_be_used(ask: Ask, valkey_url: str) -> None:
+    with contextlib.closing(Heartbeats(valkey_url, "test")) as heartbeats:
+        figures = InferenceFigures(model_version=3, best_fault="model 4: FILE is damaged")
+        heartbeats.beat(Heartbeat("i", 1, "", figures))
+    lines = [line.split(maxsplit=1) for line in ask().splitlines()]
+    assert ["answers", "model 3, in place of model 4: FILE is damaged"] in lines
+
+
 def test_a_fleet_of_which_nothing_is_heard_is_stopped_and_gets_no_advice(ask: Ask) -> None:
     found = json.loads(ask("--json"))
     assert (found["up"], found["advice"]) == (False, None)

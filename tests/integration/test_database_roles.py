@@ -1,5 +1,6 @@
 """What each role may not do, tried for real: the grants are the fence, not good manners."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 
 import psycopg2
@@ -8,7 +9,9 @@ from psycopg2 import errors
 
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, GateRule, MatchGame, Submission
+from zerofleet.database.schema import script
 from zerofleet.errors import ConfigError, StaleEpochError
+from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.testing.databases import DatabaseTemplate
 from zerofleet.testing.random_records import random_record
 
@@ -107,6 +110,11 @@ OTHERS = (
     "COPY games TO '/tmp/games'",
     "SELECT pg_read_file('/etc/passwd')",
     "SELECT * FROM pg_authid",
+    "SELECT lo_create(0)",
+    "SELECT lo_creat(-1)",
+    "SELECT lo_from_bytea(0, 'x')",
+    "SELECT lo_put(1, 0, 'x')",
+    "SELECT lowrite(1, 'x')",
 )
 
 
@@ -187,6 +195,22 @@ def test_functions(refused: Callable[[str], bool], role: str) -> None:
 def test_everything_else(refused: Callable[[str], bool]) -> None:
     for statement in OTHERS:
         assert refused(statement), statement
+
+
+def test_a_superuser_who_migrates_forbids_large_objects(
+    postgres: EmbeddedPostgres, database_url: str
+) -> None:
+    """As in a container of Postgres, whose first user is one; the embedded one comes so."""
+    name = database_url.partition("?")[0].rpartition("/")[2]
+    asked = "SELECT has_function_privilege('zerofleet_worker', 'lo_create(oid)', 'EXECUTE')"
+    connection = psycopg2.connect(postgres.url("superuser", name))
+    with contextlib.closing(connection), connection.cursor() as cursor:
+        cursor.execute(f"GRANT EXECUTE ON FUNCTION lo_create(oid) TO PUBLIC; {asked}")
+        assert cursor.fetchone() == (True,)
+        cursor.execute(script("rights/roles.sql"))
+        cursor.execute(asked)
+        assert cursor.fetchone() == (False,)
+        connection.rollback()
 
 
 def test_the_roles_have_limits_of_their_own(

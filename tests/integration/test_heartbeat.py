@@ -76,6 +76,10 @@ def test_what_makes_no_sense_is_passed_over(valkey_url: str) -> None:
             Heartbeat("e", 1, "", SelfplayFigures(), version=""),
             Heartbeat("f", 1, "", SelfplayFigures(conflicts=3), version=""),
         ]
+        # Who may write under a worker's key is no trainer, and no other worker.
+        put("e", '{"service": "trainer", ' + beat("e", "{}") + "}")
+        put("f", '{"service": "selfplay", ' + beat("g", "{}") + "}")
+        assert heartbeats.read() == []
 
 
 def test_a_figure_that_is_not_finite_is_not_known(valkey_url: str) -> None:

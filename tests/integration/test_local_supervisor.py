@@ -3,17 +3,24 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from zerofleet.cli.local_run import LocalRun
+from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.local import supervisor as supervisor_module
+from zerofleet.local.data_folder import DataFolder
+from zerofleet.local.stores import StoreUrls
 from zerofleet.local.supervisor import Program, ProgramFailedError, Supervisor
 
 SLEEPER = "import signal; signal.pause()"
@@ -23,6 +30,17 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("up", flush=True)
 while True:
     signal.pause()
+"""
+
+LISTENER = """
+import socket, sys
+host, port = sys.argv[1].split(":")
+try:
+    server = socket.create_server((host, int(port)))
+except OSError as error:
+    sys.exit(print(f"cannot listen on {sys.argv[1]}: {error}", flush=True) or 2)
+print("up", flush=True)
+server.accept()
 """
 
 
@@ -102,6 +120,46 @@ async def test_bad_input_is_not_tried_again(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="inference cannot start: port 1 is in use"):
             await supervisor.failed()
     assert supervisor.children[0].restarts == 0
+
+
+def test_a_port_that_somebody_took_between_choice_and_bind_is_chosen_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Be it one of the page, without which the run would otherwise go on."""
+    folder = DataFolder(tmp_path / "data", "test", "tic_tac_toe")
+    run = run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}})
+    taken: list[socket.socket] = []
+    bound: list[str] = []
+
+    async def supervise(self: LocalRun, stores: object, monitor: object, figures: str) -> str:
+        del stores, monitor
+        address = str(self._page if taken else self._address)
+        if len(taken) < 2:
+            place = address.rpartition(":")
+            taken.append(socket.create_server((place[0], int(place[2]))))
+        page = replace(program(tmp_path, f"page-{len(taken)}", LISTENER), optional=True)
+        page = replace(page, arguments=(*page.arguments, address))
+        async with Supervisor([page], lambda _: None) as supervisor:
+            failed = asyncio.ensure_future(supervisor.failed())
+            await until(lambda: failed.done() or page.last_log_lines(1) == ["up"])
+            if failed.done():
+                failed.result()
+            failed.cancel()
+        bound.append(address)
+        return figures
+
+    folder.root.mkdir()
+    monkeypatch.setattr(LocalRun, "_supervise", supervise)
+    local = LocalRun(run, folder, workers=1, port=None, page=True, page_port=None, goal=None)
+    stores: Any = SimpleNamespace(urls=StoreUrls({}, ""))
+    nothing: Any = "figures"
+    try:
+        assert local._supervise_where_it_can_listen(stores, nothing, nothing) == "figures"
+    finally:
+        for each in taken:
+            each.close()
+    assert len(taken) == 2
+    assert bound == [local._page]
 
 
 async def test_a_child_that_does_not_leave_is_killed(tmp_path: Path) -> None:

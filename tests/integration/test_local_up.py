@@ -219,3 +219,4 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
     answer = ask("exam", "--data", str(data), status=2)
     assert "is damaged" in answer
     assert "Traceback" not in answer
+    assert f"the best model, {best}, cannot be used" in ask("status", "--data", str(data))

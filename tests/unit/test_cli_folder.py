@@ -1,5 +1,6 @@
 """The data folder: whose it is, and that only one runs stores in it."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -8,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from zerofleet.cli.serving import tell_of_damage
 from zerofleet.cli.which_run import chosen_folder
 from zerofleet.config import RunConfig, load_run
+from zerofleet.database import Promotion
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import DataFolder
+from zerofleet.models.folder import ModelFolder
 
 RUN_FILE = Path(__file__).parents[2] / "runs" / "tictactoe.toml"
 
@@ -33,6 +37,21 @@ def test_the_run_file_is_kept(tmp_path: Path, run: RunConfig) -> None:
     folder.keep_run_file(RUN_FILE)
     folder.keep_run_file(folder.run_file)
     assert load_run(folder.run_file) == run
+
+
+def test_a_best_model_whose_file_is_damaged_is_named(
+    tmp_path: Path, run: RunConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = DataFolder.for_run(tmp_path / "data", run)
+    sha256 = hashlib.sha256(b"a model").hexdigest()
+    path = ModelFolder(folder.models, folder.run).path(sha256)
+    path.parent.mkdir(parents=True)
+    for content, word in ((b"a model", ""), (b"a mod", f"{path} is damaged"), (None, "no model")):
+        path.unlink() if content is None else path.write_bytes(content)
+        tell_of_damage(folder, Promotion(2, 7, sha256))
+        said = capsys.readouterr().err
+        assert word in said
+        assert ("the best model, 7, cannot be used" in said) == bool(word)
 
 
 @pytest.mark.parametrize(

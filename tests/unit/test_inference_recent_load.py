@@ -22,6 +22,7 @@ class Server:
         models = SimpleNamespace(
             failed_loads=0,
             waiting_for="",
+            best_fault="",
             peek=lambda version: SimpleNamespace(version=3, precision=self.precision),
         )
         self.load = Load(self.batcher, cast("ServedModels", models), provider, lambda: self.now)

@@ -11,7 +11,7 @@ import pytest
 
 from zerofleet.errors import OverloadedError
 from zerofleet.prediction import Prediction
-from zerofleet.rpc import codec
+from zerofleet.rpc import answer_stream, codec
 from zerofleet.rpc.answer_stream import AnswerStream
 from zerofleet.rpc.schema import open_inference as pb
 
@@ -92,6 +92,18 @@ async def test_unread_answers_are_bounded_in_rows(rows: int) -> None:
     await running
     assert server.rows == 100 * rows
     assert [answer.infer_response.id for answer in client.answers] == [str(n) for n in range(100)]
+
+
+async def test_unread_answers_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_stream, "_MAX_UNSENT_BYTES", 300)
+    server, client = Server("at once"), Client([1] * 100)
+    running = asyncio.create_task(_stream(server, client).run(draining=False))
+    await _settled()
+    assert 2 <= server.rows <= 10
+    for _ in range(100):
+        client.reads.release()
+    await running
+    assert len(client.answers) == 100
 
 
 @pytest.mark.parametrize("fails", ["at once", "later"])

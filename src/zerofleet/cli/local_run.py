@@ -16,17 +16,17 @@ from zerofleet.cli.progress import progress
 from zerofleet.cli.signals import interruptible, stop_event
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, migrate
-from zerofleet.errors import StoreUnavailableError
+from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Exam, Monitor, RunFigures
 from zerofleet.local.programs import LocalPrograms, chosen_address
 from zerofleet.local.running import Running
 from zerofleet.local.stores import Stores, StoreUrls
-from zerofleet.local.supervisor import Supervisor
+from zerofleet.local.supervisor import AddressTakenError, Supervisor
 from zerofleet.local.usage import UsageMeter
 
 _LOOK_SECONDS = 1.0
-
+_MOST_TRIES = 3  # of addresses that were free when they were chosen
 
 _ACTOR = "zerofleet up"
 
@@ -39,7 +39,8 @@ class LocalRun:
         folder: held by the caller.
         workers: number of self-play processes.
         port: of the inference service; None takes a free one.
-        page: ``host:port`` of the dashboard; None: there is none.
+        page: whether there is a dashboard.
+        page_port: its port; None takes a free one.
         goal: the exam's error rate at which to end; None goes on.
     """
 
@@ -50,14 +51,17 @@ class LocalRun:
         *,
         workers: int,
         port: int | None,
-        page: str | None,
+        page: bool,
+        page_port: int | None,
         goal: float | None,
     ) -> None:
         self._run = run
         self._folder = folder
         self._workers = workers
+        self._port = port
+        self._page_port = page_port
         self._address = chosen_address(port)
-        self._page = page
+        self._page = chosen_address(page_port, "--dashboard-port") if page else None
         self._goal = goal
         self._meter = UsageMeter(folder.root / "usage.json")
         self._progress = progress()
@@ -94,24 +98,48 @@ class LocalRun:
         migrate(owner_url)
         with Database(owner_url) as database:
             database.register_run(self._run)
-        running = Running.of(stores, self._address)
-        with (
-            running.announced(self._folder),
-            Monitor(self._run, running.database_urls["console"], running.redis_url) as monitor,
-        ):
+        urls = stores.urls
+        with Monitor(self._run, urls.database["console"], urls.redis) as monitor:
             monitor.require_redis()
             stores.remember()
             figures = monitor.figures()
             old_exams = len(figures.exams)
             reached = figures.exam_at(self._goal, after=old_exams)
             if reached is None:
-                self._progress.say(f"predictions over gRPC at {self._address}")
                 with self._progress:
-                    figures = asyncio.run(self._supervise(stores, monitor, figures))
+                    figures = self._supervise_where_it_can_listen(stores, monitor, figures)
                 reached = figures.exam_at(self._goal, after=old_exams)
             if reached is not None:
                 make_best(self._run.name, reached.version, stores.urls)
             return monitor.figures(), reached
+
+    def _supervise_where_it_can_listen(
+        self, stores: Stores, monitor: Monitor, figures: RunFigures
+    ) -> RunFigures:
+        """Run the services; where somebody took a port that we chose, at another one."""
+        for tries_left in reversed(range(_MOST_TRIES)):
+            self._progress.say(f"predictions over gRPC at {self._address}")
+            try:
+                with Running.of(stores, self._address).announced(self._folder):
+                    return asyncio.run(self._supervise(stores, monitor, figures))
+            except AddressTakenError as error:
+                if not tries_left:
+                    raise
+                self._progress.say(f"{error}; starting again at other ports")
+                self._choose_addresses()
+        raise AssertionError("unreachable")
+
+    def _choose_addresses(self) -> None:
+        """Choose anew; a port that was given stays, and the run goes on without its page."""
+        self._address = chosen_address(self._port)
+        if self._page is None:
+            return
+        try:
+            self._page = chosen_address(self._page_port, "--dashboard-port")
+            self._progress.say(f"page: http://{self._page}")
+        except ConfigError as error:
+            self._page = None
+            self._progress.say(f"{error}; the run goes on without the page")
 
     async def _supervise(self, stores: Stores, monitor: Monitor, figures: RunFigures) -> RunFigures:
         """Run the services until the goal, a signal or a failure; the last figures."""

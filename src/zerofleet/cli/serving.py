@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from zerofleet.errors import ConfigError
+from zerofleet.errors import ConfigError, ZerofleetError
 
 if TYPE_CHECKING:
+    from zerofleet.database import Promotion
     from zerofleet.local.data_folder import DataFolder
     from zerofleet.local.running import Running
 
@@ -48,11 +49,13 @@ def serving(folder: DataFolder, program: str) -> Generator[str]:
 
     with joined(folder, program) as running:
         with Database(running.database_urls["console"]) as database:
-            if database.promotion_head(folder.run) is None:
+            best = database.promotion_head(folder.run)
+            if best is None:
                 raise ConfigError(
                     f"the run '{folder.run}' has promoted no model yet: train it first with "
                     f"`zerofleet up {folder.run_file} --data {folder.root}`"
                 )
+            tell_of_damage(folder, best)
             if running.inference_address is not None:
                 yield running.inference_address
                 return
@@ -62,6 +65,20 @@ def serving(folder: DataFolder, program: str) -> Generator[str]:
         typer.echo("starting the inference service", err=True)
         with _lone_inference(folder, running) as address:
             yield address
+
+
+def tell_of_damage(folder: DataFolder, best: Promotion) -> None:
+    """Say on stderr that the best model's file cannot be used: then an earlier one answers."""
+    from zerofleet.models.folder import ModelFolder
+
+    try:
+        ModelFolder(folder.models, folder.run).read_verified(best.sha256)
+    except ZerofleetError as error:
+        typer.echo(
+            f"the best model, {best.version}, cannot be used: {error}; the newest one that can be "
+            "answers in its place",
+            err=True,
+        )
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zerofleet.cli.serving import tell_of_damage
 from zerofleet.cli.which_run import chosen_folder, fleet_settings, in_fleet
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def status(
 def _of_folder(data: Path | None, run_file: Path | None) -> Generator[tuple[Monitor, str | None]]:
     """A run of ``zerofleet up``, and the address of its inference service while that is up."""
     from zerofleet.config import load_run
+    from zerofleet.database import Database
     from zerofleet.local.monitor import Monitor
     from zerofleet.local.running import joined
 
@@ -62,6 +64,11 @@ def _of_folder(data: Path | None, run_file: Path | None) -> Generator[tuple[Moni
         joined(folder, "status") as running,
         Monitor(run, running.database_urls["console"], running.redis_url) as monitor,
     ):
+        if running.inference_address is None:  # else its inference service says so
+            with Database(running.database_urls["console"], pool_size=1) as database:
+                best = database.promotion_head(folder.run)
+            if best is not None:
+                tell_of_damage(folder, best)
         yield monitor, running.inference_address
 
 

@@ -66,6 +66,12 @@ def status_text(
         "loss, trained on": loss_text(figures.train),
         "loss, held out": loss_text(figures.held_out),
     }
+    for service in services:
+        of_service = service.figures
+        if isinstance(of_service, InferenceFigures) and of_service.best_fault:
+            rows["answers"] = (
+                f"model {of_service.model_version}, in place of {of_service.best_fault}"
+            )
     if figures.has_exam:
         rows["exam errors"] = exam_text(figures)
         rows["newest exam"] = newest_exam_text(figures)

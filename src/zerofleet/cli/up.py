@@ -71,8 +71,15 @@ def up(
     goal = _goal(run, run_file) if until is Until.goal else None
     folder = DataFolder.for_run(data or default_folder(run.name), run)
     with folder.hold("up"):
-        page = None if no_dashboard else _page_address(dashboard_port)
-        local_run = LocalRun(run, folder, workers=workers, port=port, page=page, goal=goal)
+        local_run = LocalRun(
+            run,
+            folder,
+            workers=workers,
+            port=port,
+            page=not no_dashboard and _has_page(dashboard_port),
+            page_port=dashboard_port,
+            goal=goal,
+        )
         folder.keep_run_file(run_file)
         reached = local_run.go(database_url, redis_url)
     if not reached:
@@ -97,18 +104,16 @@ def _check_rules(game: str) -> None:
         typer.echo(f"{game}: {remark}", err=True)
 
 
-def _page_address(port: int | None) -> str | None:
-    """Where the page is served; None, said on stderr, where NiceGUI is not there."""
+def _has_page(port: int | None) -> bool:
+    """Whether the page can be served; where NiceGUI is not there that is said on stderr."""
     from importlib.util import find_spec
-
-    from zerofleet.local.programs import chosen_address
 
     if find_spec("nicegui") is None:
         if port is not None:
             raise ConfigError(f"--dashboard-port {port}: {_NO_NICEGUI}")
         typer.echo(f"no page: {_NO_NICEGUI}", err=True)
-        return None
-    return chosen_address(port, "--dashboard-port")
+        return False
+    return True
 
 
 def _goal(run: RunConfig, run_file: Path) -> float:

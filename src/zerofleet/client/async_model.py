@@ -119,8 +119,11 @@ class AsyncModel:
         Args:
             version: None: the model's own.
 
+        Returns:
+            False also where the server knows no such run or version.
+
         Raises:
-            ModelNotFoundError: no such run or version.
+            ModelNotFoundError: the same, from servers that refuse to answer for it.
             AccessDeniedError: the server refuses this token, or its role.
             InferenceUnavailableError: no answer came within the timeout.
         """

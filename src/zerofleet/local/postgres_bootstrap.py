@@ -13,6 +13,23 @@ from zerofleet.errors import ConfigError
 _DATABASE = "zerofleet"
 _SUPERUSER = "postgres"
 _OWNER = "zerofleet"
+_NO_LARGE_OBJECTS = """
+DO $$
+DECLARE
+    of_large_objects regprocedure;
+BEGIN
+    FOR of_large_objects IN
+        SELECT oid FROM pg_proc
+        WHERE pronamespace = 'pg_catalog'::regnamespace
+            AND (proname LIKE 'lo\\_%' OR proname IN ('loread', 'lowrite'))
+    LOOP
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', of_large_objects);
+        -- Or its dumps, which repeat that, could be restored by the superuser alone.
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO zerofleet', of_large_objects);
+    END LOOP;
+END
+$$
+"""
 
 
 def bootstrap(port: int, passwords: Mapping[str, str]) -> None:
@@ -44,20 +61,25 @@ def _make_what_is_missing(port: int, passwords: Mapping[str, str]) -> None:
     with _Session(port, _OWNER, passwords) as owner:
         for role in passwords.keys() - {_SUPERUSER, _OWNER}:
             owner.make_role(role, "LOGIN")
+    with _Session(port, _SUPERUSER, passwords, "template1") as session:
+        # What a migration cannot do, whose role is no superuser: see database/rights/roles.sql.
+        session.run(sql.SQL(_NO_LARGE_OBJECTS))
     with _Session(port, _SUPERUSER, passwords) as session:
         create = sql.SQL("CREATE DATABASE {} OWNER {}")
         session.run(create.format(sql.Identifier(_DATABASE), sql.Identifier(_OWNER)))
 
 
 class _Session:
-    def __init__(self, port: int, user: str, passwords: Mapping[str, str]) -> None:
+    def __init__(
+        self, port: int, user: str, passwords: Mapping[str, str], database: str = "postgres"
+    ) -> None:
         self._passwords = passwords
         self._connection = psycopg2.connect(
             host="127.0.0.1",
             port=port,
             user=user,
             password=passwords[user],
-            dbname="postgres",
+            dbname=database,
             sslmode="disable",
             connect_timeout=10,
         )
@@ -69,7 +91,7 @@ class _Session:
     def __exit__(self, *exception: object) -> None:
         self._connection.close()
 
-    def run(self, statement: sql.Composed) -> None:
+    def run(self, statement: sql.Composable) -> None:
         with self._connection.cursor() as cursor:
             cursor.execute(statement)
 

@@ -24,12 +24,17 @@ from zerofleet.local.child import start_child
 _QUICK_DEATH_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS = 0.5
 _MOST_QUICK_DEATHS = 5
+_CANNOT_LISTEN = ("cannot listen on ", "cannot serve metrics on ")
 
 
 class ProgramFailedError(ZerofleetError):
     """A program dies again and again; its log says why."""
 
     exit_code = 1
+
+
+class AddressTakenError(ConfigError):
+    """A program cannot listen where it was told to: another may have been faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,7 @@ class Supervisor:
 
         Raises:
             ProgramFailedError: it died five times in quick succession; the end of its log is in it.
+            AddressTakenError: it cannot listen where it was told to, be it optional or not.
             ConfigError: it says that a person must mend its input.
         """
         done, _ = await asyncio.wait(self._keepers, return_when=asyncio.FIRST_EXCEPTION)
@@ -135,7 +141,7 @@ class Supervisor:
             try:
                 _give_up_if_hopeless(child, status)
             except ZerofleetError as error:
-                if not program.optional:
+                if not program.optional or isinstance(error, AddressTakenError):
                     raise
                 child.note = f"{describe(status)}; is left out (log: {program.log})"
                 self._say(f"{error}\nthe run goes on without {program.name}")
@@ -170,7 +176,8 @@ def _give_up_if_hopeless(child: Child, status: int) -> None:
     program = child.program
     if status == ConfigError.exit_code:
         reason = next(iter(program.last_log_lines(1)), f"see {program.log}")
-        raise ConfigError(f"{program.name} cannot start: {reason}")
+        kind = AddressTakenError if reason.startswith(_CANNOT_LISTEN) else ConfigError
+        raise kind(f"{program.name} cannot start: {reason}")
     if child.quick_deaths >= _MOST_QUICK_DEATHS:
         lines = "\n".join(f"    {line}" for line in program.last_log_lines(12))
         raise ProgramFailedError(

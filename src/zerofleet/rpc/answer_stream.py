@@ -24,12 +24,13 @@ from zerofleet.rpc.schema import open_inference as pb
 _log = structlog.get_logger()
 
 _Context = grpc.aio.ServicerContext[Any, Any]
-_Answer = tuple[pb.ModelStreamInferResponse, int]  # with the rows whose room it gives back
+_Answer = tuple[pb.ModelStreamInferResponse, int, int]  # with the rows and bytes that it holds
 
 # A stream is not read from while so many of its requests, or of their rows in full batches, are
-# unanswered or unsent: answers that the client does not take are kept here, by rows in memory.
+# unanswered or unsent, or so many bytes unsent: answers that the client does not take stay here.
 _MAX_IN_FLIGHT = 256
 _MAX_FULL_BATCHES = 8
+_MAX_UNSENT_BYTES = 8 << 20
 
 
 class AnswerStream:
@@ -44,6 +45,7 @@ class AnswerStream:
         rows = max((backend.shape(run).max_batch_rows for run in backend.runs()), default=1)
         self._most_rows = _MAX_FULL_BATCHES * rows
         self._rows = 0  # of requests that are unanswered or unsent
+        self._unsent_bytes = 0
         self._sent = asyncio.Event()
         self._drained = asyncio.Event()
 
@@ -88,20 +90,20 @@ class AnswerStream:
     async def _read(self) -> None:
         while True:
             await self._room.acquire()
-            while self._rows >= self._most_rows:
+            while self._rows >= self._most_rows or self._unsent_bytes >= _MAX_UNSENT_BYTES:
                 self._sent.clear()
                 await self._sent.wait()
             request = await self._context.read()
             if isinstance(request, Malformed):
                 error = InvalidRequestError("the message is not a ModelInferRequest")
-                self._answers.put_nowait((_failure("", error), 0))
+                self._put(_failure("", error), 0)
                 continue
             if not isinstance(request, pb.ModelInferRequest):
                 return
             try:
                 self._submit(request)
             except Exception as error:  # the next request may well be a good one
-                self._answers.put_nowait((_failure(request.id, error), 0))
+                self._put(_failure(request.id, error), 0)
 
     def _submit(self, request: pb.ModelInferRequest) -> None:
         outputs = codec.requested_outputs(request)
@@ -119,20 +121,26 @@ class AnswerStream:
                 return
             error = done.exception()
             if error is not None:
-                self._answers.put_nowait((_failure(request_id, error), rows))
+                self._put(_failure(request_id, error), rows)
                 return
             response = codec.encode_response(run, request_id, done.result(), outputs)
-            self._answers.put_nowait((pb.ModelStreamInferResponse(infer_response=response), rows))
+            self._put(pb.ModelStreamInferResponse(infer_response=response), rows)
 
         self._pending.add(future)
         future.add_done_callback(answer)
 
+    def _put(self, answer: pb.ModelStreamInferResponse, rows: int) -> None:
+        size = answer.ByteSize()
+        self._unsent_bytes += size
+        self._answers.put_nowait((answer, rows, size))
+
     async def _write(self) -> None:
         while (finished := await self._answers.get()) is not None:
-            answer, rows = finished
+            answer, rows, size = finished
             await self._context.write(answer)
             self._room.release()
             self._rows -= rows
+            self._unsent_bytes -= size
             self._sent.set()
 
 
@@ -149,7 +157,7 @@ def _failure(request_id: str, error: BaseException) -> pb.ModelStreamInferRespon
     if not isinstance(error, ZerofleetError):
         _log.error("request_failed", exc_info=error)
     code = status_codes.code_of(error)
-    response = pb.ModelInferResponse(id=request_id)
+    response = pb.ModelInferResponse(id=request_id[: codec.MOST_ID_CHARACTERS])
     response.parameters["status"].string_param = code.name
     return pb.ModelStreamInferResponse(
         error_message=status_codes.message_of(error) or code.name, infer_response=response

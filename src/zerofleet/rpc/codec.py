@@ -21,6 +21,7 @@ POLICY_LOGITS = "policy_logits"
 VALUE = "value"
 BEST = "best"
 PRECISION = "precision"  # a parameter of requests and answers; servers may not know it
+MOST_ID_CHARACTERS = 256
 PRECISIONS = ("fp32", "int8", "fp16")
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
@@ -85,6 +86,11 @@ def decode_request(request: ModelInferRequest, shape: RequestShape) -> NDArray[n
     Raises:
         InvalidRequestError: names what was sent and what is expected.
     """
+    if len(request.id) > MOST_ID_CHARACTERS:
+        raise InvalidRequestError(
+            f"the id of the request has {len(request.id)} characters: give at most "
+            f"{MOST_ID_CHARACTERS}, it comes back with the answer"
+        )
     if len(request.inputs) != 1 or request.inputs[0].name != OBSERVATION:
         names = [tensor.name[:_MOST_CHARACTERS] for tensor in request.inputs[:_MOST_VALUES]]
         raise InvalidRequestError(

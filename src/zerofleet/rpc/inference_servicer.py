@@ -9,6 +9,7 @@ from typing import Any
 import grpc.aio
 
 import zerofleet
+from zerofleet.errors import ModelNotFoundError
 from zerofleet.rpc import codec
 from zerofleet.rpc.answer_stream import AnswerStream
 from zerofleet.rpc.inference_backend import Duration, InferenceBackend, ModelCounters
@@ -16,10 +17,9 @@ from zerofleet.rpc.schema import open_inference as pb
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
-PLATFORM = "onnx_onnxv1"
-_TRITON_PLATFORM = "onnxruntime_onnx"
-# Extensions that this server has; clients ask for a method only when its extension is listed.
-EXTENSIONS = ("model_configuration", "model_repository", "statistics")
+PLATFORM = "onnxruntime_onnx"  # as Triton has it
+# Extensions of Triton that this server has, whole: of model_repository it has the index alone.
+EXTENSIONS = ("model_configuration", "statistics")
 
 
 class InferenceServicer:
@@ -51,10 +51,14 @@ class InferenceServicer:
     async def ModelReady(  # noqa: N802
         self, request: pb.ModelReadyRequest, context: _Context
     ) -> pb.ModelReadyResponse:
-        """A version that is not loaded yet is loaded to find out."""
-        self._backend.shape(request.name)
-        version = codec.parse_version(request.name, request.version)
-        return pb.ModelReadyResponse(ready=await self._backend.model_ready(request.name, version))
+        """A version that is not loaded yet is loaded to find out; an unknown one is not ready."""
+        try:
+            self._backend.shape(request.name)
+            version = codec.parse_version(request.name, request.version)
+            ready = await self._backend.model_ready(request.name, version)
+        except ModelNotFoundError:
+            ready = False
+        return pb.ModelReadyResponse(ready=ready)
 
     async def ServerMetadata(  # noqa: N802
         self, request: pb.ServerMetadataRequest, context: _Context
@@ -97,7 +101,7 @@ class InferenceServicer:
         await self._backend.check(request.name, version)
         config = pb.ModelConfig(
             name=request.name,
-            platform=_TRITON_PLATFORM,
+            platform=PLATFORM,
             backend="onnxruntime",
             max_batch_size=shape.max_batch_rows,
             default_model_filename="model.onnx",

@@ -36,6 +36,7 @@ _LIMITS = Limits()
 # over servers that came or went. What is open on it may go on; clients end their streams sooner.
 _CONNECTION_SECONDS = 300
 _GRACE_SECONDS = 600
+_GREETING_SECONDS = 10
 
 # gRPC's own limit, for servers whose requests are small.
 _SMALL_REQUEST_BYTES = 4 << 20
@@ -48,6 +49,15 @@ _OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
+    # New calls wait for the loop to take them: by gRPC's own limits 1,000 of them, and for 30 s,
+    # and honest ones of a burst were cancelled.
+    ("grpc.server.max_pending_requests", 16_384),
+    ("grpc.server.max_pending_requests_hard_limit", 32_768),
+    ("grpc.server_max_unrequested_time_in_server", 60),
+    # Who connects and says nothing holds a descriptor for so long, and who does not acknowledge our
+    # SETTINGS, whose limits bind it only then, the memory of its calls.
+    ("grpc.server_handshake_timeout_ms", 1000 * _GREETING_SECONDS),
+    ("grpc.http2.settings_timeout", 1000 * _GREETING_SECONDS),
     # Clients ping every 30 s; one that pings more often than this is disconnected.
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),

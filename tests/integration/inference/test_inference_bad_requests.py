@@ -85,6 +85,7 @@ BAD: dict[str, tuple[Change, grpc.StatusCode, str]] = {
     "unknown model": (_set("model_name", "nobody"), grpc.StatusCode.NOT_FOUND, "nobody"),
     "unknown version": (_set("model_version", "9"), grpc.StatusCode.NOT_FOUND, "9"),
     "no version": (_set("model_version", "0x1"), grpc.StatusCode.NOT_FOUND, "0x1"),
+    "long id": (_set("id", "i" * 257), grpc.StatusCode.INVALID_ARGUMENT, "at most 256"),
     "dtype": (_tensor("datatype", "FP32"), grpc.StatusCode.INVALID_ARGUMENT, "send UINT8"),
     "name": (_tensor("name", "board"), grpc.StatusCode.INVALID_ARGUMENT, "'board'"),
     "width": (_shape(2, 9), grpc.StatusCode.INVALID_ARGUMENT, "[2, 9]"),

@@ -97,6 +97,7 @@ async def test_a_damaged_model_leaves_the_old_one_serving(
         await served.models.refresh()
         assert served.models.failed_loads == 1
         assert (await client.predict(observations(3))).model_version == 1
+        assert served.models.best_fault.startswith("model 2: ")
         with pytest.raises(IncompatibleModelError):
             await client.predict(observations(3), "2")
         assert not await client.ready("2")
@@ -109,6 +110,7 @@ async def test_a_damaged_model_leaves_the_old_one_serving(
         models.promote(3)
         await served.models.refresh()
         assert (await client.predict(observations(3))).model_version == 3
+        assert served.models.best_fault == ""
 
 
 async def test_bytes_under_a_wrong_name_are_not_loaded(
@@ -137,6 +139,7 @@ async def test_a_start_with_a_damaged_best_model_serves_the_one_before(
     models.promote(3)
     async with serve() as served, AsyncModel(served.address, RUN) as client:
         assert (await client.predict(observations(1))).model_version == 2
+        assert served.models.best_fault == "model 3: the file is not an ONNX model, or is cut off"
 
 
 async def test_a_missing_file_that_appears_later_is_loaded(

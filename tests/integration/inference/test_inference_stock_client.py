@@ -116,6 +116,10 @@ async def test_metadata_config_index_health(serve: Any, models: Any) -> None:
             "ready": client.is_server_ready(),
             "model": client.is_model_ready(RUN),
             "exact": client.is_model_ready(RUN, "1"),
+            "unknown": [
+                client.is_model_ready(*unknown)
+                for unknown in (("stranger",), (RUN, "77"), (RUN, "latest"))
+            ],
             "server": client.get_server_metadata(as_json=True),
             "metadata": client.get_model_metadata(RUN, as_json=True),
             "config": client.get_model_config(RUN, as_json=True),
@@ -125,9 +129,10 @@ async def test_metadata_config_index_health(serve: Any, models: Any) -> None:
     seen = await _in_thread(serve, models, work)
     assert all(seen[name] for name in ("live", "ready", "model", "exact"))
     assert seen["server"]["name"] == "zerofleet"
-    assert "statistics" in seen["server"]["extensions"]
+    assert seen["unknown"] == [False] * 3
+    assert seen["server"]["extensions"] == ["model_configuration", "statistics", "provider=cpu"]
     metadata = seen["metadata"]
-    assert metadata["platform"] == "onnx_onnxv1"
+    assert metadata["platform"] == seen["config"]["config"]["platform"] == "onnxruntime_onnx"
     assert metadata["versions"] == ["1", "2"]
     assert metadata["inputs"] == [
         {"name": "observation", "datatype": "UINT8", "shape": ["-1", "8"]}

@@ -87,6 +87,26 @@ EXCEPTION
 END
 $$;
 
+-- Nor large objects, which anybody could fill it with. They are the superuser's functions.
+DO $$
+DECLARE
+    of_large_objects regprocedure;
+BEGIN
+    FOR of_large_objects IN
+        SELECT oid FROM pg_proc
+        WHERE pronamespace = 'pg_catalog'::regnamespace
+            AND (proname LIKE 'lo\_%' OR proname IN ('loread', 'lowrite'))
+            AND has_function_privilege('zerofleet_worker', oid, 'EXECUTE')
+    LOOP
+        IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+            RAISE NOTICE 'a superuser must forbid large objects in this database';
+            EXIT;
+        END IF;
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', of_large_objects);
+    END LOOP;
+END
+$$;
+
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
 GRANT USAGE ON SCHEMA public
     TO zerofleet_worker, zerofleet_trainer, zerofleet_evaluator, zerofleet_console;

@@ -1,0 +1,107 @@
+"""Clients that speak HTTP/2 by hand, in ways that no gRPC library does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from zerofleet.rpc import server
+from zerofleet.service import raise_descriptor_limit
+
+_HEADERS, _RST_STREAM, _SETTINGS, _PING = 1, 3, 4, 6
+_END_STREAM, _END_HEADERS, _ACK = 1, 4, 1
+
+
+def _frame(kind: int, flags: int, stream: int = 0, payload: bytes = b"") -> bytes:
+    return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
+
+
+def _text(text: bytes) -> bytes:
+    return bytes([len(text)]) + text
+
+
+def _call(number: int) -> bytes:
+    """A call of a method that there is not: the cheapest to answer."""
+    headers = {":path": "/no/method", ":authority": "x", "content-type": "application/grpc"}
+    block = b"\x83\x86" + b"".join(
+        b"\x00" + _text(name.encode()) + _text(value.encode())
+        for name, value in (headers | {"te": "trailers"}).items()
+    )
+    return _frame(_HEADERS, _END_STREAM | _END_HEADERS, 2 * number + 1, block)
+
+
+def _connected(served: Any) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", served.server.port), timeout=120)
+
+
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(_SETTINGS, 0)
+
+
+def _frames(connection: socket.socket) -> Iterator[tuple[int, int]]:
+    """Kind and flags of what comes, until the connection ends."""
+    with connection.makefile("rb") as stream:
+        while len(start := stream.read(9)) == 9:
+            stream.read(int.from_bytes(start[:3]))
+            yield start[3], start[4]
+
+
+async def test_calls_of_a_burst_wait_for_the_loop(serve: Any) -> None:
+    """While the loop stands still: over 1,000 of them were cancelled."""
+    calls, answers = 650, list[int]()
+    async with contextlib.AsyncExitStack() as stack:
+        served = await stack.enter_async_context(serve())
+        connections = [stack.enter_context(_connected(served)) for _ in range(2)]
+        incoming = [_frames(connection) for connection in connections]
+        burst = b"".join(map(_call, range(calls)))
+        for connection, frames in zip(connections, incoming, strict=True):
+            ping = _frame(_PING, 0, payload=bytes(8))
+            connection.sendall(_GREETING + _frame(_SETTINGS, _ACK) + burst + ping)
+            # Frames are read in order, so all calls have come, and no answer can have gone.
+            for kind, _ in frames:
+                answers += [kind] * (kind == _RST_STREAM)
+                if kind == _PING:
+                    break
+
+        def read(frames: Iterator[tuple[int, int]]) -> None:
+            mine = 0
+            for kind, flags in frames:
+                if kind == _RST_STREAM or (kind == _HEADERS and flags & _END_STREAM):
+                    answers.append(kind)
+                    mine += 1
+                if mine == calls:
+                    return
+
+        await asyncio.gather(*(asyncio.to_thread(read, frames) for frames in incoming))
+    assert answers == [_HEADERS] * (2 * calls)
+
+
+@pytest.mark.parametrize("greeting", [b"", _GREETING], ids=["silent", "unacknowledged"])
+async def test_who_does_not_finish_the_greeting_is_let_go(
+    serve: Any, monkeypatch: pytest.MonkeyPatch, greeting: bytes
+) -> None:
+    """Nothing is sent, or our SETTINGS with the limits of a call are not acknowledged."""
+    seconds = 1000 * server._GREETING_SECONDS
+    assert seconds <= 10_000
+    shortened = [(name, 200 if value == seconds else value) for name, value in server._OPTIONS]
+    monkeypatch.setattr(server, "_OPTIONS", tuple(shortened))
+    async with serve() as served:
+        with _connected(served) as connection:
+            connection.settimeout(20)
+            connection.sendall(greeting)
+            await asyncio.to_thread(lambda: list(_frames(connection)))
+
+
+def test_a_service_takes_the_descriptors_that_it_may_have() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, soft), hard))
+    try:
+        raise_descriptor_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, 65_536), hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
