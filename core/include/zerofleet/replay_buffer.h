@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <limits>
 #include <memory>
 #include <memory_resource>
 #include <mutex>
@@ -267,17 +266,6 @@ class ReplayBufferOf final : public ReplayBuffer {
       if (!weights_.repeated_once) return position;
       const std::uint32_t times = counts_.times(place_of(position), position.number);
       if (times == 1 || random.below(times) == 0) return position;
-    }
-  }
-
-  // Only ratios matter for a policy: weights beyond 16 bits are halved until they fit.
-  static void append_scaled(std::span<const std::int32_t> weights,
-                            std::pmr::vector<std::uint16_t>& scaled) {
-    std::int32_t largest = std::ranges::max(weights);
-    int shift = 0;
-    while (largest >> shift > std::numeric_limits<std::uint16_t>::max()) ++shift;
-    for (const std::int32_t weight : weights) {
-      scaled.push_back(static_cast<std::uint16_t>(weight >> shift));
     }
   }
 

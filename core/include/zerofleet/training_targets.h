@@ -59,6 +59,17 @@ struct TrainingBatch {
 
 inline constexpr float kNoTarget = std::numeric_limits<float>::quiet_NaN();
 
+// Only ratios matter for a policy: weights beyond 16 bits are halved until they fit.
+inline void append_scaled(std::span<const std::int32_t> weights,
+                          std::pmr::vector<std::uint16_t>& scaled) {
+  std::int32_t largest = std::ranges::max(weights);
+  int shift = 0;
+  while (largest >> shift > std::numeric_limits<std::uint16_t>::max()) ++shift;
+  for (const std::int32_t weight : weights) {
+    scaled.push_back(static_cast<std::uint16_t>(weight >> shift));
+  }
+}
+
 // What a game's terminal position tells beside the result, for the first player; nothing where a
 // player resigned.
 struct Ending {
