@@ -2,9 +2,10 @@
 
 ``python -m bench.dashboard --folder DIR`` fills a real Postgres (once: a folder that is filled is
 taken as it is; 1,000,000 games with 20,000,000 positions take 8 GB and some minutes), starts
-``services.dashboard`` over it with heartbeats and a day of their history, opens each page in
-Chromium, and reads in the server's log what each statement of the page took. ``--fill-only`` ends
-when the database is there. Needs Debian's ``chromium``.
+``services.dashboard`` over it with heartbeats, a day of their history and an inference server whose
+network costs nothing, opens each page in Chromium, and reads in the server's log what each
+statement of the page took. ``--fill-only`` ends when the database is there. Needs Debian's
+``chromium``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any, cast
 
 from playwright.sync_api import Browser, sync_playwright
 
+from bench.children import serving
 from bench.filled_run import FilledRun, fill
 from bench.games_played import RUN, run_of
 from bench.processes import family_cpu_seconds
@@ -135,7 +137,8 @@ def measure(postgres: EmbeddedPostgres, folder: Path, options: argparse.Namespac
     with (
         EmbeddedValkey(folder / "valkey") as valkey,
         _fleet(valkey.url()),
-        _served(postgres, valkey, folder, options.workload) as (base, pid),
+        serving(options.workload.game, None) as (_, inference),
+        _served(postgres, valkey, inference, folder, options.workload) as (base, pid),
         sync_playwright() as playwright,
     ):
         browser = playwright.chromium.launch(executable_path=chromium, args=list(_CHROMIUM))
@@ -226,7 +229,11 @@ class _Statements:
 
 @contextlib.contextmanager
 def _served(
-    postgres: EmbeddedPostgres, valkey: EmbeddedValkey, folder: Path, workload: Workload
+    postgres: EmbeddedPostgres,
+    valkey: EmbeddedValkey,
+    inference: str,
+    folder: Path,
+    workload: Workload,
 ) -> Generator[tuple[str, int]]:
     """The service: its address and its process."""
     run_file, log = folder / "run.toml", folder / "dashboard.log"
@@ -238,7 +245,7 @@ def _served(
         "ZEROFLEET_DATABASE_URL": postgres.url("console"),
         "ZEROFLEET_REDIS_URL": valkey.url(),
         "ZEROFLEET_DASHBOARD_ADDRESS": address,
-        "ZEROFLEET_INFERENCE_ADDRESS": f"127.0.0.1:{free_port()}",
+        "ZEROFLEET_INFERENCE_ADDRESS": inference,
     }
     command = [sys.executable, "-m", "services.dashboard", run_file]
     process = start_child(command, log=log, environment=environment)
