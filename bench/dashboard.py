@@ -55,7 +55,6 @@ from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.redis_connection import open_redis
 
 WORKERS, REPLICAS = 8, 2
-MANY_PAGES = 20
 START_SECONDS = 120.0
 COLUMNS = {
     "page": ("page", ""),
@@ -109,6 +108,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     found.add_argument(
         "--positions", type=positive(int), default=20_000_000, help="kept, at most [20000000]"
     )
+    found.add_argument("--pages", type=positive(int), default=20, help="open at once [20]")
     found.add_argument("--folder", type=Path, help="of the database, filled at the first time")
     found.add_argument("--fill-only", type=Path, metavar="FOLDER", help="fill it and end")
     return found.parse_args(argv)
@@ -130,7 +130,7 @@ def filled(folder: Path, options: argparse.Namespace) -> Generator[EmbeddedPostg
 
 
 def measure(postgres: EmbeddedPostgres, folder: Path, options: argparse.Namespace) -> list[Row]:
-    """Each page alone, then the front page once and twenty times."""
+    """Each page alone, then the front page once and many times."""
     chromium = shutil.which("chromium")
     if chromium is None:
         raise ConfigError("there is no chromium here: apt-get install chromium")
@@ -145,7 +145,7 @@ def measure(postgres: EmbeddedPostgres, folder: Path, options: argparse.Namespac
         log = _Statements(folder / "postgres" / "server.log")
         rows = [_visited(browser, base, address, log, options) for address in _addresses(postgres)]
         seconds = options.seconds * options.blocks
-        rows += [_cpu(browser, base, pid, count, seconds) for count in (0, 1, MANY_PAGES)]
+        rows += [_cpu(browser, base, pid, count, seconds) for count in (0, 1, options.pages)]
         browser.close()
     return [{"bench": "dashboard", "game": options.workload.name, **row} for row in rows]
 
