@@ -150,10 +150,11 @@ def measure(postgres: EmbeddedPostgres, folder: Path, options: argparse.Namespac
     return [{"bench": "dashboard", "game": options.workload.name, **row} for row in rows]
 
 
-def _addresses(postgres: EmbeddedPostgres) -> Iterator[str]:
+def _addresses(postgres: EmbeddedPostgres) -> list[str]:
     """Of every page that is registered, parameters filled in; not the one for all that is left."""
     frame = Frame(cast("Any", None))
     add_pages(frame)
+    addresses: list[str] = []
     with contextlib.closing(connect(postgres.url("console"))) as connection:
         for path in frame.paths:
             names = re.findall(r"{(\w+)}", path)
@@ -166,7 +167,8 @@ def _addresses(postgres: EmbeddedPostgres) -> Iterator[str]:
                 cursor.execute(_SAMPLES[name])
                 address = address.replace(f"{{{name}}}", str(cursor.fetchall()[0][0]))
             if "{" not in address:
-                yield address
+                addresses.append(address)
+    return addresses
 
 
 def _visited(

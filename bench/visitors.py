@@ -2,7 +2,7 @@
 
 ``python -m bench.visitors GAME`` has one worker play against an inference server, in turns alone
 and beside visitors who analyse without a pause, within what ``services.dashboard`` lets them ask
-for: each has simulations of her own a minute, and all together a few searches at once.
+for: all together have so many simulations a minute and a few searches at once.
 
 ``ratio`` is of self-play's positions a second to those alone; ``by CPU`` the same for each
 CPU-second of worker and server together, which is all that counts where visitors, their searches
@@ -75,8 +75,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     found.add_argument(
         "--per-minute",
         type=positive(int),
-        default=limits["dashboard_simulations"].default,
-        help="simulations of a visitor: as the dashboard's setting [%(default)s]",
+        default=limits["dashboard_all_simulations"].default,
+        help="simulations of all visitors: as the dashboard's setting [%(default)s]",
     )
     found.add_argument("--precision", choices=PRECISIONS, default="fp32")
     return found.parse_args(argv)
@@ -117,12 +117,13 @@ class Visitors:
     """
 
     def __init__(self, player: AsyncPlayer, options: argparse.Namespace) -> None:
-        turns = asyncio.Semaphore(options.searches)
+        everybody = Allowance(options.per_minute, searches=options.searches)
+        everybody.take(options.per_minute)  # what they may save up is gone
         self._players = [
             VisitorPlayer(
                 player,
                 Visitor(f"visitor {number}", "client", Allowance(options.per_minute)),
-                turns,
+                everybody,
                 options.simulations,
             )
             for number in range(options.visitors)
