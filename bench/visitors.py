@@ -5,8 +5,9 @@ and beside visitors who analyse without a pause, within what ``services.dashboar
 for: all together have so many simulations a minute and a few searches at once.
 
 ``ratio`` is of self-play's positions a second to those alone; ``by CPU`` the same for each
-CPU-second of worker and server together, which is all that counts where visitors, their searches
-and self-play share few cores. ``share`` is of the rows that the network predicts.
+CPU-second of worker and server together. ``us/simulation`` is what self-play lacks of CPU for each
+of the visitors' simulations, and ``of a core`` what that comes to when they use up their minute:
+on a busy machine, which has less than a core for all of this, these two are what to look at.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import asyncio
 import contextlib
 import statistics
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -44,7 +46,8 @@ COLUMNS = {
     "positions/CPU-s": ("positions_per_cpu_s", ",d"),
     "by CPU": ("ratio_by_cpu", ".3f"),
     "visitors' simulations/s": ("simulations_per_s", ",d"),
-    "share": ("share", ".2%"),
+    "us/simulation": ("us_per_simulation", ",.0f"),
+    "of a core": ("of_a_core", ".1%"),
     "server, CPU/s": ("server_cpu", ".2f"),
     "visitors, CPU/s": ("visitors_cpu", ".2f"),
 }
@@ -105,7 +108,7 @@ async def measure(workload: Workload, options: argparse.Namespace) -> list[Row]:
             cpu_clock(pids),
         )
     about: Row = {"bench": "visitors", "game": workload.name, "visitors": options.visitors}
-    return [about | summary(name, done) for name in done]
+    return [about | summary(name, done, options.per_minute) for name in done]
 
 
 class Visitors:
@@ -117,7 +120,9 @@ class Visitors:
     """
 
     def __init__(self, player: AsyncPlayer, options: argparse.Namespace) -> None:
-        everybody = Allowance(options.per_minute, searches=options.searches)
+        self._seconds = 0.0  # in which they could ask
+        self._began: float | None = None
+        everybody = Allowance(options.per_minute, self._clock, searches=options.searches)
         everybody.take(options.per_minute)  # what they may save up is gone
         self._players = [
             VisitorPlayer(
@@ -132,7 +137,7 @@ class Visitors:
 
     async def beside(self, workers: Workers, seconds: float) -> Counts:
         """All of them analyse while self-play goes on."""
-        self._made = 0
+        self._made, self._began = 0, time.monotonic()
         searches = [asyncio.create_task(self._analyse(player)) for player in self._players]
         try:
             counts = await asyncio.to_thread(asyncio.run, workers.block(seconds))
@@ -140,7 +145,12 @@ class Visitors:
             for search in searches:
                 search.cancel()
             await asyncio.gather(*searches, return_exceptions=True)
+            self._seconds, self._began = self._clock(), None
         return {**counts, "visitors_simulations": self._made}
+
+    def _clock(self) -> float:
+        """Stands still while they are not there, so that nothing is saved up meanwhile."""
+        return self._seconds + (0.0 if self._began is None else time.monotonic() - self._began)
 
     async def _analyse(self, player: VisitorPlayer) -> None:
         while True:
@@ -155,12 +165,16 @@ class Visitors:
                 await asyncio.sleep(_ASKS_AGAIN_SECONDS)
 
 
-def summary(path: str, done: Mapping[str, list[Block]]) -> Row:
+def summary(path: str, done: Mapping[str, list[Block]], per_minute: int) -> Row:
     """Medians over the blocks of a path, ratios turn by turn."""
     mine, alone = done[path], done["alone"]
-    rows, played = measured.total(mine, "server_rows"), measured.total(mine, "positions")
     wall = sum(block.wall_s for block in mine)
     made = sum(block.counts.get("visitors_simulations", 0.0) for block in mine)
+    lacks = sum(
+        one.cpu_s["server"] + one.cpu_s["worker"] - one.counts["positions"] / _per_cpu_s([other])
+        for one, other in zip(mine, alone, strict=True)
+    )
+    each = lacks / made if made else None
     return {
         "path": path,
         "positions_per_s": round(measured.per_s(mine, "positions")),
@@ -170,7 +184,8 @@ def summary(path: str, done: Mapping[str, list[Block]]) -> Row:
             _per_cpu_s([one]) / _per_cpu_s([other]) for one, other in zip(mine, alone, strict=True)
         ),
         "simulations_per_s": round(made / wall),
-        "share": max(0.0, 1 - played / rows),
+        "us_per_simulation": None if each is None else 1e6 * each,
+        "of_a_core": None if each is None else each * per_minute / 60,
         "server_cpu": sum(block.cpu_s["server"] for block in mine) / wall,
         "visitors_cpu": sum(
             block.all_cpu_s - block.cpu_s["server"] - block.cpu_s["worker"] for block in mine

@@ -22,7 +22,7 @@ class DashboardSettings(ProcessSettings):
     dashboard_simulations: int = Field(default=20_000, ge=1)
     """Simulations that one visitor may ask for in a minute."""
     dashboard_all_simulations: int = Field(default=20_000, ge=1)
-    """The same of all visitors together. One costs inference 0.2 ms of CPU and a row: as many as
-    this are 7% of a core, however many people analyse."""
+    """The same of all visitors together: what people who analyse take from self-play, however many
+    they are. One costs inference 0.1 to 0.4 ms of CPU beside its row of the network."""
     dashboard_searches: int = Field(default=4, ge=1)
     """Searches of all visitors together that inference has at once; each has one row in a batch."""
