@@ -1,8 +1,12 @@
 // The replay buffer: what it refuses, what it forgets, and that its batches are its games.
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -13,6 +17,23 @@
 #include "check.h"
 #include "zerofleet/random.h"
 #include "zerofleet/replay_buffer.h"
+
+namespace {
+
+std::atomic<std::int64_t> blocks_in_heap = 0;
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  ++blocks_in_heap;
+  if (void* block = std::malloc(bytes)) return block;
+  throw std::bad_alloc();
+}
+void operator delete(void* block) noexcept {
+  if (block != nullptr) --blocks_in_heap;
+  std::free(block);
+}
+void operator delete(void* block, std::size_t) noexcept { operator delete(block); }
 
 namespace zerofleet {
 namespace {
@@ -314,6 +335,18 @@ void many_threads_share_a_buffer() {
   for (int i = 0; i < 300; ++i) buffer->add(random_game<TicTacToe>(random).view());
 }
 
+// Scattered over the heap they would leave holes that nothing large fits in.
+void games_lie_in_few_blocks() {
+  Random random(5);
+  ReplayBufferOf<ConnectFour> buffer(Rules<ConnectFour>(), {100'000, 100'000}, 1.0,
+                                     {.repeated_once = true});
+  const OwnedGame game = random_game<ConnectFour>(random);
+  buffer.add(game.view());
+  const std::int64_t before = blocks_in_heap;
+  for (int i = 0; i < 1'000; ++i) buffer.add(random_game<ConnectFour>(random).view());
+  check(blocks_in_heap - before < 50);
+}
+
 }  // namespace
 }  // namespace zerofleet
 
@@ -332,5 +365,6 @@ int main() {
       {"lambda-returns by hand", lambda_returns_by_hand},
       {"value targets are lambda-returns", value_targets_are_lambda_returns},
       {"many threads share a buffer", many_threads_share_a_buffer},
+      {"games lie in few blocks", games_lie_in_few_blocks},
   });
 }

@@ -188,13 +188,13 @@ class ChangesItsMind(TellsItsEnd):
 
 
 BROKEN: dict[type[Domineering], str] = {
-    SharesItsBoard: "playing .* on a copy changed it",
+    SharesItsBoard: r"playing .* on a copy changed it: copy\(\) must copy",
     TurnsPointsAlone: "symmetry 1 of the actions does not lead to its image",
     TurnsActionsAlone: "symmetry 0 does not undo symmetry 1",
     Collapses: "symmetry 1 puts two actions in one place",
     Rotates: "symmetry 1",
     SpeaksInSentences: "'domino 0', not one word",
-    CallsAllAlike: "'here' is not read as 1",
+    CallsAllAlike: r"string_to_action\('here'\) is not 1",
     ReadsAnything: "is read as an action",
     NeverEnds: "goes on at ply 10",
     EndsInHalfAWin: "result is -?2",
@@ -206,6 +206,44 @@ BROKEN: dict[type[Domineering], str] = {
     ChangesItsMind: "its end tells one thing, then another",
     DependsOnChance: "a refused action changed it|another way|on a copy changed it",
 }
+
+
+class HidesWhoseTurn(Domineering):
+    observation_shape = (1, 6, 6)
+
+    def observation(self) -> Any:
+        return super().observation()[:1]
+
+
+class CountsForWhoMoved(Domineering):
+    def apply(self, action: int) -> None:
+        super().apply(action)
+        self.result = abs(self.result)
+
+
+class SeenByWhoMoves(Domineering):
+    """The first player's cells and the second's, one's own first, turned to the mover."""
+
+    observation_shape = (2, 6, 6)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.owned = np.zeros((2, 6, 6), np.bool_)
+
+    def apply(self, action: int) -> None:
+        before, mover = self.covered.copy(), self.to_play
+        super().apply(action)
+        self.owned[mover] |= self.covered & ~before
+
+    def copy(self) -> SeenByWhoMoves:
+        twin = super().copy()
+        twin.owned = self.owned.copy()
+        return twin
+
+    def observation(self) -> Any:
+        return self.owned if self.to_play == 0 else self.owned[::-1, ::-1]
+
+    num_symmetries = 1
 
 
 @pytest.fixture
@@ -238,3 +276,14 @@ def test_a_game_that_breaks_the_contract_is_noticed(
     with pytest.raises((AssertionError, RuntimeError), match=BROKEN[game]) as caught:
         check_game(name)
     assert name in str(caught.value)
+
+
+def test_what_keeps_a_game_from_being_learnt_is_told(named: Callable[[type], str]) -> None:
+    [hidden] = check_game(named(HidesWhoseTurn)).remarks
+    assert "observation() does not say whose turn it is" in hidden
+    told = check_game(named(CountsForWhoMoved))
+    assert "all 20 random games were won by the first player: look whether apply()" in str(told)
+    assert check_game(named(CountsForWhoMoved), games=5).remarks == ()
+    assert check_game(named(SeenByWhoMoves)).remarks == ()
+    for game in ("python:examples.domineering:Domineering", "go(size=5,komi=24)", "othello"):
+        assert check_game(game, games=5).remarks == (), game

@@ -10,6 +10,8 @@ import pytest
 from bench import blocks as measured
 from bench.blocks import Block, Counts, Work
 from bench.processes import cpu_clock, cpu_seconds, family_cpu_seconds, resident_bytes
+from bench.soak import Figures
+from bench.soak import summary as soak_summary
 
 BURN = "import time\nwhile time.process_time() < 0.1: pass"
 
@@ -79,3 +81,16 @@ def test_resident_memory_grows_with_what_is_used() -> None:
     after, most = resident_bytes(os.getpid())
     assert len(block_of_memory) // 2 <= after - before
     assert most >= after
+
+
+def test_a_soak_gives_slopes_and_leaves_out_the_warm_up() -> None:
+    grows = Figures(cpu_s=7.0, pids={1, 2})
+    for second in range(0, 3600, 60):
+        warm = 500.0 if second >= 360 else 90.0
+        grows.looks.append((float(second), warm + second / 36, 12.0, 4.0))
+    row = soak_summary(grows, 3600.0)
+    assert row["megabytes_per_hour"] == pytest.approx(100.0)
+    assert row["descriptors_per_hour"] == pytest.approx(0.0, abs=1e-9)
+    assert row["first_megabytes"] == pytest.approx(500 + 840 / 36), "the mean of the first tenth"
+    assert (row["cpu_s"], row["restarts"]) == (7.0, 1)
+    assert soak_summary(Figures(looks=grows.looks[:30]), 3600.0) == {}, "it ended half-way"

@@ -209,3 +209,19 @@ def test_usage(zerofleet: Zerofleet, arguments: tuple[str, ...]) -> None:
     status, errors = zerofleet(*arguments)
     assert status == 2
     assert "Error: " in errors.splitlines()[-1]
+
+
+def test_a_class_that_is_no_game_is_noticed_before_anything_starts(zerofleet: Zerofleet) -> None:
+    Path("shares_its_board.py").write_text(
+        "from examples.domineering import Domineering\n"
+        "class Shares(Domineering):\n"
+        "    def copy(self):\n"
+        "        twin = super().copy()\n"
+        "        twin.covered = self.covered\n"
+        "        return twin\n"
+    )
+    Path("run.toml").write_text('name = "mine"\ngame = "python:shares_its_board:Shares"\n')
+    words = complaint(zerofleet("up", "run.toml"))
+    assert "on a copy changed it: copy() must copy each array and list too" in words
+    assert "docs/your-own-game.md says what each method does" in words
+    assert not Path("zerofleet-data").exists()

@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory_resource>
 #include <span>
 #include <stdexcept>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "zerofleet/portable_math.h"
@@ -119,10 +119,12 @@ inline std::size_t drawn_age(Random& random, double halflife, std::size_t count)
 // How often each position of a window is there, by its hash.
 class PositionCounts {
  public:
+  explicit PositionCounts(std::pmr::memory_resource* memory) : games_(memory), counts_(memory) {}
+
   // `hashes` of the game's positions, in their order.
-  void add_game(std::vector<std::uint64_t> hashes) {
+  void add_game(std::span<const std::uint64_t> hashes) {
     for (const std::uint64_t hash : hashes) ++counts_[hash];
-    games_.push_back(std::move(hashes));
+    games_.emplace_back(hashes.begin(), hashes.end());
   }
 
   void drop_oldest_game() {
@@ -139,8 +141,8 @@ class PositionCounts {
   }
 
  private:
-  std::deque<std::vector<std::uint64_t>> games_;  // oldest first
-  std::unordered_map<std::uint64_t, std::uint32_t> counts_;
+  std::pmr::deque<std::pmr::vector<std::uint64_t>> games_;  // oldest first
+  std::pmr::unordered_map<std::uint64_t, std::uint32_t> counts_;
 };
 
 }  // namespace zerofleet

@@ -12,6 +12,7 @@
 #include <deque>
 #include <limits>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <shared_mutex>
 #include <span>
@@ -133,10 +134,11 @@ class ReplayBufferOf final : public ReplayBuffer {
     }
     const std::size_t added = positions_.size() - positions_before;
     if (added == 0) return 0;
-    stored.shrink();
-    games_.push_back(std::move(stored));
-    if (ending_targets_.width() > 0) endings_.push_back(std::move(ending));
-    if (weights_.repeated_once) counts_.add_game(std::move(hashes));
+    games_.push_back(stored.copy(&memory_));
+    if (ending_targets_.width() > 0) {
+      endings_.push_back({.planes = {ending.planes, &memory_}, .score = ending.score});
+    }
+    if (weights_.repeated_once) counts_.add_game(hashes);
     total_positions_ += static_cast<std::int64_t>(added);
     drop_oldest();
     return static_cast<int>(added);
@@ -175,37 +177,39 @@ class ReplayBufferOf final : public ReplayBuffer {
  private:
   // Of games whose rules are slow: what would have to be played again.
   struct Rows {
-    std::vector<std::uint8_t> observations;        // [positions, observation_bytes]
-    std::vector<Player> to_play;                   // [positions]
-    std::vector<Action> legal;                     // of all positions, one after another
-    std::vector<std::uint32_t> first_legal = {0};  // [positions + 1]
+    std::pmr::vector<std::uint8_t> observations;        // [positions, observation_bytes]
+    std::pmr::vector<Player> to_play;                   // [positions]
+    std::pmr::vector<Action> legal;                     // of all positions, one after another
+    std::pmr::vector<std::uint32_t> first_legal = {0};  // [positions + 1]
 
     std::span<const Action> legal_at(std::size_t number) const {
       return std::span(legal).subspan(first_legal[number],
                                       first_legal[number + 1] - first_legal[number]);
     }
 
-    void shrink() {
-      observations.shrink_to_fit();
-      to_play.shrink_to_fit();
-      legal.shrink_to_fit();
-      first_legal.shrink_to_fit();
+    Rows copy(std::pmr::memory_resource* memory) const {
+      return {.observations = {observations, memory},
+              .to_play = {to_play, memory},
+              .legal = {legal, memory},
+              .first_legal = {first_legal, memory}};
     }
   };
   struct NoRows {
-    void shrink() {}
+    NoRows copy(std::pmr::memory_resource*) const { return {}; }
   };
 
   struct PackedGame {
-    std::vector<std::uint16_t> actions;
-    std::vector<std::uint16_t> weights;  // of the plies with a full search, one after another
+    std::pmr::vector<std::uint16_t> actions;
+    std::pmr::vector<std::uint16_t> weights;  // of the plies with a full search, one after another
     std::int32_t positions = 0;
     [[no_unique_address]] std::conditional_t<FixedGame<G>, NoRows, Rows> rows;
 
-    // What vectors have to spare would be up to half of the buffer's memory.
-    void shrink() {
-      weights.shrink_to_fit();
-      rows.shrink();
+    // Without what vectors have to spare, which would be up to half of the buffer's memory.
+    PackedGame copy(std::pmr::memory_resource* memory) const {
+      return {.actions = {actions, memory},
+              .weights = {weights, memory},
+              .positions = positions,
+              .rows = rows.copy(memory)};
     }
   };
 
@@ -268,7 +272,7 @@ class ReplayBufferOf final : public ReplayBuffer {
 
   // Only ratios matter for a policy: weights beyond 16 bits are halved until they fit.
   static void append_scaled(std::span<const std::int32_t> weights,
-                            std::vector<std::uint16_t>& scaled) {
+                            std::pmr::vector<std::uint16_t>& scaled) {
     std::int32_t largest = std::ranges::max(weights);
     int shift = 0;
     while (largest >> shift > std::numeric_limits<std::uint16_t>::max()) ++shift;
@@ -381,10 +385,14 @@ class ReplayBufferOf final : public ReplayBuffer {
   bool learns_replies_;
   EndingTargets<G> ending_targets_;
   mutable std::shared_mutex mutex_;
-  std::deque<PackedGame> games_;          // oldest first
-  std::deque<PackedPosition> positions_;  // oldest first
-  std::deque<Ending> endings_;            // of the games; empty where they are not learnt
-  PositionCounts counts_;                 // of repeated_once
+  // What is kept for long has large blocks of its own. Scattered over the heap among the tensors of
+  // the training steps, it would leave holes that no tensor fits in, and a process of 400 MB would
+  // take 2 GB after an hour.
+  std::pmr::unsynchronized_pool_resource memory_;
+  std::pmr::deque<PackedGame> games_{&memory_};          // oldest first
+  std::pmr::deque<PackedPosition> positions_{&memory_};  // oldest first
+  std::pmr::deque<Ending> endings_{&memory_};  // of the games; empty where they are not learnt
+  PositionCounts counts_{&memory_};            // of repeated_once
   std::uint64_t games_dropped_ = 0;
   std::int64_t total_positions_ = 0;
 };

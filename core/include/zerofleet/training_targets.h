@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory_resource>
 #include <ranges>
 #include <span>
 #include <vector>
@@ -61,7 +62,7 @@ inline constexpr float kNoTarget = std::numeric_limits<float>::quiet_NaN();
 // What a game's terminal position tells beside the result, for the first player; nothing where a
 // player resigned.
 struct Ending {
-  std::vector<std::int8_t> planes = {};  // [planes, points]
+  std::pmr::vector<std::int8_t> planes = {};  // [planes, points]
   float score = kNoTarget;
 };
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from zerofleet.config import RunConfig
 
 
+_CHECKED_GAMES = 10
 _NO_NICEGUI = "NiceGUI is not there: pip install 'zerofleet[dashboard]'"
 
 
@@ -66,6 +67,7 @@ def up(
     _apply_overrides(override or [])
     run = load_run(run_file)
     games.spec(run.game.name)
+    _check_rules(run.game.name)
     goal = _goal(run, run_file) if until is Until.goal else None
     folder = DataFolder.for_run(data or default_folder(run.name), run)
     with folder.hold("up"):
@@ -75,6 +77,24 @@ def up(
         reached = local_run.go(database_url, redis_url)
     if not reached:
         raise typer.Exit(130)  # as a shell names an interrupted program
+
+
+def _check_rules(game: str) -> None:
+    """Play a game written in Python at random first: its mistakes would come up hours later.
+
+    Raises:
+        ConfigError: it breaks the contract.
+    """
+    if not game.startswith("python:"):
+        return
+    from zerofleet.testing.conformance import check_game
+
+    try:
+        checked = check_game(game, games=_CHECKED_GAMES)
+    except AssertionError as error:
+        raise ConfigError(f"{error}; docs/your-own-game.md says what each method does") from error
+    for remark in checked.remarks:
+        typer.echo(f"{game}: {remark}", err=True)
 
 
 def _page_address(port: int | None) -> str | None:

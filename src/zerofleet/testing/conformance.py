@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from zerofleet_core import GameSpec, ReplayBuffer, SearchConfig, SelfPlay
 
 from zerofleet.games import State, spec
+from zerofleet.testing.remarks import remarks
 
 _ILLEGAL_TRIED = 5  # a position
 _SEARCH_BATCHES = 500
@@ -28,6 +29,8 @@ class Conformance:
     """Plies of each random game."""
     results: Mapping[int, int]
     """How many ended +1 (the first player won), -1 and 0."""
+    remarks: tuple[str, ...] = ()
+    """What the contract allows, and what still keeps such a game from being learnt."""
 
     def __str__(self) -> str:
         first, second, drawn = (self.results.get(result, 0) for result in (1, -1, 0))
@@ -35,6 +38,7 @@ class Conformance:
             f"{self.game} keeps the contract: {len(self.lengths)} random games of "
             f"{min(self.lengths)} to {max(self.lengths)} plies, "
             f"{first} won by the first player, {second} by the second, {drawn} drawn"
+            + "".join(f"\nbut {remark}" for remark in self.remarks)
         )
 
 
@@ -64,7 +68,7 @@ def check_game(name: str, games: int = 20, seed: int = 1) -> Conformance:
         _check_images(sizes, line)
     _check_training(sizes, min(lines, key=len), seed)
     _check_search(sizes, seed)
-    return Conformance(name, tuple(map(len, lines)), dict(results))
+    return Conformance(name, tuple(map(len, lines)), dict(results), remarks(sizes, lines, results))
 
 
 def _look(state: State) -> tuple[object, ...]:
@@ -90,15 +94,30 @@ def _play(
         action = generator.choice(state.legal_actions())
         before, twin = _look(state), state.copy()
         twin.apply(action)
-        _require(_look(state) == before, sizes, line, f"playing {action} on a copy changed it")
+        _require(
+            _look(state) == before,
+            sizes,
+            line,
+            (f"playing {action} on a copy changed it: copy() must copy each array and list too"),
+        )
         state.apply(action)
         line.append(action)
-        _require(_look(twin) == _look(state), sizes, line, "the copy went another way")
+        _require(
+            _look(twin) == _look(state),
+            sizes,
+            line,
+            "the copy went another way: copy() leaves out what apply() needs",
+        )
     _check_hash(sizes, state, line, seen)
     _require(state.legal_actions() == [], sizes, line, "it is over, but actions are legal")
     _require(state.result in (-1, 0, 1), sizes, line, f"the result is {state.result}")
     _check_refused(sizes, state, line, range(min(_ILLEGAL_TRIED, sizes.num_actions)))
-    _require(_look(State(sizes.name, line)) == _look(state), sizes, line, "replayed, it differs")
+    _require(
+        _look(State(sizes.name, line)) == _look(state),
+        sizes,
+        line,
+        "replayed, it differs: apply() must depend on nothing but the position",
+    )
     _check_ending(sizes, state, line)
     return line, state.result
 
@@ -188,14 +207,19 @@ def _check_notation(sizes: GameSpec) -> None:
     for action, text in enumerate(texts):
         _require(len(text.split()) == 1, sizes, [], f"action {action} is {text!r}, not one word")
         _require(
-            state.string_to_action(text) == action, sizes, [], f"{text!r} is not read as {action}"
+            state.string_to_action(text) == action,
+            sizes,
+            [],
+            (f"string_to_action({text!r}) is not {action}"),
         )
     for text in ("", "no action at all"):
         try:
             state.string_to_action(text)
         except ValueError:
             continue
-        raise _broken(sizes, [], f"{text!r} is read as an action")
+        raise _broken(
+            sizes, [], f"{text!r} is read as an action: string_to_action() answers None there"
+        )
 
 
 def _moved(sizes: GameSpec, symmetry: int) -> NDArray[np.int64]:
