@@ -189,7 +189,7 @@ def _visited(
                 page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
             )
     took = log.take()
-    return {
+    row: Row = {
         "page": address,
         "statements": len(took),
         "median_ms": statistics.median(took) if took else None,
@@ -197,6 +197,8 @@ def _visited(
         "longest_ms": max(took, default=None),
         "first_paint_ms": statistics.median(paints),
     }
+    print(row, file=sys.stderr, flush=True)  # what follows may take long, or fail
+    return row
 
 
 def _cpu(browser: Browser, base: str, pid: int, count: int, seconds: float) -> Row:
