@@ -2,9 +2,10 @@
 
 ``python -m bench.dashboard --folder DIR`` fills a real Postgres (once: a folder that is filled is
 taken as it is; 1,000,000 games with 20,000,000 positions take 8 GB and some minutes), starts
-``services.dashboard`` over it with heartbeats and a day of their history, opens each page in
-Chromium, and reads in the server's log what each statement of the page took. ``--fill-only`` ends
-when the database is there. Needs Debian's ``chromium``.
+``services.dashboard`` over it with heartbeats, a day of their history and an inference server whose
+network costs nothing, opens each page in Chromium, and reads in the server's log what each
+statement of the page took. ``--fill-only`` ends when the database is there. Needs Debian's
+``chromium``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any, cast
 
 from playwright.sync_api import Browser, sync_playwright
 
+from bench.children import serving
 from bench.filled_run import FilledRun, fill
 from bench.games_played import RUN, run_of
 from bench.processes import family_cpu_seconds
@@ -53,7 +55,6 @@ from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.redis_connection import open_redis
 
 WORKERS, REPLICAS = 8, 2
-MANY_PAGES = 20
 START_SECONDS = 120.0
 COLUMNS = {
     "page": ("page", ""),
@@ -107,6 +108,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     found.add_argument(
         "--positions", type=positive(int), default=20_000_000, help="kept, at most [20000000]"
     )
+    found.add_argument("--pages", type=positive(int), default=20, help="open at once [20]")
     found.add_argument("--folder", type=Path, help="of the database, filled at the first time")
     found.add_argument("--fill-only", type=Path, metavar="FOLDER", help="fill it and end")
     return found.parse_args(argv)
@@ -128,29 +130,31 @@ def filled(folder: Path, options: argparse.Namespace) -> Generator[EmbeddedPostg
 
 
 def measure(postgres: EmbeddedPostgres, folder: Path, options: argparse.Namespace) -> list[Row]:
-    """Each page alone, then the front page once and twenty times."""
+    """Each page alone, then the front page once and many times."""
     chromium = shutil.which("chromium")
     if chromium is None:
         raise ConfigError("there is no chromium here: apt-get install chromium")
     with (
         EmbeddedValkey(folder / "valkey") as valkey,
         _fleet(valkey.url()),
-        _served(postgres, valkey, folder, options.workload) as (base, pid),
+        serving(options.workload.game, None) as (_, inference),
+        _served(postgres, valkey, inference, folder, options.workload) as (base, pid),
         sync_playwright() as playwright,
     ):
         browser = playwright.chromium.launch(executable_path=chromium, args=list(_CHROMIUM))
         log = _Statements(folder / "postgres" / "server.log")
         rows = [_visited(browser, base, address, log, options) for address in _addresses(postgres)]
         seconds = options.seconds * options.blocks
-        rows += [_cpu(browser, base, pid, count, seconds) for count in (0, 1, MANY_PAGES)]
+        rows += [_cpu(browser, base, pid, count, seconds) for count in (0, 1, options.pages)]
         browser.close()
     return [{"bench": "dashboard", "game": options.workload.name, **row} for row in rows]
 
 
-def _addresses(postgres: EmbeddedPostgres) -> Iterator[str]:
+def _addresses(postgres: EmbeddedPostgres) -> list[str]:
     """Of every page that is registered, parameters filled in; not the one for all that is left."""
     frame = Frame(cast("Any", None))
     add_pages(frame)
+    addresses: list[str] = []
     with contextlib.closing(connect(postgres.url("console"))) as connection:
         for path in frame.paths:
             names = re.findall(r"{(\w+)}", path)
@@ -163,7 +167,8 @@ def _addresses(postgres: EmbeddedPostgres) -> Iterator[str]:
                 cursor.execute(_SAMPLES[name])
                 address = address.replace(f"{{{name}}}", str(cursor.fetchall()[0][0]))
             if "{" not in address:
-                yield address
+                addresses.append(address)
+    return addresses
 
 
 def _visited(
@@ -184,7 +189,7 @@ def _visited(
                 page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
             )
     took = log.take()
-    return {
+    row: Row = {
         "page": address,
         "statements": len(took),
         "median_ms": statistics.median(took) if took else None,
@@ -192,6 +197,8 @@ def _visited(
         "longest_ms": max(took, default=None),
         "first_paint_ms": statistics.median(paints),
     }
+    print(row, file=sys.stderr, flush=True)  # what follows may take long, or fail
+    return row
 
 
 def _cpu(browser: Browser, base: str, pid: int, count: int, seconds: float) -> Row:
@@ -226,7 +233,11 @@ class _Statements:
 
 @contextlib.contextmanager
 def _served(
-    postgres: EmbeddedPostgres, valkey: EmbeddedValkey, folder: Path, workload: Workload
+    postgres: EmbeddedPostgres,
+    valkey: EmbeddedValkey,
+    inference: str,
+    folder: Path,
+    workload: Workload,
 ) -> Generator[tuple[str, int]]:
     """The service: its address and its process."""
     run_file, log = folder / "run.toml", folder / "dashboard.log"
@@ -238,7 +249,7 @@ def _served(
         "ZEROFLEET_DATABASE_URL": postgres.url("console"),
         "ZEROFLEET_REDIS_URL": valkey.url(),
         "ZEROFLEET_DASHBOARD_ADDRESS": address,
-        "ZEROFLEET_INFERENCE_ADDRESS": f"127.0.0.1:{free_port()}",
+        "ZEROFLEET_INFERENCE_ADDRESS": inference,
     }
     command = [sys.executable, "-m", "services.dashboard", run_file]
     process = start_child(command, log=log, environment=environment)

@@ -23,8 +23,10 @@ from bench.providers import MAX_BATCH_ROWS, provider_of
 from services.inference.backend import Backend
 from services.inference.batcher import Batcher, BatchLimits
 from services.inference.loaded_models import LoadedModel, ModelLoader
+from services.inference.model_player import ModelPlayer
 from services.inference.served_models import ServedModels
 from zerofleet import games
+from zerofleet.config import SearchSection
 from zerofleet.database import Promotion
 from zerofleet.games import State
 from zerofleet.models.device_session import open_session
@@ -98,7 +100,8 @@ async def serve(game: str, model_bytes: bytes, sessions: int, provider: Provider
     async with Batcher(limits, models.mark_bad) as batcher:
         await models.refresh()
         backend = Backend(models, batcher, shape)
-        async with Server("127.0.0.1:0", inference=backend) as server:
+        player = ModelPlayer(game, SearchSection(), models, batcher)
+        async with Server("127.0.0.1:0", inference=backend, player=player) as server:
             await server.set_serving(True)
             print(json.dumps({"port": server.port}), flush=True)
             while await asyncio.to_thread(sys.stdin.readline):

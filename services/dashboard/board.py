@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -19,6 +20,15 @@ class BoardMark:
     action: int
     share: float  # in [0, 1], of what is shown: visits, or probability
     label: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SoughtPosition:
+    """What a board is to show next."""
+
+    actions: tuple[int, ...]
+    playable: bool
+    then: Callable[[], None] | None
 
 
 class Board(Element, component="board.js"):
@@ -41,6 +51,8 @@ class Board(Element, component="board.js"):
         super().__init__()
         self._game_board = game_board
         self._position: BoardPosition | None = None
+        self._sought: SoughtPosition | None = None
+        self._seeking: asyncio.Task[None] | None = None
         shape = game_board.shape
         self._can_play = on_play is not None
         self._props["shape"] = asdict(shape)
@@ -48,7 +60,7 @@ class Board(Element, component="board.js"):
         if shape.rows:  # the whole board is seen without scrolling, the controls below it too
             aspect = shape.columns / shape.rows
             self.style(f"max-width: min(100%, calc((100vh - 11rem) * {aspect:.3f}), 46rem)")
-        self.show(game_board.position(()))
+        self.show(game_board.start)
         if on_play is not None:
             self.on("play", lambda event: self._chosen(event, on_play))
         if on_hover is not None:
@@ -79,6 +91,44 @@ class Board(Element, component="board.js"):
         self._props["playable"] = self._can_play and playable and bool(position.actions)
         self._props["label"] = _label(position)
         self.draw_marks(())
+
+    def seek(
+        self,
+        actions: Sequence[int],
+        *,
+        playable: bool = True,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Show the position after those actions as soon as a thread has worked it out.
+
+        With rules of OpenSpiel or in Python that takes up to a tenth of a second, in which the
+        event loop answers other pages. Of positions asked for meanwhile only the newest is shown.
+
+        Args:
+            actions: legal ones, from the start.
+            playable: whether the visitor may choose an action there.
+            then: called when it is shown, such as to draw its marks.
+        """
+        self._sought = SoughtPosition(tuple(actions), playable, then)
+        self._props["playable"] = False  # what still stands there was left
+        if self._seeking is None or self._seeking.done():
+            self._seeking = asyncio.create_task(self._keep_seeking())
+
+    async def sought(self) -> None:
+        """Wait until what was sought is shown."""
+        if self._seeking is not None:
+            await self._seeking
+
+    async def _keep_seeking(self) -> None:
+        while (sought := self._sought) is not None:
+            position = await asyncio.to_thread(self._game_board.position, sought.actions)
+            newest = self._sought is sought
+            # While a key is held down each step is too late, and yet it shows the way.
+            self.show(position, playable=newest and sought.playable)
+            if newest:
+                self._sought = None
+                if sought.then is not None:
+                    sought.then()
 
     def draw_marks(
         self, marks: Sequence[BoardMark], *, heat: bool = False, best: int | None = None

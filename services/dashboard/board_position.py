@@ -121,6 +121,7 @@ class GameBoard:
             self._empty = next((mark for mark in (".", "-", "+", "_") if mark in present), EMPTY)
             self._learn_owners(start)
         self.shape = self._shape(grid)
+        self.start = self.position(())
 
     def position(self, actions: Sequence[int]) -> BoardPosition:
         """The position after those actions from the start.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from services.dashboard.board import Board
 from services.dashboard.board_position import GameBoard, board_of
@@ -69,9 +70,9 @@ class ComparedModel:
             self._board = Board(game_board, on_play=view.play)
             self._table = CandidateTable(None, "action", "visits", "share", "q", "prior")
 
-    def show(self, game_board: GameBoard, actions: list[int], words: str) -> None:
-        """Show a position that was not searched yet."""
-        self._board.show(game_board.position(actions))
+    def show(self, actions: list[int], words: str, then: Callable[[], None]) -> None:
+        """Show a position that was not searched yet; ``then`` is called when it is there."""
+        self._board.seek(actions, then=then)
         self._table.show(())
         self._value.set_text(words)
 
@@ -141,9 +142,8 @@ class CompareView:
         over = state.is_terminal
         self._line.set_text(format_actions(self._game_board.game, self._actions) or "the start")
         for model in self._models:
-            model.show(self._game_board, self._actions, "the game is over" if over else "searches")
-        if not over:
-            self._searches = [asyncio.create_task(self._search(each)) for each in self._models]
+            words = "the game is over" if over else "searches"
+            model.show(self._actions, words, partial(self._begin, model, over=over))
 
     def play(self, action: int) -> None:
         """Go on to the position after an action."""
@@ -179,6 +179,10 @@ class CompareView:
             ui.label(
                 "A click goes on. Any stored position comes here from its game's page."
             ).classes("zf-note")
+
+    def _begin(self, model: ComparedModel, *, over: bool) -> None:
+        if not over:
+            self._searches.append(asyncio.create_task(self._search(model)))
 
     async def _search(self, model: ComparedModel) -> None:
         try:

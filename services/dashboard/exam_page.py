@@ -180,7 +180,7 @@ class ExamView:
         )
         self._number = max(1, min(self._number, len(exam.wrong)))
         if not exam.wrong:
-            self._board.show(self._game_board.position(()))
+            self._board.seek(())
             self._where.set_text("It erred in none.")
             self._links.clear()
             return
@@ -191,11 +191,10 @@ class ExamView:
         actions = parse_actions(game, wrong.moves)
         state = State(game, actions)
         words = {state.action_to_string(action): action for action in state.legal_actions()}
-        self._board.show(self._game_board.position(actions))
         marks = [BoardMark(words[each], 1.0, "right") for each in wrong.right if each in words]
         if wrong.played in words:
             marks.append(BoardMark(words[wrong.played], 0.35, "played"))
-        self._board.draw_marks(marks)
+        self._board.seek(actions, then=lambda: self._board.draw_marks(marks))
         side = "first" if state.to_play == 0 else "second"
         self._where.set_text(
             f"{self._number} of {len(exam.wrong)}: the {side} player moves. Model {exam.version} "

@@ -79,7 +79,7 @@ def add_game_page(frame: Frame) -> None:
     async def _(visit: Visit) -> None:
         walked = await read_game(visit)
         board = await asyncio.to_thread(board_of, walked.played.game)
-        GameView(visit, walked, board).seek(_asked_ply(visit, len(walked.actions)))
+        await GameView(visit, walked, board).open(_asked_ply(visit, len(walked.actions)))
 
 
 async def read_game(visit: Visit) -> WalkedGame:
@@ -161,15 +161,20 @@ class GameView:
         self._curve()
         ui.keyboard(on_key=self._key, ignore=["input", "select", "textarea"])
 
+    async def open(self, ply: int) -> None:
+        """Show the position before that ply at once."""
+        self.seek(ply)
+        await self._board.sought()
+
     def seek(self, ply: int) -> None:
         """Show the position before that ply; the address follows."""
         ply = max(0, min(ply, len(self._walked.actions)))
         if ply == self._ply:
             return
         first_time, self._ply = self._ply < 0, ply
-        self._board.show(self._game_board.position(self._walked.actions[:ply]), playable=False)
+        actions = self._walked.actions[:ply]
+        self._board.seek(actions, playable=False, then=self._draw_search)
         self._say()
-        self._draw_search()
         if self._chart is not None:
             self._chart.options["series"][0]["markLine"] = _here(ply)
             self._chart.update()
@@ -299,9 +304,9 @@ class GameView:
         ply = self._searched_ply()
         candidates: list[Candidate] = []
         if ply is not None:
-            state = State(self._walked.played.game, self._walked.actions[: self._ply])
+            words = {each.action: each.text for each in self._board.position.actions}
             candidates = [
-                Candidate(action, state.action_to_string(action), visits, prior)
+                Candidate(action, words.get(action, str(action)), visits, prior)
                 for action, visits, prior in zip(
                     ply.legal_actions, ply.visit_counts, ply.priors, strict=False
                 )

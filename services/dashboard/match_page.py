@@ -116,8 +116,7 @@ class InPlayBoards:
             board.set_visibility(number < len(moves))
         for board, line in zip(self._boards, moves, strict=False):
             with contextlib.suppress(IllegalActionError):  # of an evaluator with another run file
-                actions = parse_actions(self._game_board.game, line)
-                board.show(self._game_board.position(actions))
+                board.seek(parse_actions(self._game_board.game, line), playable=False)
 
 
 class MatchView:

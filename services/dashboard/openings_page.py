@@ -139,21 +139,29 @@ class OpeningsView:
     def _draw(self) -> None:
         """The position, and what the games do in it."""
         game = self._game_board.game
-        position = self._game_board.position(self._actions)
-        self._board.show(position)
         self._draw_line()
         line = format_actions(game, self._actions).split()
         by_model = self._openings.position(line)
         shown = next((each for each in by_model if each.version == self._choice.value), None)
         if shown is None:
+            self._board.seek(self._actions)
             self._reached.set_text("No model has been promoted yet.")
             return
         total = next(len(m.games) for m in self._openings.models if m.version == shown.version)
         self._reached.set_text(
             f"{shown.games:,} of {total:,} games of model {shown.version} reach this position"
         )
-        words = {action.text: action.action for action in position.actions}
         self._table.show([self._row(shown, each, line) for each in shown.moves[:20]])
+        self._board.seek(self._actions, then=partial(self._draw_marks, shown))
+        self._example.clear()
+        if shown.uid is not None:
+            with self._example:
+                link = self._visit.link(f"/games/{shown.uid}", ply=len(line))
+                ui.link("the newest game that reaches it", link).classes("zf-link")
+        self._draw_curves(by_model)
+
+    def _draw_marks(self, shown: OpeningPosition) -> None:
+        words = {action.text: action.action for action in self._board.position.actions}
         most = max((each.games for each in shown.moves), default=1)
         self._board.draw_marks(
             [
@@ -163,12 +171,6 @@ class OpeningsView:
             ],
             heat=True,
         )
-        self._example.clear()
-        if shown.uid is not None:
-            with self._example:
-                link = self._visit.link(f"/games/{shown.uid}", ply=len(line))
-                ui.link("the newest game that reaches it", link).classes("zf-link")
-        self._draw_curves(by_model)
 
     def _draw_line(self) -> None:
         """The moves so far, each a way back to its position."""

@@ -118,21 +118,23 @@ class PlayView:
     def start(self) -> None:
         """Show the position, and do what is next: answer, analyse, or wait for the visitor."""
         self._stop()
-        position = self._game_board.position(self._actions)
         state = State(self._game_board.game, self._actions)
         over = state.is_terminal or self._resigned is not None
         mine = self._side == "both" or state.to_play == ("first", "second").index(self._side)
-        self._board.show(position, playable=mine and not over)
         self._table_shown = None
         self._table.show(())
         self._complain("")
         self._value.set_text("")
         self._line.set_text(format_actions(self._game_board.game, self._actions))
         self._status.set_text(self._words(state, mine=mine, over=over))
-        if not over and not mine:
-            self._search = self._running(self._answer())
-        elif not over and self._hints:
-            self._search = self._running(self._analyse())
+
+        def search() -> None:
+            if not over and not mine:
+                self._search = self._running(self._answer())
+            elif not over and self._hints:
+                self._search = self._running(self._analyse())
+
+        self._board.seek(self._actions, playable=mine and not over, then=search)
 
     def _buttons(self) -> None:
         with ui.element("div").classes("zf-tools"):

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Row, text
 from services.dashboard.settings import DashboardSettings
 from services.dashboard.visitor_player import VisitorPlayer
 from services.dashboard.visitor_queries import VisitorQueries
-from services.dashboard.visitors import Visitor
+from services.dashboard.visitors import Allowance, Visitor
 from zerofleet.client import AsyncPlayer
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database.connection import ConnectionPool
@@ -102,7 +102,11 @@ class Sources:
             timeout=_STATEMENT_SECONDS,
             **client_credentials(settings),
         )
-        self._turns = asyncio.Semaphore(settings.dashboard_searches)
+        self._everybody = Allowance(
+            settings.dashboard_all_simulations,
+            searches=settings.dashboard_searches,
+            whose="all visitors together have",
+        )
         self._num_simulations = run.search.num_simulations
         self._away: dict[str, Away] = {}
 
@@ -124,7 +128,7 @@ class Sources:
     def of(self, visitor: Visitor) -> Self:
         """The same, for the pages of one visitor."""
         mine = copy.copy(self)
-        mine.player = VisitorPlayer(self._player, visitor, self._turns, self._num_simulations)
+        mine.player = VisitorPlayer(self._player, visitor, self._everybody, self._num_simulations)
         return mine
 
     @property

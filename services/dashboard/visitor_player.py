@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 
-from services.dashboard.visitors import Visitor
+from services.dashboard.visitors import Allowance, Visitor
 from zerofleet.client import (
     AsyncPlayer,
     PlayedAction,
@@ -30,7 +30,9 @@ class VisitorPlayer:
     """An ``AsyncPlayer`` as one visitor may use it; its errors, and two more.
 
     A search has one row at a time in inference's batches. So visitors have at most as many rows of
-    a batch as ``turns`` lets searches run, whatever they ask, and self-play has the others.
+    a batch as ``everybody`` lets searches run, whatever they ask, and self-play has the others; and
+    however fast those batches follow each other, they make no more simulations in a minute than
+    ``everybody`` has.
 
     Its methods also raise ``PermissionDeniedError``, where the visitor may look alone, and
     ``OverloadedError``, when its simulations are used up or others are searching; it says when it
@@ -39,15 +41,16 @@ class VisitorPlayer:
 
     player: AsyncPlayer
     visitor: Visitor
-    turns: asyncio.Semaphore
-    """Of the searches of all visitors."""
+    everybody: Allowance
+    """Of all visitors together."""
     num_simulations: int
     """Of a search that does not say how many."""
 
     async def describe(self) -> PlayerDescription:
         """See ``AsyncPlayer``; no more simulations than the visitor may ask for."""
         said = await self.player.describe()
-        most = min(said.max_simulations, self.visitor.allowance.per_minute)
+        allowed = min(self.visitor.allowance.per_minute, self.everybody.per_minute)
+        most = min(said.max_simulations, allowed)
         return replace(said, num_simulations=min(said.num_simulations, most), max_simulations=most)
 
     async def predict(
@@ -124,7 +127,7 @@ class VisitorPlayer:
                         made = table.simulations
                         yield table
             except (GeneratorExit, asyncio.CancelledError):
-                self.visitor.allowance.give_back(asked - made)
+                self._give_back(asked - made)
                 raise
 
     def _asked(self, simulations: int | None) -> int:
@@ -138,21 +141,33 @@ class VisitorPlayer:
     @contextlib.asynccontextmanager
     async def _turn(self, simulations: int) -> AsyncGenerator[None]:
         """The visitor's and everybody's turn, for a search of so many simulations."""
-        allowance = self.visitor.allowance
-        allowance.take(max(simulations, 1))
+        simulations = max(simulations, 1)
+        self.visitor.allowance.take(simulations)
+        try:
+            self.everybody.take(simulations)
+        except OverloadedError:
+            self.visitor.allowance.give_back(simulations)
+            raise
         async with contextlib.AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(_WAIT_SECONDS):
-                    await held.enter_async_context(allowance.turns)
-                    await held.enter_async_context(self.turns)
+                    await held.enter_async_context(self.visitor.allowance.turns)
+                    await held.enter_async_context(self.everybody.turns)
             except TimeoutError as error:
-                allowance.give_back(max(simulations, 1))
+                self._give_back(simulations)
                 raise OverloadedError(
                     "inference searches for other visitors, as many as it does at once: try again "
                     f"in {_WAIT_SECONDS:g} s"
                 ) from error
+            except asyncio.CancelledError:
+                self._give_back(simulations)
+                raise
             try:
                 yield
             except ZerofleetError:  # nothing was searched
-                allowance.give_back(max(simulations, 1))
+                self._give_back(simulations)
                 raise
+
+    def _give_back(self, simulations: int) -> None:
+        self.visitor.allowance.give_back(simulations)
+        self.everybody.give_back(simulations)

@@ -27,16 +27,26 @@ _MINUTE = 60.0
 
 
 class Allowance:
-    """Simulations of one visitor: a minute's worth at once, and as much again in each minute.
+    """Simulations of one visitor, or of all: a minute's worth at once, and as much in each minute.
 
     Args:
         per_minute: simulations.
         clock: seconds that only go on.
+        searches: that may run at once; others wait for ``turns``.
+        whose: for messages.
     """
 
-    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        per_minute: int,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        searches: int = _SEARCHES_OF_ONE,
+        whose: str = "a visitor has",
+    ) -> None:
         self.per_minute = per_minute
-        self.turns = asyncio.Semaphore(_SEARCHES_OF_ONE)
+        self.turns = asyncio.Semaphore(searches)
+        self._whose = whose
         self._clock = clock
         self._left = float(per_minute)
         self._at = clock()
@@ -52,14 +62,15 @@ class Allowance:
         self._left, self._at = min(self._left + gained, self.per_minute), now
         if simulations > self.per_minute:
             raise OverloadedError(
-                f"{simulations:,} simulations are more than a visitor has in a minute: ask for "
+                f"{simulations:,} simulations are more than {self._whose} in a minute: ask for "
                 f"{self.per_minute:,} or fewer"
             )
         if simulations > self._left:
             seconds = (simulations - self._left) * _MINUTE / self.per_minute
             raise OverloadedError(
-                f"of {self.per_minute:,} simulations a minute {int(self._left):,} are left: "
-                f"{simulations:,} are possible again in {int(seconds) + 1} s"
+                f"of the {self.per_minute:,} simulations a minute that {self._whose}, "
+                f"{int(self._left):,} are left: {simulations:,} are possible again in "
+                f"{int(seconds) + 1} s"
             )
         self._left -= simulations
 

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from functools import cache
+import threading
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.dashboard.board_position import BoardAction, GameBoard, require_known
+from services.dashboard.board import Board
+from services.dashboard.board_position import (
+    BoardAction,
+    BoardPosition,
+    GameBoard,
+    require_known,
+)
 from services.dashboard.board_text import read_grid
+from services.dashboard.toolkit import Client, ui
 from zerofleet.errors import ConfigError
 from zerofleet.games import State, names, parse_actions
 
@@ -119,3 +130,31 @@ def test_a_class_that_only_the_database_names_is_not_imported() -> None:
     require_known("python:mine:Game", "python:mine:Game")
     with pytest.raises(ConfigError, match="'python:hostile:Game' is a Python class of another run"):
         require_known("python:hostile:Game", "python:mine:Game")
+
+
+async def test_positions_are_sought_in_a_thread_and_the_newest_is_shown_last() -> None:
+    begun, go = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    class SlowBoard(GameBoard):
+        """Of a game whose rules take long."""
+
+        asked: ClassVar[list[int]] = []
+
+        def position(self, actions: Sequence[int]) -> BoardPosition:
+            if actions:
+                self.asked.append(len(actions))
+                loop.call_soon_threadsafe(begun.set)
+                assert go.wait(60)
+            return super().position(actions)
+
+    with Client(ui.page("/")):
+        board = Board(SlowBoard("tic_tac_toe"))
+        shown: list[int] = []
+        board.seek([0], then=lambda: shown.append(1))
+        await asyncio.wait_for(begun.wait(), 60)  # the loop is free
+        for plies in (2, 3):
+            board.seek(range(plies), then=partial(shown.append, plies))
+        go.set()
+        await board.sought()
+    assert (shown, board.position.ply, SlowBoard.asked) == ([3], 3, [1, 3])

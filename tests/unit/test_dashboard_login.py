@@ -230,19 +230,23 @@ def test_a_viewer_searches_nothing_and_others_wait_for_their_turn(
     async def ask() -> None:
         # Nobody is asked: each search is refused before.
         nobody = AsyncPlayer("127.0.0.1:1", timeout=0.01)
-        turns = asyncio.Semaphore(0)
+        everybody = Allowance(1_000, searches=0, whose="all visitors together have")
         viewer = Visitor("ann", "viewer", Allowance(600))
         client = Visitor("bob", "client", Allowance(600))
         with pytest.raises(PermissionDeniedError, match="the role viewer may look alone"):
-            await VisitorPlayer(nobody, viewer, turns, 100).search()
+            await VisitorPlayer(nobody, viewer, everybody, 100).search()
         with pytest.raises(PermissionDeniedError, match="the role viewer may look alone"):
-            await anext(VisitorPlayer(nobody, viewer, turns, 100).analyze())
-        player = VisitorPlayer(nobody, client, turns, 100)
+            await anext(VisitorPlayer(nobody, viewer, everybody, 100).analyze())
+        player = VisitorPlayer(nobody, client, everybody, 100)
         for _ in range(10):  # what was not searched is not counted
             with pytest.raises(OverloadedError, match="try again"):
                 await player.search(simulations=600)
         with pytest.raises(OverloadedError, match="ask for 600 or fewer"):
             await player.play(simulations=601)
+        everybody.take(500)
+        with pytest.raises(OverloadedError, match="that all visitors together have, 500 are left"):
+            await player.search(simulations=600)
+        client.allowance.take(600)  # they were given back
 
     monkeypatch.setattr("services.dashboard.visitor_player._WAIT_SECONDS", 0.001)
     asyncio.run(ask())
