@@ -89,7 +89,6 @@ def test_status_and_the_trainer_name_what_keeps_the_games(
 NUMBERED = [
     "SELECT pg_current_xact_id()",
     "SELECT txid_current()",
-    "SELECT lo_create(0)",
 ]
 
 
