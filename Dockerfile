@@ -28,6 +28,13 @@ ENV PATH=/opt/zerofleet/bin:$PATH \
     ZEROFLEET_ENGINE_FOLDER=/var/lib/zerofleet/engines \
     ZEROFLEET_METRICS_ADDRESS=0.0.0.0:9100 \
     ZEROFLEET_HEALTH_ADDRESS=0.0.0.0:8081
+# Linux gives no signal to process 1 that it has not asked for, and Python asks only once it is up:
+# tini is process 1, so a container that is stopped while it starts ends at once.
+# DL3008 wants versions; a release of Debian keeps only its newest, so a pin breaks with each update.
+# hadolint ignore=DL3008
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends tini \
+ && rm -rf /var/lib/apt/lists/*
 # An empty named volume takes the owner of the folder that it is mounted on.
 RUN groupadd --gid 10001 zerofleet \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin zerofleet \
@@ -47,7 +54,7 @@ LABEL org.opencontainers.image.vendor="zerofleet" \
 FROM base AS toolchain
 # Any g++ of Debian 12 will do. Debian's own Python, unlike the official image's, has its headers in
 # a package of their own.
-# DL3008 wants versions; a release of Debian keeps only its newest, so a pin breaks with each update.
+# DL3008: as above.
 # hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install -y --no-install-recommends g++ \
@@ -101,7 +108,7 @@ LABEL org.opencontainers.image.title="zerofleet-selfplay" \
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
 EXPOSE 8081 9100
-ENTRYPOINT ["python", "-m", "services.selfplay"]
+ENTRYPOINT ["tini", "--", "python", "-m", "services.selfplay"]
 
 FROM env AS evaluator
 LABEL org.opencontainers.image.title="zerofleet-evaluator" \
@@ -118,7 +125,7 @@ RUN if [ -n "$ANCHORS" ]; then \
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
 EXPOSE 8081 9100
-ENTRYPOINT ["python", "-m", "services.evaluator"]
+ENTRYPOINT ["tini", "--", "python", "-m", "services.evaluator"]
 
 FROM env AS autoscaler
 LABEL org.opencontainers.image.title="zerofleet-autoscaler" \
@@ -126,7 +133,7 @@ LABEL org.opencontainers.image.title="zerofleet-autoscaler" \
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
 EXPOSE 8081 9001 9100
-ENTRYPOINT ["python", "-m", "services.autoscaler"]
+ENTRYPOINT ["tini", "--", "python", "-m", "services.autoscaler"]
 
 FROM env AS tools
 LABEL org.opencontainers.image.title="zerofleet-tools" \
@@ -142,7 +149,7 @@ RUN pip --python /opt/zerofleet/bin/python install --no-cache-dir --no-deps --re
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
 HEALTHCHECK NONE
-ENTRYPOINT ["zerofleet"]
+ENTRYPOINT ["tini", "--", "zerofleet"]
 
 
 # ---- and NiceGUI ----
@@ -155,7 +162,7 @@ RUN pip --python /opt/zerofleet/bin/python install --no-cache-dir --no-deps --re
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
 EXPOSE 8080 8081 9100
-ENTRYPOINT ["python", "-m", "services.dashboard"]
+ENTRYPOINT ["tini", "--", "python", "-m", "services.dashboard"]
 
 
 # ---- and ONNX Runtime ----
@@ -170,7 +177,7 @@ LABEL org.opencontainers.image.title="zerofleet-inference" \
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
 EXPOSE 8001 8081 9100
-ENTRYPOINT ["python", "-m", "services.inference"]
+ENTRYPOINT ["tini", "--", "python", "-m", "services.inference"]
 
 
 # ---- and torch ----
@@ -194,7 +201,7 @@ LABEL org.opencontainers.image.title="zerofleet-trainer" \
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
 EXPOSE 8081 9100
-ENTRYPOINT ["python", "-m", "services.trainer"]
+ENTRYPOINT ["tini", "--", "python", "-m", "services.trainer"]
 
 
 # ---- ONNX Runtime with CUDA: last, for the classic builder builds all that stands above a target ----
@@ -212,4 +219,4 @@ LABEL org.opencontainers.image.title="zerofleet-inference-gpu" \
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
 EXPOSE 8001 8081 9100
-ENTRYPOINT ["python", "-m", "services.inference"]
+ENTRYPOINT ["tini", "--", "python", "-m", "services.inference"]

@@ -143,10 +143,13 @@ class ScalingRule:
             self._looks.popleft()
         if self._workers:
             return True
-        # As many as ever were heard of at once: Redis may have been emptied a moment ago.
-        self._heard = max(self._heard, round(fleet.workers))
-        self._heard_replicas = max(self._heard_replicas, round(fleet.replicas))
-        if seconds - self._began < section.window_seconds:
+        watched = seconds - self._began
+        # As many as were heard of at once in the later half: in the first half those are heard of
+        # that died a moment ago, and at one look Redis may just have been emptied.
+        if watched >= section.window_seconds / 2:
+            self._heard = max(self._heard, round(fleet.workers))
+            self._heard_replicas = max(self._heard_replicas, round(fleet.replicas))
+        if watched < section.window_seconds:
             return False
         if not self._heard or not self._heard_replicas:
             return False

@@ -19,6 +19,10 @@ from zerofleet.waiting import Waits
 _log = structlog.get_logger()
 
 _BATCH_GAMES = 64
+_GIVEN_UP = {
+    "lost": "its lease was taken over, or it is over: another worker's record counts",
+    "rejected": "its record contradicts itself, and is kept in games_conflict",
+}
 
 
 class UnfinishedGames:
@@ -68,7 +72,8 @@ class UnfinishedGames:
                     in_play.saved(game)
                 elif in_play.disown(game.game_id, epoch):
                     uid = str(record.game_uid)
-                    _log.warning("game_lost", game_uid=uid, epoch=epoch, status=status)
+                    why = _GIVEN_UP[status]
+                    _log.warning("game_given_up", game_uid=uid, epoch=epoch, reason=why)
             self._reached()
         return True
 

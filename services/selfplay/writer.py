@@ -137,10 +137,7 @@ class GameWriter:
             self._settle(answer)
 
     def _settle(self, answer: SubmitStatus) -> None:
-        """The oldest game of the spool is answered for; a conflict was logged where it was found.
-
-        In a conflict another worker adopted the game, and that worker's record counts.
-        """
+        """The oldest game of the spool is answered for; all but stored was logged where found."""
         if self._audit is not None:
             self._audit.answered(self._spool[0].record.game_uid, answer)
         self._spool.popleft()

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections import Counter
+from datetime import timedelta
 from uuid import UUID
 
 import numpy as np
@@ -129,7 +130,8 @@ def test_answers_in_the_order_given(database: Database) -> None:
 
 def test_the_same_uid_with_other_content_is_kept_aside(database: Database) -> None:
     record = random_record(1)
-    other = changed(random_record(2), game_uid=record.game_uid)
+    began = record.started_at - timedelta(seconds=1)
+    other = changed(random_record(2), game_uid=record.game_uid, started_at=began)
     assert database.submit_games("test", "w", [Submission(record)]) == ["stored"]
     for _ in range(3):
         assert database.submit_games("test", "v", [Submission(other)]) == ["conflict"]

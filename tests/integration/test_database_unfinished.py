@@ -33,13 +33,17 @@ def test_the_former_owner_is_refused(database: Database) -> None:
 
     assert database.save_unfinished("test", "a", [(record, 0)], 60) == ["lost"]
     finished = random_record(1)
-    assert database.submit_games("test", "a", [Submission(finished, epoch=0)]) == ["conflict"]
+    assert database.submit_games("test", "a", [Submission(finished, epoch=0)]) == ["adopted"]
     assert database.count_games("test") == 0
     assert database.save_unfinished("test", "b", [(record, epoch)], 60) == ["saved"]
     assert database.submit_games("test", "b", [Submission(finished, epoch)]) == ["stored"]
     assert database.summary("test").unfinished_games == 0
     # The late delivery of the same game is what it is: there already.
     assert database.submit_games("test", "a", [Submission(finished, epoch=0)]) == ["duplicate"]
+    # And so is one that went another way after it was adopted, and is no sign of bad memory.
+    other = changed(finished, result=-finished.result or 1)
+    assert database.submit_games("test", "a", [Submission(other, epoch=0)]) == ["adopted"]
+    assert database.submit_games("test", "b", [Submission(other, epoch)]) == ["conflict"]
 
 
 def test_a_finished_game_cannot_be_saved_or_adopted_again(database: Database) -> None:

@@ -79,6 +79,17 @@ def test_the_first_answer_is_what_there_is_and_comes_after_a_window() -> None:
     assert found.inference.count == 1
 
 
+def test_the_first_answer_counts_neither_the_dead_nor_an_emptied_redis() -> None:
+    """Of 5 workers and 2 replicas one each is dead, and heard of for ten seconds more."""
+    rule = ScalingRule(ScalingSection(max_workers=1000, max_inference=8))
+    dead, alive, none = a_fleet(5, 4.0, replicas=2), a_fleet(4, 4.0), FleetFigures()
+    looks = [dead, dead, alive, alive, alive, none]
+    assert [rule.look(EVERY * number, fleet) for number, fleet in enumerate(looks)] == [None] * 6
+    found = rule.look(60.0, alive)
+    assert found is not None
+    assert (found.selfplay.count, found.inference.count) == (4, 1)
+
+
 def test_wants_workers_and_says_why_in_the_words_of_the_documentation() -> None:
     found = Watched(a_fleet(12, 4.0)).see(a_fleet(12, 6.0)).selfplay
     assert found.text == "12 -> 18: reuse 6.0 of 4.0, fill 0.31, wait/compute 0.2"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from zerofleet.cli.secret_options import PasswordFile, logged_in
+from zerofleet.errors import StoreUnavailableError
 
 
 def migrate(
@@ -26,12 +28,31 @@ def migrate(
             help="Give each role the password in the file of its name (zerofleet_worker, ...).",
         ),
     ] = None,
+    wait: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long Postgres may be away.")
+    ] = 0,
 ) -> None:
     """Make or update the tables of a Postgres database.
 
     Safe to repeat. `zerofleet up` does it by itself; on a cluster, a job does it first.
     """
     from zerofleet.database import migrate as migrate_database
+    from zerofleet.waiting import Backoff
 
-    migrate_database(logged_in(database_url, password_file), role_passwords)
+    url, backoff, deadline = (
+        logged_in(database_url, password_file),
+        Backoff(),
+        time.monotonic() + wait,
+    )
+    while True:
+        try:
+            migrate_database(url, role_passwords)
+        except StoreUnavailableError as error:
+            delay = backoff.delay()
+            if time.monotonic() + delay > deadline:
+                raise
+            typer.echo(f"waits for Postgres: {error}", err=True)
+            time.sleep(delay)
+        else:
+            break
     typer.echo("the database is up to date")

@@ -374,5 +374,5 @@ def _store_records(
         {"run": run, "worker": worker, "games": encode_submissions(submissions)},
     )
     for game_uid, status, reason in answers:
-        if status in ("conflict", "rejected"):
+        if status in ("adopted", "conflict", "rejected"):
             raise RecordRejectedError(f"game {game_uid}: {reason}")

@@ -15,7 +15,7 @@ from zerofleet.errors import RecordRejectedError
 from zerofleet.records import GameRecord
 
 GameKind = Literal["selfplay", "match"]
-SubmitStatus = Literal["stored", "duplicate", "conflict", "rejected"]
+SubmitStatus = Literal["stored", "duplicate", "adopted", "conflict", "rejected"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,10 @@ class WorkerGames(ConnectionPool):
     ) -> list[SubmitStatus]:
         """Store finished games with their positions, each exactly once.
 
-        ``stored`` and ``duplicate`` mean that Postgres has committed the game. ``conflict``: the
-        uid belongs to another record, or another worker has adopted the game; this one is kept
-        aside. ``rejected``: the record contradicts itself. Each game is answered for by itself.
+        ``stored`` and ``duplicate`` mean that Postgres has committed the game. The others are kept
+        aside. ``adopted``: another worker has taken the game over, whose record counts.
+        ``conflict``: the uid belongs to another record. ``rejected``: the record contradicts
+        itself. Each game is answered for by itself.
 
         Returns:
             An answer for each submission, in order.

@@ -109,6 +109,8 @@ def probes_ask_ports_that_exist(fleet: Manifests) -> Iterator[str]:
         if set(workload.probes) != {"startupProbe", "livenessProbe", "readinessProbe"}:
             yield f"{workload.name} has the probes {set(workload.probes)}"
         for name, probe in workload.probes.items():
+            if probe.get("timeoutSeconds", 1) < 5:
+                yield f"{workload.name}: {name} does not wait for a busy node"
             if "grpc" in probe:
                 # Health is on a port of its own: without TLS, with nothing else on it.
                 if probe["grpc"]["port"] != workload.ports.get("health"):

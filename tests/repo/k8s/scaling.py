@@ -57,14 +57,15 @@ def each_deployment_has_one_scaler_at_most(fleet: Manifests) -> Iterator[str]:
     for target in sorted(set(targets)):
         if targets.count(target) > 1:
             yield f"{target} is scaled by {targets.count(target)}"
-        deployment = fleet.get("Deployment", target)
-        if deployment is None:
+        if fleet.get("Deployment", target) is None:
             yield f"the Deployment {target} is scaled and does not exist"
-        elif "replicas" in deployment["spec"]:
-            yield f"applying {target} again would set its replicas back"
     for deployment in fleet.of_kind("Deployment"):
         name = deployment["metadata"]["name"]
-        if "replicas" not in deployment["spec"] and name not in targets:
+        # By a scaler or by `kubectl scale`.
+        is_scaled = name in {*targets, *_BOUNDS}
+        if is_scaled and "replicas" in deployment["spec"]:
+            yield f"applying {name} again would set its replicas back"
+        if not is_scaled and "replicas" not in deployment["spec"]:
             yield f"{name} has neither replicas nor a scaler"
 
 

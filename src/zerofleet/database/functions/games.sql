@@ -211,7 +211,13 @@ BEGIN
             (d.record ->> 'content_sha256')::bytea AS content_sha256,
             d.record, d.ordinality, f.fault,
             d.ordinality = ANY (stored) AS is_stored,
-            g.content_sha256 AS known_sha256
+            g.content_sha256 AS known_sha256,
+            -- Two workers had one beginning: one of them took the game over from the other.
+            coalesce(
+                g.worker <> in_worker
+                    AND g.started_at = (d.record #>> '{record, started_at}')::timestamptz,
+                g.game_uid IS NULL
+            ) AS is_adopted
         FROM json_array_elements(in_games) WITH ORDINALITY AS d (record, ordinality)
         JOIN unnest(uids) WITH ORDINALITY AS u (game_uid, ordinality) USING (ordinality)
         LEFT JOIN unnest(faulty, faults) AS f (ordinality, fault) USING (ordinality)
@@ -221,19 +227,20 @@ BEGIN
             WHEN is_stored THEN 'stored'
             WHEN fault IS NOT NULL THEN 'rejected'
             WHEN known_sha256 = content_sha256 THEN 'duplicate'
+            WHEN is_adopted THEN 'adopted'
             ELSE 'conflict'
         END AS status, CASE
             WHEN is_stored THEN NULL
             WHEN fault IS NOT NULL THEN fault
             WHEN known_sha256 = content_sha256 THEN NULL
-            WHEN known_sha256 IS NULL THEN 'another worker has adopted the game'
+            WHEN is_adopted THEN 'another worker has adopted the game'
             ELSE 'the uid belongs to another record'
         END AS reason
         FROM answered
     ), kept AS (
         INSERT INTO games_conflict (game_uid, content_sha256, run, reason, worker, record)
         SELECT game_uid, content_sha256, in_run, reason, in_worker, record FROM judged
-        WHERE status IN ('conflict', 'rejected')
+        WHERE status IN ('adopted', 'conflict', 'rejected')
         ON CONFLICT DO NOTHING
     )
     SELECT j.game_uid, j.status, j.reason FROM judged AS j ORDER BY j.ordinality;
@@ -241,6 +248,6 @@ END
 $$;
 COMMENT ON FUNCTION submit_games IS
     'Store finished games with their positions, each exactly once, however often it is delivered. '
-    'Answers in the order given: stored, duplicate (it was there already), conflict (its uid belongs '
-    'to another record, or another worker has adopted the game), rejected (it contradicts itself). '
-    'Each game is answered for by itself.';
+    'Answers in the order given: stored, duplicate (it was there already), adopted (another worker '
+    'has taken the game over, whose record counts), conflict (its uid belongs to another record), '
+    'rejected (it contradicts itself). Each game is answered for by itself.';

@@ -162,7 +162,7 @@ CREATE TABLE games_conflict (
     UNIQUE NULLS NOT DISTINCT (game_uid, content_sha256)
 );
 COMMENT ON TABLE games_conflict IS
-    'Deliveries that were not stored: the uid was taken by another record, another worker had adopted '
-    'the game, or the record contradicts itself. One row for each such record, however often it came. '
+    'Deliveries that were not stored: another worker had adopted the game, the uid was taken by '
+    'another record, or the record contradicts itself. One row for each such record, however often it came. '
     'Unfinished games, without content_sha256, that were refused or that could not go on.';
 COMMENT ON COLUMN games_conflict.record IS 'What was delivered.';
