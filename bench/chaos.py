@@ -289,7 +289,7 @@ def _cells(rows: Sequence[Row]) -> list[str]:
     ]
     times = (f"{statistics.median(settled):.1f}", f"{max(settled):.1f}") if settled else ("-", "-")
     held = sum(not each.broken for each in done)
-    rounds = sum(row["kind"] != _AT_THE_END and not row["skipped"] for row in rows)
+    rounds = sum(row["kind"] != _AT_THE_END and not row["skipped"] for row in rows) or len(done)
     return [f"{rounds:,}", *(f"{each:,}" for each in sums), *times, f"{held:,} of {len(done):,}"]
 
 

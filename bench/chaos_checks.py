@@ -90,8 +90,9 @@ class Watch:
 
     def begin_anew(self) -> None:
         """An older state of Postgres was restored, with its promotions and epochs."""
-        self.ledger.read()
-        self.ledger.begin_anew({uid for (uid,) in self._fleet.query(_SELFPLAY)})
+        stored = {uid for (uid,) in self._fleet.query(_SELFPLAY)}
+        self.ledger.read()  # afterwards: what is acknowledged in between is not counted at all
+        self.ledger.begin_anew(stored)
         self._seq, self._epochs, self._told_twice = 0, {}, 0
 
     def settle(self, seconds: float) -> tuple[float, str]:
