@@ -106,6 +106,9 @@ def test_in_a_container_of_the_fleet_the_database_need_not_be_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ZEROFLEET_DATABASE_URL", role_url("console"))
+    monkeypatch.setenv("ZEROFLEET_RUN_FILE", str(run_file))
+    monkeypatch.setenv("ZEROFLEET_REDIS_URL", "redis://unused")
+    assert wrote(records[1].game_uid) == wrote(run_file, records[1].game_uid)
     assert sgf.read(wrote(run_file, "--last", 1))[1] == records[2].columns.action.tolist()
 
 
@@ -142,6 +145,8 @@ def test_what_cannot_be_written(
     strange = refused(run_file, uuid4(), "--database-url", database_url)
     assert "the run 'go5' has no finished game" in strange
     assert "give a game's uid" in refused(run_file, "--database-url", database_url)
+    unnamed = refused(records[0].game_uid, "--database-url", database_url)
+    assert "give the run file too" in unnamed
     both = refused(run_file, records[0].game_uid, "--last", 1, "--database-url", database_url)
     assert "give a game's uid" in both
     other = tmp_path / "other.toml"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -74,6 +76,21 @@ def test_says_which_model_answers_for_one_that_cannot_be_used(ask: Ask, valkey_u
         heartbeats.beat(Heartbeat("i", 1, "", figures))
     lines = [line.split(maxsplit=1) for line in ask().splitlines()]
     assert ["answers", "model 3, in place of model 4: FILE is damaged"] in lines
+
+
+def test_watched_it_is_asked_again_and_again_until_interrupted(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = iter([None, KeyboardInterrupt])
+
+    def pause(seconds: float) -> None:
+        if error := next(pauses):
+            raise error
+
+    command = sys.modules["zerofleet.cli.status"]  # whose name in its package is the function
+    monkeypatch.setattr(command, "time", SimpleNamespace(sleep=pause))
+    looks = [json.loads(line) for line in ask("--watch", "--json").splitlines()]
+    assert [look["run"] for look in looks] == ["test", "test"]
 
 
 def test_a_fleet_of_which_nothing_is_heard_is_stopped_and_gets_no_advice(ask: Ask) -> None:

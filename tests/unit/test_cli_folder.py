@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.core import TyperArgument, TyperGroup
+from typer.main import get_command
 
+from zerofleet.cli import app
 from zerofleet.cli.serving import tell_of_damage
 from zerofleet.cli.which_run import chosen_folder
 from zerofleet.config import RunConfig, load_run
@@ -130,6 +133,30 @@ def test_the_folder_used_last_is_meant(
     assert chosen_folder(Path("zerofleet-data/old")).root.name == "old"
     with pytest.raises(ConfigError, match="zerofleet-data/tictactoe is not a data folder"):
         chosen_folder(None, RUN_FILE)
+
+
+def test_a_run_file_and_a_folder_must_mean_the_same_run(
+    tmp_path: Path, run: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for root in ("zerofleet-data/tictactoe", "elsewhere"):
+        DataFolder.for_run(Path(root), run)
+    assert chosen_folder(None, RUN_FILE).root.name == "tictactoe"
+    assert chosen_folder(Path("elsewhere"), RUN_FILE).root.name == "elsewhere"
+    with pytest.raises(ConfigError, match=r"belongs to the run 'tictactoe', and .* is of 'go9'"):
+        chosen_folder(Path("elsewhere"), RUN_FILE.with_name("go9.toml"))
+
+
+@pytest.mark.parametrize(
+    "command", ["status", "sql", "play", "gtp", "sgf", "exam", "match", "rollback"]
+)
+def test_every_command_that_asks_a_run_is_told_which_alike(command: str) -> None:
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    named = {parameter.name: parameter for parameter in group.commands[command].params}
+    assert isinstance(named["run_file"], TyperArgument)
+    assert not named["run_file"].required
+    assert named["data"].opts == ["--data"]
 
 
 def test_a_run_file_that_cannot_be_copied_is_named(tmp_path: Path, run: RunConfig) -> None:

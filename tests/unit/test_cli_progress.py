@@ -140,6 +140,8 @@ def test_status_as_text_and_json() -> None:
     assert told in examined
     values = json.loads(json.dumps(status_values(FULL, KEPT, SERVICES, "127.0.0.1:8001")))
     assert values["up"] is True
+    assert [round(end, 1) for end in values["elo_interval_95"]] == [58.7, 202.1]
+    assert status_values(EMPTY, NOTHING, [], None)["elo_interval_95"] is None
     assert values["held_out"] == {"policy": 1.5, "value": 0.625}
     assert values["exams"][1]["error_rate"] == 0.0
     assert values["services"][1]["restarts"] == 2

@@ -213,6 +213,14 @@ def elo_text(figures: RunFigures) -> str:
     return f"{figures.elo:+.0f}{error}{model}"
 
 
+def elo_interval(figures: RunFigures) -> tuple[float, float] | None:
+    """The whole 95% interval of ``elo_text``; None where there is none."""
+    if figures.elo is None or figures.elo_error is None:
+        return None
+    half = Z_95 * figures.elo_error
+    return figures.elo - half, figures.elo + half
+
+
 def exam_text(figures: RunFigures) -> str:
     """Error rates of the last promoted models, oldest first."""
     exams = [f"{exam.version}: {exam.error_rate:.2%}" for exam in figures.exams[-4:]]

@@ -11,6 +11,7 @@ from zerofleet.cli.progress import (
     best_text,
     distinct_text,
     draws_text,
+    elo_interval,
     elo_text,
     entropy_text,
     exam_text,
@@ -35,6 +36,7 @@ def status_values(
         "up": address is not None,
         "inference_address": address,
         **asdict(figures),
+        "elo_interval_95": elo_interval(figures),
         "kept": {
             **asdict(kept),
             "since": None if kept.since is None else kept.since.isoformat(),

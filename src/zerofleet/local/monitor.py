@@ -81,6 +81,7 @@ class RunFigures:
     elo: float | None = None
     """Of that model."""
     elo_error: float | None = None
+    """Standard error."""
     play: RecentPlay = field(default_factory=RecentPlay)
     """Whether self-play still explores."""
     narrows: str | None = None
