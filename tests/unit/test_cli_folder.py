@@ -3,8 +3,10 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,9 @@ from zerofleet.cli.which_run import chosen_folder
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Promotion
 from zerofleet.errors import ConfigError
-from zerofleet.local.data_folder import DataFolder
+from zerofleet.local.data_folder import DataFolder, full_disk
+from zerofleet.local.running import Running
+from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.models.folder import ModelFolder
 
 RUN_FILE = Path(__file__).parents[2] / "runs" / "tictactoe.toml"
@@ -157,6 +161,41 @@ def test_every_command_that_asks_a_run_is_told_which_alike(command: str) -> None
     assert isinstance(named["run_file"], TyperArgument)
     assert not named["run_file"].required
     assert named["data"].opts == ["--data"]
+
+
+@pytest.fixture
+def full_folder(tmp_path: Path, run: RunConfig) -> Iterator[DataFolder]:
+    """A data folder on a disk of its own, which is full."""
+    mounted = tmp_path / "disk"
+    mounted.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(mounted)]
+    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
+        pytest.skip("this user may not mount a small disk")
+    try:
+        folder = DataFolder.for_run(mounted / "data", run)
+        with folder.hold("up"):
+            pass
+        with pytest.raises(OSError, match="No space left"):
+            (mounted / "filler").write_bytes(bytes(1 << 17))
+        yield folder
+    finally:
+        subprocess.run(["umount", str(mounted)], check=True)
+
+
+def test_a_full_disk_is_named_with_its_folder(
+    full_folder: DataFolder, run: RunConfig, tmp_path: Path
+) -> None:
+    root = full_folder.root
+    assert f"full: 0.0 MB left on the disk of {root}" in str(full_disk(root))
+    assert full_disk(tmp_path) is None
+    with full_folder.hold("sql"):  # which takes no room
+        assert full_folder.holder_pid() == os.getpid()
+        with pytest.raises(ConfigError, match=f"the disk of {root} is full: make room there"):
+            Running(os.getpid(), {}, "").announced(full_folder).__enter__()
+    with pytest.raises(ConfigError, match=f"the disk of {root / 'new'} is full"):
+        DataFolder.for_run(root / "new", run)
+    with pytest.raises(ConfigError, match=f"the disk of {root / 'valkey'} is full"):
+        EmbeddedValkey(root / "valkey").start()
 
 
 def test_a_run_file_that_cannot_be_copied_is_named(tmp_path: Path, run: RunConfig) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from zerofleet.cli.final_report import final_report
-from zerofleet.cli.progress import LiveTable, PlainLines, duration, one_line
+from zerofleet.cli.final_report import final_report, lost_text
+from zerofleet.cli.progress import LiveTable, PlainLines, draw, duration, one_line
 from zerofleet.cli.status_text import status_text, status_values
 from zerofleet.database import Kept, RecentPlay
 from zerofleet.figures import InferenceFigures
@@ -147,6 +147,20 @@ def test_status_as_text_and_json() -> None:
     assert values["services"][1]["restarts"] == 2
     assert values["kept"]["bytes_per_day"] == 987_600_000
     assert values["kept"]["since"] == "2026-05-01T09:30:00+00:00"
+
+
+def test_a_full_disk_is_said_wherever_figures_are() -> None:
+    full = replace(FULL, disk="full: 0.0 MB left on the disk of /data; make room there")
+    assert "disk              full: 0.0 MB left on the disk of /data" in status_text(
+        full, KEPT, [], None
+    )
+    assert " | disk full: 0.0 MB left on the disk of /data" in one_line(full, [], 0.0)
+    text = io.StringIO()
+    Console(file=text, width=100).print(draw(full, [], 0.0))
+    assert "full: 0.0 MB left on the disk of /data" in text.getvalue()
+    assert lost_text(13_187, full.disk).startswith("\n13,187 finished games were not stored, ")
+    assert "the disk is full: 0.0 MB left on the disk of /data" in lost_text(1, full.disk)
+    assert "1 finished game was not stored" in lost_text(1, None)
 
 
 def test_status_says_what_inference_runs_on() -> None:

@@ -26,6 +26,13 @@ def goal_text(reached: Exam | None, goal: float) -> str:
     )
 
 
+def lost_text(games: int, disk: str | None) -> str:
+    """Finished games that Postgres took none of until the end, and why where that is known."""
+    plural = " was" if games == 1 else "s were"
+    why = f": the disk is {disk}" if disk else ", see the logs"
+    return f"\n{games:,} finished game{plural} not stored, because Postgres did not take them{why}."
+
+
 def final_report(
     figures: RunFigures, usage: Usage, folder: DataFolder, page: str | None = None
 ) -> str:

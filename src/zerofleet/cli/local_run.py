@@ -6,18 +6,19 @@ import asyncio
 import contextlib
 import time
 from asyncio import FIRST_COMPLETED
+from dataclasses import replace
 from functools import partial
 
 import typer
 
 from zerofleet.best_pointer import BestPointer
-from zerofleet.cli.final_report import final_report, goal_text
+from zerofleet.cli.final_report import final_report, goal_text, lost_text
 from zerofleet.cli.progress import progress
 from zerofleet.cli.signals import interruptible, stop_event
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, migrate
 from zerofleet.errors import ConfigError, StoreUnavailableError
-from zerofleet.local.data_folder import DataFolder
+from zerofleet.local.data_folder import DataFolder, full_disk
 from zerofleet.local.monitor import Exam, Monitor, RunFigures
 from zerofleet.local.programs import LocalPrograms, chosen_address
 from zerofleet.local.running import Running
@@ -65,6 +66,7 @@ class LocalRun:
         self._goal = goal
         self._meter = UsageMeter(folder.root / "usage.json")
         self._progress = progress()
+        self._lost_games = 0
 
     def go(self, database_url: str | None, redis_url: str | None) -> bool:
         """Start, train, stop; whether the goal was reached (without a goal: true).
@@ -89,6 +91,8 @@ class LocalRun:
                 return self._goal is None
         if self._goal is not None:
             typer.echo(goal_text(reached, self._goal))
+        if self._lost_games:
+            typer.echo(lost_text(self._lost_games, full_disk(self._folder.root)))
         typer.echo(final_report(figures, self._meter.usage, self._folder, self._page))
         return self._goal is None or reached is not None
 
@@ -99,7 +103,8 @@ class LocalRun:
         with Database(owner_url) as database:
             database.register_run(self._run)
         urls = stores.urls
-        with Monitor(self._run, urls.database["console"], urls.redis) as monitor:
+        console, root = urls.database["console"], self._folder.root
+        with Monitor(self._run, console, urls.redis, root) as monitor:
             monitor.require_redis()
             stores.remember()
             figures = monitor.figures()
@@ -111,7 +116,9 @@ class LocalRun:
                 reached = figures.exam_at(self._goal, after=old_exams)
             if reached is not None:
                 make_best(self._run.name, reached.version, stores.urls)
-            return monitor.figures(), reached
+            with contextlib.suppress(StoreUnavailableError):
+                figures = monitor.figures()
+            return figures, reached
 
     def _supervise_where_it_can_listen(
         self, stores: Stores, monitor: Monitor, figures: RunFigures
@@ -157,8 +164,10 @@ class LocalRun:
                 if failed.done() or stopped.done():
                     break
                 began = time.monotonic()
-                with contextlib.suppress(StoreUnavailableError):
+                try:
                     figures = await asyncio.to_thread(monitor.figures)
+                except StoreUnavailableError:
+                    figures = replace(figures, disk=monitor.disk())
                 self._meter.read(games=figures.games)
                 # In a long run each look counts many rows: it must not take a core for itself.
                 pause = max(_LOOK_SECONDS, 25 * (time.monotonic() - began))
@@ -167,6 +176,7 @@ class LocalRun:
             if failed.done():
                 failed.result()
             failed.cancel()
+        self._lost_games = sum(child.lost_games for child in supervisor.children)
         return figures
 
 

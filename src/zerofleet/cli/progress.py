@@ -120,6 +120,8 @@ def _figures_table(figures: RunFigures, seconds: float) -> Table:
     table.add_row("distinct games", distinct_text(figures))
     if figures.narrows is not None:
         table.add_row("narrows", figures.narrows)
+    if figures.disk is not None:
+        table.add_row("disk", Text(figures.disk, style="red"))
     table.add_row("positions", f"{figures.positions_per_s:,.0f}/s predicted for self-play")
     table.add_row("loss, trained on", loss_text(figures.train))
     table.add_row("loss, held out", loss_text(figures.held_out))
@@ -154,6 +156,8 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
     ]
     if figures.has_exam:
         parts.append(f"exam errors {exam_text(figures)}")
+    if figures.disk is not None:
+        parts.append(f"disk {figures.disk}")
     parts += [f"{service.name}: {service.doing}" for service in services if _is_news(service)]
     restarts = sum(service.restarts for service in services)
     if restarts:

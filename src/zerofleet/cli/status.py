@@ -122,7 +122,7 @@ def _of_folder(data: Path | None, run_file: Path | None) -> Generator[_Watched]:
     run = load_run(folder.run_file)
     with (
         joined(folder, "status") as running,
-        Monitor(run, running.database_urls["console"], running.redis_url) as monitor,
+        Monitor(run, running.database_urls["console"], running.redis_url, folder.root) as monitor,
     ):
         if running.inference_address is None:  # else its inference service says so
             with Database(running.database_urls["console"], pool_size=1) as database:

@@ -77,6 +77,8 @@ def status_text(
     if figures.has_exam:
         rows["exam errors"] = exam_text(figures)
         rows["newest exam"] = newest_exam_text(figures)
+    if figures.disk is not None:
+        rows["disk"] = figures.disk
     if figures.narrows is not None:
         rows["narrows"] = figures.narrows
     if figures.window_blocker is not None:
