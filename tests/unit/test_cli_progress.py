@@ -13,9 +13,10 @@ from zerofleet.cli.final_report import final_report, lost_text
 from zerofleet.cli.progress import LiveTable, PlainLines, draw, duration, one_line
 from zerofleet.cli.status_text import status_text, status_values
 from zerofleet.database import Kept, RecentPlay
-from zerofleet.figures import InferenceFigures
+from zerofleet.figures import DemandFigures, InferenceFigures, SelfplayFigures, TrainerFigures
+from zerofleet.heartbeat import Heartbeat
 from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState
+from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState, states_of
 from zerofleet.local.usage import Usage
 
 EMPTY = RunFigures(
@@ -88,6 +89,63 @@ def test_the_table_says_everything() -> None:
         assert words in shown
     assert "something happened" in shown
     assert "45.7% of the last 1,000" in shown
+
+
+def test_the_title_is_one_line_at_the_terminals_width() -> None:
+    text = io.StringIO()
+    named = replace(FULL, game="go(size=9,komi=7.5,suicide=false)", run="a-long-name-of-a-run")
+    Console(file=text, width=60).print(draw(named, [], 3_723.0))
+    assert text.getvalue().splitlines()[0] == (
+        "a-long-name-of-a-run (go(size=9,komi=7.5,suicide=false)), u…"
+    )
+
+
+def test_told_to_stop_nothing_is_shown_of_what_services_did(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = PlainLines()
+    lines.end()
+    lines.show(FULL, SERVICES)
+    assert capsys.readouterr().out == ""
+    text = io.StringIO()
+    with LiveTable(Console(file=text, width=100, force_terminal=True)) as table:
+        table.show(FULL, SERVICES)
+        shown = len(text.getvalue())
+        table.end()
+        table.show(FULL, SERVICES)
+    assert "12,345" in text.getvalue()[shown:]
+    assert "plays" not in text.getvalue()[shown:]
+
+
+def test_one_is_not_counted_in_the_plural(tmp_path: Path) -> None:
+    one = replace(FULL, games=1, models=1, promotions=1)
+    said = final_report(one, Usage(1.0, 1.0), DataFolder(tmp_path, "r", "g"))
+    assert "\n1 game, 1 model, 1 promoted; " in said
+    assert "files of 1 of 1 model\n" in status_text(one, replace(NOTHING, models=1), [], None)
+
+
+@pytest.mark.parametrize(
+    ("figures", "waiting_for", "doing"),
+    [
+        (SelfplayFigures(), "the trainer, 10000 positions behind", "plays, in step with the train"),
+        (SelfplayFigures(pause_share=0.4), "", "plays, in step with the trainer"),
+        (SelfplayFigures(pause_share=0.4), "Postgres", "waits for Postgres"),
+        (SelfplayFigures(), "the trainer to come up", "waits for the trainer to come up"),
+        (SelfplayFigures(), "", "plays"),
+        (TrainerFigures(), "500 positions", "waits for 500 positions"),
+        (TrainerFigures(demand=DemandFigures(wait_share=0.3)), "11 positions", "trains, in step "),
+        (TrainerFigures(demand=DemandFigures(wait_share=0.3)), "", "trains, in step with self-p"),
+        (TrainerFigures(demand=DemandFigures(wait_share=0.0)), "", "trains"),
+        (TrainerFigures(demand=DemandFigures(wait_share=1.0)), "11 positions", "waits for 11 p"),
+        (TrainerFigures(demand=DemandFigures(wait_share=0.3)), "Postgres", "waits for Postgres"),
+    ],
+)
+def test_a_stage_that_paces_itself_says_so_whether_or_not_it_stands_still(
+    figures: SelfplayFigures | TrainerFigures, waiting_for: str, doing: str
+) -> None:
+    [state] = states_of([Heartbeat("w", 1, waiting_for, figures)])
+    assert state.doing.startswith(doing)
+    assert bool(state.waiting_for) == state.doing.startswith("waits")
 
 
 def test_plain_lines_come_at_events_and_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import time
 from asyncio import FIRST_COMPLETED
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import typer
 
+from zerofleet import games
 from zerofleet.best_pointer import BestPointer
 from zerofleet.cli.final_report import final_report, goal_text, lost_text
 from zerofleet.cli.progress import progress
@@ -18,8 +19,10 @@ from zerofleet.cli.signals import interruptible, stop_event
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, migrate
 from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.figures import InferenceFigures
+from zerofleet.fleet import smaller_network
 from zerofleet.local.data_folder import DataFolder, full_disk
-from zerofleet.local.monitor import Exam, Monitor, RunFigures
+from zerofleet.local.monitor import Exam, Monitor, RunFigures, ServiceState
 from zerofleet.local.programs import LocalPrograms, chosen_address
 from zerofleet.local.running import Running
 from zerofleet.local.stores import Stores, StoreUrls
@@ -27,6 +30,7 @@ from zerofleet.local.supervisor import AddressTakenError, Supervisor
 from zerofleet.local.usage import UsageMeter
 
 _LOOK_SECONDS = 1.0
+_SLOW_LOOKS = 20
 _MOST_TRIES = 3  # of addresses that were free when they were chosen
 
 _ACTOR = "zerofleet up"
@@ -67,6 +71,8 @@ class LocalRun:
         self._meter = UsageMeter(folder.root / "usage.json")
         self._progress = progress()
         self._lost_games = 0
+        self._slow_looks = 0
+        self._told_of_size = False
 
     def go(self, database_url: str | None, redis_url: str | None) -> bool:
         """Start, train, stop; whether the goal was reached (without a goal: true).
@@ -152,14 +158,20 @@ class LocalRun:
         """Run the services until the goal, a signal or a failure; the last figures."""
         programs = LocalPrograms(self._folder, stores.urls, self._address, self._page)
         supervisor = Supervisor(programs.loop(self._workers), self._progress.say)
-        say_stop = partial(self._progress.say, "stopping; once more to kill")
+
+        def say_stop() -> None:
+            self._progress.end()
+            self._progress.say("stopping; once more to kill")
+
         async with stop_event(first=say_stop, again=supervisor.hurry) as stop, supervisor:
             failed = asyncio.create_task(supervisor.failed())
             stopped = asyncio.create_task(stop.wait())
             await asyncio.sleep(0)  # the children are started now
             pause, old_exams = _LOOK_SECONDS, len(figures.exams)
             while figures.exam_at(self._goal, after=old_exams) is None:
-                self._progress.show(figures, monitor.services(supervisor.children))
+                services = monitor.services(supervisor.children)
+                self._progress.show(figures, services)
+                self._tell_of_size(services)
                 await asyncio.wait({failed, stopped}, timeout=pause, return_when=FIRST_COMPLETED)
                 if failed.done() or stopped.done():
                     break
@@ -178,6 +190,21 @@ class LocalRun:
             failed.cancel()
         self._lost_games = sum(child.lost_games for child in supervisor.children)
         return figures
+
+    def _tell_of_size(self, services: Sequence[ServiceState]) -> None:
+        """Say once that the network is too large for this machine's CPUs."""
+        for service in services:
+            inference = service.figures
+            if not isinstance(inference, InferenceFigures) or inference.provider != "cpu":
+                continue
+            shape = games.spec(self._run.game.name).observation_shape
+            capacity = inference.capacity_rows_per_second
+            words = capacity and smaller_network(self._run.network, shape, capacity)
+            self._slow_looks = self._slow_looks + 1 if words else 0
+            # It may only start slowly, while all the others start too.
+            if self._slow_looks >= _SLOW_LOOKS and not self._told_of_size:
+                self._told_of_size = True
+                self._progress.say(f"the network is large for this machine, {words}")
 
 
 def make_best(run: str, version: int, urls: StoreUrls) -> None:

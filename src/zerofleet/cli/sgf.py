@@ -79,7 +79,9 @@ def sgf(
             else:
                 _write(folder, uid, text)
     if folder is not None:
-        typer.echo(f"{written} games in {folder}", err=True)
+        from zerofleet.cli.progress import counted
+
+        typer.echo(f"{counted(written, 'game')} in {folder}", err=True)
     if game_uid is not None and not written:
         raise typer.Exit(1)
 

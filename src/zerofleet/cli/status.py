@@ -78,7 +78,9 @@ class _Watched:
         if as_json:
             values = status_values(figures, kept, services, address, advice)
             return json.dumps(values, indent=indent)
-        return status_text(figures, kept, services, address, advice)
+        # Whoever starts a fleet asks it before its services have said anything.
+        stopped = "no service is heard of: starting, or stopped" if self.of_fleet else "stopped"
+        return status_text(figures, kept, services, address, advice, stopped)
 
 
 def _watch(watched: _Watched, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from zerofleet.cli.progress import (
     best_text,
+    counted,
     distinct_text,
     draws_text,
     elo_interval,
@@ -52,10 +53,11 @@ def status_text(
     services: Sequence[ServiceState],
     address: str | None,
     advice: Advice | None = None,
+    stopped: str = "stopped",
 ) -> str:
-    """A line for each figure."""
+    """A line for each figure; ``stopped`` is what a run is without an address."""
     rows = {
-        "run": f"{figures.run} ({figures.game}), {'running' if address else 'stopped'}",
+        "run": f"{figures.run} ({figures.game}), {'running' if address else stopped}",
         "games": f"{figures.games:,} ({figures.games_last_hour:,} in the last hour)",
         "distinct games": distinct_text(figures),
         "draws": draws_text(figures),
@@ -97,7 +99,7 @@ def _kept_text(figures: RunFigures, kept: Kept) -> str:
     if kept.since is not None and kept.bytes_per_day is not None:
         a_day = _size_text(kept.bytes_per_day)
         searches += f" since {kept.since:%Y-%m-%d %H:%M} UTC ({a_day} a day)"
-    return f"{searches}, files of {kept.models} of {figures.models} models"
+    return f"{searches}, files of {kept.models} of {counted(figures.models, 'model')}"
 
 
 def _size_text(size: int) -> str:

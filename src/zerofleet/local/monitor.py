@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from zerofleet.exam import position_kinds
 from zerofleet.figures import (
     AutoscalerFigures,
     DashboardFigures,
+    DemandFigures,
     EvaluatorFigures,
     Figures,
     InferenceFigures,
@@ -28,6 +30,11 @@ from zerofleet.fleet import Advice, advise, observe
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.data_folder import full_disk
 from zerofleet.local.supervisor import Child
+
+_BEHIND = re.compile(r"the trainer, \d+ positions behind")  # of self-play
+_LACKS = re.compile(r"[\d,]+ positions")  # of the trainer, that nothing slows down
+_PACED_SHARE = 0.05  # of a stage's time in which it lets another catch up
+_STARVED_SHARE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +269,29 @@ def _state_of_child(
 
 
 def _state(name: str, beat: Heartbeat, restarts: int) -> ServiceState:
+    in_step = _in_step(beat)
+    if in_step:
+        return ServiceState(name, in_step, restarts=restarts, figures=beat.figures)
     waits = f"waits for {beat.waiting_for}" if beat.waiting_for else ""
     doing = waits or work_words(beat.figures)
     return ServiceState(name, doing, beat.waiting_for, restarts=restarts, figures=beat.figures)
+
+
+def _in_step(beat: Heartbeat) -> str:
+    """That a stage paces itself by another, whether or not it stands still just now; else empty."""
+    match beat.figures:
+        case SelfplayFigures(pause_share=share):
+            paced = _BEHIND.fullmatch(beat.waiting_for) is not None
+            if paced or (share >= _PACED_SHARE and not beat.waiting_for):
+                return "plays, in step with the trainer"
+        case TrainerFigures(demand=DemandFigures(wait_share=share)) if share is not None:
+            # One that hardly ever trains starves: then it says for how much it waits.
+            paced = _LACKS.fullmatch(beat.waiting_for) is not None and share < _STARVED_SHARE
+            if paced or (share >= _PACED_SHARE and not beat.waiting_for):
+                return "trains, in step with self-play"
+        case _:
+            pass
+    return ""
 
 
 def _exam(row: ExamRow) -> Exam:
