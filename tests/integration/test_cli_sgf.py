@@ -62,6 +62,10 @@ def test_a_game_by_its_uid(database_url: str, run_file: Path, records: list[Game
     assert (root.get("PB"), root.get("PW")) == ("go5 4", "go5 4")
     assert root.get("GN") == str(record.game_uid)
     assert root.get("RE")[0] == {1: "B", -1: "W"}[record.result]
+    # Sabaki's graph: Black's win rate of the position at each node, in percent.
+    shares = [float(node.get_raw("SBKV")) for node in game.get_main_sequence()[:2]]
+    values = record.columns.root_value[:2] * (1, -1)
+    assert shares == pytest.approx([50 * (1 + value) for value in values], abs=0.01)
     value, visits = first.get("C").splitlines()
     assert value == (
         f"value {record.columns.root_value[0]:+.3f} after 50 simulations "

@@ -13,7 +13,13 @@ from zerofleet_core import State, game_spec
 from zerofleet import __version__
 from zerofleet.errors import ConfigError, InferenceUnavailableError
 from zerofleet.gtp.engine import Engine, EngineOptions, analysis_simulations
-from zerofleet.rpc.player_backend import PlayerDescription, SearchChild, SearchOptions, SearchTable
+from zerofleet.rpc.player_backend import (
+    PlayerDescription,
+    PositionPrediction,
+    SearchChild,
+    SearchOptions,
+    SearchTable,
+)
 
 GAME = "go(size=5,komi=7.5,suicide=false)"
 
@@ -39,6 +45,13 @@ class FirstFree:
                 await asyncio.Event().wait()
         finally:
             self.closed += 1
+
+    async def predict(self, actions: list[int], *, game: str, **_: Any) -> PositionPrediction:
+        state = State(game, actions)
+        legal = state.legal_actions()
+        words = tuple(map(state.action_to_string, legal))
+        priors = (1 / len(legal),) * len(legal)
+        return PositionPrediction("run", 4, state.to_play, 0.5, tuple(legal), words, priors)
 
 
 def table(game: str, actions: list[int]) -> SearchTable:
@@ -131,6 +144,74 @@ async def test_size_and_komi_are_the_servers() -> None:
     assert "? size is '-5'" in await said("boardsize -5")
 
 
+async def test_rules_in_katagos_words() -> None:
+    ours = (
+        '{"hasButton":false,"ko":"POSITIONAL","scoring":"AREA","suicide":false,"tax":"NONE",'
+        '"whiteHandicapBonus":"0"}'
+    )
+    assert await said("get_komi", "kata-get-rules") == f"= 7.5\n\n= {ours}\n\n"
+    accepted = (ours, '{"ko": "POSITIONAL"}', "{}")
+    assert await said(*(f"kata-set-rules {rules}" for rules in accepted)) == "=\n\n" * 3
+    for rules, words in (
+        ("tromp-taylor", "the model plays with suicide false, not true"),
+        ("japanese", 'the model plays with ko "POSITIONAL", not "SIMPLE"'),
+        ("Chinese-KGS", 'the model plays with whiteHandicapBonus "0", not "N"'),
+        ("ing", "unknown rules 'ing': give JSON, or one of tromp-taylor, chinese, "),
+        ('{"komi": 7}', "unknown rule 'komi': there are hasButton, ko"),
+        ("{", "the rules are no JSON"),
+    ):
+        assert f"? {words}" in await said(f"kata-set-rules {rules}")
+
+
+async def test_the_simulations_of_a_move_are_a_parameter() -> None:
+    player = FirstFree()
+    text = await said(
+        "kata-get-param maxVisits",
+        "kata-set-param maxVisits 25",
+        "kata-get-param maxVisits",
+        "genmove b",
+        "kata-set-param playoutDoublingAdvantage 0.0",
+        "kata-get-param playoutDoublingAdvantage",
+        player=player,
+    )
+    assert text == "= 10\n\n=\n\n= 25\n\n= A5\n\n=\n\n= 0\n\n"
+    assert player.asked == [([], 25)]
+    assert "? maxVisits is 20001: give 1 to 20000" in await said("kata-set-param maxVisits 20001")
+    assert "? maxVisits is 'x'" in await said("kata-set-param maxVisits x")
+    assert "knows 0 alone" in await said("kata-set-param playoutDoublingAdvantage 1.5")
+    assert "? unknown parameter 'cpuct'" in await said("kata-get-param cpuct")
+
+
+async def test_the_network_without_search_is_seen_through_symmetries() -> None:
+    """Black lies at B5; what is asked of the network is turned, and turned back."""
+    lines = ("play b b5", "kata-raw-nn 0", "kata-raw-nn all")
+    first, everything = (await said(*lines)).split("\n\n")[1:3]
+    priors = " ".join(["0.040000"] * 5)
+    assert first.splitlines() == [
+        "= symmetry 0",
+        "whiteWin 0.750000",
+        "whiteLoss 0.250000",
+        "noResult 0.000000",
+        "policy",
+        "0.040000 NAN 0.040000 0.040000 0.040000",
+        *[priors] * 4,
+        "policyPass 0.040000",
+    ]
+    each = everything.removeprefix("= ").split("symmetry ")[1:]
+    assert [text[0] for text in each] == [*"01234567"]
+    assert len({text[1:].strip() for text in each}) == 1
+    assert "? give a symmetry, 0 to 7, or all" in await said("kata-raw-nn 8")
+    assert "? the game is over" in await said("play b pass", "play w pass", "kata-raw-nn 0")
+
+
+async def test_gogui_is_told_commands_that_there_are() -> None:
+    listed = (await said("gogui-analyze_commands")).removeprefix("= ").strip().splitlines()
+    for line in listed:
+        kind, label, command = line.split("/")
+        assert (kind in {"string", "plist", "pstring", "none"}, bool(label)) == (True, True)
+        assert await said(f"known_command {command.split()[0]}") == "= true\n\n"
+
+
 async def test_a_game_of_both_colours() -> None:
     player = FirstFree()
     text = await said("genmove b", "play w b5", "genmove b", "genmove w", player=player)
@@ -169,7 +250,7 @@ async def test_illegal_moves_change_nothing() -> None:
         "play b c3", "play w c3", "play w z9", "play x c3", "genmove w", player=player
     )
     answers = text.split("\n\n")
-    assert answers[1].startswith("? illegal move")
+    assert answers[1] == "? illegal move: c3 is taken"
     assert answers[2].startswith("? 'z9' is no vertex")
     assert answers[3].startswith("? 'x' is no colour")
     assert answers[4] == "= A5"
