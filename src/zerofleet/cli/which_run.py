@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 DEFAULT_ROOT = Path("zerofleet-data")
 
 RunFile = Annotated[
-    Path | None, typer.Argument(metavar="RUN.toml", help="Its default data folder is meant.")
+    Path | None,
+    typer.Argument(metavar="RUN.toml", help="Run file, or its name: its default data folder."),
 ]
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="Data folder of the run [the one used last].")
