@@ -3,109 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from zerofleet_core import State, game_spec
 
+from tests.unit.gtp_session import GAME, FirstFree, Session, described, said
 from zerofleet import __version__
 from zerofleet.errors import ConfigError, InferenceUnavailableError
-from zerofleet.gtp.engine import Engine, EngineOptions, analysis_simulations
-from zerofleet.rpc.player_backend import (
-    PlayerDescription,
-    PositionPrediction,
-    SearchChild,
-    SearchOptions,
-    SearchTable,
-)
-
-GAME = "go(size=5,komi=7.5,suicide=false)"
-
-
-class FirstFree:
-    """Wants the first legal action; each search shows one table, then is ``complete`` or waits."""
-
-    def __init__(self, *, complete: bool = True) -> None:
-        self.asked: list[tuple[list[int], int]] = []
-        self.closed = 0
-        self.error: Exception | None = None
-        self._complete = complete
-
-    async def analyze(
-        self, actions: list[int], *, game: str, simulations: int, **_: Any
-    ) -> AsyncGenerator[SearchTable]:
-        self.asked.append((actions, simulations))
-        if self.error is not None:
-            raise self.error
-        try:
-            yield table(game, actions)
-            if not self._complete:
-                await asyncio.Event().wait()
-        finally:
-            self.closed += 1
-
-    async def predict(self, actions: list[int], *, game: str, **_: Any) -> PositionPrediction:
-        state = State(game, actions)
-        legal = state.legal_actions()
-        words = tuple(map(state.action_to_string, legal))
-        priors = (1 / len(legal),) * len(legal)
-        return PositionPrediction("run", 4, state.to_play, 0.5, tuple(legal), words, priors)
-
-
-def table(game: str, actions: list[int]) -> SearchTable:
-    state = State(game, actions)
-    best = state.legal_actions()[0]
-    name = state.action_to_string(best)
-    child = SearchChild(best, name, 3, 0.5, 0.0, (best,))
-    return SearchTable("run", 4, state.to_play, 3, 0.0, 0.0, best, name, (child,), True)
-
-
-def described(game: str = GAME) -> PlayerDescription:
-    spec = game_spec(game)
-    return PlayerDescription(
-        game, spec.num_actions, spec.observation_shape, "run", 4, (3, 4), 100, 20_000
-    )
-
-
-class Session:
-    """An engine, and all that it has said."""
-
-    def __init__(self, player: FirstFree, game: str = GAME) -> None:
-        self.text = ""
-        self.complaints: list[str] = []
-        self._spoke = asyncio.Event()
-        self.lines: asyncio.Queue[str | None] = asyncio.Queue()
-        options = EngineOptions(search=SearchOptions(num_simulations=10))
-        self.engine = Engine(
-            player,  # type: ignore[arg-type]
-            described(game),
-            options,
-            self._say,
-            self.complaints.append,
-        )
-
-    def _say(self, text: str) -> None:
-        self.text += text
-        self._spoke.set()
-
-    async def until(self, text: str) -> None:
-        """Wait until the engine has said this."""
-        while text not in self.text:
-            self._spoke.clear()
-            await self._spoke.wait()
-
-
-async def said(*lines: str, player: FirstFree | None = None) -> str:
-    """Everything the engine says to these lines."""
-    session = Session(player or FirstFree())
-    for line in lines:
-        session.lines.put_nowait(f"{line}\n")
-    session.lines.put_nowait(None)
-    await session.engine.run(session.lines)
-    assert session.complaints == []
-    return session.text
+from zerofleet.gtp.engine import analysis_simulations
 
 
 async def test_administration() -> None:
@@ -142,74 +47,6 @@ async def test_size_and_komi_are_the_servers() -> None:
     assert "? the model plays with komi 7.5" in await said("komi 6.5")
     assert "? komi is 'much'" in await said("komi much")
     assert "? size is '-5'" in await said("boardsize -5")
-
-
-async def test_rules_in_katagos_words() -> None:
-    ours = (
-        '{"hasButton":false,"ko":"POSITIONAL","scoring":"AREA","suicide":false,"tax":"NONE",'
-        '"whiteHandicapBonus":"0"}'
-    )
-    assert await said("get_komi", "kata-get-rules") == f"= 7.5\n\n= {ours}\n\n"
-    accepted = (ours, '{"ko": "POSITIONAL"}', "{}")
-    assert await said(*(f"kata-set-rules {rules}" for rules in accepted)) == "=\n\n" * 3
-    for rules, words in (
-        ("tromp-taylor", "the model plays with suicide false, not true"),
-        ("japanese", 'the model plays with ko "POSITIONAL", not "SIMPLE"'),
-        ("Chinese-KGS", 'the model plays with whiteHandicapBonus "0", not "N"'),
-        ("ing", "unknown rules 'ing': give JSON, or one of tromp-taylor, chinese, "),
-        ('{"komi": 7}', "unknown rule 'komi': there are hasButton, ko"),
-        ("{", "the rules are no JSON"),
-    ):
-        assert f"? {words}" in await said(f"kata-set-rules {rules}")
-
-
-async def test_the_simulations_of_a_move_are_a_parameter() -> None:
-    player = FirstFree()
-    text = await said(
-        "kata-get-param maxVisits",
-        "kata-set-param maxVisits 25",
-        "kata-get-param maxVisits",
-        "genmove b",
-        "kata-set-param playoutDoublingAdvantage 0.0",
-        "kata-get-param playoutDoublingAdvantage",
-        player=player,
-    )
-    assert text == "= 10\n\n=\n\n= 25\n\n= A5\n\n=\n\n= 0\n\n"
-    assert player.asked == [([], 25)]
-    assert "? maxVisits is 20001: give 1 to 20000" in await said("kata-set-param maxVisits 20001")
-    assert "? maxVisits is 'x'" in await said("kata-set-param maxVisits x")
-    assert "knows 0 alone" in await said("kata-set-param playoutDoublingAdvantage 1.5")
-    assert "? unknown parameter 'cpuct'" in await said("kata-get-param cpuct")
-
-
-async def test_the_network_without_search_is_seen_through_symmetries() -> None:
-    """Black lies at B5; what is asked of the network is turned, and turned back."""
-    lines = ("play b b5", "kata-raw-nn 0", "kata-raw-nn all")
-    first, everything = (await said(*lines)).split("\n\n")[1:3]
-    priors = " ".join(["0.040000"] * 5)
-    assert first.splitlines() == [
-        "= symmetry 0",
-        "whiteWin 0.750000",
-        "whiteLoss 0.250000",
-        "noResult 0.000000",
-        "policy",
-        "0.040000 NAN 0.040000 0.040000 0.040000",
-        *[priors] * 4,
-        "policyPass 0.040000",
-    ]
-    each = everything.removeprefix("= ").split("symmetry ")[1:]
-    assert [text[0] for text in each] == [*"01234567"]
-    assert len({text[1:].strip() for text in each}) == 1
-    assert "? give a symmetry, 0 to 7, or all" in await said("kata-raw-nn 8")
-    assert "? the game is over" in await said("play b pass", "play w pass", "kata-raw-nn 0")
-
-
-async def test_gogui_is_told_commands_that_there_are() -> None:
-    listed = (await said("gogui-analyze_commands")).removeprefix("= ").strip().splitlines()
-    for line in listed:
-        kind, label, command = line.split("/")
-        assert (kind in {"string", "plist", "pstring", "none"}, bool(label)) == (True, True)
-        assert await said(f"known_command {command.split()[0]}") == "= true\n\n"
 
 
 async def test_a_game_of_both_colours() -> None:
