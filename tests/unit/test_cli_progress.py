@@ -10,8 +10,10 @@ import pytest
 from rich.console import Console
 
 from zerofleet.cli.final_report import final_report, lost_text
+from zerofleet.cli.local_run import LocalRun
 from zerofleet.cli.progress import LiveTable, PlainLines, draw, duration, one_line
 from zerofleet.cli.status_text import status_text, status_values
+from zerofleet.config import run_from_values
 from zerofleet.database import Kept, RecentPlay
 from zerofleet.figures import DemandFigures, InferenceFigures, SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat
@@ -146,6 +148,27 @@ def test_a_stage_that_paces_itself_says_so_whether_or_not_it_stands_still(
     [state] = states_of([Heartbeat("w", 1, waiting_for, figures)])
     assert state.doing.startswith(doing)
     assert bool(state.waiting_for) == state.doing.startswith("waits")
+
+
+def test_a_network_too_large_for_this_machine_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = {"name": "r", "game": "go(size=9)", "network": {"blocks": 10, "channels": 128}}
+    options = {"workers": 1, "port": None, "page": False, "page_port": None, "goal": None}
+    run = LocalRun(run_from_values(values), DataFolder(tmp_path, "r", "go"), **options)
+
+    def looks(provider: str, rows_per_second: float, times: int) -> str:
+        figures = InferenceFigures(provider=provider, capacity_rows_per_second=rows_per_second)
+        for _ in range(times):
+            run._tell_of_size([ServiceState("inference", "predicts", figures=figures)])
+        return capsys.readouterr().out
+
+    assert looks("cpu", 175.0, 19) + looks("cpu", 0.0, 1) + looks("cuda", 175.0, 99) == ""
+    assert looks("cpu", 175.0, 20) == (
+        "the network is large for this machine, 175 positions/s: "
+        "with blocks = 5, channels = 32 about 5,400\n"
+    )
+    assert looks("cpu", 3.0, 99) == ""
 
 
 def test_plain_lines_come_at_events_and_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
