@@ -53,7 +53,7 @@ export default {
   template: `
   <div :class="['zf-board', shape.style, shape.pieces]" :role="playable ? 'application' : 'group'"
     :tabindex="playable ? 0 : -1" :aria-label="label" @keydown="key" @blur="leave" @pointerleave="leave">
-    <pre v-if="shape.style == 'text'">{{ position.text }}</pre>
+    <pre v-if="shape.style == 'text'" tabindex="0">{{ position.text }}</pre>
     <svg v-else ref="svg" :viewBox="box" aria-hidden="true" @pointermove="move" @click="click"
       :style="{ cursor: playable && aimed.length ? 'pointer' : 'default' }">
       <rect v-if="shape.style != 'hexagons'" x="0" y="0" :width="wide" :height="high" rx="3"

@@ -9,7 +9,7 @@ from functools import partial
 
 from services.dashboard.board import Board
 from services.dashboard.board_position import GameBoard, board_of
-from services.dashboard.frame import Frame, NothingThereError, Visit
+from services.dashboard.frame import Frame, NothingThereError, Visit, said_heading
 from services.dashboard.search_table import Candidate, CandidateTable, visit_marks
 from services.dashboard.toolkit import events, ui
 from zerofleet.client import PlayerDescription, SearchTable
@@ -26,6 +26,7 @@ def add_compare_page(frame: Frame) -> None:
     @frame.page("/compare", "Two models", in_menu=False)
     async def _(visit: Visit) -> None:
         own = visit.sources.run
+        said_heading("Two models on one position")
         if visit.run.name != own.name:
             ui.label(
                 f"The inference service of this page serves the run '{own.name}': models of "

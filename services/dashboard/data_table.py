@@ -78,7 +78,8 @@ class DataTable:
         ]
         self._empty = ui.label(empty).classes("zf-empty")
         self._table = ui.table(rows=[], columns=shown, row_key="key").classes("zf-data")
-        self._table.props('flat dense :rows-per-page-options="[0]" hide-bottom')
+        # Where it is wider than the page, arrow keys move what can be focused.
+        self._table.props('flat dense :rows-per-page-options="[0]" hide-bottom tabindex=0')
         self._table.set_visibility(False)
         for column in columns:
             if column.kind in _SLOTS:

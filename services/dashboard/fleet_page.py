@@ -31,7 +31,7 @@ from services.dashboard.fleet_queries import (
     read_history,
     read_now,
 )
-from services.dashboard.frame import Frame, Visit
+from services.dashboard.frame import Frame, Visit, said_heading
 from services.dashboard.toolkit import ui
 
 _NOW_SECONDS = 2.0
@@ -99,6 +99,7 @@ def add_fleet_page(frame: Frame) -> None:
 
     @frame.page("/fleet", "Fleet")
     async def _(visit: Visit) -> None:
+        said_heading("Fleet")
         _draw_now(visit)
         _draw_history(visit)
         _draw_held(visit)
@@ -107,7 +108,7 @@ def add_fleet_page(frame: Frame) -> None:
 def _draw_now(visit: Visit) -> None:
     """Advice, and a table for each kind of process."""
     with ui.element("section").classes("zf-panel zf-wide"):
-        ui.label("Advice").classes("zf-title")
+        ui.label("Advice").classes("zf-title").props('role="heading" aria-level="2"')
         advice = ui.label("none yet")
         asked_for = ui.label().classes("zf-note")
     workers = _table("Self-play", "No worker is heard of.", _WORKERS)
@@ -295,7 +296,7 @@ def _table(title: str, empty: str, columns: Mapping[str, str]) -> ui.table:
             for name, label in columns.items()
         ]
         table = ui.table(columns=described, rows=[], row_key="key", pagination=_TABLE_ROWS)
-        table.props("flat dense hide-pagination").classes("zf-table")
+        table.props("flat dense hide-pagination tabindex=0").classes("zf-data")
         table.add_slot("no-data", f'<span class="zf-note">{empty}</span>')
         if "does" in columns:
             table.add_slot("body-cell-does", _LAMP)

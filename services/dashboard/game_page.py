@@ -244,7 +244,8 @@ class GameView:
         self._chart: ui.echart | None = None
         known = [(ply, value) for ply, value in enumerate(self._values) if value is not None]
         with ui.element("section").classes("zf-panel zf-wide"):
-            ui.label("Value for the first player, after search").classes("zf-title")
+            title = ui.label("Value for the first player, after search").classes("zf-title")
+            title.props('role="heading" aria-level="2"')
             if not known:
                 ui.label("The searches of this game are not kept any more: it can be walked.")
                 return

@@ -9,7 +9,7 @@ from typing import Any
 
 from services.dashboard.board import Board
 from services.dashboard.board_position import GameBoard, board_of
-from services.dashboard.frame import Frame, NothingThereError, Visit
+from services.dashboard.frame import Frame, NothingThereError, Visit, said_heading
 from services.dashboard.search_table import Candidate, CandidateTable, visit_marks
 from services.dashboard.toolkit import events, ui
 from zerofleet.client import PlayerDescription, SearchTable
@@ -29,6 +29,7 @@ def add_play_page(frame: Frame) -> None:
     @frame.page("/play", "Play")
     async def _(visit: Visit) -> None:
         own = visit.sources.run
+        said_heading("Play")
         if visit.run.name != own.name:
             ui.label(
                 f"The inference service of this page serves the run '{own.name}': models of "

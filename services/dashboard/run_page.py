@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 from services.dashboard.charts import ChartPanel, Drawing
-from services.dashboard.frame import Frame, Visit
+from services.dashboard.frame import Frame, Visit, said_heading
 from services.dashboard.run_drawings import RunDrawings, Scale
 from services.dashboard.run_queries import BLOCK_GAMES, CurveReader, RunCurves
 from services.dashboard.toolkit import events, ui
@@ -23,6 +23,7 @@ def add_run_page(frame: Frame) -> None:
     @frame.page("/", "Run")
     async def _(visit: Visit) -> None:
         reader = CurveReader(visit.sources, visit.run.name)
+        said_heading("Run")
         view = RunView(visit)
         visit.watch(visit.shared("curves", reader.read, _SECONDS), view.show)
 
