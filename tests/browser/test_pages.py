@@ -18,7 +18,6 @@ from zerofleet.heartbeat import Heartbeat
 from zerofleet.testing.databases import DatabaseTemplate
 from zerofleet.testing.random_records import random_record
 
-
 SETTLED = {  # what shows that a page has drawn what it draws last
     "/": ".zf-chart svg",
     "/play": ".zf-candidates tbody tr",
