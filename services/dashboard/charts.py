@@ -33,7 +33,8 @@ _ERROR_BAR = """(params, api) => {
     ] };
 }"""
 _NUMBER = (
-    'value => typeof value === "number" ? Number(value.toPrecision(4)).toLocaleString() : value'
+    'value => typeof value === "number" '
+    "? value.toLocaleString(undefined, { maximumSignificantDigits: 4 }) : value"
 )
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif'
 _TIMES = {
@@ -47,7 +48,8 @@ _TIMES = {
 _PARTS = 4  # of an axis whose ends are given
 _SHORT = (
     'value => Math.abs(value) >= 1e6 ? value / 1e6 + "M" '
-    ': Math.abs(value) >= 1e4 ? value / 1e3 + "k" : Number(value.toPrecision(6)).toLocaleString()'
+    ': Math.abs(value) >= 1e4 ? value / 1e3 + "k" : value.toLocaleString(undefined, '
+    "{ maximumSignificantDigits: 6 })"
 )
 
 
@@ -221,9 +223,8 @@ def frame_options(named: Sequence[str]) -> Options:
             "type": "scroll",
             "top": 0,
             "left": 0,
-            "itemWidth": 14,
-            "itemHeight": 3,
-            "icon": "rect",
+            "itemWidth": 22,
+            "itemHeight": 7,
             "textStyle": {"color": _FAINT},
             "inactiveColor": _LINE,
         },

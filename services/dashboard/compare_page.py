@@ -37,7 +37,7 @@ def add_compare_page(frame: Frame) -> None:
         board = await asyncio.to_thread(board_of, own.game)
         with visit.sources.asking("Inference"):
             described = await visit.sources.player.describe()
-        CompareView(visit, board, described, actions).ask()
+        await CompareView(visit, board, described, actions).open()
 
 
 def _asked_actions(game: str, parameters: Mapping[str, str]) -> list[int]:
@@ -76,6 +76,10 @@ class ComparedModel:
         self._board.seek(actions, then=then)
         self._table.show(())
         self._value.set_text(words)
+
+    async def sought(self) -> None:
+        """Wait until the position is there."""
+        await self._board.sought()
 
     def draw(self, table: SearchTable) -> None:
         """Draw what its search found."""
@@ -135,6 +139,12 @@ class CompareView:
         # A visitor who leaves takes no more of the inference service.
         ui.context.client.on_disconnect(self._stop)
         ui.context.client.on_delete(self._stop)
+
+    async def open(self) -> None:
+        """Ask, the position being there at once."""
+        self.ask()
+        for model in self._models:
+            await model.sought()
 
     def ask(self) -> None:
         """Show the position, and have both search it."""

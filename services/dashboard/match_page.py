@@ -217,8 +217,10 @@ class MatchView:
         match, history = found.match, found.history
         facts = [
             ("state", verdict_words(history)),
-            ("won, drawn, lost", f"{history.wins} {history.draws} {history.losses}"),
         ]
+        if history.games:
+            record = f"{history.wins} {history.draws} {history.losses}"
+            facts.append(("won, drawn, lost", record))
         if match.rule is not None:
             grounds = judge(match, found.pairs).grounds
             score = "none yet" if grounds.score is None else f"{100 * grounds.score:.1f}%"

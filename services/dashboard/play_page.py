@@ -40,7 +40,7 @@ def add_play_page(frame: Frame) -> None:
         board = await asyncio.to_thread(board_of, own.game)
         with visit.sources.asking("Inference"):
             described = await visit.sources.player.describe()
-        PlayView(visit, board, described, actions).start()
+        await PlayView(visit, board, described, actions).open()
 
 
 def _asked_actions(game: str, parameters: Any) -> list[int]:  # noqa: ANN401  a mapping of text
@@ -115,6 +115,11 @@ class PlayView:
         # A visitor who leaves takes no more of the inference service.
         ui.context.client.on_disconnect(self._stop)
         ui.context.client.on_delete(self._stop)
+
+    async def open(self) -> None:
+        """Start, the position being there at once."""
+        self.start()
+        await self._board.sought()
 
     def start(self) -> None:
         """Show the position, and do what is next: answer, analyse, or wait for the visitor."""

@@ -129,6 +129,16 @@ def test_a_link_to_game_and_ply_opens_it_and_the_address_follows(
     assert opened.complaints == []
 
 
+@pytest.mark.parametrize("path", ["/play", "/compare", "/openings"])
+def test_a_link_with_moves_begins_with_their_position(
+    path: str, shown: Any, open_page: Opened
+) -> None:
+    page = open_page("/").page
+    sent = page.request.get(f"{shown.base}{path}?moves=4+4+3").text()  # before any answer
+    assert "Board after 3 plies, last 3" in sent
+    assert "Board after 0 plies" not in sent
+
+
 def test_links_to_nothing_in_a_game_say_so(shown: Any, open_page: Opened) -> None:
     record = random_record(4, "connect_four")
     shown.database.submit_game("shown", "w", Submission(record))
