@@ -93,8 +93,8 @@ class ComparedModel:
         self._board.draw_marks(visit_marks(candidates), best=table.best_action)
         side = 1 - 2 * table.to_play
         self._value.set_text(
-            f"{table.best_action_string}, value {table.root_value * side:+.3f} for the first "
-            f"player after {table.simulations:,} simulations, {table.network_value * side:+.3f} "
+            f"{table.best_action_string}, value {table.root_value * side:+z.3f} for the first "
+            f"player after {table.simulations:,} simulations, {table.network_value * side:+z.3f} "
             "before"
         )
 

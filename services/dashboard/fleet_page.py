@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from services.dashboard.charts import (
     BLUE,
+    FEW_POINTS,
     GREEN,
     GREY,
     ORANGE,
@@ -155,7 +156,9 @@ def _draw_history(visit: Visit) -> None:
     """Charts over a span that is chosen."""
     with ui.element("div").classes("zf-panel-head"):
         ui.label("History").classes("zf-title").props('role="heading" aria-level="2"')
-        choice = ui.toggle(list(SPANS), value=next(iter(SPANS))).props("dense no-caps")
+        with ui.element("div").classes("zf-tools"):
+            choice = ui.toggle(list(SPANS), value=next(iter(SPANS)))
+            choice.props('dense no-caps unelevated aria-label="span"')
     place = ui.element("div")
     ends: list[Callable[[], None]] = []
 
@@ -237,7 +240,8 @@ def _drawing(history: FleetHistory, lines: _Lines) -> Drawing:
                 for step, value in zip(steps, known, strict=True)
             ]
             # A line has a gap where its value is None: ECharts', which its type does not say.
-            drawn.append(ChartLine(name, cast("list[Point]", points), colour))
+            few = sum(value is not None for value in known) <= FEW_POINTS
+            drawn.append(ChartLine(name, cast("list[Point]", points), colour, dots=few))
     return Drawing(drawn, ChartAxis("time"), ChartAxis(least=0))
 
 
@@ -276,7 +280,7 @@ class _FillChart:
                 "xAxis": ChartAxis("category", "rows, up to", categories=names).options(
                     upright=False
                 ),
-                "yAxis": ChartAxis(name="batches").options(upright=True),
+                "yAxis": ChartAxis(name="batches", whole=True).options(upright=True),
                 "series": series,
             }
         )

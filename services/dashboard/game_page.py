@@ -264,11 +264,10 @@ class GameView:
                         dots=True,
                     ),
                 ],
-                x=ChartAxis(name="ply", least=0, most=float(len(self._walked.actions))),
+                x=ChartAxis(name="ply", least=0, most=float(len(self._walked.actions)), whole=True),
                 y=ChartAxis(least=-1, most=1),
             )
             options = drawing.options()
-            options["xAxis"].pop("interval", None)
             options["series"][1] |= {"lineStyle": {"opacity": 0}, "symbolSize": 10}
             self._chart = ui.echart(
                 options, renderer="svg", on_point_click=lambda event: self._clicked(event.value)
@@ -295,8 +294,8 @@ class GameView:
             return
         side = "first" if self._walked.to_play[self._ply] == 0 else "second"
         self._searched.set_text(
-            f"Model {ply.model_version} for the {side} player: value {ply.root_value:+.3f} after "
-            f"{ply.simulations:,} simulations, {ply.network_value:+.3f} before. Played: "
+            f"Model {ply.model_version} for the {side} player: value {ply.root_value:+z.3f} after "
+            f"{ply.simulations:,} simulations, {ply.network_value:+z.3f} before. Played: "
             f"{self._walked.words[self._ply]}."
         )
 

@@ -108,6 +108,10 @@ class PlayView:
                 self._trouble = ui.label().classes("zf-trouble").props('role="alert"')
                 self._again = ui.button("Try again", on_click=self.start)
                 self._again.props('outline dense no-caps padding="2px 10px"').set_visibility(False)
+                self._no_hints = ui.label(
+                    "Hints show here what the model thinks of each move: visits of its search, Q "
+                    "(the expected result, -1 to 1), the network's prior, and the expected line."
+                ).classes("zf-note")
                 self._table = CandidateTable(
                     self._hover, "action", "visits", "share", "q", "prior", "line"
                 )
@@ -129,6 +133,8 @@ class PlayView:
         mine = self._side == "both" or state.to_play == ("first", "second").index(self._side)
         self._table_shown = None
         self._table.show(())
+        self._table.set_visibility(self._hints)
+        self._no_hints.set_visibility(not self._hints)
         self._complain("")
         self._value.set_text("")
         self._line.set_text(format_actions(self._game_board.game, self._actions))
@@ -214,7 +220,7 @@ class PlayView:
     def _say_value(self, table: SearchTable) -> None:
         value = table.root_value * (1 - 2 * table.to_play)
         self._value.set_text(
-            f"{value:+.3f} for the first player: model {table.version}, "
+            f"{value:+z.3f} for the first player: model {table.version}, "
             f"{table.simulations:,} simulations"
         )
 

@@ -57,7 +57,13 @@ class TimeScale:
         curves = self.curves
         known = [
             row.at.timestamp() * 1000
-            for rows in (curves.trained, curves.ratings, curves.exams, curves.blocks)
+            for rows in (
+                curves.trained,
+                curves.ratings,
+                curves.exams,
+                curves.resignations,
+                curves.blocks,
+            )
             for row in (*rows[:1], *rows[-1:])
         ]
         object.__setattr__(self, "_ends", _time_ends(known))

@@ -76,7 +76,8 @@ class RunView:
             RunDrawings.elo,
             "Elo of promoted models",
             "Appears when a promoted model has played rating games.",
-            "With 95% intervals, relative to the oldest model that played; anchors never change.",
+            "With 95% intervals, relative to the oldest model that played. Dashed are anchors, "
+            "opponents that never change: random play, search without a network, GNU Go.",
             wide=True,
         )
         if has_exam(game):
