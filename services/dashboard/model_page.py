@@ -49,7 +49,7 @@ _VARIANT_COLUMNS = (
     TableColumn("state", "state"),
     TableColumn("policy_kl", "policy KL, nats", "figure"),
     TableColumn("value_difference", "value difference", "figure"),
-    TableColumn("trial", "trial against fp32", "figure"),
+    TableColumn("trial", "trial against fp32", "figure", optional=True),
 )
 
 
