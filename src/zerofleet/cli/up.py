@@ -30,7 +30,9 @@ class Until(StrEnum):
 
 
 def up(
-    run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run file, or its name: tictactoe.")],
+    run_file: Annotated[
+        Path, typer.Argument(metavar="RUN.toml", help="The run file, or its name: tictactoe.")
+    ],
     data: Annotated[
         Path | None, typer.Option(help="Data folder [zerofleet-data/NAME OF THE RUN].")
     ] = None,
