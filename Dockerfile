@@ -67,6 +67,7 @@ RUN pip --python /opt/zerofleet/bin/python wheel --no-cache-dir --no-deps --no-b
 FROM toolchain AS library
 COPY pyproject.toml README.md LICENSE /src/
 COPY src /src/src
+COPY runs /src/runs
 COPY services /src/services
 RUN pip --python /opt/zerofleet/bin/python wheel --no-cache-dir --no-deps --no-build-isolation \
       --wheel-dir /dist /src

@@ -20,7 +20,7 @@ SEED ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up test test-loaded test-fleet test-core test-chaos test-browser check check-deploy fmt proto bench clean images compose-test
+.PHONY: help setup run up test test-loaded test-fleet test-core test-chaos test-browser check check-deploy fmt proto bench clean images wheels sbom compose-test
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,19 @@ images: ## build the container images for CPUs; IMAGES=inference-gpu for one alo
 	  docker build -q --target $$name -t zerofleet-$$name:$(TAG) \
 	    --label org.opencontainers.image.revision=$$(git rev-parse HEAD) \
 	    $(IMAGE_OPTIONS) . || exit 1; done
+
+RELEASE := .venv-release
+$(RELEASE): deploy/release-requirements.txt
+	$(PYTHON) -m venv --clear $@
+	$@/bin/pip install -q --disable-pip-version-check --no-deps -r $<
+	touch $@
+
+wheels: $(RELEASE) ## wheels of this version in dist/: the core's for each CPython, in Docker, and zerofleet's
+	cd core && ../$(RELEASE)/bin/cibuildwheel --output-dir ../dist
+	$(RELEASE)/bin/python -m build --wheel --outdir dist .
+
+sbom: $(RELEASE) ## what is in each image and under which licence, in dist/sbom; after make images
+	$(RELEASE)/bin/python scripts/sbom.py $(IMAGES:%=zerofleet-%:$(TAG))
 
 compose-test: setup ## build the images, bring the fleet up by Compose, ask it, scale it, kill it
 	$(BIN)/python -m pytest -m docker -s tests/docker

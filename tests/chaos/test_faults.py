@@ -15,7 +15,6 @@ KINDS = (
     "KILL all",
     "KILL selfplay",
     "STOP postgres",
-    "TERM trainer",
     "Redis wiped",
     "worker apart from postgres",
     "disk full",

@@ -77,6 +77,20 @@ def test_a_run_file_with_a_name_like_it(zerofleet: Zerofleet) -> None:
     assert f"did you mean {RUNS / 'connect_four.toml'}?" in complaint(zerofleet("up", asked))
 
 
+def test_the_name_of_no_run_file(zerofleet: Zerofleet) -> None:
+    said = complaint(zerofleet("up", "conect_four"))
+    assert "zerofleet comes with chess, connect_four" in said
+    assert not Path("zerofleet-data").exists()
+
+
+def test_a_run_file_that_zerofleet_comes_with_needs_no_path(zerofleet: Zerofleet) -> None:
+    assert "runs/chess.toml states no goal" in complaint(
+        zerofleet("up", "chess", "--until", "goal")
+    )
+    Path("chess").write_text("name = 1")  # one's own comes first
+    assert "runs/chess.toml" not in complaint(zerofleet("up", "chess", "--until", "goal"))
+
+
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
@@ -197,6 +211,8 @@ def test_an_address_without_a_port(zerofleet: Zerofleet, command: str) -> None:
 
 
 def test_play_over_an_address_needs_a_game(zerofleet: Zerofleet) -> None:
+    both = zerofleet("play", "--address", "127.0.0.1:1", "--data", "zerofleet-data/a")
+    assert "are two services: give one" in complaint(both)
     assert "give --game" in complaint(zerofleet("play", "--address", "127.0.0.1:1"))
     words = complaint(zerofleet("play", "--address", "127.0.0.1:1", "--game", "chess"))
     assert "chess" in words

@@ -30,7 +30,9 @@ class Until(StrEnum):
 
 
 def up(
-    run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run file.")],
+    run_file: Annotated[
+        Path, typer.Argument(metavar="RUN.toml", help="The run file, or its name: tictactoe.")
+    ],
     data: Annotated[
         Path | None, typer.Option(help="Data folder [zerofleet-data/NAME OF THE RUN].")
     ] = None,
@@ -61,10 +63,11 @@ def up(
     """
     from zerofleet import games
     from zerofleet.cli.local_run import LocalRun
-    from zerofleet.config import load_run
+    from zerofleet.config import find_run_file, load_run
     from zerofleet.local.data_folder import DataFolder
 
     _apply_overrides(override or [])
+    run_file = find_run_file(run_file)
     run = load_run(run_file)
     games.spec(run.game.name)
     _check_rules(run.game.name)

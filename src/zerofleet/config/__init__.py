@@ -17,7 +17,7 @@ from zerofleet.config.judging import (
     GoalSection,
     RatingSection,
 )
-from zerofleet.config.load import load_run, read_settings
+from zerofleet.config.load import find_run_file, load_run, read_settings
 from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
 from zerofleet.config.run import RunConfig, run_from_values
 from zerofleet.config.section import Section
@@ -51,6 +51,7 @@ __all__ = [
     "SelfplaySection",
     "TrainerSection",
     "VariantPrecision",
+    "find_run_file",
     "load_run",
     "read_settings",
     "run_from_values",

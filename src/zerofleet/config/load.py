@@ -16,16 +16,29 @@ from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
 from zerofleet.config.run import RunConfig
 from zerofleet.errors import ConfigError
 
+_OWN_RUN_FILES = Path(__file__).parents[1] / "runs"
+
 _Settings = TypeVar("_Settings", bound=ProcessSettings)
 
 
+def find_run_file(path: Path) -> Path:
+    """The run file that a person names: a path, or the name of one that zerofleet comes with.
+
+    ``connect_four`` is zerofleet's own where no file here is called so.
+    """
+    is_name = path.parent == Path() and not path.suffix
+    own = _OWN_RUN_FILES / f"{path}.toml"
+    return own if is_name and not path.exists() and own.is_file() else path
+
+
 def load_run(path: Path) -> RunConfig:
-    """Read a run file.
+    """Read a run file, as ``find_run_file`` understands its name.
 
     Raises:
         ConfigError: one line that names the file (or the variable of the environment), the key,
             the value and the way out.
     """
+    path = find_run_file(path)
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -63,10 +76,13 @@ def read_settings(kind: type[_Settings], arguments: Sequence[str]) -> _Settings:
 
 
 def _nearest(path: Path) -> str:
-    """The file beside it that may have been meant."""
+    """The file beside it that may have been meant, or those that zerofleet comes with."""
     others = [other.name for other in path.parent.glob("*.toml") if other != path]
     near = difflib.get_close_matches(path.name, others, n=1, cutoff=0.5)
-    return f"; did you mean {path.parent / near[0]}?" if near else ""
+    if near:
+        return f"; did you mean {path.parent / near[0]}?"
+    own = ", ".join(sorted(file.stem for file in _OWN_RUN_FILES.glob("*.toml")))
+    return f"; zerofleet comes with {own}, which need no path" if own else ""
 
 
 def _explain(error: ValidationError, source: str) -> str:
