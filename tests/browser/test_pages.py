@@ -65,7 +65,7 @@ def test_axe_core_finds_no_fault(shown: Any, open_page: Callable[..., Any], dark
     for address in [*addresses({"uid": record.game_uid, "version": 2}), "/nowhere"]:
         asked = {"/play": "/play?side=both", "/sql": QUERY}.get(address, address)
         page.goto(shown.base + asked)
-        expect(page.get_by_text("waits for 2,000 positions")).to_be_visible()
+        expect(page.get_by_text("waits for 2,000 positions").first).to_be_visible()
         if address == "/sql":
             page.get_by_role("button", name="Run", exact=True).click()
         if address in SETTLED:
