@@ -12,6 +12,10 @@ TAG ?= $(VERSION)
 WORKERS ?= 3
 TEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
+# Of test-chaos.
+ROUNDS ?= 100
+SEED ?= 1
+
 # What is compiled once is not compiled again by each process that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -31,13 +35,13 @@ up: setup ## train RUN=runs/connect_four.toml until Ctrl-C
 	@$(BIN)/zerofleet up $(RUN)
 
 test: setup ## the tests: nothing is needed beside what make setup made
-	$(TEST) -m "not fleet and not docker and not gpu and not soak and not browser"
+	$(TEST) -m "not fleet and not docker and not gpu and not browser"
 
 test-loaded: setup ## the tests three times in a row, with eight busy loops beside them
 	for i in 1 2 3; do $(BIN)/python scripts/under_load.py 8 $(MAKE) --no-print-directory test || exit 1; done
 
 test-fleet: setup ## whole fleets train, are killed and are looked at for secrets; benchmarks run
-	$(TEST) -m "fleet and not docker and not gpu and not soak"
+	$(TEST) -m "fleet and not docker and not gpu"
 
 test-browser: setup ## the page in Chromium (Debian's package), clicked and looked at
 	$(TEST) -m browser tests/browser
@@ -46,8 +50,8 @@ test-core: setup ## the C++ tests, under ASan and UBSan
 	cd core && ../$(BIN)/cmake --preset asan && ../$(BIN)/cmake --build --preset asan && \
 	  ../$(BIN)/ctest --preset asan
 
-test-chaos: setup ## SIGKILL of each service, 20 times each under load
-	$(BIN)/python -m pytest -m soak -s tests/chaos
+test-chaos: setup ## faults of every kind, ROUNDS of them, by SEED; goes on where it was cut off
+	$(BIN)/python -m bench.chaos --rounds $(ROUNDS) --seed $(SEED)
 
 images: ## build the container images for CPUs; IMAGES=inference-gpu for one alone
 	@for name in $(IMAGES); do echo "==> zerofleet-$$name:$(TAG)" && \

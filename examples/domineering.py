@@ -37,7 +37,7 @@ NAMES = ["".join(f"{'abcdef'[column]}{row + 1}" for row, column in POINTS[a]) fo
 
 
 class Domineering(Game):
-    """A position: which points are covered, and who is to play."""
+    """A position: which points are covered, by which dominoes, and who is to play."""
 
     num_actions = 2 * UPRIGHT
     observation_shape = (2, SIZE, SIZE)
@@ -46,6 +46,7 @@ class Domineering(Game):
 
     def __init__(self) -> None:
         self.covered: NDArray[np.bool_] = np.zeros((SIZE, SIZE), np.bool_)
+        self.lying: NDArray[np.bool_] = self.covered.copy()  # covered by the second player
         self.to_play = 0
         self.is_terminal = False
         self.result = 0
@@ -59,6 +60,7 @@ class Domineering(Game):
         """Cover two points."""
         for point in POINTS[action]:
             self.covered[point] = True
+            self.lying[point] = action >= UPRIGHT
         self.to_play = 1 - self.to_play
         if not self._room().any():
             self.is_terminal = True
@@ -67,7 +69,7 @@ class Domineering(Game):
     def copy(self) -> Self:
         """An independent position."""
         twin = type(self)()
-        twin.covered = self.covered.copy()
+        twin.covered, twin.lying = self.covered.copy(), self.lying.copy()
         twin.to_play, twin.is_terminal, twin.result = self.to_play, self.is_terminal, self.result
         return twin
 
@@ -93,7 +95,8 @@ class Domineering(Game):
         return NAMES[action]
 
     def __str__(self) -> str:
-        rows = [" ".join(".#"[point] for point in row) for row in self.covered.astype(int)]
+        marks = self.covered.astype(int) + self.lying
+        rows = [" ".join(".|-"[mark] for mark in row) for row in marks]
         return "\n".join(["  a b c d e f", *(f"{r} {row}" for r, row in enumerate(rows, start=1))])
 
     def _room(self) -> NDArray[np.bool_]:

@@ -99,23 +99,6 @@ def _memory() -> Path | None:
     return memory if roomy else None
 
 
-@pytest.fixture(scope="session")
-def games_twice() -> str:
-    """A query that gives a row for each game that is stored under two uids.
-
-    Short games that began and ended at the same instant may have the same moves; the same search
-    of every ply, noise and all, they cannot have.
-    """
-    return """
-        SELECT count(*) FROM games JOIN LATERAL (
-            SELECT string_agg(root_value || visit_counts::text, ' ' ORDER BY ply) AS searches
-            FROM positions WHERE positions.game_uid = games.game_uid
-        ) AS played ON true
-        WHERE kind = 'selfplay'
-        GROUP BY moves, started_at, finished_at, searches HAVING count(*) > 1
-    """
-
-
 @pytest.fixture
 def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
     """Poll until a condition holds, with a deadline."""

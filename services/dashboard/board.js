@@ -17,6 +17,7 @@ const STYLE = `
   --last: #d84315; color: var(--ink); width: 100%; outline: none; border-radius: 6px; }
 .body--dark .zf-board { --paper: #1d1d1d; --ink: #e0e0e0; --rule: #607d8b; --field: #2b3236;
   --field-2: #3b454b; --edge: #90a4ae; --heat: #4fc3f7; --aim: #4fc3f7; --last: #ff8a65; }
+.body--dark .zf-board.stones.squares, .body--dark .zf-board.stones.hexagons { --field: #5f6c74; --rule: #84949c; }
 .zf-board.lines { --field: #e2c48c; --rule: #6d5626; --edge: #3e3420; --heat: #01579b; --aim: #01579b; --last: #bf360c; }
 .body--dark .zf-board.lines { --field: #b7975d; --rule: #4c3b16; }
 .zf-board.felt { --field: #3b7a57; --rule: #24523a; --edge: #16301f; --heat: #ffd54f; --aim: #ffd54f; --last: #ff7043; }
@@ -53,7 +54,7 @@ export default {
   template: `
   <div :class="['zf-board', shape.style, shape.pieces]" :role="playable ? 'application' : 'group'"
     :tabindex="playable ? 0 : -1" :aria-label="label" @keydown="key" @blur="leave" @pointerleave="leave">
-    <pre v-if="shape.style == 'text'">{{ position.text }}</pre>
+    <pre v-if="shape.style == 'text'" tabindex="0">{{ position.text }}</pre>
     <svg v-else ref="svg" :viewBox="box" aria-hidden="true" @pointermove="move" @click="click"
       :style="{ cursor: playable && aimed.length ? 'pointer' : 'default' }">
       <rect v-if="shape.style != 'hexagons'" x="0" y="0" :width="wide" :height="high" rx="3"

@@ -11,6 +11,7 @@ from services.dashboard.board_position import BoardPosition, GameBoard, Variatio
 from services.dashboard.toolkit import Element, events
 
 _MOST_ARROWS = 12
+_WIDEST, _WIDEST_CELL = 46, 8  # rem: of the board, and of a cell of a small one
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ class Board(Element, component="board.js"):
         self._props["playable"] = False
         if shape.rows:  # the whole board is seen without scrolling, the controls below it too
             aspect = shape.columns / shape.rows
-            self.style(f"max-width: min(100%, calc((100vh - 11rem) * {aspect:.3f}), 46rem)")
+            most = min(_WIDEST, _WIDEST_CELL * shape.columns)
+            self.style(f"max-width: min(100%, calc((100vh - 11rem) * {aspect:.3f}), {most:g}rem)")
         self.show(game_board.start)
         if on_play is not None:
             self.on("play", lambda event: self._chosen(event, on_play))

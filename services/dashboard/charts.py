@@ -33,7 +33,8 @@ _ERROR_BAR = """(params, api) => {
     ] };
 }"""
 _NUMBER = (
-    'value => typeof value === "number" ? Number(value.toPrecision(4)).toLocaleString() : value'
+    'value => typeof value === "number" '
+    "? value.toLocaleString(undefined, { maximumSignificantDigits: 4 }) : value"
 )
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif'
 _TIMES = {
@@ -44,10 +45,12 @@ _TIMES = {
     "minute": "{HH}:{mm}",
     "second": "{HH}:{mm}:{ss}",
 }
+FEW_POINTS = 10  # that are dots too: of one, or between two gaps, a line shows nothing
 _PARTS = 4  # of an axis whose ends are given
 _SHORT = (
     'value => Math.abs(value) >= 1e6 ? value / 1e6 + "M" '
-    ': Math.abs(value) >= 1e4 ? value / 1e3 + "k" : Number(value.toPrecision(6)).toLocaleString()'
+    ': Math.abs(value) >= 1e4 ? value / 1e3 + "k" : value.toLocaleString(undefined, '
+    "{ maximumSignificantDigits: 6 })"
 )
 
 
@@ -77,7 +80,7 @@ class ChartLine:
             "type": "line",
             "data": [list(point) for point in self.points],
             "color": self.colour,
-            "showSymbol": self.dots,
+            "showSymbol": self.dots or len(self.points) <= FEW_POINTS,
             "symbol": "circle",
             "symbolSize": 5,
             "lineStyle": {
@@ -119,6 +122,8 @@ class ChartAxis:
     """Where it begins; None: as the values have it."""
     most: float | None = None
     categories: Sequence[str] = ()
+    whole: bool = False
+    """Of things that are counted: between them nothing is written."""
 
     def options(self, *, upright: bool) -> Options:
         """As ECharts has it."""
@@ -147,7 +152,9 @@ class ChartAxis:
             found["min"] = self.least
         if self.most is not None:
             found["max"] = self.most
-        if self.kind == "value" and self.least is not None and self.most is not None:
+        if self.whole:
+            found["minInterval"] = 1
+        elif self.kind == "value" and self.least is not None and self.most is not None:
             found["interval"] = (self.most - self.least) / _PARTS
         return found
 
@@ -214,16 +221,15 @@ def frame_options(named: Sequence[str]) -> Options:
     return {
         "animation": False,
         "textStyle": {"fontFamily": _FONT},
-        "grid": {"left": 8, "right": 16, "top": 46, "bottom": 8, "containLabel": True},
+        "grid": {"left": 8, "right": 26, "top": 46, "bottom": 8, "containLabel": True},
         "legend": {
             "show": len(named) > 1,
             "data": list(named),
             "type": "scroll",
             "top": 0,
             "left": 0,
-            "itemWidth": 14,
-            "itemHeight": 3,
-            "icon": "rect",
+            "itemWidth": 22,
+            "itemHeight": 7,
             "textStyle": {"color": _FAINT},
             "inactiveColor": _LINE,
         },

@@ -9,7 +9,7 @@ from functools import partial
 
 from services.dashboard.board import Board
 from services.dashboard.board_position import GameBoard, board_of
-from services.dashboard.frame import Frame, NothingThereError, Visit
+from services.dashboard.frame import Frame, NothingThereError, Visit, said_heading
 from services.dashboard.search_table import Candidate, CandidateTable, visit_marks
 from services.dashboard.toolkit import events, ui
 from zerofleet.client import PlayerDescription, SearchTable
@@ -26,6 +26,7 @@ def add_compare_page(frame: Frame) -> None:
     @frame.page("/compare", "Two models", in_menu=False)
     async def _(visit: Visit) -> None:
         own = visit.sources.run
+        said_heading("Two models on one position")
         if visit.run.name != own.name:
             ui.label(
                 f"The inference service of this page serves the run '{own.name}': models of "
@@ -36,7 +37,7 @@ def add_compare_page(frame: Frame) -> None:
         board = await asyncio.to_thread(board_of, own.game)
         with visit.sources.asking("Inference"):
             described = await visit.sources.player.describe()
-        CompareView(visit, board, described, actions).ask()
+        await CompareView(visit, board, described, actions).open()
 
 
 def _asked_actions(game: str, parameters: Mapping[str, str]) -> list[int]:
@@ -76,6 +77,10 @@ class ComparedModel:
         self._table.show(())
         self._value.set_text(words)
 
+    async def sought(self) -> None:
+        """Wait until the position is there."""
+        await self._board.sought()
+
     def draw(self, table: SearchTable) -> None:
         """Draw what its search found."""
         candidates = [
@@ -88,8 +93,8 @@ class ComparedModel:
         self._board.draw_marks(visit_marks(candidates), best=table.best_action)
         side = 1 - 2 * table.to_play
         self._value.set_text(
-            f"{table.best_action_string}, value {table.root_value * side:+.3f} for the first "
-            f"player after {table.simulations:,} simulations, {table.network_value * side:+.3f} "
+            f"{table.best_action_string}, value {table.root_value * side:+z.3f} for the first "
+            f"player after {table.simulations:,} simulations, {table.network_value * side:+z.3f} "
             "before"
         )
 
@@ -134,6 +139,12 @@ class CompareView:
         # A visitor who leaves takes no more of the inference service.
         ui.context.client.on_disconnect(self._stop)
         ui.context.client.on_delete(self._stop)
+
+    async def open(self) -> None:
+        """Ask, the position being there at once."""
+        self.ask()
+        for model in self._models:
+            await model.sought()
 
     def ask(self) -> None:
         """Show the position, and have both search it."""

@@ -44,6 +44,9 @@ _COUNTS = """
 _SLOTS = {"link": _LINK, "title": _TITLE, "bar": _BAR, "counts": _COUNTS}
 
 
+NONE = "–"  # in a cell that has nothing
+
+
 @dataclass(frozen=True, slots=True)
 class TableColumn:
     """A column, which shows the entry of its name of each row.
@@ -56,6 +59,13 @@ class TableColumn:
     name: str
     label: str
     kind: Literal["text", "figure", "link", "title", "bar", "counts"] = "text"
+    optional: bool = False
+    """Not shown while no row has anything in it."""
+
+    def is_empty_in(self, row: dict[str, Any]) -> bool:
+        """Whether a row has nothing in it."""
+        drawn = row.get(f"{self.name}_counts"), row.get(f"{self.name}_share")
+        return row[self.name] == NONE and drawn == (None, None)
 
 
 class DataTable:
@@ -76,9 +86,11 @@ class DataTable:
             }
             for column in columns
         ]
+        self._columns = columns
         self._empty = ui.label(empty).classes("zf-empty")
         self._table = ui.table(rows=[], columns=shown, row_key="key").classes("zf-data")
-        self._table.props('flat dense :rows-per-page-options="[0]" hide-bottom')
+        # Where it is wider than the page, arrow keys move what can be focused.
+        self._table.props('flat dense :rows-per-page-options="[0]" hide-bottom tabindex=0')
         self._table.set_visibility(False)
         for column in columns:
             if column.kind in _SLOTS:
@@ -90,5 +102,10 @@ class DataTable:
         if list(rows) == self._table.rows:
             return
         self._table.rows = list(rows)
+        self._table.props["visible-columns"] = [
+            column.name
+            for column in self._columns
+            if not (column.optional and all(map(column.is_empty_in, rows)))
+        ]
         self._table.set_visibility(bool(rows))
         self._empty.set_visibility(not rows)

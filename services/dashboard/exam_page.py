@@ -10,7 +10,7 @@ from typing import Any
 
 from services.dashboard.board import Board, BoardMark
 from services.dashboard.board_position import GameBoard, board_of
-from services.dashboard.data_table import DataTable, TableColumn
+from services.dashboard.data_table import NONE, DataTable, TableColumn
 from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.toolkit import events, ui
 from zerofleet.database.metrics import MOST_WRONG_ANSWERS, WrongAnswer
@@ -224,7 +224,7 @@ class ExamView:
             "ply": len(wrong.moves.split()),
             "played": wrong.played,
             "right": ", ".join(wrong.right),
-            "others": ", ".join(others) or "–",
+            "others": ", ".join(others) or NONE,
         }
 
     def _exam(self) -> ModelExam | None:

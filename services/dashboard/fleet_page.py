@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from services.dashboard.charts import (
     BLUE,
+    FEW_POINTS,
     GREEN,
     GREY,
     ORANGE,
@@ -31,7 +32,7 @@ from services.dashboard.fleet_queries import (
     read_history,
     read_now,
 )
-from services.dashboard.frame import Frame, Visit
+from services.dashboard.frame import Frame, Visit, said_heading
 from services.dashboard.toolkit import ui
 
 _NOW_SECONDS = 2.0
@@ -99,6 +100,7 @@ def add_fleet_page(frame: Frame) -> None:
 
     @frame.page("/fleet", "Fleet")
     async def _(visit: Visit) -> None:
+        said_heading("Fleet")
         _draw_now(visit)
         _draw_history(visit)
         _draw_held(visit)
@@ -107,7 +109,7 @@ def add_fleet_page(frame: Frame) -> None:
 def _draw_now(visit: Visit) -> None:
     """Advice, and a table for each kind of process."""
     with ui.element("section").classes("zf-panel zf-wide"):
-        ui.label("Advice").classes("zf-title")
+        ui.label("Advice").classes("zf-title").props('role="heading" aria-level="2"')
         advice = ui.label("none yet")
         asked_for = ui.label().classes("zf-note")
     workers = _table("Self-play", "No worker is heard of.", _WORKERS)
@@ -154,7 +156,9 @@ def _draw_history(visit: Visit) -> None:
     """Charts over a span that is chosen."""
     with ui.element("div").classes("zf-panel-head"):
         ui.label("History").classes("zf-title").props('role="heading" aria-level="2"')
-        choice = ui.toggle(list(SPANS), value=next(iter(SPANS))).props("dense no-caps")
+        with ui.element("div").classes("zf-tools"):
+            choice = ui.toggle(list(SPANS), value=next(iter(SPANS)))
+            choice.props('dense no-caps unelevated aria-label="span"')
     place = ui.element("div")
     ends: list[Callable[[], None]] = []
 
@@ -236,7 +240,8 @@ def _drawing(history: FleetHistory, lines: _Lines) -> Drawing:
                 for step, value in zip(steps, known, strict=True)
             ]
             # A line has a gap where its value is None: ECharts', which its type does not say.
-            drawn.append(ChartLine(name, cast("list[Point]", points), colour))
+            few = sum(value is not None for value in known) <= FEW_POINTS
+            drawn.append(ChartLine(name, cast("list[Point]", points), colour, dots=few))
     return Drawing(drawn, ChartAxis("time"), ChartAxis(least=0))
 
 
@@ -275,7 +280,7 @@ class _FillChart:
                 "xAxis": ChartAxis("category", "rows, up to", categories=names).options(
                     upright=False
                 ),
-                "yAxis": ChartAxis(name="batches").options(upright=True),
+                "yAxis": ChartAxis(name="batches", whole=True).options(upright=True),
                 "series": series,
             }
         )
@@ -295,7 +300,7 @@ def _table(title: str, empty: str, columns: Mapping[str, str]) -> ui.table:
             for name, label in columns.items()
         ]
         table = ui.table(columns=described, rows=[], row_key="key", pagination=_TABLE_ROWS)
-        table.props("flat dense hide-pagination").classes("zf-table")
+        table.props("flat dense hide-pagination tabindex=0").classes("zf-data")
         table.add_slot("no-data", f'<span class="zf-note">{empty}</span>')
         if "does" in columns:
             table.add_slot("body-cell-does", _LAMP)

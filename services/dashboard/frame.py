@@ -14,7 +14,7 @@ from fastapi import Request
 from services.dashboard.shared_reading import SharedReading
 from services.dashboard.sources import Away, ShownRun, Sources
 from services.dashboard.strip import STRIP_SECONDS, Lamp, StripFigures, StripReader
-from services.dashboard.toolkit import Client, TextElement, ui
+from services.dashboard.toolkit import Client, Element, TextElement, ui
 from services.dashboard.visitors import Visitor
 from zerofleet.cli.progress import best_text, elo_text
 from zerofleet.errors import InferenceUnavailableError, StoreUnavailableError
@@ -175,8 +175,10 @@ class Frame:
         client.title = f"{title} · {run.name} · zerofleet"
         visitor: Visitor = request.state.visitor
         visit = Visit(self.sources.of(visitor), run, parameters, self)
-        self._header(visit, path, visitor)
-        with ui.element("main").classes("zf-main") as main:
+        with client.layout:  # beside the main part of the page, which NiceGUI makes
+            header = self._header(visit, path, visitor)
+        header.move(target_index=0)
+        with ui.element("div").classes("zf-main") as main:
             try:
                 await builder(visit)
             except NothingThereError as error:
@@ -194,9 +196,9 @@ class Frame:
             raise NothingThereError(f"there is no run '{name}' in this database")
         return run
 
-    def _header(self, visit: Visit, path: str, visitor: Visitor) -> None:
+    def _header(self, visit: Visit, path: str, visitor: Visitor) -> Element:
         """Run, navigation, light and dark, and the strip."""
-        with ui.element("header").classes("zf-header"):
+        with ui.element("header").classes("zf-header") as header:
             with ui.element("div").classes("zf-bar"):
                 ui.label("zerofleet").classes("zf-brand")
                 self._run_choice(visit, path)
@@ -211,6 +213,7 @@ class Frame:
         reader = StripReader(self.sources, visit.run)
         reading: SharedReading[StripFigures] = visit.shared("strip", reader.read, STRIP_SECONDS)
         visit.watch(reading, strip.show)
+        return header
 
     def _run_choice(self, visit: Visit, path: str) -> None:
         """The run's name; a choice once another run of the database is known."""
@@ -280,6 +283,11 @@ class Strip:
                 ui.label(each.words)
 
 
+def said_heading(title: str) -> None:
+    """The heading of a page that shows none: for those who hear the page."""
+    ui.label(title).classes("zf-said").props('role="heading" aria-level="1"')
+
+
 def _cell(name: str) -> TextElement:
     """A figure with its name; returns the figure."""
     with ui.element("div").classes("zf-cell"):
@@ -325,7 +333,7 @@ def _logout_button() -> None:
 
 def _nothing_there(why: str) -> None:
     with ui.element("section").classes("zf-message"):
-        ui.label("This is not there").classes("zf-title")
+        ui.label("This is not there").classes("zf-title").props('role="heading" aria-level="1"')
         ui.label(why)
         ui.link("To the run", "/").classes("zf-link")
 
@@ -333,7 +341,8 @@ def _nothing_there(why: str) -> None:
 def _comes_back(why: str) -> None:
     """Says what is away; the page loads itself again until it is there."""
     with ui.element("section").classes("zf-message"):
-        ui.label("This cannot be read now").classes("zf-title")
+        title = ui.label("This cannot be read now").classes("zf-title")
+        title.props('role="heading" aria-level="1"')
         ui.label(why)
         ui.label("The page comes back by itself.")
     ui.timer(5.0, ui.navigate.reload, once=True)

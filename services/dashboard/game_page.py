@@ -13,6 +13,7 @@ from services.dashboard.board import Board
 from services.dashboard.board_position import GameBoard, board_of, require_known
 from services.dashboard.charts import BLUE, RED, ChartAxis, ChartLine, Drawing
 from services.dashboard.frame import Frame, NothingThereError, Visit
+from services.dashboard.match_words import player_words
 from services.dashboard.search_table import (
     Candidate,
     CandidateTable,
@@ -28,6 +29,8 @@ from zerofleet.games import State
 from zerofleet.games.sgf import require_sgf
 
 _BLUNDER = 0.4  # of value, that the player to move lost by an action
+_KINDS = {"selfplay": "self-play"}
+_REASONS = {"rules": "the rules", "resign": "resignation"}
 _RESULTS = {1: "the first player won", 0: "a draw", -1: "the second player won"}
 _MATCH = """
 SELECT m.kind, m.player, m.opponent, mg.color
@@ -121,7 +124,8 @@ def _walked(played: PlayedGame, match: Sequence[Any]) -> WalkedGame:
     names = (f"model {first}", f"model {first if second is None else second}")
     for row in match:
         kind = row.kind
-        names = (row.player, row.opponent) if row.color == 0 else (row.opponent, row.player)
+        player, opponent = player_words(row.player), player_words(row.opponent)
+        names = (player, opponent) if row.color == 0 else (opponent, player)
     return WalkedGame(played, tuple(actions), tuple(words), tuple(to_play), names, kind)
 
 
@@ -189,11 +193,12 @@ class GameView:
     def _head(self) -> None:
         played, names = self._walked.played, self._walked.names
         with ui.element("div").classes("zf-panel-head"):
-            ui.label(f"{names[0]} and {names[1]}").classes("zf-title").props(
-                'role="heading" aria-level="1"'
-            )
+            against = "itself" if names[0] == names[1] else names[1]
+            title = ui.label(_sentence(f"{names[0]} against {against}")).classes("zf-title")
+            title.props('role="heading" aria-level="1"')
             ui.label(
-                f"{self._walked.kind}: {_RESULTS[played.result]}, by {played.reason}, "
+                f"{_KINDS.get(self._walked.kind, self._walked.kind)}: {_RESULTS[played.result]} "
+                f"by {_REASONS.get(played.reason, played.reason)}, "
                 f"{len(self._walked.actions)} plies, {played.finished_at:%Y-%m-%d %H:%M} UTC"
             ).classes("zf-note")
 
@@ -244,7 +249,8 @@ class GameView:
         self._chart: ui.echart | None = None
         known = [(ply, value) for ply, value in enumerate(self._values) if value is not None]
         with ui.element("section").classes("zf-panel zf-wide"):
-            ui.label("Value for the first player, after search").classes("zf-title")
+            title = ui.label("Value for the first player, after search").classes("zf-title")
+            title.props('role="heading" aria-level="2"')
             if not known:
                 ui.label("The searches of this game are not kept any more: it can be walked.")
                 return
@@ -258,11 +264,10 @@ class GameView:
                         dots=True,
                     ),
                 ],
-                x=ChartAxis(name="ply", least=0, most=float(len(self._walked.actions))),
+                x=ChartAxis(name="ply", least=0, most=float(len(self._walked.actions)), whole=True),
                 y=ChartAxis(least=-1, most=1),
             )
             options = drawing.options()
-            options["xAxis"].pop("interval", None)
             options["series"][1] |= {"lineStyle": {"opacity": 0}, "symbolSize": 10}
             self._chart = ui.echart(
                 options, renderer="svg", on_point_click=lambda event: self._clicked(event.value)
@@ -289,8 +294,8 @@ class GameView:
             return
         side = "first" if self._walked.to_play[self._ply] == 0 else "second"
         self._searched.set_text(
-            f"Model {ply.model_version} for the {side} player: value {ply.root_value:+.3f} after "
-            f"{ply.simulations:,} simulations, {ply.network_value:+.3f} before. Played: "
+            f"Model {ply.model_version} for the {side} player: value {ply.root_value:+z.3f} after "
+            f"{ply.simulations:,} simulations, {ply.network_value:+z.3f} before. Played: "
             f"{self._walked.words[self._ply]}."
         )
 
@@ -354,6 +359,10 @@ class GameView:
         played = self._walked.played
         text = sgf_of_game(self._visit.run.name, played)
         ui.download.content(text, f"{played.game_uid}.sgf", "application/x-go-sgf")
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _here(ply: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from services.dashboard.frame import Frame, Visit
+from services.dashboard.frame import Frame, Visit, said_heading
 from services.dashboard.games_queries import (
     KINDS,
     MOST_LOOKED_AT,
@@ -38,6 +38,7 @@ def add_games_page(frame: Frame) -> None:
         chosen = GameFilter.of(visit.parameters)
         before = visit.parameters.get("before") or None
         page = await read_games(visit.sources, visit.run.name, chosen, before)
+        said_heading("Games")
         _filters(visit, chosen)
         _list(visit, chosen, page, first=before is None)
 

@@ -151,7 +151,7 @@ class MatchView:
             )
             self._outcomes = ChartPanel(
                 "Pairs by points",
-                "Appears with the first complete pair.",
+                "Appears when the match's first opening was played with both colours.",
                 note="What the first-named player took from both games of an opening.",
             )
             self._in_play = InPlayBoards(game_board)
@@ -184,7 +184,7 @@ class MatchView:
         self._score.show(
             Drawing(
                 [ChartLine("score", _from_one(means), BLUE, dots=len(means) < 2)],
-                ChartAxis(name="pairs", least=0, most=float(match.games // 2)),
+                ChartAxis(name="pairs", least=0, most=float(match.games // 2), whole=True),
                 ChartAxis(least=0, most=1),
                 {"even": 0.5} if match.rule is None else {"threshold": match.rule.threshold},
             )
@@ -195,7 +195,7 @@ class MatchView:
             Drawing(
                 [ChartLine("pairs", columns, BLUE, columns=True)],
                 ChartAxis("category", "points", categories=OUTCOMES),
-                ChartAxis(least=0),
+                ChartAxis(least=0, whole=True),
             )
         )
         is_sequential = match.rule is not None and match.rule.sprt_error is not None
@@ -207,7 +207,7 @@ class MatchView:
             self._walk.show(
                 Drawing(
                     [ChartLine("LLR", _from_one(ratios), BLUE, dots=len(ratios) < 2)],
-                    ChartAxis(name="pairs", least=0),
+                    ChartAxis(name="pairs", least=0, whole=True),
                     ChartAxis(least=-end, most=end),
                     {"promotes": bound, "rejects": -bound},
                 )
@@ -217,15 +217,19 @@ class MatchView:
         match, history = found.match, found.history
         facts = [
             ("state", verdict_words(history)),
-            ("won, drawn, lost", f"{history.wins} {history.draws} {history.losses}"),
         ]
+        if history.games:
+            record = f"{history.wins} {history.draws} {history.losses}"
+            facts.append(("won, drawn, lost", record))
         if match.rule is not None:
             grounds = judge(match, found.pairs).grounds
             score = "none yet" if grounds.score is None else f"{100 * grounds.score:.1f}%"
-            counted = f"{grounds.games_counted or 0} games, {grounds.duplicates or 0} duplicates"
+            counted = "none yet, it counts from the first opening on"
+            if grounds.games_counted or grounds.duplicates:
+                counted = f"{grounds.games_counted} games, {grounds.duplicates} duplicates left out"
             facts += [
                 ("score over counted games", score),
-                ("counted", f"{counted} left out"),
+                ("counted", counted),
                 ("promoted above", f"{100 * match.rule.threshold:.1f}%"),
             ]
             if match.rule.sprt_elo is not None and match.rule.sprt_error is not None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.dashboard.data_table import TableColumn
+from services.dashboard.data_table import NONE, TableColumn
 from services.dashboard.frame import Visit
 
 OUTCOMES = ("0", "½", "1", "1½", "2")
-_NONE = "–"
 
 MATCH_COLUMNS = (
     TableColumn("began", "began, UTC", "link"),
@@ -17,8 +16,8 @@ MATCH_COLUMNS = (
     TableColumn("opponent", "opponent", "link"),
     TableColumn("record", "won, drawn, lost", "figure"),
     TableColumn("score", "score", "figure"),
-    TableColumn("pairs", "pairs", "counts"),
-    TableColumn("llr", "LLR", "bar"),
+    TableColumn("pairs", "pairs", "counts", optional=True),
+    TableColumn("llr", "LLR", "bar", optional=True),
     TableColumn("verdict", "verdict"),
 )
 
@@ -40,9 +39,9 @@ def gate_cells(row: Any) -> dict[str, Any]:  # noqa: ANN401
     """How a match of ``match_history`` went, as cells; all columns may be None: no match."""
     if row.match_id is None:
         return {
-            "record": _NONE,
-            "score": _NONE,
-            "verdict": _NONE,
+            "record": NONE,
+            "score": NONE,
+            "verdict": NONE,
             **counts_cell(None),
             **llr_cell(None, None),
         }
@@ -50,8 +49,8 @@ def gate_cells(row: Any) -> dict[str, Any]:  # noqa: ANN401
     if score is None and row.games:
         score = 100 * (row.wins + row.draws / 2) / row.games
     return {
-        "record": f"{row.wins} {row.draws} {row.losses}",
-        "score": _NONE if score is None else f"{score:.1f}%",
+        "record": f"{row.wins} {row.draws} {row.losses}" if row.games else NONE,
+        "score": NONE if score is None else f"{score:.1f}%",
         "verdict": verdict_words(row),
         **counts_cell(row.pentanomial),
         **llr_cell(row.llr, row.llr_bound),
@@ -61,7 +60,7 @@ def gate_cells(row: Any) -> dict[str, Any]:  # noqa: ANN401
 def verdict_words(row: Any) -> str:  # noqa: ANN401
     """What became of a match of ``match_history``."""
     if row.kind != "gate":
-        return f"{row.games} of {row.most_games} games"
+        return f"{row.games or 'none'} of {row.most_games} games"
     if row.verdict is None:
         return f"undecided: {row.games} of {row.most_games} games"
     return f"{row.verdict} by {row.decided_by}" if row.decided_by else str(row.verdict)
@@ -73,7 +72,7 @@ def counts_cell(pentanomial: list[int] | None) -> dict[str, Any]:
         f"{count} of {points}" for count, points in zip(pentanomial or (), OUTCOMES, strict=False)
     ]
     return {
-        "pairs": _NONE,
+        "pairs": NONE,
         "pairs_counts": list(pentanomial) if pentanomial and sum(pentanomial) else None,
         "pairs_title": f"pairs by points: {', '.join(words)}",
     }
@@ -82,7 +81,7 @@ def counts_cell(pentanomial: list[int] | None) -> dict[str, Any]:
 def llr_cell(llr: Any, bound: Any) -> dict[str, Any]:  # noqa: ANN401  numbers of Postgres
     """A log-likelihood ratio between its bounds as a cell of the column ``llr``."""
     if llr is None or not bound:
-        return {"llr": _NONE, "llr_share": None, "llr_title": ""}
+        return {"llr": NONE, "llr_share": None, "llr_title": ""}
     return {
         "llr": f"{llr:+.2f}",
         "llr_share": max(-1.0, min(1.0, float(llr) / float(bound))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from services.dashboard.data_table import DataTable, TableColumn
+from services.dashboard.data_table import NONE, DataTable, TableColumn
 from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.match_words import MATCH_COLUMNS, match_row
 from services.dashboard.models_page import elo_words, moment, page_links, whole_number
@@ -49,7 +49,7 @@ _VARIANT_COLUMNS = (
     TableColumn("state", "state"),
     TableColumn("policy_kl", "policy KL, nats", "figure"),
     TableColumn("value_difference", "value difference", "figure"),
-    TableColumn("trial", "trial against fp32", "figure"),
+    TableColumn("trial", "trial against fp32", "figure", optional=True),
 )
 
 
@@ -209,11 +209,11 @@ def _loss_rows(rows: Sequence[Any]) -> list[dict[str, Any]]:
         }
         for column, words in _LOSS_NAMES
     ]
-    return [row for row in shown if (row["train"], row["held_out"]) != ("–", "–")]
+    return [row for row in shown if (row["train"], row["held_out"]) != (NONE, NONE)]
 
 
 def _variant_row(row: Any) -> dict[str, Any]:  # noqa: ANN401
-    trial = "–"
+    trial = NONE
     if row.games:
         score = 100 * (row.wins + row.draws / 2) / row.games
         trial = f"{row.wins} {row.draws} {row.losses}: {score:.1f}%"
@@ -228,8 +228,8 @@ def _variant_row(row: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _percent(value: Any) -> str:  # noqa: ANN401  a number of Postgres, or None
-    return "–" if value is None else f"{value}%"
+    return NONE if value is None else f"{value}%"
 
 
 def _figure(value: Any, digits: int) -> str:  # noqa: ANN401  a number of Postgres, or None
-    return "–" if value is None else f"{float(value):,.{digits}f}"
+    return NONE if value is None else f"{float(value):,.{digits}f}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from services.dashboard.data_table import DataTable, TableColumn
+from services.dashboard.data_table import NONE, DataTable, TableColumn
 from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.match_words import gate_cells, player_words
 from services.dashboard.models_queries import HIGHEST, MODELS, PAGE_MODELS
@@ -19,12 +19,13 @@ _COLUMNS = (
     TableColumn("step", "step", "figure"),
     TableColumn("elo", "Elo, 95%", "figure"),
     TableColumn("promoted", "promoted, UTC"),
-    TableColumn("against", "gate against", "link"),
-    TableColumn("record", "won, drawn, lost", "figure"),
-    TableColumn("score", "score", "figure"),
-    TableColumn("pairs", "pairs", "counts"),
-    TableColumn("llr", "LLR", "bar"),
-    TableColumn("verdict", "verdict"),
+    # Of a run without a gate none of these is shown.
+    TableColumn("against", "gate against", "link", optional=True),
+    TableColumn("record", "won, drawn, lost", "figure", optional=True),
+    TableColumn("score", "score", "figure", optional=True),
+    TableColumn("pairs", "pairs", "counts", optional=True),
+    TableColumn("llr", "LLR", "bar", optional=True),
+    TableColumn("verdict", "verdict", optional=True),
     TableColumn("precisions", "precisions"),
     TableColumn("sha256", "sha256", "title"),
 )
@@ -109,13 +110,13 @@ def page_links(
 def elo_words(row: Any) -> str:  # noqa: ANN401  a row with those of ratings_with_interval
     """Elo with half of its 95% interval."""
     if row.elo is None:
-        return "–"
+        return NONE
     return f"{float(row.elo):+,.0f} ± {float(row.high - row.low) / 2:,.0f}"
 
 
 def moment(at: datetime | None) -> str:
     """A time of the run, UTC."""
-    return "–" if at is None else f"{at:%d %b %H:%M}"
+    return NONE if at is None else f"{at:%d %b %H:%M}"
 
 
 def _row(visit: Visit, row: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -128,7 +129,7 @@ def _row(visit: Visit, row: Any) -> dict[str, Any]:  # noqa: ANN401
         "step": f"{row.step:,}",
         "elo": elo_words(row),
         "promoted": moment(row.promoted_at),
-        "against": player_words(row.opponent) if gate else "–",
+        "against": player_words(row.opponent) if gate else NONE,
         "against_link": visit.link("/match", match=row.match_id) if gate else None,
         **gate_cells(row),
         "precisions": ", ".join(["fp32", *(row.variants or ())]),

@@ -58,6 +58,7 @@ def add_openings_page(frame: Frame) -> None:
             _asked_actions, visit.run.game, visit.parameters.get("moves", "")
         )
         view = OpeningsView(visit, board, actions, visit.parameters.get("model", ""))
+        await view.open()
         reader = OpeningsReader(visit.sources, visit.run.name)
         visit.watch(visit.shared("openings", reader.read, _SECONDS), view.show)
 
@@ -123,6 +124,11 @@ class OpeningsView:
                 "Appears when a promoted model has played games of self-play.",
                 note="Points per game of the player who makes the move.",
             )
+
+    async def open(self) -> None:
+        """Show the position, before what is known of it."""
+        self._board.seek(self._actions)
+        await self._board.sought()
 
     def show(self, openings: Openings) -> None:
         """Draw the tree as it is now."""

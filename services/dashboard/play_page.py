@@ -9,7 +9,7 @@ from typing import Any
 
 from services.dashboard.board import Board
 from services.dashboard.board_position import GameBoard, board_of
-from services.dashboard.frame import Frame, NothingThereError, Visit
+from services.dashboard.frame import Frame, NothingThereError, Visit, said_heading
 from services.dashboard.search_table import Candidate, CandidateTable, visit_marks
 from services.dashboard.toolkit import events, ui
 from zerofleet.client import PlayerDescription, SearchTable
@@ -29,6 +29,7 @@ def add_play_page(frame: Frame) -> None:
     @frame.page("/play", "Play")
     async def _(visit: Visit) -> None:
         own = visit.sources.run
+        said_heading("Play")
         if visit.run.name != own.name:
             ui.label(
                 f"The inference service of this page serves the run '{own.name}': models of "
@@ -39,7 +40,7 @@ def add_play_page(frame: Frame) -> None:
         board = await asyncio.to_thread(board_of, own.game)
         with visit.sources.asking("Inference"):
             described = await visit.sources.player.describe()
-        PlayView(visit, board, described, actions).start()
+        await PlayView(visit, board, described, actions).open()
 
 
 def _asked_actions(game: str, parameters: Any) -> list[int]:  # noqa: ANN401  a mapping of text
@@ -107,6 +108,10 @@ class PlayView:
                 self._trouble = ui.label().classes("zf-trouble").props('role="alert"')
                 self._again = ui.button("Try again", on_click=self.start)
                 self._again.props('outline dense no-caps padding="2px 10px"').set_visibility(False)
+                self._no_hints = ui.label(
+                    "Hints show here what the model thinks of each move: visits of its search, Q "
+                    "(the expected result, -1 to 1), the network's prior, and the expected line."
+                ).classes("zf-note")
                 self._table = CandidateTable(
                     self._hover, "action", "visits", "share", "q", "prior", "line"
                 )
@@ -114,6 +119,11 @@ class PlayView:
         # A visitor who leaves takes no more of the inference service.
         ui.context.client.on_disconnect(self._stop)
         ui.context.client.on_delete(self._stop)
+
+    async def open(self) -> None:
+        """Start, the position being there at once."""
+        self.start()
+        await self._board.sought()
 
     def start(self) -> None:
         """Show the position, and do what is next: answer, analyse, or wait for the visitor."""
@@ -123,6 +133,8 @@ class PlayView:
         mine = self._side == "both" or state.to_play == ("first", "second").index(self._side)
         self._table_shown = None
         self._table.show(())
+        self._table.set_visibility(self._hints)
+        self._no_hints.set_visibility(not self._hints)
         self._complain("")
         self._value.set_text("")
         self._line.set_text(format_actions(self._game_board.game, self._actions))
@@ -208,7 +220,7 @@ class PlayView:
     def _say_value(self, table: SearchTable) -> None:
         value = table.root_value * (1 - 2 * table.to_play)
         self._value.set_text(
-            f"{value:+.3f} for the first player: model {table.version}, "
+            f"{value:+z.3f} for the first player: model {table.version}, "
             f"{table.simulations:,} simulations"
         )
 

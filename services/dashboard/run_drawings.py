@@ -40,6 +40,9 @@ class TimeScale:
     scale: Scale
     curves: RunCurves
     _marks: list[tuple[float, float]] = field(init=False)
+    _ends: tuple[float, float] | tuple[None, None] = field(init=False)
+    """Of all that is known, in milliseconds: all panels have the same axis, on which it is seen
+    what was not read yet."""
 
     def __post_init__(self) -> None:
         marks: list[tuple[float, float]] = []
@@ -51,12 +54,25 @@ class TimeScale:
         elif self.scale == "steps":
             marks = [(row.at.timestamp(), float(row.step)) for row in self.curves.trained]
         object.__setattr__(self, "_marks", marks)
+        curves = self.curves
+        known = [
+            row.at.timestamp() * 1000
+            for rows in (
+                curves.trained,
+                curves.ratings,
+                curves.exams,
+                curves.resignations,
+                curves.blocks,
+            )
+            for row in (*rows[:1], *rows[-1:])
+        ]
+        object.__setattr__(self, "_ends", _time_ends(known))
 
     @property
     def axis(self) -> ChartAxis:
         """The axis itself."""
         if self.scale == "time":
-            return ChartAxis("time")
+            return ChartAxis("time", least=self._ends[0], most=self._ends[1])
         name = "games of self-play" if self.scale == "games" else "SGD steps"
         return ChartAxis("value", name)
 
@@ -310,6 +326,14 @@ def _around(values: Sequence[float], name: str, step: float) -> ChartAxis:
     least, most = math.floor(min(values) / step), math.ceil(max(values) / step)
     parts = 4 * math.ceil(max(most - least, 1) / 4)
     return ChartAxis(name=name, least=least * step, most=(least + parts) * step)
+
+
+def _time_ends(known: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
+    """The first moment, and the last one, moved on a little: else each new one moves all axes."""
+    if not known or min(known) == max(known):
+        return None, None
+    step = 2.0 ** math.ceil(math.log2((max(known) - min(known)) / 64))
+    return min(known), math.ceil(max(known) / step) * step
 
 
 def smoothed(points: Sequence[Point]) -> list[Point]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 from services.dashboard.charts import ChartPanel, Drawing
-from services.dashboard.frame import Frame, Visit
+from services.dashboard.frame import Frame, Visit, said_heading
 from services.dashboard.run_drawings import RunDrawings, Scale
 from services.dashboard.run_queries import BLOCK_GAMES, CurveReader, RunCurves
 from services.dashboard.toolkit import events, ui
@@ -23,6 +23,7 @@ def add_run_page(frame: Frame) -> None:
     @frame.page("/", "Run")
     async def _(visit: Visit) -> None:
         reader = CurveReader(visit.sources, visit.run.name)
+        said_heading("Run")
         view = RunView(visit)
         visit.watch(visit.shared("curves", reader.read, _SECONDS), view.show)
 
@@ -35,6 +36,7 @@ class RunView:
         self._scale: Scale = "time"
         self._smooth = True
         self._panels: list[tuple[ChartPanel, Callable[[RunDrawings], Drawing]]] = []
+        self._of_games: list[tuple[ChartPanel, str]] = []
         config = visit.run.config
         with ui.element("div").classes("zf-tools"):
             scales = {"time": "time", "games": "games", "steps": "steps"}
@@ -42,6 +44,7 @@ class RunView:
                 'dense no-caps unelevated aria-label="x axis"'
             )
             ui.switch("smoothed", value=True, on_change=self._choose_smooth).props("dense")
+            self._read_so_far = ui.label().classes("zf-note").props('role="status"')
         with ui.element("div").classes("zf-panels"):
             self._strength(visit.run.game)
             self._learning()
@@ -50,16 +53,31 @@ class RunView:
     def show(self, curves: RunCurves) -> None:
         """Draw the curves as they are now."""
         self._curves = curves
+        self._say_read_so_far()
         drawings = RunDrawings(curves, self._scale, self._smooth)
         for panel, draw in self._panels:
             panel.show(draw(drawings))
+
+    def _say_read_so_far(self) -> None:
+        """While the dashboard, just started, reads the games of a long run."""
+        stored, words = self._curves.games_stored, ""
+        if stored is not None:
+            read = sum(block.games for block in self._curves.blocks)
+            words = f"Games read so far: {read:,} of {stored:,}."
+            self._read_so_far.set_text(
+                f"{words} What is drawn of games, and over them, ends there."
+            )
+        self._read_so_far.set_visibility(stored is not None)
+        for panel, note in self._of_games:
+            panel.note(f"{note} {words}".strip())
 
     def _strength(self, game: str) -> None:
         self._panel(
             RunDrawings.elo,
             "Elo of promoted models",
             "Appears when a promoted model has played rating games.",
-            "With 95% intervals, relative to the oldest model that played; anchors never change.",
+            "With 95% intervals, relative to the oldest model that played. Dashed are anchors, "
+            "opponents that never change: random play, search without a network, GNU Go.",
             wide=True,
         )
         if has_exam(game):
@@ -122,14 +140,17 @@ class RunView:
             "Samples drawn for each position received since the run began.",
         )
         in_a_row = f"Games of each {BLOCK_GAMES} in a row that differ, and positions of a batch."
-        self._panel(RunDrawings.different_games, "Different games", _BLOCKS, in_a_row)
-        self._panel(RunDrawings.lengths, "Lengths of games", _BLOCKS)
-        self._panel(RunDrawings.results, "Results", _BLOCKS)
+        self._panel(
+            RunDrawings.different_games, "Different games", _BLOCKS, in_a_row, of_games=True
+        )
+        self._panel(RunDrawings.lengths, "Lengths of games", _BLOCKS, of_games=True)
+        self._panel(RunDrawings.results, "Results", _BLOCKS, of_games=True)
         self._panel(
             RunDrawings.resignations,
             "Resignations",
             "Appears when games that play on have given a threshold v_resign.",
             "Wrong: of the games played on that would have been resigned, those not lost.",
+            of_games=True,
         )
 
     def _panel(
@@ -140,8 +161,12 @@ class RunView:
         note: str = "",
         *,
         wide: bool = False,
+        of_games: bool = False,
     ) -> None:
-        self._panels.append((ChartPanel(title, empty, note=note, wide=wide), draw))
+        panel = ChartPanel(title, empty, note=note, wide=wide)
+        self._panels.append((panel, draw))
+        if of_games:
+            self._of_games.append((panel, note))
 
     def _choose_scale(self, event: events.ValueChangeEventArguments[str]) -> None:
         self._scale = cast("Scale", event.value)

@@ -13,6 +13,7 @@ from datetime import datetime
 from sqlalchemy import Row
 
 from services.dashboard.sources import Sources
+from services.dashboard.strip import GameCount
 
 MOST_POINTS = 500
 BLOCK_GAMES = 100
@@ -174,6 +175,8 @@ class GameBlocks:
     """The self-play of a run in blocks of 100 games, each read once; long runs in larger ones."""
 
     blocks: list[GameBlock] = field(default_factory=list[GameBlock])
+    are_all: bool = False
+    """Whether they hold all games, but for the last few; else older ones are still being read."""
     _tx: str = "0"
     _uid: str = _NO_GAME
 
@@ -183,6 +186,7 @@ class GameBlocks:
         Raises:
             StoreUnavailableError: Postgres does not answer.
         """
+        self.are_all = False
         for _ in range(_QUERIES_A_LOOK):
             rows = await sources.rows(
                 _BLOCKS,
@@ -196,6 +200,7 @@ class GameBlocks:
                 self.blocks.append(_block(row))
                 self._tx, self._uid = row.tx, row.uid
             if len(rows) < _BLOCKS_A_QUERY:
+                self.are_all = True
                 break
         while len(self.blocks) > MOST_POINTS:
             self.blocks = _halved(self.blocks)
@@ -213,6 +218,8 @@ class RunCurves:
     stages: Sequence[Row[tuple[object, ...]]] = ()
     resignations: Sequence[Row[tuple[object, ...]]] = ()
     blocks: Sequence[GameBlock] = ()
+    games_stored: int | None = None
+    """Of self-play, while ``blocks`` hold fewer: those of a long run are read bit by bit."""
 
 
 @dataclass(slots=True)
@@ -227,6 +234,7 @@ class CurveReader:
     sources: Sources
     run: str
     _play: GameBlocks = field(default_factory=GameBlocks)
+    _count: GameCount = field(default_factory=GameCount)
     _measured: RunCurves = field(default_factory=RunCurves)
     _newest: Sequence[Row[tuple[object, ...]]] = ()
 
@@ -240,6 +248,7 @@ class CurveReader:
         await self._play.read_on(self.sources, run)
         await self._read_measurements()
         anchors = await ask(_ANCHORS, run=run)
+        stored = None if self._play.are_all else await self._count.read(self.sources, run)
         return replace(
             self._measured,
             ratings=await ask(_RATINGS, run=run, most=MOST_POINTS),
@@ -247,6 +256,7 @@ class CurveReader:
             exams=await ask(_EXAMS, run=run, most=MOST_POINTS),
             resignations=await ask(_RESIGNATIONS, run=run, most=MOST_POINTS),
             blocks=tuple(self._play.blocks),
+            games_stored=stored,
         )
 
     async def _read_measurements(self) -> None:

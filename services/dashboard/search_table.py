@@ -67,6 +67,10 @@ class CandidateTable:
 
             self._table.on("aimed", aimed)
 
+    def set_visibility(self, visible: bool) -> None:
+        """Show the table, or hide it."""
+        self._table.set_visibility(visible)
+
     def show(self, candidates: Sequence[Candidate]) -> None:
         """Show these; the most visited first, then by prior."""
         total = sum(each.visits for each in candidates)
@@ -76,7 +80,7 @@ class CandidateTable:
                 "action": each.text,
                 "visits": f"{each.visits:,}",
                 "share": f"{each.visits / total:.1%}" if total else "",
-                "q": "" if each.q_value is None else f"{each.q_value:+.3f}",
+                "q": "" if each.q_value is None else f"{each.q_value:+z.3f}",
                 "prior": "" if each.prior is None else f"{each.prior:.1%}",
                 "line": each.line,
             }
@@ -98,7 +102,7 @@ def visit_marks(candidates: Sequence[Candidate], *, values: bool = False) -> lis
         if each.visits < _LABELLED * most:
             return ""
         if values:
-            return "" if each.q_value is None else f"{each.q_value:+.2f}"
+            return "" if each.q_value is None else f"{each.q_value:+z.2f}"
         return f"{each.visits / total:.0%}"
 
     return [

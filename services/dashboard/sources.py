@@ -23,7 +23,7 @@ from services.dashboard.visitors import Allowance, Visitor
 from zerofleet.client import AsyncPlayer
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database.connection import ConnectionPool
-from zerofleet.errors import InferenceUnavailableError, StoreUnavailableError
+from zerofleet.errors import InferenceUnavailableError, StoreUnavailableError, ZerofleetError
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.heartbeat_history import HeartbeatHistory, ServiceHistory
 from zerofleet.rpc.credentials import client_credentials
@@ -31,6 +31,7 @@ from zerofleet.rpc.credentials import client_credentials
 _CONNECTIONS = 6  # of the 20 that the role has
 _STATEMENT_SECONDS = 10
 _MOST_RUNS = 100
+_INFERENCE = "Inference"
 
 _RUNS = f"SELECT name, game FROM runs ORDER BY created_at DESC LIMIT {_MOST_RUNS}"
 _RUN = "SELECT name, game, config FROM runs WHERE name = :run"
@@ -135,6 +136,15 @@ class Sources:
     def away(self) -> tuple[Away, ...]:
         """The sources that did not answer when they were last asked."""
         return tuple(self._away.values())
+
+    async def look_for_inference(self) -> None:
+        """Ask for inference where it did not answer: pages ask it when a visitor does, not before.
+
+        A question costs it nothing; none is asked while it answers.
+        """
+        if _INFERENCE in self._away:
+            with contextlib.suppress(ZerofleetError), self.asking(_INFERENCE):
+                await self._player.describe()
 
     async def rows(self, statement: str, **parameters: object) -> list[Row[Any]]:
         """Ask Postgres one thing.

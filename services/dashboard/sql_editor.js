@@ -25,7 +25,7 @@ async (editorId, relations) => {
   const data = CM.EditorState.languageData.of(() => [{ autocomplete: source }]);
   const named = CM.EditorView.contentAttributes.of({ "aria-label": "Query" });
   element.editor.dispatch({ effects: CM.StateEffect.appendConfig.of([data, named]) });
-  const follow = () => element.setTheme(Quasar.Dark.isActive ? "githubDark" : "githubLight");
+  const follow = () => element.setTheme(Quasar.Dark.isActive ? "githubDark" : "vscodeLight");
   element.follower = new MutationObserver(follow);
   element.follower.observe(document.body, { attributeFilter: ["class"] });
   follow();

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from services.dashboard.frame import Frame, Visit
+from services.dashboard.frame import Frame, Visit, said_heading
 from services.dashboard.sources import Sources
 from services.dashboard.toolkit import ui
 from services.dashboard.visitor_queries import (
@@ -75,6 +75,7 @@ def add_sql_page(frame: Frame) -> None:
 
     @frame.page("/sql", "SQL")
     async def _(visit: Visit) -> None:
+        said_heading("SQL")
         with ui.element("div").classes("zf-sql"):
             saved = ui.element("section").classes("zf-panel zf-saved")
             with ui.element("div").classes("zf-asked"):
@@ -118,7 +119,7 @@ class _Desk:
             self._editor = ui.codemirror(
                 query[:_QUERY_CHARACTERS],
                 language="PostgreSQL",
-                theme="githubLight",
+                theme="vscodeLight",
                 line_wrapping=True,
                 keymap={"Mod-Enter": self.run},
             ).classes("zf-editor")
@@ -128,7 +129,7 @@ class _Desk:
                 self._csv_button.props("flat no-caps").classes("zf-blue").disable()
                 ui.label(
                     f"Read-only, at most {MOST_SECONDS} s and {MOST_ROWS:,} rows. Ctrl and Enter "
-                    "runs it too."
+                    "runs it too; Esc, then Tab leaves the editor."
                 ).classes("zf-note")
             self._fault = ui.label().classes("zf-fault").props('role="alert"')
             self._said = ui.label().classes("zf-note").props('role="status"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -134,6 +135,7 @@ class StripReader:
     run: ShownRun
     _figures: RunFigures | None = None
     _count: GameCount = field(default_factory=GameCount)
+    _looking: asyncio.Task[None] | None = None
 
     async def read(self) -> StripFigures:
         """The strip now."""
@@ -142,6 +144,9 @@ class StripReader:
         said = None
         with contextlib.suppress(StoreUnavailableError):
             said = sum_up(await self.sources.heartbeats(self.run.name))
+        # It may take seconds to say that it is not there: the strip does not wait for it.
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self.sources.look_for_inference())
         config = self.run.config
         every = config.trainer.publish_every_steps if config else None
         return StripFigures(self._figures, said, every, self.sources.away)

@@ -14,7 +14,7 @@ from services.selfplay.games_in_play import GamesInPlay
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.records import GameRecord
-from zerofleet.waiting import Waits
+from zerofleet.waiting import Waits, awaited
 
 _log = structlog.get_logger()
 
@@ -64,8 +64,8 @@ class UnfinishedGames:
                     records,
                     self._lease_seconds,
                 )
-            except StoreUnavailableError:
-                self._lost_sight()
+            except StoreUnavailableError as error:
+                self._lost_sight(error)
                 return False
             for game, (record, epoch), status in zip(batch, records, kept, strict=True):
                 if status == "saved":
@@ -87,8 +87,8 @@ class UnfinishedGames:
                 game_uids,
                 self._lease_seconds,
             )
-        except StoreUnavailableError:
-            self._lost_sight()
+        except StoreUnavailableError as error:
+            self._lost_sight(error)
         else:
             self._reached()
 
@@ -108,8 +108,8 @@ class UnfinishedGames:
                 limit,
                 self._lease_seconds,
             )
-        except StoreUnavailableError:
-            self._lost_sight()
+        except StoreUnavailableError as error:
+            self._lost_sight(error)
             return []
         if adopted:
             _log.info("games_adopted", games=len(adopted))
@@ -129,15 +129,15 @@ class UnfinishedGames:
                 epoch,
                 reason,
             )
-        except StoreUnavailableError:
-            self._lost_sight()
+        except StoreUnavailableError as error:
+            self._lost_sight(error)
 
     async def release(self) -> bool:
         """End this worker's leases now, others need not wait; False when Postgres is away."""
         try:
             await asyncio.to_thread(self._database.release_unfinished, self._run, self._worker)
-        except StoreUnavailableError:
-            self._lost_sight()
+        except StoreUnavailableError as error:
+            self._lost_sight(error)
             return False
         return True
 
@@ -145,9 +145,9 @@ class UnfinishedGames:
         self.reachable = True
         self._waits.end("saver")
 
-    def _lost_sight(self) -> None:
+    def _lost_sight(self, error: StoreUnavailableError) -> None:
         self.reachable = False
-        self._waits.begin("saver", "Postgres")
+        self._waits.begin("saver", awaited(error))
         self.hold_back()
 
     def hold_back(self) -> None:

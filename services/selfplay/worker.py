@@ -28,7 +28,7 @@ from zerofleet.figures import SelfplayFigures
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord
-from zerofleet.service import Pulse, beat, first_of
+from zerofleet.service import Pulse, beat, first_of, tell_lost_games
 from zerofleet.waiting import Backoff, PatientPredictor, Waits
 
 _log = structlog.get_logger()
@@ -171,6 +171,7 @@ class Worker:
                     await backoff.sleep()
         except TimeoutError:
             _log.error("left_without_postgres", finished_games_lost=self.writer.spooled)
+            tell_lost_games(self.writer.spooled)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RELEASE_SECONDS):
                     await self.unfinished.release()

@@ -18,7 +18,7 @@ import structlog
 
 from zerofleet.database import Database, Submission, SubmitStatus
 from zerofleet.errors import RecordRejectedError, StoreUnavailableError
-from zerofleet.waiting import Backoff, Waits
+from zerofleet.waiting import Backoff, Waits, awaited
 
 _log = structlog.get_logger()
 
@@ -110,7 +110,7 @@ class GameWriter:
                 except StoreUnavailableError as error:
                     self._away = True
                     self._look_for_room()
-                    self._waits.begin("writer", "Postgres", reason=str(error))
+                    self._waits.begin("writer", awaited(error), reason=str(error))
                     await backoff.sleep()
                 else:
                     self._away = False

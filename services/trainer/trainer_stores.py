@@ -64,7 +64,7 @@ class TrainerStores:
                 raise
 
         # A person has to make room: trying often would only fill the log.
-        self.waits.insist(self.stop, tried, f"the {place}", OSError, Backoff(5.0, 60.0))
+        self.waits.insist(self.stop, tried, f"the {place} {folder}", OSError, Backoff(5.0, 60.0))
 
 
 def _free_bytes(folder: Path) -> int | None:

@@ -13,6 +13,7 @@
         - ``UnauthenticatedError``   no token, or one that it does not know (yet)
         - ``PermissionDeniedError``  the token's role may not call this
     - ``StoreUnavailableError``      Postgres, Redis or a bucket is away: keep the data, try again
+        - ``StoreFullError``         its disk is full: likewise, and say so, a person makes room
     - ``StaleEpochError``            a newer process holds this role or game: stop writing
 """
 
@@ -73,6 +74,10 @@ class PermissionDeniedError(AccessDeniedError):
 
 class StoreUnavailableError(ZerofleetError):
     """Postgres, Redis or the bucket of models is away: keep what is not stored and try again."""
+
+
+class StoreFullError(StoreUnavailableError):
+    """The disk of Postgres or Redis is full: keep what is not stored, and say who needs room."""
 
 
 class StaleEpochError(ZerofleetError):

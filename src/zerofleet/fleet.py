@@ -15,10 +15,15 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
-from zerofleet.config import ScalingSection
+from zerofleet.config import NetworkSection, ScalingSection
 from zerofleet.figures import Figures, InferenceFigures, SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat
 
+_SLOW_ROWS_PER_SECOND = 1_000  # of inference on CPUs: with fewer a game takes minutes
+_QUICK_ROWS_PER_SECOND = 5_000
+_USUAL_NETWORKS = ((6, 64), (4, 64), (5, 32), (2, 32), (2, 16))  # blocks, channels
+_EFFICIENT_CHANNELS = 32
+_SMALL_EFFICIENCY = 0.6
 LEAST_ACTIVE = 0.1  # share of its time in which a worker must play for its speed to be known
 _WHOLE_LOAD = 0.95  # of inference's capacity: nearer to all of it, waits grow without bound
 
@@ -284,6 +289,45 @@ def advise(fleet: FleetFigures, section: ScalingSection, cores: int | None = Non
     if cores is not None and useful > max(workers, cores):
         words += f", but this machine has {cores} cores"
     return Advice(workers, useful, words)
+
+
+def smaller_network(
+    network: NetworkSection, observation_shape: tuple[int, int, int], rows_per_second: float
+) -> str | None:
+    """That a network is too large for CPUs, with the largest of some usual ones that would do.
+
+    The rate of another is calculated from what this one really does, in proportion to the
+    multiply-adds of the tower's convolutions: from 32 filters on, a core was measured to do about
+    as many a second for each size, and 0.6 of that with 16 (bench/NOTES.md).
+
+    Args:
+        network: as it is.
+        observation_shape: (planes, rows, columns) of the game.
+        rows_per_second: that inference could evaluate with it; above 0.
+    """
+    if rows_per_second >= _SLOW_ROWS_PER_SECOND:
+        return None
+    planes, rows, columns = observation_shape
+
+    def cost(blocks: int, channels: int) -> float:
+        taps = 9 * rows * columns * channels * (planes + 2 * blocks * channels)
+        return taps if channels >= _EFFICIENT_CHANNELS else taps / _SMALL_EFFICIENCY
+
+    now = rows_per_second * cost(network.blocks, network.channels)
+    rates = {size: now / cost(*size) for size in _USUAL_NETWORKS}
+    faster = {size: rate for size, rate in rates.items() if rate > 2 * rows_per_second}
+    if not faster:
+        return None
+    fitting = (size for size, rate in faster.items() if rate >= _QUICK_ROWS_PER_SECOND)
+    blocks, channels = next(fitting, next(reversed(faster)))
+    return (
+        f"{rows_per_second:,.0f} positions/s: with blocks = {blocks}, channels = {channels} about "
+        f"{_two_digits(rates[blocks, channels]):,}"
+    )
+
+
+def _two_digits(number: float) -> int:
+    return int(round(number, 1 - math.floor(math.log10(number)))) if number >= 1 else 1
 
 
 def whole(replicas: float) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
-from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.errors import ConfigError, StoreFullError, StoreUnavailableError
 from zerofleet.secrets.files import read_secret
 from zerofleet.secrets.urls import split_password_file
 
@@ -63,6 +65,7 @@ def our_errors(place: str) -> Generator[None]:
 
     Raises:
         StoreUnavailableError: Redis does not answer, or not yet to this password.
+        StoreFullError: it takes nothing, because its disk is full.
         ConfigError: this user may not do what is asked.
     """
     try:
@@ -72,6 +75,8 @@ def our_errors(place: str) -> Generator[None]:
             f"Redis at {place}: {error}: give it the users of `zerofleet redis-acl`"
         ) from error
     except (redis.RedisError, UnicodeError) as error:  # the latter: no name of a host
+        if os.strerror(errno.ENOSPC) in str(error):
+            raise StoreFullError(f"the disk of Redis at {place} is full: {error}") from error
         raise StoreUnavailableError(f"Redis at {place} does not answer: {error}") from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import resource
 import signal
 import socket
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
 BEAT_SECONDS = 1.0
+LOST_GAMES_FD = "ZEROFLEET_LOST_GAMES_FD"
+"""Names the pipe, by number, on which ``zerofleet up`` reads what ``tell_lost_games`` writes."""
 _MOST_DESCRIPTORS = 65_536
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)
@@ -121,6 +124,12 @@ async def _serve(
     await serve(run, settings, stop)
 
 
+def tell_lost_games(games: int) -> None:
+    """Tell who started this process how many finished games are lost, where that is asked for."""
+    if LOST_GAMES_FD in os.environ:
+        os.write(int(os.environ[LOST_GAMES_FD]), str(games).encode())
+
+
 async def first_of(*parts: Coroutine[Any, Any, object]) -> None:
     """Run ``parts`` until the first of them ends, then cancel the others.
 
@@ -150,19 +159,25 @@ class Pulse(Generic[_Figures]):
 async def beat(
     heartbeats: Heartbeats, worker: str, pulse: Callable[[], Pulse[Figures] | None]
 ) -> None:
-    """Beat for ever; a Redis that is away is no reason to stop.
+    """Beat for ever; a Redis that is away, or takes nothing, is told of once and waited for.
 
     Args:
         heartbeats: where it goes.
         worker: name of this process.
         pulse: asked each time; None: the service is stuck, and this heartbeat is left out.
     """
+    is_heard = True
     while True:
         now = pulse()
         if now is not None:
             said = Heartbeat(worker, now.progress, now.waiting_for, now.figures)
-            with contextlib.suppress(StoreUnavailableError):
+            try:
                 await asyncio.to_thread(heartbeats.beat, said)
+                is_heard = True
+            except StoreUnavailableError as error:
+                if is_heard:
+                    structlog.get_logger().warning("no_heartbeat", reason=str(error))
+                is_heard = False
         await asyncio.sleep(BEAT_SECONDS)
 
 

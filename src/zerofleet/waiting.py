@@ -16,6 +16,7 @@ from zerofleet.errors import (
     InferenceUnavailableError,
     ModelNotFoundError,
     OverloadedError,
+    StoreFullError,
     StoreUnavailableError,
     UnauthenticatedError,
 )
@@ -100,7 +101,7 @@ class Waits:
                 except StoreUnavailableError as error:
                     self._askers += not waits
                     waits = True
-                    self.begin("store", "Postgres", reason=str(error))
+                    self.begin("store", awaited(error), reason=str(error))
                     await backoff.sleep()
         finally:
             self._askers -= waits
@@ -133,7 +134,7 @@ class Waits:
                 answer = call()
             except away as error:
                 why = f": {error.strerror}" if isinstance(error, OSError) else ""
-                self.begin("store", f"{thing}{why}", reason=str(error))
+                self.begin("store", f"{awaited(error, thing)}{why}", reason=str(error))
             else:
                 self.end("store")
                 return answer
@@ -146,6 +147,11 @@ class Waits:
 
     def __bool__(self) -> bool:
         return bool(self._things)
+
+
+def awaited(error: Exception, store: str = "Postgres") -> str:
+    """What is waited for after a store's error: the store, or room on its disk."""
+    return f"room on the disk of {store}" if isinstance(error, StoreFullError) else store
 
 
 class PatientPredictor:

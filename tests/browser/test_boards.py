@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,16 @@ from zerofleet.testing.random_records import random_record
 DEADLINE = 60.0
 SIMULATIONS = 60  # the fixture's server says so
 Opened = Callable[..., Any]
+MOVES_AND_PIECES = """() => [
+    (document.querySelector(".zf-line-so-far").innerText.match(/\\S+/g) || []).length,
+    document.querySelectorAll(".zf-board .zf-piece").length,
+]"""
+FOCUS = """() => {
+    const focused = document.activeElement;
+    const style = getComputedStyle(focused);
+    return focused === document.body || style.outlineStyle != "none" || style.boxShadow != "none"
+        || focused.closest(".q-field--focused, .q-field--highlighted") !== null;
+}"""
 
 
 def board_of(page: Page) -> Locator:
@@ -45,8 +56,23 @@ def click_point(page: Page, row: int, column: int, rows: int, columns: int) -> N
     )
 
 
+def tab_to(page: Page, element: Locator) -> None:
+    """Press Tab until an element has the focus, which is seen there and on the way."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        assert page.evaluate(FOCUS), page.evaluate("document.activeElement.outerHTML")
+        if element.evaluate("element => element === document.activeElement"):
+            return
+    raise AssertionError("Tab does not reach it")
+
+
 def my_turn(page: Page) -> None:
+    """Wait until it is, on the board too, which may come after the words."""
     expect(page.get_by_role("status")).to_have_text(re.compile("Your action|won|draw"))
+    deadline = time.monotonic() + DEADLINE
+    while page.evaluate(MOVES_AND_PIECES) not in ([n, n] for n in range(43)):
+        assert time.monotonic() < deadline, page.evaluate(MOVES_AND_PIECES)
+        page.wait_for_timeout(20)
 
 
 @pytest.mark.parametrize("shown_game", ["tic_tac_toe", "connect_four"])
@@ -83,14 +109,33 @@ def test_a_whole_game_is_played_by_keyboard(shown_game: str, shown: Any, open_pa
     page = open_page("/play").page
     board = board_of(page)
     my_turn(page)
+    tab_to(page, board)
     while not over(page):
         before = " ".join(moves_in(page))
-        board.focus()
         for key in ("ArrowUp", "ArrowLeft", "Enter"):
             page.keyboard.press(key)
-        expect(page.locator(".zf-line-so-far")).not_to_have_text(before or "nothing")
+        expect(page.locator(".zf-line-so-far")).not_to_have_text(before)
         my_turn(page)
+        expect(board).to_be_focused()  # it stays there
     assert 5 <= len(moves_in(page)) <= 9
+    tab_to(page, page.get_by_role("button", name="New game"))
+    page.keyboard.press("Enter")
+    expect(page.locator(".zf-line-so-far")).to_have_text("")
+
+
+@pytest.mark.parametrize("shown_game", ["python:examples.domineering:Domineering"])
+def test_a_game_in_python_is_played_on_the_board_that_its_picture_describes(
+    shown: Any, open_page: Opened
+) -> None:
+    opened = open_page("/play?side=both")
+    page = opened.page
+    board_of(page)
+    expect(page.locator(".zf-candidates tbody tr")).to_have_count(20)
+    click_point(page, 2, 1, 6, 6)  # between two places for a domino: the cell is nearer to one
+    expect(page.locator(".zf-board .zf-piece")).to_have_count(2)
+    expect(page.get_by_text("The second player is to play.")).to_be_visible()
+    expect(page.locator(".zf-candidates tbody tr")).to_have_count(20)
+    assert opened.complaints == []
 
 
 def test_hover_draws_the_variation_of_an_analysis(
@@ -127,6 +172,16 @@ def test_a_link_to_game_and_ply_opens_it_and_the_address_follows(
     expect(page).to_have_url(re.compile(r"/play\?.*moves="))
     expect(page.locator(".zf-board .zf-piece")).to_have_count(4)
     assert opened.complaints == []
+
+
+@pytest.mark.parametrize("path", ["/play", "/compare", "/openings"])
+def test_a_link_with_moves_begins_with_their_position(
+    path: str, shown: Any, open_page: Opened
+) -> None:
+    page = open_page("/").page
+    sent = page.request.get(f"{shown.base}{path}?moves=4+4+3").text()  # before any answer
+    assert "Board after 3 plies, last 3" in sent
+    assert "Board after 0 plies" not in sent
 
 
 def test_links_to_nothing_in_a_game_say_so(shown: Any, open_page: Opened) -> None:

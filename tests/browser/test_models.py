@@ -33,6 +33,9 @@ def filled(shown: Any) -> Any:
         RUN, "gate", "3", "2", games=40, num_simulations=10, seed=1, epoch=evaluator, rule=rule
     )
     shown.match_id = match.match_id
+    database.open_match(
+        RUN, "rating", "2", "1", games=20, num_simulations=10, seed=1, epoch=evaluator
+    )
     for opening, scores in enumerate([(1, 0), (1, 1), (1, 0.5)]):
         for color, points in enumerate(scores):
             [[uid]] = play(shown, "match", 3, f"{opening + 1} {color + 1}", 1)
@@ -85,6 +88,11 @@ def test_models_and_their_matches_are_those_of_the_database(
     expect(page.get_by_text("75.0%").first).to_be_visible()
     expect(page.locator("section", has_text="Log-likelihood ratio").locator("svg")).to_be_visible()
     expect(page.get_by_text("The evaluator is not heard of.")).to_be_visible()
+    skipped = page.get_by_role("row").filter(has_text="rating")
+    expect(skipped).to_contain_text("none of 20 games")
+    expect(skipped).not_to_contain_text("0 0 0")
+    expect(page.get_by_role("columnheader", name="verdict")).to_be_visible()
+    expect(page.get_by_role("columnheader", name="LLR")).to_have_count(0)  # of none yet
     playing = EvaluatorFigures(
         match_in_play=True,
         candidate=3,

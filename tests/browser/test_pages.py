@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from services.dashboard.frame import Frame
@@ -16,6 +17,14 @@ from zerofleet.figures import EvaluatorFigures, SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat
 from zerofleet.testing.databases import DatabaseTemplate
 from zerofleet.testing.random_records import random_record
+
+SETTLED = {  # what shows that a page has drawn what it draws last
+    "/": ".zf-chart svg",
+    "/play": ".zf-candidates tbody tr",
+    "/compare": ".zf-candidates tbody tr",
+    "/sql": ".ag-row",
+}
+QUERY = "/sql?query=SELECT count(*), 'a', true, NULL, 1.5::int8 FROM games -- all"
 
 
 def addresses(parameters: dict[str, object]) -> list[str]:
@@ -44,6 +53,25 @@ def test_every_page_opens_without_a_complaint_and_asks_nobody_else(
         wide = opened.page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, address
     assert '"level": "error"' not in shown.process.said()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_core_finds_no_fault(shown: Any, open_page: Callable[..., Any], dark: bool) -> None:
+    record = random_record(4, "connect_four")
+    shown.database.submit_game("shown", "w", Submission(record))
+    fill(shown, games=3)
+    beat(shown)
+    page = open_page("/", dark=dark).page
+    for address in [*addresses({"uid": record.game_uid, "version": 2}), "/nowhere"]:
+        asked = {"/play": "/play?side=both", "/sql": QUERY}.get(address, address)
+        page.goto(shown.base + asked)
+        expect(page.get_by_text("waits for 2,000 positions").first).to_be_visible()
+        if address == "/sql":
+            page.get_by_role("button", name="Run", exact=True).click()
+        if address in SETTLED:
+            expect(page.locator(SETTLED[address]).first).to_be_visible()
+        found = Axe().run(page).response["violations"]
+        assert [(each["id"], each["nodes"][0]["html"]) for each in found] == [], address
 
 
 def test_a_link_to_nothing_says_so(shown: Any, open_page: Callable[..., Any]) -> None:

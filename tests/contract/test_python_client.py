@@ -17,11 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from services.dashboard.settings import DashboardSettings
+from services.dashboard.sources import Sources
+from services.dashboard.strip import StripReader
 from services.inference.backend import Backend
 from services.inference.model_player import ModelPlayer
 from zerofleet import games
 from zerofleet.client import AsyncModel, AsyncPlayer, Model, Player, Sgf
 from zerofleet.client.async_player import to_actions
+from zerofleet.config import run_from_values
+from zerofleet.database import Database
 from zerofleet.errors import (
     ConfigError,
     InferenceUnavailableError,
@@ -141,6 +146,27 @@ async def test_an_analysis_that_is_left_ends_at_the_server(
         async with asyncio.timeout(120):
             while player.searches:  # noqa: ASYNC110 - what is waited for has no event
                 await asyncio.sleep(0.005)
+
+
+async def test_the_page_notices_by_itself_that_inference_is_back(
+    over_wire: Any, database: Database, role_url: Callable[[str], str], valkey_url: str
+) -> None:
+    del database  # has the tables
+    run = run_from_values({"name": "test", "game": {"name": GAME}})
+    async with over_wire() as address:
+        settings = DashboardSettings(
+            run_file=Path("run.toml"),
+            database_url=role_url("console"),
+            redis_url=valkey_url,
+            inference_address=address,
+        )
+        async with Sources(run, settings) as sources, asyncio.timeout(120):
+            with pytest.raises(InferenceUnavailableError), sources.asking("Inference"):
+                raise InferenceUnavailableError("nobody answers")
+            assert [away.name for away in sources.away] == ["Inference"]
+            strip = StripReader(sources, sources.run)
+            while (await strip.read()).away:
+                pass
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Workers come and go, and every container is killed: no game is lost or stored twice.
 
-The oracle is that of tests/chaos: each worker notes every game that has ended before Postgres hears
+The oracle is that of bench.chaos: each worker notes every game that has ended before Postgres hears
 of it, and every answer of Postgres. The tests go on from one another, in this order, on one
 project.
 """
@@ -13,6 +13,8 @@ from typing import Any
 
 import docker
 import pytest
+
+from zerofleet.testing.databases import GAMES_STORED_TWICE
 
 pytestmark = [
     pytest.mark.docker,
@@ -163,14 +165,14 @@ def test_docker_kill_is_a_stop_by_a_person(stack: Any) -> None:
     more_games(stack)
 
 
-def test_no_game_was_lost_or_stored_twice(stack: Any, ledger: Path, games_twice: str) -> None:
+def test_no_game_was_lost_or_stored_twice(stack: Any, ledger: Path) -> None:
     stack.compose("stop", "selfplay")
     lines = notes(ledger)
     ended = {uid for uid, what, *_ in lines if what == "finished"}
     acknowledged = Counter(uid for uid, what, *_ in lines if what == "stored")
     stored = {row[0] for row in stack.sql("SELECT game_uid FROM games WHERE kind = 'selfplay'")}
     unfinished = {row[0] for row in stack.sql("SELECT game_uid FROM unfinished_games")}
-    doubled = stack.sql(games_twice)
+    doubled = stack.sql(GAMES_STORED_TWICE)
     lost = ended - stored - unfinished
     unstored = acknowledged.keys() - stored
     twice = [uid for uid, count in acknowledged.items() if count > 1]

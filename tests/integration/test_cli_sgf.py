@@ -62,6 +62,10 @@ def test_a_game_by_its_uid(database_url: str, run_file: Path, records: list[Game
     assert (root.get("PB"), root.get("PW")) == ("go5 4", "go5 4")
     assert root.get("GN") == str(record.game_uid)
     assert root.get("RE")[0] == {1: "B", -1: "W"}[record.result]
+    # Sabaki's graph: Black's win rate of the position at each node, in percent.
+    shares = [float(node.get_raw("SBKV")) for node in game.get_main_sequence()[:2]]
+    values = record.columns.root_value[:2] * (1, -1)
+    assert shares == pytest.approx([50 * (1 + value) for value in values], abs=0.01)
     value, visits = first.get("C").splitlines()
     assert value == (
         f"value {record.columns.root_value[0]:+.3f} after 50 simulations "
@@ -106,6 +110,9 @@ def test_in_a_container_of_the_fleet_the_database_need_not_be_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ZEROFLEET_DATABASE_URL", role_url("console"))
+    monkeypatch.setenv("ZEROFLEET_RUN_FILE", str(run_file))
+    monkeypatch.setenv("ZEROFLEET_REDIS_URL", "redis://unused")
+    assert wrote(records[1].game_uid) == wrote(run_file, records[1].game_uid)
     assert sgf.read(wrote(run_file, "--last", 1))[1] == records[2].columns.action.tolist()
 
 
@@ -142,6 +149,8 @@ def test_what_cannot_be_written(
     strange = refused(run_file, uuid4(), "--database-url", database_url)
     assert "the run 'go5' has no finished game" in strange
     assert "give a game's uid" in refused(run_file, "--database-url", database_url)
+    unnamed = refused(records[0].game_uid, "--database-url", database_url)
+    assert "give the run file too" in unnamed
     both = refused(run_file, records[0].game_uid, "--last", 1, "--database-url", database_url)
     assert "give a game's uid" in both
     other = tmp_path / "other.toml"

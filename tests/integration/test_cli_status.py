@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -76,10 +78,25 @@ def test_says_which_model_answers_for_one_that_cannot_be_used(ask: Ask, valkey_u
     assert ["answers", "model 3, in place of model 4: FILE is damaged"] in lines
 
 
+def test_watched_it_is_asked_again_and_again_until_interrupted(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = iter([None, KeyboardInterrupt])
+
+    def pause(seconds: float) -> None:
+        if error := next(pauses):
+            raise error
+
+    command = sys.modules["zerofleet.cli.status"]  # whose name in its package is the function
+    monkeypatch.setattr(command, "time", SimpleNamespace(sleep=pause))
+    looks = [json.loads(line) for line in ask("--watch", "--json").splitlines()]
+    assert [look["run"] for look in looks] == ["test", "test"]
+
+
 def test_a_fleet_of_which_nothing_is_heard_is_stopped_and_gets_no_advice(ask: Ask) -> None:
     found = json.loads(ask("--json"))
     assert (found["up"], found["advice"]) == (False, None)
-    assert "stopped" in ask()
+    assert "no service is heard of: starting, or stopped" in ask()
 
 
 def test_without_a_run_file_it_says_what_to_give(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

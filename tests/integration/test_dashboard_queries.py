@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from services.dashboard import run_queries
 from services.dashboard.run_queries import MOST_POINTS, CurveReader, GameBlocks, RunCurves
 from services.dashboard.settings import DashboardSettings
 from services.dashboard.shared_reading import SharedReading
@@ -79,6 +80,7 @@ async def test_blocks_hold_every_hundred_games(database: Database, sources: Sour
     blocks = GameBlocks()
     await blocks.read_on(sources, "test")
     assert [block.games for block in blocks.blocks] == [100] * 4
+    assert blocks.are_all
     play(database, 150)
     await blocks.read_on(sources, "test")
     assert [block.games for block in blocks.blocks] == [100] * 6
@@ -91,6 +93,19 @@ async def test_blocks_hold_every_hundred_games(database: Database, sources: Sour
     joined = blocks.blocks[0].joined(blocks.blocks[1])
     assert joined.games == 200
     assert joined.draws == blocks.blocks[0].draws + blocks.blocks[1].draws
+
+
+async def test_games_of_a_long_run_are_read_bit_by_bit_and_it_says_how_many(
+    database: Database, sources: Sources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_queries, "_BLOCKS_A_QUERY", 1)
+    monkeypatch.setattr(run_queries, "_QUERIES_A_LOOK", 2)
+    for _ in range(3):
+        play(database, 90)
+    reader = CurveReader(sources, "test")
+    first, second = await reader.read(), await reader.read()
+    assert (sum(block.games for block in first.blocks), first.games_stored) == (200, 270)
+    assert (sum(block.games for block in second.blocks), second.games_stored) == (200, None)
 
 
 async def test_a_long_series_is_thinned_between_its_ends(

@@ -10,12 +10,14 @@ from typing import TypeVar
 
 import psycopg2
 import pytest
+import redis
 from sqlalchemy import text
 
 from zerofleet.database import Database, connection, libpq_url
-from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.errors import ConfigError, StoreFullError, StoreUnavailableError
 from zerofleet.local.ports import free_port
 from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.redis_connection import our_errors
 
 T = TypeVar("T")
 CANARY = "canary-7f3a"
@@ -26,6 +28,16 @@ def one_line(error: BaseException) -> str:
     assert "\n" not in message
     assert CANARY not in message
     return message
+
+
+def test_a_full_disk_is_told_from_a_server_that_is_away(database: Database) -> None:
+    raise_it = "DO $$ BEGIN RAISE 'could not extend file' USING ERRCODE = 'disk_full'; END $$"
+    with pytest.raises(StoreFullError, match=r"the disk of Postgres at .* is full: could not e"):
+        database._run(raise_it)
+    refused = "MISCONF Errors writing to the AOF file: No space left on device"
+    full = pytest.raises(StoreFullError, match="the disk of Redis at h:1 is full: MISCONF")
+    with full, our_errors("h:1"):
+        raise redis.ResponseError(refused)
 
 
 def test_an_unreachable_server_is_named() -> None:

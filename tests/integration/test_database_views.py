@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from zerofleet.database import Database, GateRule, MatchGame, Submission
+from zerofleet.database import Database, GateRule, Grounds, MatchGame, Submission
 from zerofleet.records import GameRecord
 from zerofleet.testing.random_records import changed, random_record
 
@@ -267,6 +267,9 @@ def test_promotion_history(database: Database) -> None:
     games = [MatchGame(*place, record) for place, record in zip(places, GAMES, strict=True)]
     database.record_match_games("test", "e", match.match_id, games, epoch=epoch)
     database.upsert_ratings("test", [("1", 0.0, 0.0), ("2", 12.3, 40.0)])
+    # A verdict counts no game twice, so its score is not that of all games.
+    grounds = Grounds("games", 0.5, None, 2, 2, (0, 0, 1, 0, 0))
+    database.decide_match(match.match_id, "promoted", epoch=epoch, grounds=grounds)
     database.promote("test", 2, match.match_id, "e", 1, epoch=epoch)
 
     rows = ask(
@@ -277,8 +280,9 @@ def test_promotion_history(database: Database) -> None:
     # As the candidate sees the games: won, lost, lost, drawn.
     assert rows == [
         (1, 1, 100, None, None, None, None, None, None, None, None, 0.0),
-        (2, 2, 200, match.match_id, 1, 4, 1, 1, 2, 37.5, 55.0, 12.0),
+        (2, 2, 200, match.match_id, 1, 4, 1, 1, 2, 50.0, 55.0, 12.0),
     ]
+    assert ask(database, "SELECT score_percent FROM match_history") == [(50.0,)]
     assert [row.games for row in database.ratings("test")] == [4, 4]
 
 

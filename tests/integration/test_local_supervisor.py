@@ -74,6 +74,21 @@ async def test_children_are_stopped_in_reverse_order(tmp_path: Path) -> None:
         assert child.process.returncode is not None
 
 
+async def test_a_child_says_how_many_games_it_lost_by_no_file(tmp_path: Path) -> None:
+    """As on a full disk, which takes no line of a log."""
+    code = """
+import signal, sys
+from zerofleet.service import tell_lost_games
+signal.signal(signal.SIGTERM, lambda *_: (tell_lost_games(13_187), sys.exit()))
+print("up", flush=True)
+signal.pause()
+"""
+    programs = [program(tmp_path, "selfplay", code), program(tmp_path, "trainer", SLEEPER)]
+    async with Supervisor(programs, lambda _: None) as supervisor:
+        await until(lambda: programs[0].log.exists() and programs[0].log.read_text() == "up\n")
+    assert [child.lost_games for child in supervisor.children] == [13_187, 0]
+
+
 async def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
     said: list[str] = []
     async with Supervisor([program(tmp_path, "worker", SLEEPER)], said.append) as supervisor:

@@ -154,6 +154,7 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
 
     assert up.end(signal.SIGINT) == 0, up.text()
     up.wait_for_no_orphans()
+    assert "| games" not in up.text().partition("stopping; once more to kill")[2]
     stops = re.findall(r"^stopping (\w+)$", up.text(), re.MULTILINE)
     assert stops == ["selfplay", "evaluator", "trainer", "inference", "dashboard"]
     assert f"zerofleet play --data {data}" in up.text()
@@ -178,6 +179,47 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     assert after_the_kill.games() >= games
     assert after_the_kill.end(signal.SIGTERM) == 0, after_the_kill.text()
     after_the_kill.wait_for_no_orphans()
+
+
+@pytest.fixture
+def small_disk(data: Path) -> Iterator[Path]:
+    """The data folder on a disk of its own; anybody may enter it."""
+    data.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=250m,mode=755", "none", str(data)]
+    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
+        pytest.skip("this user may not mount a small disk")
+    yield data
+    subprocess.run(["umount", "-l", str(data)], check=True)
+
+
+def test_a_full_disk_is_named_and_what_was_not_stored_is_counted(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    data, filler = small_disk / "data", small_disk / "filler"
+    up = Up(tmp_path, data, *TINY, "--no-dashboard")
+    try:
+        up.wait_for_games()
+
+        def is_full_and_said() -> bool:
+            with contextlib.suppress(OSError), filler.open("ab", buffering=0) as file:
+                while file.write(bytes(1 << 20)):
+                    pass
+            return bool(re.search(r"disk full: .* selfplay: [^|]*Redis has no heart", up.text()))
+
+        wait_for(is_full_and_said)
+        assert f"left on the disk of {data}; make room" in ask("status", "--data", str(data))
+        assert up.end(signal.SIGINT) == 0, up.text()
+    finally:
+        up.process.kill()
+        up.process.wait()
+    assert re.search(r"\n\d[\d,]* finished games? w.* not stored.* disk is full", up.text())
+    is_full_and_said()
+    for words in (("status",), ("sql", "-c", "SELECT 1"), ("play",), ("up", str(RUN_FILE))):
+        refused = ask(*words, "--data", str(data), status=2)
+        assert refused.splitlines()[-1].startswith(f"zerofleet: the disk of {data}"), refused
+        assert "Traceback" not in refused
+    filler.unlink()
+    assert json.loads(ask("status", "--data", str(data), "--json"))["disk"] is None
 
 
 def test_a_goal_ends_the_run_and_its_model_can_be_played(

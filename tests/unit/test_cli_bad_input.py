@@ -211,6 +211,8 @@ def test_an_address_without_a_port(zerofleet: Zerofleet, command: str) -> None:
 
 
 def test_play_over_an_address_needs_a_game(zerofleet: Zerofleet) -> None:
+    both = zerofleet("play", "--address", "127.0.0.1:1", "--data", "zerofleet-data/a")
+    assert "are two services: give one" in complaint(both)
     assert "give --game" in complaint(zerofleet("play", "--address", "127.0.0.1:1"))
     words = complaint(zerofleet("play", "--address", "127.0.0.1:1", "--game", "chess"))
     assert "chess" in words

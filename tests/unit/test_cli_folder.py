@@ -3,18 +3,25 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.core import TyperArgument, TyperGroup
+from typer.main import get_command
 
+from zerofleet.cli import app
 from zerofleet.cli.serving import tell_of_damage
 from zerofleet.cli.which_run import chosen_folder
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Promotion
 from zerofleet.errors import ConfigError
-from zerofleet.local.data_folder import DataFolder
+from zerofleet.local.data_folder import DataFolder, full_disk
+from zerofleet.local.running import Running
+from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.models.folder import ModelFolder
 
 RUN_FILE = Path(__file__).parents[2] / "runs" / "tictactoe.toml"
@@ -130,6 +137,65 @@ def test_the_folder_used_last_is_meant(
     assert chosen_folder(Path("zerofleet-data/old")).root.name == "old"
     with pytest.raises(ConfigError, match="zerofleet-data/tictactoe is not a data folder"):
         chosen_folder(None, RUN_FILE)
+
+
+def test_a_run_file_and_a_folder_must_mean_the_same_run(
+    tmp_path: Path, run: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for root in ("zerofleet-data/tictactoe", "elsewhere"):
+        DataFolder.for_run(Path(root), run)
+    assert chosen_folder(None, RUN_FILE).root.name == "tictactoe"
+    assert chosen_folder(Path("elsewhere"), RUN_FILE).root.name == "elsewhere"
+    with pytest.raises(ConfigError, match=r"belongs to the run 'tictactoe', and .* is of 'go9'"):
+        chosen_folder(Path("elsewhere"), RUN_FILE.with_name("go9.toml"))
+
+
+@pytest.mark.parametrize(
+    "command", ["status", "sql", "play", "gtp", "sgf", "exam", "match", "rollback"]
+)
+def test_every_command_that_asks_a_run_is_told_which_alike(command: str) -> None:
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    named = {parameter.name: parameter for parameter in group.commands[command].params}
+    assert isinstance(named["run_file"], TyperArgument)
+    assert not named["run_file"].required
+    assert named["data"].opts == ["--data"]
+
+
+@pytest.fixture
+def full_folder(tmp_path: Path, run: RunConfig) -> Iterator[DataFolder]:
+    """A data folder on a disk of its own, which is full."""
+    mounted = tmp_path / "disk"
+    mounted.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(mounted)]
+    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
+        pytest.skip("this user may not mount a small disk")
+    try:
+        folder = DataFolder.for_run(mounted / "data", run)
+        with folder.hold("up"):
+            pass
+        with pytest.raises(OSError, match="No space left"):
+            (mounted / "filler").write_bytes(bytes(1 << 17))
+        yield folder
+    finally:
+        subprocess.run(["umount", str(mounted)], check=True)
+
+
+def test_a_full_disk_is_named_with_its_folder(
+    full_folder: DataFolder, run: RunConfig, tmp_path: Path
+) -> None:
+    root = full_folder.root
+    assert f"full: 0.0 MB left on the disk of {root}" in str(full_disk(root))
+    assert full_disk(tmp_path) is None
+    with full_folder.hold("sql"):  # which takes no room
+        assert full_folder.holder_pid() == os.getpid()
+        with pytest.raises(ConfigError, match=f"the disk of {root} is full: make room there"):
+            Running(os.getpid(), {}, "").announced(full_folder).__enter__()
+    with pytest.raises(ConfigError, match=f"the disk of {root / 'new'} is full"):
+        DataFolder.for_run(root / "new", run)
+    with pytest.raises(ConfigError, match=f"the disk of {root / 'valkey'} is full"):
+        EmbeddedValkey(root / "valkey").start()
 
 
 def test_a_run_file_that_cannot_be_copied_is_named(tmp_path: Path, run: RunConfig) -> None:

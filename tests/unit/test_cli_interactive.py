@@ -79,6 +79,7 @@ def test_illegal_and_unknown_input_says_what_is_possible(name: Callable[[int], s
     text = played(["nonsense", name(4), name(4)])
     assert "nonsense" in text
     assert text.count("possible now:") == 2
+    assert f"{name(4)} is taken\npossible now:" in text
 
 
 def test_commands(name: Callable[[int], str]) -> None:

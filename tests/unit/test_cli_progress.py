@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from zerofleet.cli.final_report import final_report
-from zerofleet.cli.progress import LiveTable, PlainLines, duration, one_line
+from zerofleet.cli.final_report import final_report, lost_text
+from zerofleet.cli.local_run import LocalRun
+from zerofleet.cli.progress import LiveTable, PlainLines, draw, duration, one_line
 from zerofleet.cli.status_text import status_text, status_values
+from zerofleet.config import run_from_values
 from zerofleet.database import Kept, RecentPlay
-from zerofleet.figures import InferenceFigures
+from zerofleet.figures import DemandFigures, InferenceFigures, SelfplayFigures, TrainerFigures
+from zerofleet.heartbeat import Heartbeat
 from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState
+from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState, states_of
 from zerofleet.local.usage import Usage
 
 EMPTY = RunFigures(
@@ -90,6 +93,84 @@ def test_the_table_says_everything() -> None:
     assert "45.7% of the last 1,000" in shown
 
 
+def test_the_title_is_one_line_at_the_terminals_width() -> None:
+    text = io.StringIO()
+    named = replace(FULL, game="go(size=9,komi=7.5,suicide=false)", run="a-long-name-of-a-run")
+    Console(file=text, width=60).print(draw(named, [], 3_723.0))
+    assert text.getvalue().splitlines()[0] == (
+        "a-long-name-of-a-run (go(size=9,komi=7.5,suicide=false)), u…"
+    )
+
+
+def test_told_to_stop_nothing_is_shown_of_what_services_did(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = PlainLines()
+    lines.end()
+    lines.show(FULL, SERVICES)
+    assert capsys.readouterr().out == ""
+    text = io.StringIO()
+    with LiveTable(Console(file=text, width=100, force_terminal=True)) as table:
+        table.show(FULL, SERVICES)
+        shown = len(text.getvalue())
+        table.end()
+        table.show(FULL, SERVICES)
+    assert "12,345" in text.getvalue()[shown:]
+    assert "plays" not in text.getvalue()[shown:]
+
+
+def test_one_is_not_counted_in_the_plural(tmp_path: Path) -> None:
+    one = replace(FULL, games=1, models=1, promotions=1)
+    said = final_report(one, Usage(1.0, 1.0), DataFolder(tmp_path, "r", "g"))
+    assert "\n1 game, 1 model, 1 promoted; " in said
+    assert "files of 1 of 1 model\n" in status_text(one, replace(NOTHING, models=1), [], None)
+
+
+@pytest.mark.parametrize(
+    ("figures", "waiting_for", "doing"),
+    [
+        (SelfplayFigures(), "the trainer, 10000 positions behind", "plays, in step with the train"),
+        (SelfplayFigures(pause_share=0.4), "", "plays, in step with the trainer"),
+        (SelfplayFigures(pause_share=0.4), "Postgres", "waits for Postgres"),
+        (SelfplayFigures(), "the trainer to come up", "waits for the trainer to come up"),
+        (SelfplayFigures(), "", "plays"),
+        (TrainerFigures(), "500 positions", "waits for 500 positions"),
+        (TrainerFigures(demand=DemandFigures(wait_share=0.3)), "11 positions", "trains, in step "),
+        (TrainerFigures(demand=DemandFigures(wait_share=0.3)), "", "trains, in step with self-p"),
+        (TrainerFigures(demand=DemandFigures(wait_share=0.0)), "", "trains"),
+        (TrainerFigures(demand=DemandFigures(wait_share=1.0)), "11 positions", "waits for 11 p"),
+        (TrainerFigures(demand=DemandFigures(wait_share=0.3)), "Postgres", "waits for Postgres"),
+    ],
+)
+def test_a_stage_that_paces_itself_says_so_whether_or_not_it_stands_still(
+    figures: SelfplayFigures | TrainerFigures, waiting_for: str, doing: str
+) -> None:
+    [state] = states_of([Heartbeat("w", 1, waiting_for, figures)])
+    assert state.doing.startswith(doing)
+    assert bool(state.waiting_for) == state.doing.startswith("waits")
+
+
+def test_a_network_too_large_for_this_machine_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = {"name": "r", "game": "go(size=9)", "network": {"blocks": 10, "channels": 128}}
+    options = {"workers": 1, "port": None, "page": False, "page_port": None, "goal": None}
+    run = LocalRun(run_from_values(values), DataFolder(tmp_path, "r", "go"), **options)
+
+    def looks(provider: str, rows_per_second: float, times: int) -> str:
+        figures = InferenceFigures(provider=provider, capacity_rows_per_second=rows_per_second)
+        for _ in range(times):
+            run._tell_of_size([ServiceState("inference", "predicts", figures=figures)])
+        return capsys.readouterr().out
+
+    assert looks("cpu", 175.0, 19) + looks("cpu", 0.0, 1) + looks("cuda", 175.0, 99) == ""
+    assert looks("cpu", 175.0, 20) == (
+        "the network is large for this machine, 175 positions/s: "
+        "with blocks = 5, channels = 32 about 5,400\n"
+    )
+    assert looks("cpu", 3.0, 99) == ""
+
+
 def test_plain_lines_come_at_events_and_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     with PlainLines() as lines:
         for figures in (EMPTY, EMPTY, FULL, FULL):
@@ -140,11 +221,27 @@ def test_status_as_text_and_json() -> None:
     assert told in examined
     values = json.loads(json.dumps(status_values(FULL, KEPT, SERVICES, "127.0.0.1:8001")))
     assert values["up"] is True
+    assert [round(end, 1) for end in values["elo_interval_95"]] == [58.7, 202.1]
+    assert status_values(EMPTY, NOTHING, [], None)["elo_interval_95"] is None
     assert values["held_out"] == {"policy": 1.5, "value": 0.625}
     assert values["exams"][1]["error_rate"] == 0.0
     assert values["services"][1]["restarts"] == 2
     assert values["kept"]["bytes_per_day"] == 987_600_000
     assert values["kept"]["since"] == "2026-05-01T09:30:00+00:00"
+
+
+def test_a_full_disk_is_said_wherever_figures_are() -> None:
+    full = replace(FULL, disk="full: 0.0 MB left on the disk of /data; make room there")
+    assert "disk              full: 0.0 MB left on the disk of /data" in status_text(
+        full, KEPT, [], None
+    )
+    assert " | disk full: 0.0 MB left on the disk of /data" in one_line(full, [], 0.0)
+    text = io.StringIO()
+    Console(file=text, width=100).print(draw(full, [], 0.0))
+    assert "full: 0.0 MB left on the disk of /data" in text.getvalue()
+    assert lost_text(13_187, full.disk).startswith("\n13,187 finished games were not stored, ")
+    assert "the disk is full: 0.0 MB left on the disk of /data" in lost_text(1, full.disk)
+    assert "1 finished game was not stored" in lost_text(1, None)
 
 
 def test_status_says_what_inference_runs_on() -> None:

@@ -104,6 +104,13 @@ def test_a_castling_king_is_the_piece_that_moves_and_pieces_have_owners() -> Non
     assert all(piece.owner == (not piece.glyph.isupper()) for piece in position.pieces)
 
 
+def test_the_board_of_a_class_shows_whose_pieces_are_whose() -> None:
+    game = "python:examples.domineering:Domineering"
+    position = board_of(game).position(parse_actions(game, "b3b4 c1d1"))
+    owners = {piece.point: piece.owner for piece in position.pieces}
+    assert owners == {13: 0, 19: 0, 2: 1, 3: 1}
+
+
 def test_a_variation_is_played_on_from_the_position() -> None:
     steps = board_of("connect_four").variation([3, 3], [3, 3, 0])
     assert [step.action.points for step in steps] == [(24,), (17,), (35,)]

@@ -6,6 +6,31 @@ from hypothesis import strategies as st
 
 from zerofleet import games
 from zerofleet.errors import ConfigError, IllegalActionError
+from zerofleet.games import State, parse_actions
+from zerofleet.games.notation import why_illegal
+
+
+@pytest.mark.parametrize(
+    ("game", "line", "word", "reason"),
+    [
+        ("tic_tac_toe", "c1", "c1", "c1 is taken"),
+        ("mnk(m=4,n=4,k=3)", "b2", "b2", "b2 is taken"),
+        ("gomoku", "a1", "a1", "a1 is taken"),
+        ("go(size=5)", "C3", "c3", "c3 is taken"),
+        ("go(size=2,suicide=false)", "A1 pass B2", "A2", "A2 would repeat a position, or take its"),
+        ("othello", "", "d4", "d4 is taken"),
+        ("othello", "", "a1", "a1 turns no disc"),
+        ("othello", "", "pass", "there are discs to turn: no pass"),
+        ("connect_four", "4 4 4 4 4 4", "4", "column 4 is full"),
+    ],
+)
+def test_an_illegal_action_is_refused_in_a_persons_own_words(
+    game: str, line: str, word: str, reason: str
+) -> None:
+    state = State(game, parse_actions(game, line))
+    action = state.string_to_action(word)
+    assert action not in state.legal_actions()
+    assert why_illegal(state, action, word).startswith(reason)
 
 
 def test_a_line_is_read_in_the_games_notation() -> None:

@@ -3,96 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from zerofleet_core import State, game_spec
 
+from tests.unit.gtp_session import GAME, FirstFree, Session, described, said
 from zerofleet import __version__
 from zerofleet.errors import ConfigError, InferenceUnavailableError
-from zerofleet.gtp.engine import Engine, EngineOptions, analysis_simulations
-from zerofleet.rpc.player_backend import PlayerDescription, SearchChild, SearchOptions, SearchTable
-
-GAME = "go(size=5,komi=7.5,suicide=false)"
-
-
-class FirstFree:
-    """Wants the first legal action; each search shows one table, then is ``complete`` or waits."""
-
-    def __init__(self, *, complete: bool = True) -> None:
-        self.asked: list[tuple[list[int], int]] = []
-        self.closed = 0
-        self.error: Exception | None = None
-        self._complete = complete
-
-    async def analyze(
-        self, actions: list[int], *, game: str, simulations: int, **_: Any
-    ) -> AsyncGenerator[SearchTable]:
-        self.asked.append((actions, simulations))
-        if self.error is not None:
-            raise self.error
-        try:
-            yield table(game, actions)
-            if not self._complete:
-                await asyncio.Event().wait()
-        finally:
-            self.closed += 1
-
-
-def table(game: str, actions: list[int]) -> SearchTable:
-    state = State(game, actions)
-    best = state.legal_actions()[0]
-    name = state.action_to_string(best)
-    child = SearchChild(best, name, 3, 0.5, 0.0, (best,))
-    return SearchTable("run", 4, state.to_play, 3, 0.0, 0.0, best, name, (child,), True)
-
-
-def described(game: str = GAME) -> PlayerDescription:
-    spec = game_spec(game)
-    return PlayerDescription(
-        game, spec.num_actions, spec.observation_shape, "run", 4, (3, 4), 100, 20_000
-    )
-
-
-class Session:
-    """An engine, and all that it has said."""
-
-    def __init__(self, player: FirstFree, game: str = GAME) -> None:
-        self.text = ""
-        self.complaints: list[str] = []
-        self._spoke = asyncio.Event()
-        self.lines: asyncio.Queue[str | None] = asyncio.Queue()
-        options = EngineOptions(search=SearchOptions(num_simulations=10))
-        self.engine = Engine(
-            player,  # type: ignore[arg-type]
-            described(game),
-            options,
-            self._say,
-            self.complaints.append,
-        )
-
-    def _say(self, text: str) -> None:
-        self.text += text
-        self._spoke.set()
-
-    async def until(self, text: str) -> None:
-        """Wait until the engine has said this."""
-        while text not in self.text:
-            self._spoke.clear()
-            await self._spoke.wait()
-
-
-async def said(*lines: str, player: FirstFree | None = None) -> str:
-    """Everything the engine says to these lines."""
-    session = Session(player or FirstFree())
-    for line in lines:
-        session.lines.put_nowait(f"{line}\n")
-    session.lines.put_nowait(None)
-    await session.engine.run(session.lines)
-    assert session.complaints == []
-    return session.text
+from zerofleet.gtp.engine import analysis_simulations
 
 
 async def test_administration() -> None:
@@ -169,7 +87,7 @@ async def test_illegal_moves_change_nothing() -> None:
         "play b c3", "play w c3", "play w z9", "play x c3", "genmove w", player=player
     )
     answers = text.split("\n\n")
-    assert answers[1].startswith("? illegal move")
+    assert answers[1] == "? illegal move: c3 is taken"
     assert answers[2].startswith("? 'z9' is no vertex")
     assert answers[3].startswith("? 'x' is no colour")
     assert answers[4] == "= A5"

@@ -51,7 +51,21 @@ def test_white_moves_after_black_stones_with_passes_between() -> None:
 
 def test_ours_to_choose() -> None:
     board = BoardCommands(NINE)
-    assert len(board.handlers["place_free_handicap"]("20").split()) == 9
+    free = board.handlers["place_free_handicap"]
+    for stones in ("1", "81"):
+        with pytest.raises(GtpError, match=f"number of stones: {stones} on 9x9: give 2 to 80"):
+            free(stones)
+    assert len(free("20").split()) == 9
+
+
+@pytest.mark.parametrize(
+    ("size", "stones"),
+    [(2, "A1 B2"), (3, "A1 C3 A3"), (5, "B2 D4 B4"), (6, "B2 E5 B5"), (8, "C3 F6 C6")],
+)
+def test_ours_to_choose_on_a_small_board(size: int, stones: str) -> None:
+    board = BoardCommands(f"go(size={size})")
+    assert board.handlers["place_free_handicap"]("3") == stones
+    assert len(GoBoard(board.position.state).regions(0)) == len(stones.split())
 
 
 def test_theirs_to_choose() -> None:

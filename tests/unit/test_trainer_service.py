@@ -49,4 +49,4 @@ def test_a_full_disk_is_an_error_with_the_folder_and_what_is_free(tmp_path: Path
     [said] = [entry for entry in logs if entry["log_level"] == "error"]
     assert (said["event"], said["folder"]) == ("disk_refuses", str(folder))
     assert said["free_bytes"] > 0
-    assert str(stores.waits) == "the checkpoint folder: No space left on device"
+    assert str(stores.waits) == f"the checkpoint folder {folder}: No space left on device"

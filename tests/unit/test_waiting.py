@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from zerofleet.errors import StoreUnavailableError
+from zerofleet.errors import StoreFullError, StoreUnavailableError
 from zerofleet.waiting import Backoff, StoppedError, Waits
 
 
@@ -20,6 +20,14 @@ def failing(times: int, error: Exception) -> Callable[[], str]:
         return "rows"
 
     return call
+
+
+def test_room_on_a_disk_is_waited_for_by_name() -> None:
+    waits, stop = Waits(), Event()
+    stop.set()
+    with pytest.raises(StoppedError):
+        waits.insist(stop, failing(1, StoreFullError("the disk is full")))
+    assert str(waits) == "room on the disk of Postgres"
 
 
 def test_delays_double_up_to_the_most_and_begin_anew_after_a_success() -> None:

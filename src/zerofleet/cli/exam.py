@@ -6,12 +6,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zerofleet.cli.which_run import chosen_folder
+from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,7 +71,8 @@ class _Asked:
 
 
 def exam(
-    data: Annotated[Path | None, typer.Option(help="Data folder of the run.")] = None,
+    run_file: RunFile = None,
+    data: DataOption = None,
     model: Annotated[
         str, typer.Option(help="A version, 'best', or 'all'.", metavar="VERSION")
     ] = "best",
@@ -111,7 +111,7 @@ def exam(
     from zerofleet.models.model_store import open_store
     from zerofleet.models.session import ModelSession
 
-    folder = chosen_folder(data)
+    folder = chosen_folder(data, run_file)
     run = load_run(folder.run_file)
     asked = _Asked(
         run,

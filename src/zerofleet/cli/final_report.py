@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from zerofleet.cli.progress import elo_text, loss_text
+from zerofleet.cli.progress import counted, elo_text, loss_text
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Exam, RunFigures
 from zerofleet.local.usage import Usage
@@ -26,6 +26,14 @@ def goal_text(reached: Exam | None, goal: float) -> str:
     )
 
 
+def lost_text(games: int, disk: str | None) -> str:
+    """Finished games that Postgres took none of until the end, and why where that is known."""
+    were = "was" if games == 1 else "were"
+    why = f": the disk is {disk}" if disk else ", see the logs"
+    lost = f"{counted(games, 'finished game')} {were} not stored"
+    return f"\n{lost}, because Postgres did not take them{why}."
+
+
 def final_report(
     figures: RunFigures, usage: Usage, folder: DataFolder, page: str | None = None
 ) -> str:
@@ -40,7 +48,8 @@ def _cost(figures: RunFigures, usage: Usage) -> list[str]:
     if figures.games == 0:
         return []
     lines = [
-        f"{figures.games:,} games, {figures.models} models, {figures.promotions} promoted; "
+        f"{counted(figures.games, 'game')}, {counted(figures.models, 'model')}, "
+        f"{figures.promotions} promoted; "
         f"{usage.wall_seconds:.1f} s on the clock and {usage.cpu_seconds:.1f} CPU-seconds "
         "since the first game."
     ]

@@ -15,19 +15,19 @@ from zerofleet.cli.secret_options import (
     TokenFile,
     client_credentials,
 )
-from zerofleet.cli.serving import serving, with_port
-from zerofleet.cli.which_run import chosen_folder
+from zerofleet.cli.serving import refuse_two_services, serving, with_port
+from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder
 
 
 def gtp(
+    run_file: RunFile = None,
+    data: DataOption = None,
     address: Annotated[
         str | None,
-        typer.Option(callback=with_port, help="An inference service.", metavar="HOST:PORT"),
+        typer.Option(
+            callback=with_port, help="An inference service elsewhere.", metavar="HOST:PORT"
+        ),
     ] = None,
-    run_file: Annotated[
-        Path | None, typer.Option(help="Instead: the run whose service is asked.")
-    ] = None,
-    data: Annotated[Path | None, typer.Option(help="Instead: data folder of the run.")] = None,
     model: Annotated[str, typer.Option(help="A version, or 'best'.", metavar="VERSION")] = "best",
     simulations: Annotated[
         int | None, typer.Option(min=1, help="Simulations for each move [the server's].")
@@ -47,6 +47,7 @@ def gtp(
     from zerofleet.gtp.serve import serve_gtp
     from zerofleet.rpc.player_backend import SearchOptions
 
+    refuse_two_services(address, run_file, data)
     search = SearchOptions(num_simulations=simulations, leaves=leaves)
     options = EngineOptions(version=model, search=search)
     # A run's own service is on this machine and asks for nothing.

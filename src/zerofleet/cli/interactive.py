@@ -12,6 +12,7 @@ from rich.table import Table
 from zerofleet_core import State
 
 from zerofleet.client import Player, SearchTable
+from zerofleet.games.notation import why_illegal
 from zerofleet.rpc.credentials import ClientCredentials
 
 _HELP = """Type an action as it stands on the board, or
@@ -145,12 +146,20 @@ class InteractiveGame:
     def _act(self, line: str, state: State) -> None:
         try:
             action = state.string_to_action(line)
-            state.copy().apply(action)
         except ValueError as error:
-            possible = ", ".join(state.action_to_string(each) for each in state.legal_actions())
-            self._say(f"{error}\npossible now: {possible or 'nothing, the game is over'}")
+            self._refuse(str(error), state)
+            return
+        try:
+            state.copy().apply(action)
+        except ValueError:
+            over = state.is_terminal
+            self._refuse("the game is over" if over else why_illegal(state, action, line), state)
         else:
             self._actions.append(action)
+
+    def _refuse(self, reason: str, state: State) -> None:
+        possible = ", ".join(state.action_to_string(each) for each in state.legal_actions())
+        self._say(f"{reason}\npossible now: {possible or 'nothing, the game is over'}")
 
     def _answer(self, state: State) -> None:
         table = self._opponent.search(self._actions)

@@ -6,19 +6,23 @@ import asyncio
 import contextlib
 import time
 from asyncio import FIRST_COMPLETED
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 
 import typer
 
+from zerofleet import games
 from zerofleet.best_pointer import BestPointer
-from zerofleet.cli.final_report import final_report, goal_text
+from zerofleet.cli.final_report import final_report, goal_text, lost_text
 from zerofleet.cli.progress import progress
 from zerofleet.cli.signals import interruptible, stop_event
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, migrate
 from zerofleet.errors import ConfigError, StoreUnavailableError
-from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.monitor import Exam, Monitor, RunFigures
+from zerofleet.figures import InferenceFigures
+from zerofleet.fleet import smaller_network
+from zerofleet.local.data_folder import DataFolder, full_disk
+from zerofleet.local.monitor import Exam, Monitor, RunFigures, ServiceState
 from zerofleet.local.programs import LocalPrograms, chosen_address
 from zerofleet.local.running import Running
 from zerofleet.local.stores import Stores, StoreUrls
@@ -26,6 +30,7 @@ from zerofleet.local.supervisor import AddressTakenError, Supervisor
 from zerofleet.local.usage import UsageMeter
 
 _LOOK_SECONDS = 1.0
+_SLOW_LOOKS = 20
 _MOST_TRIES = 3  # of addresses that were free when they were chosen
 
 _ACTOR = "zerofleet up"
@@ -65,6 +70,9 @@ class LocalRun:
         self._goal = goal
         self._meter = UsageMeter(folder.root / "usage.json")
         self._progress = progress()
+        self._lost_games = 0
+        self._slow_looks = 0
+        self._told_of_size = False
 
     def go(self, database_url: str | None, redis_url: str | None) -> bool:
         """Start, train, stop; whether the goal was reached (without a goal: true).
@@ -89,6 +97,8 @@ class LocalRun:
                 return self._goal is None
         if self._goal is not None:
             typer.echo(goal_text(reached, self._goal))
+        if self._lost_games:
+            typer.echo(lost_text(self._lost_games, full_disk(self._folder.root)))
         typer.echo(final_report(figures, self._meter.usage, self._folder, self._page))
         return self._goal is None or reached is not None
 
@@ -99,7 +109,8 @@ class LocalRun:
         with Database(owner_url) as database:
             database.register_run(self._run)
         urls = stores.urls
-        with Monitor(self._run, urls.database["console"], urls.redis) as monitor:
+        console, root = urls.database["console"], self._folder.root
+        with Monitor(self._run, console, urls.redis, root) as monitor:
             monitor.require_redis()
             stores.remember()
             figures = monitor.figures()
@@ -111,7 +122,9 @@ class LocalRun:
                 reached = figures.exam_at(self._goal, after=old_exams)
             if reached is not None:
                 make_best(self._run.name, reached.version, stores.urls)
-            return monitor.figures(), reached
+            with contextlib.suppress(StoreUnavailableError):
+                figures = monitor.figures()
+            return figures, reached
 
     def _supervise_where_it_can_listen(
         self, stores: Stores, monitor: Monitor, figures: RunFigures
@@ -145,20 +158,28 @@ class LocalRun:
         """Run the services until the goal, a signal or a failure; the last figures."""
         programs = LocalPrograms(self._folder, stores.urls, self._address, self._page)
         supervisor = Supervisor(programs.loop(self._workers), self._progress.say)
-        say_stop = partial(self._progress.say, "stopping; once more to kill")
+
+        def say_stop() -> None:
+            self._progress.end()
+            self._progress.say("stopping; once more to kill")
+
         async with stop_event(first=say_stop, again=supervisor.hurry) as stop, supervisor:
             failed = asyncio.create_task(supervisor.failed())
             stopped = asyncio.create_task(stop.wait())
             await asyncio.sleep(0)  # the children are started now
             pause, old_exams = _LOOK_SECONDS, len(figures.exams)
             while figures.exam_at(self._goal, after=old_exams) is None:
-                self._progress.show(figures, monitor.services(supervisor.children))
+                services = monitor.services(supervisor.children)
+                self._progress.show(figures, services)
+                self._tell_of_size(services)
                 await asyncio.wait({failed, stopped}, timeout=pause, return_when=FIRST_COMPLETED)
                 if failed.done() or stopped.done():
                     break
                 began = time.monotonic()
-                with contextlib.suppress(StoreUnavailableError):
+                try:
                     figures = await asyncio.to_thread(monitor.figures)
+                except StoreUnavailableError:
+                    figures = replace(figures, disk=monitor.disk())
                 self._meter.read(games=figures.games)
                 # In a long run each look counts many rows: it must not take a core for itself.
                 pause = max(_LOOK_SECONDS, 25 * (time.monotonic() - began))
@@ -167,7 +188,23 @@ class LocalRun:
             if failed.done():
                 failed.result()
             failed.cancel()
+        self._lost_games = sum(child.lost_games for child in supervisor.children)
         return figures
+
+    def _tell_of_size(self, services: Sequence[ServiceState]) -> None:
+        """Say once that the network is too large for this machine's CPUs."""
+        for service in services:
+            inference = service.figures
+            if not isinstance(inference, InferenceFigures) or inference.provider != "cpu":
+                continue
+            shape = games.spec(self._run.game.name).observation_shape
+            capacity = inference.capacity_rows_per_second
+            words = capacity and smaller_network(self._run.network, shape, capacity)
+            self._slow_looks = self._slow_looks + 1 if words else 0
+            # It may only start slowly, while all the others start too.
+            if self._slow_looks >= _SLOW_LOOKS and not self._told_of_size:
+                self._told_of_size = True
+                self._progress.say(f"the network is large for this machine, {words}")
 
 
 def make_best(run: str, version: int, urls: StoreUrls) -> None:

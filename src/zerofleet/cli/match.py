@@ -7,13 +7,18 @@ import math
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from zerofleet.cli.secret_options import PasswordFile, logged_in
-from zerofleet.cli.which_run import chosen_folder, fleet_settings, in_fleet
+from zerofleet.cli.which_run import (
+    DataOption,
+    RunFile,
+    chosen_folder,
+    fleet_settings,
+    in_fleet,
+)
 from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -29,13 +34,11 @@ Z_95 = 1.959964
 def match(
     player: Annotated[str, typer.Argument(help="A version, VERSION/PRECISION, or an anchor.")],
     opponent: Annotated[str, typer.Argument(help="The same.")],
-    run_file: Annotated[
-        Path | None, typer.Argument(metavar="[RUN.toml]", help="Its default data folder is meant.")
-    ] = None,
+    run_file: RunFile = None,
     games: Annotated[
         int, typer.Option(min=2, max=10_000, help="Games, in pairs with colours swapped.")
     ] = 40,
-    data: Annotated[Path | None, typer.Option(help="Data folder of the run.")] = None,
+    data: DataOption = None,
     database_url: Annotated[
         str | None, typer.Option(help="Any Postgres instead of a data folder's; needs RUN.toml.")
     ] = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,13 +12,14 @@ from zerofleet.cli.secret_options import (
     TokenFile,
     client_credentials,
 )
-from zerofleet.cli.serving import serving, with_port
-from zerofleet.cli.which_run import chosen_folder
+from zerofleet.cli.serving import refuse_two_services, serving, with_port
+from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder
 from zerofleet.errors import ConfigError
 
 
 def play(
-    data: Annotated[Path | None, typer.Option(help="Data folder of the run.")] = None,
+    run_file: RunFile = None,
+    data: DataOption = None,
     address: Annotated[
         str | None,
         typer.Option(
@@ -45,6 +45,7 @@ def play(
     from zerofleet import games
     from zerofleet.cli.interactive import InteractiveGame, RemoteOpponent
 
+    refuse_two_services(address, run_file, data)
     if address is not None:
         if game is None:
             raise ConfigError("with --address, give --game: tic_tac_toe, connect_four, ...")
@@ -53,7 +54,7 @@ def play(
         with RemoteOpponent(address, "", game, model, simulations, credentials) as opponent:
             InteractiveGame(opponent, 0 if first else 1).play()
         return
-    folder = chosen_folder(data)
+    folder = chosen_folder(data, run_file)
     with (
         serving(folder, "play") as found,
         RemoteOpponent(found, folder.run, folder.game, model, simulations, {}) as opponent,

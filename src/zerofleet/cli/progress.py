@@ -36,6 +36,10 @@ class Progress(Protocol):
         """Something that happened."""
         ...
 
+    def end(self) -> None:
+        """The run is told to stop: what the services do is not shown any more."""
+        ...
+
 
 def progress() -> Progress:
     """The kind that fits standard output."""
@@ -49,6 +53,8 @@ class LiveTable:
         self._began = time.monotonic()
         self._console = console or Console()
         self._live = Live(console=self._console, auto_refresh=False, transient=False)
+        self._shown: RunFigures | None = None
+        self._ended = False
 
     def __enter__(self) -> Self:
         with contextlib.suppress(OSError):
@@ -61,6 +67,18 @@ class LiveTable:
 
     def show(self, figures: RunFigures, services: Sequence[ServiceState]) -> None:
         """Redraw."""
+        if self._ended:
+            return
+        self._shown = figures
+        self._draw(figures, services)
+
+    def end(self) -> None:
+        """The figures stay."""
+        if self._shown is not None:
+            self._draw(self._shown, ())
+        self._ended = True
+
+    def _draw(self, figures: RunFigures, services: Sequence[ServiceState]) -> None:
         seconds = time.monotonic() - self._began
         with contextlib.suppress(OSError):
             self._live.update(draw(figures, services, seconds), refresh=True)
@@ -78,6 +96,7 @@ class PlainLines:
         self._began = time.monotonic()
         self._next_line = 0.0
         self._news: tuple[object, ...] = ()
+        self._ended = False
 
     def __enter__(self) -> Self:
         return self
@@ -89,9 +108,15 @@ class PlainLines:
         """A line, if the last one is old enough or something is new."""
         now = time.monotonic()
         news = (figures.games > 0, figures.best_version, len(figures.exams))
+        if self._ended:
+            return
         if now >= self._next_line or news != self._news:
             self._next_line, self._news = now + _LINE_SECONDS, news
             self.say(one_line(figures, services, now - self._began))
+
+    def end(self) -> None:
+        """No further line of figures."""
+        self._ended = True
 
     def say(self, line: str) -> None:
         """At once."""
@@ -102,14 +127,15 @@ class PlainLines:
 
 def draw(figures: RunFigures, services: Sequence[ServiceState], seconds: float) -> RenderableType:
     """The table; ``seconds`` since the start."""
-    return Group(_figures_table(figures, seconds), _services_table(services))
+    # Not the table's own title, which is folded at the width of the table.
+    title = Text(f"{figures.run} ({figures.game}), up {duration(seconds)}", "bold")
+    title.no_wrap, title.overflow = True, "ellipsis"
+    tables = [_figures_table(figures), _services_table(services)]
+    return Group(title, *(tables if services else tables[:1]))
 
 
-def _figures_table(figures: RunFigures, seconds: float) -> Table:
+def _figures_table(figures: RunFigures) -> Table:
     table = Table(
-        title=f"{figures.run} ({figures.game}), up {duration(seconds)}",
-        title_justify="left",
-        title_style="bold",
         show_header=False,
         box=None,
         padding=(0, 2, 0, 0),
@@ -120,6 +146,8 @@ def _figures_table(figures: RunFigures, seconds: float) -> Table:
     table.add_row("distinct games", distinct_text(figures))
     if figures.narrows is not None:
         table.add_row("narrows", figures.narrows)
+    if figures.disk is not None:
+        table.add_row("disk", Text(figures.disk, style="red"))
     table.add_row("positions", f"{figures.positions_per_s:,.0f}/s predicted for self-play")
     table.add_row("loss, trained on", loss_text(figures.train))
     table.add_row("loss, held out", loss_text(figures.held_out))
@@ -154,6 +182,8 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
     ]
     if figures.has_exam:
         parts.append(f"exam errors {exam_text(figures)}")
+    if figures.disk is not None:
+        parts.append(f"disk {figures.disk}")
     parts += [f"{service.name}: {service.doing}" for service in services if _is_news(service)]
     restarts = sum(service.restarts for service in services)
     if restarts:
@@ -213,6 +243,14 @@ def elo_text(figures: RunFigures) -> str:
     return f"{figures.elo:+.0f}{error}{model}"
 
 
+def elo_interval(figures: RunFigures) -> tuple[float, float] | None:
+    """The whole 95% interval of ``elo_text``; None where there is none."""
+    if figures.elo is None or figures.elo_error is None:
+        return None
+    half = Z_95 * figures.elo_error
+    return figures.elo - half, figures.elo + half
+
+
 def exam_text(figures: RunFigures) -> str:
     """Error rates of the last promoted models, oldest first."""
     exams = [f"{exam.version}: {exam.error_rate:.2%}" for exam in figures.exams[-4:]]
@@ -232,6 +270,11 @@ def _kind_text(exam: Exam) -> str:
     if exam.prior_error_rate is not None:
         text += f", prior alone {exam.prior_error_rate:.2%}"
     return text if exam.value_error is None else f"{text}, value error {exam.value_error:.3f}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Such as ``1 model`` and ``2 models``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def duration(seconds: float) -> str:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from zerofleet.cli.secret_options import PasswordFile, RedisPasswordFile, logged_in
-from zerofleet.cli.which_run import chosen_folder, fleet_settings, in_fleet
+from zerofleet.cli.which_run import (
+    DataOption,
+    RunFile,
+    chosen_folder,
+    fleet_settings,
+    in_fleet,
+)
 from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -19,10 +24,8 @@ if TYPE_CHECKING:
 
 
 def rollback(
-    run_file: Annotated[
-        Path | None, typer.Argument(metavar="[RUN.toml]", help="Its default data folder is meant.")
-    ] = None,
-    data: Annotated[Path | None, typer.Option(help="Data folder of the run.")] = None,
+    run_file: RunFile = None,
+    data: DataOption = None,
     to: Annotated[
         int | None, typer.Option(help="The model [the best before this one].", metavar="VERSION")
     ] = None,

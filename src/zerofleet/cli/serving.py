@@ -14,6 +14,8 @@ import typer
 from zerofleet.errors import ConfigError, ZerofleetError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from zerofleet.database import Promotion
     from zerofleet.local.data_folder import DataFolder
     from zerofleet.local.running import Running
@@ -30,6 +32,17 @@ def with_port(address: str | None) -> str | None:
     if address is None or address.startswith("unix:") or re.search(r":\d+$", address):
         return address
     raise ConfigError(f"--address {address}: give HOST:PORT, as `zerofleet status` names it")
+
+
+def refuse_two_services(address: str | None, run_file: Path | None, data: Path | None) -> None:
+    """Refuse ``--address`` beside a run, whose service may be another.
+
+    Raises:
+        ConfigError: both are given.
+    """
+    run = run_file or data
+    if address is not None and run is not None:
+        raise ConfigError(f"--address {address} and the run of {run} are two services: give one")
 
 
 @contextlib.contextmanager

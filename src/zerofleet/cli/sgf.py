@@ -11,18 +11,26 @@ from uuid import UUID
 import typer
 
 from zerofleet.cli.secret_options import PasswordFile, logged_in
-from zerofleet.cli.which_run import chosen_folder, fleet_database
+from zerofleet.cli.which_run import (
+    DataOption,
+    RunFile,
+    chosen_folder,
+    fleet_database,
+    fleet_settings,
+    in_fleet,
+)
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
+    from zerofleet.config import RunConfig
     from zerofleet.database.played_games import PlayedGame, PlayedGames
 
 _MOST_GAMES = 1_000_000
 
 
 def sgf(
-    run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run that played.")],
-    game_uid: Annotated[UUID | None, typer.Argument(help="Which game.")] = None,
+    run_file: RunFile = None,
+    game_uid: Annotated[UUID | None, typer.Argument(metavar="UID", help="Which game.")] = None,
     last: Annotated[
         int | None,
         typer.Option(min=1, max=_MOST_GAMES, help="The games stored last instead, newest first."),
@@ -30,9 +38,9 @@ def sgf(
     folder: Annotated[
         Path | None, typer.Option(help="Write UID.sgf files there instead of to stdout.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Data folder of the run.")] = None,
+    data: DataOption = None,
     database_url: Annotated[
-        str | None, typer.Option(help="Any Postgres instead of a data folder's.")
+        str | None, typer.Option(help="Any Postgres instead of a data folder's; needs RUN.toml.")
     ] = None,
     password_file: PasswordFile = None,
 ) -> None:
@@ -47,14 +55,17 @@ def sgf(
     from zerofleet.database.sgf_of_game import sgf_of_game
     from zerofleet.games.sgf import require_sgf
 
+    if game_uid is None and run_file is not None and (uid := _as_uid(run_file)) is not None:
+        run_file, game_uid = None, uid  # alone, of the run that the other options mean
     if (game_uid is None) == (last is None):
         raise ConfigError("give a game's uid (of the table games) or --last N")
-    run = load_run(run_file)
-    require_sgf(run.game.name)
+    if run_file is not None:
+        require_sgf(load_run(run_file).game.name)
     database_url = fleet_database(data, database_url)
     url = None if database_url is None else logged_in(database_url, password_file)
     written = 0
-    with _database(run_file, data, url) as database:
+    with _database(run_file, data, url) as (run, database):
+        require_sgf(run.game.name)
         chosen = database.last_played(run.name, last or 1) if game_uid is None else [game_uid]
         for uid in chosen:
             try:
@@ -68,7 +79,9 @@ def sgf(
             else:
                 _write(folder, uid, text)
     if folder is not None:
-        typer.echo(f"{written} games in {folder}", err=True)
+        from zerofleet.cli.progress import counted
+
+        typer.echo(f"{counted(written, 'game')} in {folder}", err=True)
     if game_uid is not None and not written:
         raise typer.Exit(1)
 
@@ -78,7 +91,7 @@ def _played(database: PlayedGames, run: str, game_uid: UUID) -> PlayedGame:
     if played is None:
         raise ConfigError(
             f"the run '{run}' has no finished game {game_uid}: "
-            "`zerofleet sgf RUN.toml --last 1` writes the newest"
+            "`zerofleet sgf --last 1` writes the newest"
         )
     return played
 
@@ -96,17 +109,30 @@ def _write(folder: Path, game_uid: UUID, text: str) -> None:
 
 @contextlib.contextmanager
 def _database(
-    run_file: Path, data: Path | None, database_url: str | None
-) -> Generator[PlayedGames]:
+    run_file: Path | None, data: Path | None, database_url: str | None
+) -> Generator[tuple[RunConfig, PlayedGames]]:
+    """The run that is meant, and where its games are."""
+    from zerofleet.config import load_run
     from zerofleet.database.played_games import PlayedGames
     from zerofleet.local.running import joined
 
     if database_url is not None:
+        if run_file is None and not in_fleet(data):
+            raise ConfigError("with --database-url, give the run file too: its name is the run's")
+        run = load_run(run_file or fleet_settings(None).run_file)
         with PlayedGames(database_url) as database:
-            yield database
+            yield run, database
         return
+    folder = chosen_folder(data, run_file)
     with (
-        joined(chosen_folder(data, run_file), "sgf") as running,
+        joined(folder, "sgf") as running,
         PlayedGames(running.database_urls["console"]) as database,
     ):
-        yield database
+        yield load_run(folder.run_file), database
+
+
+def _as_uid(text: Path) -> UUID | None:
+    try:
+        return UUID(str(text))
+    except ValueError:
+        return None

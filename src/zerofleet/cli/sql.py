@@ -13,14 +13,15 @@ from typing import Annotated
 import typer
 
 from zerofleet.cli.secret_options import PasswordFile, logged_in
-from zerofleet.cli.which_run import chosen_folder, fleet_database
+from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder, fleet_database
 from zerofleet.errors import ConfigError
 
 _WELCOME = "Read-only. \\dv lists the views, \\d games describes a table, \\q leaves."
 
 
 def sql(
-    data: Annotated[Path | None, typer.Option(help="Data folder of the run.")] = None,
+    run_file: RunFile = None,
+    data: DataOption = None,
     query: Annotated[
         list[str] | None,
         typer.Option(
@@ -43,7 +44,7 @@ def sql(
     database_url = fleet_database(data, database_url)
     if database_url is not None:
         _leave(_psql(logged_in(database_url, password_file), query or []))
-    folder = chosen_folder(data)
+    folder = chosen_folder(data, run_file)
     with joined(folder, "sql") as running, interrupts_ignored():
         status = _psql(running.database_urls["console"], query or [])
     _leave(status)

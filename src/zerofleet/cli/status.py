@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from zerofleet.cli.serving import tell_of_damage
-from zerofleet.cli.which_run import chosen_folder, fleet_settings, in_fleet
+from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder, fleet_settings, in_fleet
+from zerofleet.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     from zerofleet.local.monitor import Monitor
 
+_WATCH_SECONDS = 2.0
+
 
 def status(
-    run_file: Annotated[
-        Path | None, typer.Argument(metavar="[RUN.toml]", help="Its default data folder is meant.")
-    ] = None,
-    data: Annotated[Path | None, typer.Option(help="Data folder of the run.")] = None,
+    run_file: RunFile = None,
+    data: DataOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Again every 2 s, until Ctrl-C; with --json a line each."),
+    ] = False,
 ) -> None:
     """Say where a run stands, and how many self-play workers it could use.
 
@@ -30,28 +37,83 @@ def status(
     set, as in the containers of a fleet, the run is that fleet's: ZEROFLEET_REDIS_URL and
     ZEROFLEET_RUN_FILE say the rest.
     """
-    import json
-
-    from zerofleet.cli.status_text import status_text, status_values
-
     of_fleet = in_fleet(data)
-    with _of_fleet(run_file) if of_fleet else _of_folder(data, run_file) as (monitor, address):
+    with _of_fleet(run_file) if of_fleet else _of_folder(data, run_file) as watched:
+        if not watch:
+            typer.echo(watched.look(as_json, indent=2))
+            return
+        with contextlib.suppress(KeyboardInterrupt):
+            _watch(watched, as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A run that is looked at, perhaps again and again."""
+
+    monitor: Monitor
+    address: str | None
+    """Of the inference service; None: the run is stopped."""
+    of_fleet: bool
+    goes_on: Callable[[], bool]
+    """Whether a further look may find something new."""
+
+    def look(self, as_json: bool, indent: int | None = None) -> str:
+        """The run now.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        import json
+
+        from zerofleet.cli.status_text import status_text, status_values
+
+        monitor, address = self.monitor, self.address
         figures, kept = monitor.figures(), monitor.kept()
         # A heartbeat stays for seconds after its process has ended.
         services = monitor.services_of_heartbeats() if address else []
-        if of_fleet and not services:
+        if self.of_fleet and not services:
             address = None
         # Where all share one machine, its cores are the limit.
-        advice = monitor.advice(None if of_fleet else os.cpu_count()) if address else None
-    if as_json:
-        values = status_values(figures, kept, services, address, advice)
-        typer.echo(json.dumps(values, indent=2))
-    else:
-        typer.echo(status_text(figures, kept, services, address, advice))
+        advice = monitor.advice(None if self.of_fleet else os.cpu_count()) if address else None
+        if as_json:
+            values = status_values(figures, kept, services, address, advice)
+            return json.dumps(values, indent=indent)
+        # Whoever starts a fleet asks it before its services have said anything.
+        stopped = "no service is heard of: starting, or stopped" if self.of_fleet else "stopped"
+        return status_text(figures, kept, services, address, advice, stopped)
+
+
+def _watch(watched: _Watched, as_json: bool) -> None:
+    """Look until the run ends; a store that is away for a while is said and waited for."""
+    import sys
+
+    from rich.live import Live
+    from rich.text import Text
+
+    # What stands there is drawn over on a terminal alone: programs and files get every look.
+    in_place = sys.stdout.isatty() and not as_json
+    live = Live(auto_refresh=False) if in_place else contextlib.nullcontext()
+    with live:
+        while True:
+            try:
+                text = watched.look(as_json)
+            except StoreUnavailableError as error:
+                if not watched.goes_on():
+                    break
+                typer.echo(str(error), err=True)
+            else:
+                if isinstance(live, Live):
+                    live.update(Text(text), refresh=True)
+                else:
+                    typer.echo(text if as_json else f"{text}\n")
+            if not watched.goes_on():
+                break
+            time.sleep(_WATCH_SECONDS)
+    typer.echo("the run is stopped", err=True)
 
 
 @contextlib.contextmanager
-def _of_folder(data: Path | None, run_file: Path | None) -> Generator[tuple[Monitor, str | None]]:
+def _of_folder(data: Path | None, run_file: Path | None) -> Generator[_Watched]:
     """A run of ``zerofleet up``, and the address of its inference service while that is up."""
     from zerofleet.config import load_run
     from zerofleet.database import Database
@@ -62,22 +124,23 @@ def _of_folder(data: Path | None, run_file: Path | None) -> Generator[tuple[Moni
     run = load_run(folder.run_file)
     with (
         joined(folder, "status") as running,
-        Monitor(run, running.database_urls["console"], running.redis_url) as monitor,
+        Monitor(run, running.database_urls["console"], running.redis_url, folder.root) as monitor,
     ):
         if running.inference_address is None:  # else its inference service says so
             with Database(running.database_urls["console"], pool_size=1) as database:
                 best = database.promotion_head(folder.run)
             if best is not None:
                 tell_of_damage(folder, best)
-        yield monitor, running.inference_address
+        address = running.inference_address
+        yield _Watched(monitor, address, False, lambda: bool(address) and folder.is_held())
 
 
 @contextlib.contextmanager
-def _of_fleet(run_file: Path | None) -> Generator[tuple[Monitor, str | None]]:
+def _of_fleet(run_file: Path | None) -> Generator[_Watched]:
     """A run whose stores the environment names."""
     from zerofleet.config import load_run
     from zerofleet.local.monitor import Monitor
 
     settings = fleet_settings(run_file)
     with Monitor(load_run(settings.run_file), settings.database_url, settings.redis_url) as monitor:
-        yield monitor, settings.inference_address
+        yield _Watched(monitor, settings.inference_address, True, lambda: True)

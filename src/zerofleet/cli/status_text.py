@@ -9,8 +9,10 @@ from typing import Any
 
 from zerofleet.cli.progress import (
     best_text,
+    counted,
     distinct_text,
     draws_text,
+    elo_interval,
     elo_text,
     entropy_text,
     exam_text,
@@ -35,6 +37,7 @@ def status_values(
         "up": address is not None,
         "inference_address": address,
         **asdict(figures),
+        "elo_interval_95": elo_interval(figures),
         "kept": {
             **asdict(kept),
             "since": None if kept.since is None else kept.since.isoformat(),
@@ -50,10 +53,11 @@ def status_text(
     services: Sequence[ServiceState],
     address: str | None,
     advice: Advice | None = None,
+    stopped: str = "stopped",
 ) -> str:
-    """A line for each figure."""
+    """A line for each figure; ``stopped`` is what a run is without an address."""
     rows = {
-        "run": f"{figures.run} ({figures.game}), {'running' if address else 'stopped'}",
+        "run": f"{figures.run} ({figures.game}), {'running' if address else stopped}",
         "games": f"{figures.games:,} ({figures.games_last_hour:,} in the last hour)",
         "distinct games": distinct_text(figures),
         "draws": draws_text(figures),
@@ -75,6 +79,8 @@ def status_text(
     if figures.has_exam:
         rows["exam errors"] = exam_text(figures)
         rows["newest exam"] = newest_exam_text(figures)
+    if figures.disk is not None:
+        rows["disk"] = figures.disk
     if figures.narrows is not None:
         rows["narrows"] = figures.narrows
     if figures.window_blocker is not None:
@@ -93,7 +99,7 @@ def _kept_text(figures: RunFigures, kept: Kept) -> str:
     if kept.since is not None and kept.bytes_per_day is not None:
         a_day = _size_text(kept.bytes_per_day)
         searches += f" since {kept.since:%Y-%m-%d %H:%M} UTC ({a_day} a day)"
-    return f"{searches}, files of {kept.models} of {figures.models} models"
+    return f"{searches}, files of {kept.models} of {counted(figures.models, 'model')}"
 
 
 def _size_text(size: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 DEFAULT_ROOT = Path("zerofleet-data")
 
+RunFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="RUN.toml", help="Run file, or its name: its default data folder."),
+]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", help="Data folder of the run [the one used last].")
+]
+
 
 def default_folder(run_name: str) -> Path:
     """Where a run keeps its data unless ``--data`` says otherwise."""
@@ -30,14 +38,22 @@ def chosen_folder(data: Path | None, run_file: Path | None = None) -> DataFolder
     """The folder given, else the run file's, else the one used last; a guess is said on stderr.
 
     Raises:
-        ConfigError: there is none, or what was given is not a data folder.
+        ConfigError: there is none, what was given is not a data folder, or the folder is of
+            another run than the run file.
     """
-    if data is not None:
-        return DataFolder.open(data)
     if run_file is not None:
         from zerofleet.config import load_run
 
-        return DataFolder.open(default_folder(load_run(run_file).name))
+        name = load_run(run_file).name
+        folder = DataFolder.open(data or default_folder(name))
+        if folder.run != name:
+            raise ConfigError(
+                f"{folder.root} belongs to the run '{folder.run}', and {run_file} is of '{name}': "
+                "give one of them"
+            )
+        return folder
+    if data is not None:
+        return DataFolder.open(data)
     folders = [marker.parent for marker in DEFAULT_ROOT.glob(f"*/{MARKER}")]
     if not folders:
         raise ConfigError(

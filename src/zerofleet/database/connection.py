@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import time
 from collections.abc import Generator
 from typing import Any, Self
@@ -21,6 +23,7 @@ from zerofleet.errors import (
     ConfigError,
     IncompatibleModelError,
     StaleEpochError,
+    StoreFullError,
     StoreUnavailableError,
     ZerofleetError,
 )
@@ -197,6 +200,8 @@ def _translate(error: BaseException | None, where: str) -> ZerofleetError | None
         # No constraint of a table: rows were on their way to positions_default when the partition
         # that they belong to was made. The same statement finds that partition when it is repeated.
         return StoreUnavailableError(f"Postgres at {where} made a partition: {explain(error)}")
+    if code == errorcodes.DISK_FULL or os.strerror(errno.ENOSPC) in str(error):
+        return StoreFullError(f"the disk of Postgres at {where} is full: {explain(error)}")
     if code == errorcodes.READ_ONLY_SQL_TRANSACTION or isinstance(
         error, (psycopg2.OperationalError, psycopg2.InterfaceError)
     ):

@@ -27,6 +27,7 @@ def sgf_of_game(run: str, played: PlayedGame) -> str:
             white=_player(run, played.second_model),
             resigned=played.reason == "resign",
             comments=_comments(played),
+            values=_values(played),
             root={
                 "DT": played.finished_at.date().isoformat(),
                 "EV": f"{run}, {played.kind}",
@@ -54,6 +55,17 @@ def _comments(played: PlayedGame) -> list[str]:
         comments.append(_comment(state, ply))
         state.apply(ply.action)
     return comments
+
+
+def _values(played: PlayedGame) -> list[float | None]:
+    """Of each search, for the first player."""
+    state = State(played.game)
+    values: list[float | None] = []
+    for ply in played.plies:
+        sign = 1 if state.to_play == 0 else -1
+        values.append(sign * ply.root_value if ply.simulations else None)
+        state.apply(ply.action)
+    return values
 
 
 def _comment(state: State, ply: PlayedPly) -> str:

@@ -5,15 +5,22 @@ from __future__ import annotations
 from zerofleet_core import State
 
 from zerofleet.errors import IllegalActionError
+from zerofleet.games.notation import why_illegal
 
 COLOURS = ("black", "white")  # by player
 
 
-def play_as(state: State, player: int, action: int) -> list[int]:
+def play_as(state: State, player: int, action: int, word: str = "") -> list[int]:
     """Play an action for a player, whose turn it need not be, and answer what was played.
 
     A player who moves out of turn (handicap stones, positions set up by hand) moves after a pass
     of the other one, where the rules have a pass and it does not end the game.
+
+    Args:
+        state: the action is played there.
+        player: 0 or 1.
+        action: of this player.
+        word: as a person wrote the action, for the error.
 
     Raises:
         IllegalActionError: neither is possible; the state is as it was.
@@ -27,7 +34,8 @@ def play_as(state: State, player: int, action: int) -> list[int]:
     try:
         trial.apply(action)
     except ValueError as error:
-        raise IllegalActionError(str(error)) from error
+        reason = why_illegal(trial, action, word) if word else str(error)
+        raise IllegalActionError(reason) from error
     played.append(action)
     for each in played:
         state.apply(each)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zerofleet_core import State
+import numpy as np
+from zerofleet_core import State, game_spec
 
 from zerofleet.errors import IllegalActionError
 from zerofleet.games.registry import spec
+
+_ACTIONS_ARE_POINTS = ("go", "gomoku", "mnk", "othello", "tic_tac_toe")
 
 
 def parse_actions(game: str, text: str) -> list[int]:
@@ -48,6 +51,30 @@ def format_actions(game: str, actions: Iterable[int]) -> str:
         words.append(state.action_to_string(action))
         state.apply(action)
     return " ".join(words)
+
+
+def why_illegal(state: State, action: int, word: str) -> str:
+    """Why an action cannot be played, in a person's own word for it: ``c1 is taken``.
+
+    Args:
+        state: not over.
+        action: illegal there.
+        word: as the person wrote the action.
+    """
+    family = state.game.partition("(")[0]
+    if family == "connect_four":
+        return f"column {word} is full"
+    if family in _ACTIONS_ARE_POINTS:
+        planes, rows, columns = game_spec(state.game).observation_shape
+        bits = np.unpackbits(state.observation())[: planes * rows * columns]
+        # The first two planes are the stones of the player to move and of the other one.
+        if action < rows * columns and bits.reshape(planes, -1)[:2, action].any():
+            return f"{word} is taken"
+    if family == "go":
+        return f"{word} would repeat a position, or take its own stones"
+    if family == "othello":
+        return f"{word} turns no disc" if action < 64 else "there are discs to turn: no pass"
+    return f"{word} is not possible here"
 
 
 def _read(state: State, entry: str) -> int:

@@ -103,7 +103,11 @@ class Game(ABC):
         return None
 
     def __str__(self) -> str:
-        """The planes, one below the other."""
+        """The picture of the position; by default the planes, one below the other.
+
+        A picture with a line for each row and a mark for each point, "." where nothing stands, is
+        the game's board on the page too.
+        """
         planes = np.asarray(self.observation(), np.bool_)
         return "\n\n".join(
             "\n".join("".join("#" if point else "." for point in row) for row in plane)

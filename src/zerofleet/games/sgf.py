@@ -36,6 +36,7 @@ class SgfGame:
     white: str = ""
     resigned: bool = False  # by the player to move after the last action
     comments: Sequence[str] = ()  # of each ply, as far as there are any
+    values: Sequence[float | None] = ()  # before each ply, for the first player, in [-1, 1]
     root: dict[str, str] = field(default_factory=dict[str, str])  # further properties
 
 
@@ -62,7 +63,13 @@ def write(played: SgfGame) -> str:
             node["C"] = [escape(played.comments[ply])]
         nodes.append(node)
         state.apply(action)
-    return format_nodes([_root(played, size, state), *nodes])
+    nodes.insert(0, _root(played, size, state))
+    if is_go(played.game):
+        for node, value in zip(nodes, played.values, strict=False):
+            if value is not None:
+                # Sabaki's own: Black's win rate in percent, of the position at its node.
+                node["SBKV"] = [f"{50 * (1 + value):.2f}"]
+    return format_nodes(nodes)
 
 
 def read(text: str, game: str | None = None, *, moves: int | None = None) -> tuple[str, list[int]]:

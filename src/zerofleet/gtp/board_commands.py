@@ -10,6 +10,7 @@ from zerofleet.games import sgf
 from zerofleet.games.go_board import GoBoard, go_score
 from zerofleet.games.go_rules import GoRules
 from zerofleet.games.sgf_text import MAX_CHARACTERS
+from zerofleet.gtp.kata_commands import kata_rules, require_rules
 from zerofleet.gtp.position import GtpPosition
 from zerofleet.gtp.protocol import GtpError, parse_decimal, parse_number, parse_player
 
@@ -40,6 +41,9 @@ class BoardCommands:
             "boardsize": self._boardsize,
             "clear_board": self._clear_board,
             "komi": self._komi,
+            "get_komi": lambda: f"{self._rules.komi:g}",
+            "kata-get-rules": lambda: kata_rules(self._rules),
+            "kata-set-rules": self._kata_set_rules,
             "play": self._play,
             "undo": self._undo,
             "showboard": self._showboard,
@@ -74,6 +78,10 @@ class BoardCommands:
             raise GtpError(
                 f"the model plays with komi {self._rules.komi:g} and knows no other: set that"
             )
+        return ""
+
+    def _kata_set_rules(self, *words: str) -> str:
+        require_rules(" ".join(words), self._rules)
         return ""
 
     def _play(self, colour: str, vertex: str) -> str:
@@ -129,10 +137,8 @@ class BoardCommands:
         return self._place(points)
 
     def _place_free_handicap(self, stones: str) -> str:
-        """Ours to choose: on the fixed points, fewer where there are no more of them."""
-        wished = parse_number(stones, "stones")
-        points = fixed_handicap(self._rules.size, min(wished, most_stones(self._rules.size)))
-        return self._place(points)
+        """Ours to choose, and fewer than asked for where we know no more points."""
+        return self._place(free_handicap(self._rules.size, parse_number(stones, "stones")))
 
     def _set_free_handicap(self, *vertices: str) -> str:
         if len(vertices) < 2 or len({v.upper() for v in vertices}) < len(vertices):
@@ -184,6 +190,25 @@ def most_stones(size: int) -> int:
     if size < 7:
         return 0
     return 9 if size >= 9 and size % 2 == 1 else 4
+
+
+def free_handicap(size: int, stones: int) -> list[str]:
+    """Vertices for at most so many stones (GTP version 2, section 4.1.2).
+
+    They are the fixed points; of a board that has none the points next to its corners, or these.
+
+    Raises:
+        GtpError: fewer than two, or as many as the board has points.
+    """
+    if not 2 <= stones < size * size:
+        most = size * size - 1
+        raise GtpError(f"invalid number of stones: {stones} on {size}x{size}: give 2 to {most}")
+    if most_stones(size):
+        return fixed_handicap(size, min(stones, most_stones(size)))
+    edge = 1 if size >= 4 else 0
+    lines = (edge, 0, size - 1 - edge)
+    corners = _CORNERS if size >= 3 else _CORNERS[:2]  # on 2x2 a third one fills the board up
+    return [f"{_COLUMNS[lines[column]]}{lines[row] + 1}" for column, row in corners[:stones]]
 
 
 def fixed_handicap(size: int, stones: int) -> list[str]:

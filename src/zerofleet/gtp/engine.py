@@ -20,18 +20,29 @@ from zerofleet.gtp.analysis import (
     parse_options,
 )
 from zerofleet.gtp.board_commands import BoardCommands
+from zerofleet.gtp.kata_commands import (
+    GOGUI_COMMANDS,
+    parse_symmetries,
+    raw_nn_text,
+    transformed,
+)
 from zerofleet.gtp.protocol import (
     Command,
     GtpError,
     failure,
+    parse_decimal,
     parse_line,
+    parse_number,
     parse_player,
     success,
 )
 from zerofleet.rpc.codec import BEST
 from zerofleet.rpc.player_backend import PlayerDescription, SearchOptions, SearchTable
 
+_MAX_VISITS = "maxVisits"
+_ADVANTAGE = "playoutDoublingAdvantage"
 _GENMOVE = ("genmove", "reg_genmove")
+_RAW_NN = "kata-raw-nn"
 _ANALYZE = {"lz-analyze": LZ, "kata-analyze": KATA}
 _GENMOVE_ANALYZE = {"lz-genmove_analyze": LZ, "kata-genmove_analyze": KATA}
 _SIGN_OF_LIFE_SECONDS = 1.0
@@ -76,7 +87,8 @@ class Engine:
     ) -> None:
         self._player = player
         self._description = description
-        self._options = options
+        self._version_asked = options.version
+        self._search = options.search
         self._say = say
         self._complain = complain
         self._board = BoardCommands(description.game)
@@ -88,13 +100,16 @@ class Engine:
             "known_command": self._known_command,
             "list_commands": lambda: "\n".join(self.commands),
             "quit": lambda: "",
+            "kata-get-param": self._get_parameter,
+            "kata-set-param": self._set_parameter,
+            "gogui-analyze_commands": lambda: "\n".join(GOGUI_COMMANDS),
             **self._board.handlers,
         }
 
     @property
     def commands(self) -> list[str]:
         """Every command, in alphabetical order."""
-        return sorted([*self._simple, *_GENMOVE, *_ANALYZE, *_GENMOVE_ANALYZE])
+        return sorted([*self._simple, *_GENMOVE, *_ANALYZE, *_GENMOVE_ANALYZE, _RAW_NN])
 
     async def run(self, lines: asyncio.Queue[str | None]) -> None:
         """Answer line after line, until ``quit`` or the end (None)."""
@@ -117,6 +132,8 @@ class Engine:
                 self._begin_analysis(command)
             elif command.name in _GENMOVE_ANALYZE:
                 await self._genmove_analyze(command)
+            elif command.name == _RAW_NN:
+                self._say(success(command, await self._raw_nn(command)))
             elif command.name in _GENMOVE:
                 self._say(success(command, await self._genmove(command)))
             else:
@@ -139,8 +156,40 @@ class Engine:
 
     def _version(self) -> str:
         run, best = self._description.run, self._description.best
-        version = best if self._options.version == BEST else self._options.version
+        version = best if self._version_asked == BEST else self._version_asked
         return f"{_DIALECT_VERSION} zerofleet {__version__}, run {run}, model {version}"
+
+    def _get_parameter(self, name: str) -> str:
+        """KataGo's, as far as there is such a thing here: the simulations of a move."""
+        if name == _ADVANTAGE:
+            return "0"
+        if name != _MAX_VISITS:
+            raise GtpError(f"unknown parameter '{name}': there are {_MAX_VISITS} and {_ADVANTAGE}")
+        return str(self._search.num_simulations or self._description.num_simulations)
+
+    def _set_parameter(self, name: str, value: str) -> str:
+        self._get_parameter(name)
+        if name == _ADVANTAGE:
+            if parse_decimal(value, name):
+                raise GtpError(f"{name} is {value}: this search knows 0 alone")
+            return ""
+        simulations, most = parse_number(value, name), self._description.max_simulations
+        if not 1 <= simulations <= most:
+            raise GtpError(f"{name} is {value}: give 1 to {most}")
+        self._search = replace(self._search, num_simulations=simulations)
+        return ""
+
+    async def _raw_nn(self, command: Command) -> str:
+        """The network's opinion without a search, seen through one or all symmetries."""
+        position, game = self._board.position, self._description.game
+        actions = position.asked_as(None)
+        size = self._description.observation_shape[1]
+        texts: list[str] = []
+        for symmetry in parse_symmetries(command.arguments):
+            seen = [transformed(action, symmetry, size) for action in actions]
+            prediction = await self._player.predict(seen, game=game, version=self._version_asked)
+            texts.append(raw_nn_text(prediction, symmetry, size))
+        return "\n".join(texts)
 
     async def _genmove(self, command: Command) -> str:
         if len(command.arguments) != 1:
@@ -170,7 +219,7 @@ class Engine:
             move = "pass"
         else:
             seconds = _SIGN_OF_LIFE_SECONDS if shown is None else shown.options.seconds
-            tables = self._tables(player, self._options.search, seconds)
+            tables = self._tables(player, self._search, seconds)
             move = ""
             async with contextlib.aclosing(tables):
                 async for table in tables:
@@ -185,7 +234,7 @@ class Engine:
         """Search on until the next line comes."""
         shown = _Shown(parse_options(command.arguments), _ANALYZE[command.name])
         most = analysis_simulations(self._description)
-        options = replace(self._options.search, num_simulations=most)
+        options = replace(self._search, num_simulations=most)
         # Whatever is wrong with the position is said before the search begins.
         tables = self._tables(shown.options.player, options, shown.options.seconds)
         response = _Response(command)
@@ -227,7 +276,7 @@ class Engine:
         return self._player.analyze(
             self._board.position.asked_as(player),
             game=self._description.game,
-            version=self._options.version,
+            version=self._version_asked,
             simulations=options.num_simulations,
             leaves=options.leaves,
             seed=options.seed,

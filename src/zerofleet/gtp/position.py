@@ -54,7 +54,7 @@ class GtpPosition:
             self._moves.append([])
             return
         try:
-            self._moves.append(play_as(self.state, player, action))
+            self._moves.append(play_as(self.state, player, action, move))
         except IllegalActionError as error:
             raise GtpError(f"illegal move: {error}") from error
 

@@ -12,6 +12,7 @@ DATA/postgres, valkey, models, checkpoints, logs
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -19,10 +20,11 @@ import shutil
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TextIO, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from zerofleet.errors import ConfigError
+from zerofleet.errors import ConfigError, ZerofleetError
 
 if TYPE_CHECKING:
     from zerofleet.config import RunConfig
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 MARKER = "zerofleet.json"
 _LOCK_SECONDS = 0.5
+_FULL_BYTES = 16 << 20  # Postgres' log grows by so much at a time
+_NO_ROOM = os.strerror(errno.ENOSPC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,8 @@ class DataFolder:
         """
         if not _exists(root / MARKER):
             marker = {"format": FORMAT, "run": run.name, "game": run.game.name}
-            write_json(_made(root) / MARKER, marker)
+            with full_disk_named(root):
+                write_json(_made(root) / MARKER, marker)
         folder = cls.open(root)
         if (folder.run, folder.game) != (run.name, run.game.name):
             raise ConfigError(
@@ -126,21 +131,21 @@ class DataFolder:
         Raises:
             ConfigError: another process holds the folder.
         """
-        with self._lock_file().open("a+", encoding="utf-8") as lock:
+        with self._lock_file().open("r+b", buffering=0) as lock:
             if not _locked(lock, patience=_LOCK_SECONDS):
                 pid, name = self._holder()
                 raise ConfigError(
                     f"{self.root} is in use by `{name}` (process {pid}): stop it first, or give "
                     "another --data"
                 )
-            lock.truncate(0)
-            lock.write(f"{os.getpid()} zerofleet {command}")
-            lock.flush()
+            # Over the line of the last holder: on a full disk there may be no room for another.
+            with full_disk_named(self.root):
+                lock.truncate(lock.write(f"{os.getpid()} zerofleet {command}".encode()))
             yield
 
     def is_held(self) -> bool:
         """Whether a process runs stores here now."""
-        with self._lock_file().open("a+", encoding="utf-8") as lock:
+        with self._lock_file().open("r+b", buffering=0) as lock:
             return not _locked(lock, patience=0.0)
 
     def holder_pid(self) -> int:
@@ -160,6 +165,34 @@ class DataFolder:
         return path
 
 
+def full_disk(folder: Path) -> str | None:
+    """That the disk of a folder is full, for a person; None: it is not."""
+    free = shutil.disk_usage(folder).free
+    if free >= _FULL_BYTES:
+        return None
+    return (
+        f"full: {free / 1e6:.1f} MB left on the disk of {folder}; make room there, and everything "
+        "goes on"
+    )
+
+
+@contextlib.contextmanager
+def full_disk_named(folder: Path) -> Generator[None]:
+    """Raise what says that there is no room with the folder and the way out.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    try:
+        yield
+    except (OSError, ZerofleetError) as error:
+        if _NO_ROOM not in str(error):
+            raise
+        raise ConfigError(
+            f"the disk of {folder} is full: make room there, then go on ({error})"
+        ) from error
+
+
 def write_json(path: Path, content: dict[str, Any], *, mode: int = 0o644) -> None:
     """Write a small file in one step: readers see the old content or the new."""
     temporary = path.with_name(f"{path.name}.new")
@@ -169,7 +202,7 @@ def write_json(path: Path, content: dict[str, Any], *, mode: int = 0o644) -> Non
     temporary.replace(path)
 
 
-def _locked(lock: TextIO, *, patience: float) -> bool:
+def _locked(lock: FileIO, *, patience: float) -> bool:
     """Take the lock; wait a moment for a command that holds it only to look."""
     deadline = time.monotonic() + patience
     while True:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Self
 
 from zerofleet import games
@@ -16,6 +19,7 @@ from zerofleet.exam import position_kinds
 from zerofleet.figures import (
     AutoscalerFigures,
     DashboardFigures,
+    DemandFigures,
     EvaluatorFigures,
     Figures,
     InferenceFigures,
@@ -24,7 +28,13 @@ from zerofleet.figures import (
 )
 from zerofleet.fleet import Advice, advise, observe
 from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.local.data_folder import full_disk
 from zerofleet.local.supervisor import Child
+
+_BEHIND = re.compile(r"the trainer, \d+ positions behind")  # of self-play
+_LACKS = re.compile(r"[\d,]+ positions")  # of the trainer, that nothing slows down
+_PACED_SHARE = 0.05  # of a stage's time in which it lets another catch up
+_STARVED_SHARE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +91,15 @@ class RunFigures:
     elo: float | None = None
     """Of that model."""
     elo_error: float | None = None
+    """Standard error."""
     play: RecentPlay = field(default_factory=RecentPlay)
     """Whether self-play still explores."""
     narrows: str | None = None
     """Why it explores too little, and what to do."""
     window_blocker: str | None = None
     """The open transaction that keeps stored games from the trainer."""
+    disk: str | None = None
+    """That the disk of the run's data folder is full."""
 
     def exam_at(self, goal: float | None, *, after: int = 0) -> Exam | None:
         """The newest exam at or under an error rate; the best model's goes before.
@@ -126,10 +139,15 @@ class Monitor:
         run: which one.
         database_url: with at least the console's rights.
         redis_url: where the heartbeats are.
+        folder: of the run, if it is on this machine.
     """
 
-    def __init__(self, run: RunConfig, database_url: str, redis_url: str) -> None:
+    def __init__(
+        self, run: RunConfig, database_url: str, redis_url: str, folder: Path | None = None
+    ) -> None:
         self._run = run
+        self._folder = folder
+        self._heard: set[str] = set()  # numbers of processes
         self._database = Database(database_url, pool_size=1)
         self._heartbeats = Heartbeats(redis_url, run.name)
         self._beats: list[Heartbeat] = []
@@ -196,7 +214,12 @@ class Monitor:
             play=play,
             narrows=play.narrows(games.spec(self._run.game.name).max_length),
             window_blocker=None if blocker is None else str(blocker),
+            disk=self.disk(),
         )
+
+    def disk(self) -> str | None:
+        """That the disk of the run's folder is full, for a person; None: it is not."""
+        return None if self._folder is None else full_disk(self._folder)
 
     def kept(self) -> Kept:
         """What of the run is kept on disk.
@@ -209,7 +232,8 @@ class Monitor:
     def services(self, children: Sequence[Child]) -> list[ServiceState]:
         """What each child does, as its heartbeat of the last look says."""
         beats = {beat.worker.rpartition("-")[2]: beat for beat in self._beats}
-        return [_state_of_child(child, beats) for child in children]
+        self._heard |= beats.keys()
+        return [_state_of_child(child, beats, self._heard) for child in children]
 
     def services_of_heartbeats(self) -> list[ServiceState]:
         """What each service does that had a heartbeat at the last look."""
@@ -229,20 +253,45 @@ def states_of(beats: Iterable[Heartbeat]) -> list[ServiceState]:
     return [_state(beat.service, beat, 0) for beat in beats]
 
 
-def _state_of_child(child: Child, beats: dict[str, Heartbeat]) -> ServiceState:
+def _state_of_child(
+    child: Child, beats: dict[str, Heartbeat], heard: AbstractSet[str]
+) -> ServiceState:
     name = child.program.name
     if child.process is None:
         return ServiceState(name, child.note or "not started", down=True, restarts=child.restarts)
     beat = beats.get(str(child.process.pid))
+    if beat is None and str(child.process.pid) in heard:
+        words = "is not heard of: Redis has no heartbeat of it"
+        return ServiceState(name, words, "its heartbeat", restarts=child.restarts)
     if beat is None:
         return ServiceState(name, "starting", "its start", restarts=child.restarts)
     return _state(name, beat, child.restarts)
 
 
 def _state(name: str, beat: Heartbeat, restarts: int) -> ServiceState:
+    in_step = _in_step(beat)
+    if in_step:
+        return ServiceState(name, in_step, restarts=restarts, figures=beat.figures)
     waits = f"waits for {beat.waiting_for}" if beat.waiting_for else ""
     doing = waits or work_words(beat.figures)
     return ServiceState(name, doing, beat.waiting_for, restarts=restarts, figures=beat.figures)
+
+
+def _in_step(beat: Heartbeat) -> str:
+    """That a stage paces itself by another, whether or not it stands still just now; else empty."""
+    match beat.figures:
+        case SelfplayFigures(pause_share=share):
+            paced = _BEHIND.fullmatch(beat.waiting_for) is not None
+            if paced or (share >= _PACED_SHARE and not beat.waiting_for):
+                return "plays, in step with the trainer"
+        case TrainerFigures(demand=DemandFigures(wait_share=share)) if share is not None:
+            # One that hardly ever trains starves: then it says for how much it waits.
+            paced = _LACKS.fullmatch(beat.waiting_for) is not None and share < _STARVED_SHARE
+            if paced or (share >= _PACED_SHARE and not beat.waiting_for):
+                return "trains, in step with self-play"
+        case _:
+            pass
+    return ""
 
 
 def _exam(row: ExamRow) -> Exam:

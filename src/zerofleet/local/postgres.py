@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from zerofleet.errors import ConfigError
 from zerofleet.local.child import Account, start_child, stop_child
-from zerofleet.local.data_folder import write_private
+from zerofleet.local.data_folder import full_disk_named, write_private
 from zerofleet.local.lock import FolderLock
 from zerofleet.local.ports import free_port
 from zerofleet.local.postgres_bootstrap import bootstrap
@@ -106,16 +106,17 @@ class EmbeddedPostgres:
             ConfigError: the folder is in use, belongs to another user, or no Postgres fits it.
         """
         try:
-            lock = self._lock = FolderLock(self.folder, self._leave_seconds)
-            passwords = self._passwords()
-            account = self._cluster.account()
-            programs = self._cluster.programs(account)
-            if not self._cluster.path.exists():
-                password, synced = passwords[SUPERUSER], self._settings.get("fsync") != "off"
-                self._cluster.make(programs, account, password, self._log, synced=synced)
-            self._wait_for_leaving_server()
-            self._start_server(programs, account, lock)
-            bootstrap(self.port, passwords)
+            with full_disk_named(self.folder):
+                lock = self._lock = FolderLock(self.folder, self._leave_seconds)
+                passwords = self._passwords()
+                account = self._cluster.account()
+                programs = self._cluster.programs(account)
+                if not self._cluster.path.exists():
+                    password, synced = passwords[SUPERUSER], self._settings.get("fsync") != "off"
+                    self._cluster.make(programs, account, password, self._log, synced=synced)
+                self._wait_for_leaving_server()
+                self._start_server(programs, account, lock)
+                bootstrap(self.port, passwords)
         except BaseException:
             self.stop()
             raise

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 
 from zerofleet.errors import ConfigError
-from zerofleet.local.data_folder import DataFolder
+from zerofleet.local.data_folder import DataFolder, full_disk_named
 from zerofleet.local.ports import LOOPBACK, free_port, try_port
 from zerofleet.local.stores import StoreUrls
 from zerofleet.local.supervisor import Program
@@ -83,7 +83,8 @@ class LocalPrograms:
             # Settings of servers that other machines reach; here only this machine does.
             **dict.fromkeys(_NOT_HERE, ""),
         }
-        self.folder.logs.mkdir(exist_ok=True)
+        with full_disk_named(self.folder.root):
+            self.folder.logs.mkdir(exist_ok=True)
         is_page = service == "dashboard"
         # What trains goes first; a page that takes a moment longer is no loss.
         patient = ("nice", "-n", "5") if is_page and shutil.which("nice") else ()

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Self
 
 from zerofleet.errors import ConfigError
-from zerofleet.local.data_folder import DataFolder, read_json, write_json
+from zerofleet.local.data_folder import DataFolder, full_disk_named, read_json, write_json
 from zerofleet.local.stores import Stores
 
 _START_SECONDS = 30.0
@@ -38,7 +38,8 @@ class Running:
     def announced(self, folder: DataFolder) -> Generator[None]:
         """Let other commands find it while this is entered."""
         path = folder.root / "running.json"
-        write_json(path, asdict(self), mode=0o600)
+        with full_disk_named(folder.root):
+            write_json(path, asdict(self), mode=0o600)
         try:
             yield
         finally:

@@ -20,6 +20,7 @@ from typing import Self
 
 from zerofleet.errors import ConfigError, ZerofleetError
 from zerofleet.local.child import start_child
+from zerofleet.service import LOST_GAMES_FD
 
 _QUICK_DEATH_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS = 0.5
@@ -71,6 +72,8 @@ class Child:
     stopping: bool = False
     ended: asyncio.Future[int] | None = None
     """The exit status of ``process``, when there is one."""
+    lost_games: int = 0
+    """Finished games that it held when it left, because Postgres did not take them."""
 
 
 class Supervisor:
@@ -128,9 +131,9 @@ class Supervisor:
         while not child.stopping:
             started = time.monotonic()
             program = child.program
-            process = start_child(program.arguments, program.environment, program.log)
+            process, told = _start(program)
             child.process, child.note = process, ""
-            child.ended = loop.run_in_executor(self._waiters, process.wait)
+            child.ended = loop.run_in_executor(self._waiters, _wait, child, process, told)
             status = await asyncio.shield(child.ended)
             if child.stopping:
                 return
@@ -170,6 +173,29 @@ class Supervisor:
             self._say(f"killing {name}: it did not leave in time")
             _kill_session(child.process)
             await child.ended
+
+
+def _start(program: Program) -> tuple[Popen[bytes], int]:
+    """Its process, and a pipe where it may say how many games it lost: a full disk takes no log."""
+    told, tells = os.pipe()
+    environment = {**program.environment, LOST_GAMES_FD: str(tells)}
+    try:
+        return start_child(program.arguments, environment, program.log, keep_open=[tells]), told
+    except BaseException:
+        os.close(told)
+        raise
+    finally:
+        os.close(tells)
+
+
+def _wait(child: Child, process: Popen[bytes], told: int) -> int:
+    """Its exit status, when it has ended; what it said is noted before."""
+    status = process.wait()
+    os.set_blocking(told, False)  # what it left behind may hold the pipe
+    with open(told, "rb", buffering=0) as pipe:
+        number = pipe.read(20) or b""
+    child.lost_games += int(number) if number.isdigit() else 0
+    return status
 
 
 def _give_up_if_hopeless(child: Child, status: int) -> None:

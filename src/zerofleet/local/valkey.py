@@ -28,7 +28,7 @@ from redis.retry import Retry
 
 from zerofleet.errors import ConfigError
 from zerofleet.local.child import start_child, stop_child
-from zerofleet.local.data_folder import write_private
+from zerofleet.local.data_folder import full_disk_named, write_private
 from zerofleet.local.lock import FolderLock
 from zerofleet.local.ports import free_port
 from zerofleet.secrets.urls import with_password_file
@@ -88,18 +88,19 @@ class EmbeddedValkey:
             ConfigError: the folder is in use, or there is no Valkey or Redis here.
         """
         try:
-            self._lock = FolderLock(self.folder, self._leave_seconds)
-            program = find_valkey()
-            for attempt in range(1, _START_ATTEMPTS + 1):
-                if attempt > 1 or not self.port:  # started again, it stays where clients look
-                    self.port = free_port()
-                self._launch(program, self._lock)
-                if self._is_ready():
-                    return self.url()
-                complaint = self._complaint()
-                if "bind" not in complaint or attempt == _START_ATTEMPTS:
-                    raise ConfigError(f"Valkey does not start in {self.folder}: {complaint}")
-            raise AssertionError("unreachable")
+            with full_disk_named(self.folder):
+                self._lock = FolderLock(self.folder, self._leave_seconds)
+                program = find_valkey()
+                for attempt in range(1, _START_ATTEMPTS + 1):
+                    if attempt > 1 or not self.port:  # started again, it stays where clients look
+                        self.port = free_port()
+                    self._launch(program, self._lock)
+                    if self._is_ready():
+                        return self.url()
+                    complaint = self._complaint()
+                    if "bind" not in complaint or attempt == _START_ATTEMPTS:
+                        raise ConfigError(f"Valkey does not start in {self.folder}: {complaint}")
+                raise AssertionError("unreachable")
         except BaseException:
             self.stop()
             raise

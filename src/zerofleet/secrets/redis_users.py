@@ -13,7 +13,7 @@ from zerofleet.secrets.files import read_lines
 _BEST = "zerofleet:*:best"
 _BEATS = "zerofleet:*:heartbeat:*"
 _TRAINERS_BEAT = "zerofleet:*:heartbeat:trainer:*"
-_CONNECT = "+ping +select +client|setinfo +client|setname"
+_CONNECT = "+ping +select +client|setname"
 
 # What is noted of the figures is written by the same user as the heartbeat, and read by the
 # console and the page alone: a selector keeps those commands to those keys.

@@ -12,6 +12,20 @@ import psycopg2
 
 from zerofleet.database import migrate
 
+GAMES_STORED_TWICE = """
+    SELECT count(*) FROM games JOIN LATERAL (
+        SELECT string_agg(root_value || visit_counts::text, ' ' ORDER BY ply) AS searches
+        FROM positions WHERE positions.game_uid = games.game_uid
+    ) AS played ON true
+    WHERE kind = 'selfplay'
+    GROUP BY moves, started_at, finished_at, searches HAVING count(*) > 1
+"""
+"""A query that gives a row for each game that is stored under two uids.
+
+Short games that began and ended at the same instant may have the same moves; the same search of
+every ply, noise and all, they cannot have.
+"""
+
 
 class DatabaseTemplate:
     """A migrated database that others are copied from, in about 20 ms each.

@@ -13,7 +13,7 @@ SELECT
     s.wins,
     s.draws,
     s.losses,
-    round(100.0 * s.score, 1) AS score_percent,
+    round(100.0 * coalesce(x.score, s.score)::numeric, 1) AS score_percent,
     round(100.0 * x.threshold::numeric, 1) AS threshold_percent,
     round(r.elo::numeric) AS elo,
     m.sha256,
@@ -29,9 +29,10 @@ LEFT JOIN LATERAL (
         count(*) FILTER (WHERE score = 1) AS wins,
         count(*) FILTER (WHERE score = 0.5) AS draws,
         count(*) FILTER (WHERE score = 0) AS losses,
-        avg(score)::numeric AS score
+        avg(score) AS score
     FROM match_games AS g WHERE g.match_id = p.match_id
 ) AS s ON p.match_id IS NOT NULL
 LEFT JOIN ratings AS r ON r.run = p.run AND r.version = p.version;
 COMMENT ON VIEW promotion_history IS
-    'Each promotion with the match that earned it; actor says who, and whether it was a rollback.';
+    'Each promotion with the match that earned it; actor says who, and whether it was a rollback. '
+    'The score is that of match_history: what the verdict rests on.';
