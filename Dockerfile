@@ -34,7 +34,7 @@ ENV PATH=/opt/zerofleet/bin:$PATH \
 # hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install -y --no-install-recommends tini \
- && rm -rf /var/lib/apt/lists/*
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin
 # An empty named volume takes the owner of the folder that it is mounted on.
 RUN groupadd --gid 10001 zerofleet \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin zerofleet \
@@ -61,7 +61,7 @@ RUN apt-get update \
  && if [ ! -e "$(python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ]; then \
       apt-get install -y --no-install-recommends python3-dev; \
     fi \
- && rm -rf /var/lib/apt/lists/*
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin
 COPY deploy/requirements/build.txt /usr/share/zerofleet/requirements/
 RUN pip --python /opt/zerofleet/bin/python install --no-cache-dir --no-deps --require-hashes \
       --only-binary :all: -r /usr/share/zerofleet/requirements/build.txt
@@ -120,7 +120,7 @@ ENV PATH=$PATH:/usr/games
 # DL3008: as above. SC2086 wants quotes, and ANCHORS may name several packages.
 # hadolint ignore=DL3008,SC2086
 RUN if [ -n "$ANCHORS" ]; then \
-      apt-get update && apt-get install -y --no-install-recommends $ANCHORS && rm -rf /var/lib/apt/lists/*; \
+      apt-get update && apt-get install -y --no-install-recommends $ANCHORS && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin; \
     fi
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
@@ -142,7 +142,7 @@ LABEL org.opencontainers.image.title="zerofleet-tools" \
 # hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install -y --no-install-recommends postgresql-client \
- && rm -rf /var/lib/apt/lists/*
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin
 COPY deploy/requirements/tools.txt /usr/share/zerofleet/requirements/
 RUN pip --python /opt/zerofleet/bin/python install --no-cache-dir --no-deps --require-hashes \
       --only-binary :all: -r /usr/share/zerofleet/requirements/tools.txt

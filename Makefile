@@ -20,7 +20,7 @@ SEED ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up test test-loaded test-fleet test-core test-chaos test-browser check check-deploy fmt proto bench clean images wheels sbom compose-test
+.PHONY: help setup run up test test-loaded test-fleet test-core test-chaos test-browser check check-deploy fmt proto bench clean images wheels sbom compose-test cluster-test
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,13 +35,13 @@ up: setup ## train RUN=runs/connect_four.toml until Ctrl-C
 	@$(BIN)/zerofleet up $(RUN)
 
 test: setup ## the tests: nothing is needed beside what make setup made
-	$(TEST) -m "not fleet and not docker and not gpu and not browser"
+	$(TEST) -m "not fleet and not docker and not cluster and not gpu and not browser"
 
 test-loaded: setup ## the tests three times in a row, with eight busy loops beside them
 	for i in 1 2 3; do $(BIN)/python scripts/under_load.py 8 $(MAKE) --no-print-directory test || exit 1; done
 
 test-fleet: setup ## whole fleets train, are killed and are looked at for secrets; benchmarks run
-	$(TEST) -m "fleet and not docker and not gpu"
+	$(TEST) -m "fleet and not docker and not cluster and not gpu"
 
 test-browser: setup ## the page in Chromium (Debian's package), clicked and looked at
 	$(TEST) -m browser tests/browser
@@ -74,6 +74,9 @@ sbom: $(RELEASE) ## what is in each image and under which licence, in dist/sbom;
 
 compose-test: setup ## build the images, bring the fleet up by Compose, ask it, scale it, kill it
 	$(BIN)/python -m pytest -m docker -s tests/docker
+
+cluster-test: setup ## a fleet on the trial cluster that kubectl names (CLUSTER_LOAD="kind load docker-image")
+	$(BIN)/python -m pytest -m cluster -s tests/cluster
 
 check: setup ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -1,0 +1,196 @@
+"""The cluster that kubectl's context names, and a fleet in a namespace that is deleted again.
+
+Only a cluster for trials is touched: whoever may decide that labels it. Every wait has an end, and
+says what it waited for and how the pods stood. The ends are far away: a busy node is slow and no
+error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+import zerofleet
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMESPACE = "zerofleet-trial"
+LABEL = "zerofleet/trial"
+IMAGES = ("selfplay", "inference", "trainer", "evaluator", "dashboard", "autoscaler", "tools")
+STORES = ("postgres:17", "redis:8")
+WORKLOADS = (
+    *("deployment/selfplay", "deployment/inference", "statefulset/trainer"),
+    *("deployment/evaluator", "deployment/dashboard", "deployment/tools"),
+    *("statefulset/postgres", "statefulset/redis"),
+)
+LOG_LINES = 30
+
+_T = TypeVar("_T")
+
+
+@dataclass
+class Cluster:
+    """A fleet of the overlay ``tests/cluster/overlay``, and what was seen of it."""
+
+    rows: list[tuple[str, str, float]] = field(default_factory=list[tuple[str, str, float]])
+    """What was done, what came of it, seconds."""
+
+    def kubectl(self, *arguments: str, given: str | None = None, seconds: float = 300.0) -> str:
+        """Run ``kubectl`` in the namespace to its end; what it says on standard output."""
+        command = ["kubectl", "--namespace", NAMESPACE, *arguments]
+        done = subprocess.run(
+            command, cwd=ROOT, input=given, capture_output=True, text=True, timeout=seconds
+        )
+        if done.returncode:
+            words = f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+            raise subprocess.CalledProcessError(done.returncode, shlex.join(command), words)
+        return done.stdout
+
+    def apply(self, folder: str, change: Callable[[str], str] = str) -> None:
+        """Apply an overlay of this folder, as docs/kubernetes.md says.
+
+        Args:
+            folder: its name.
+            change: of the manifests, before they are applied.
+        """
+        path = f"tests/cluster/{folder}"
+        manifests = self.kubectl("kustomize", "--load-restrictor", "LoadRestrictionsNone", path)
+        self.kubectl("delete", "job", "migrate", "--ignore-not-found")
+        self.kubectl("apply", "--server-side", "-f", "-", given=change(manifests))
+
+    def pods(self, name: str) -> list[dict[str, Any]]:
+        """Those of a workload that are not about to go."""
+        found = self.kubectl("get", "pods", "-l", f"app.kubernetes.io/name={name}", "-o", "json")
+        return [
+            pod
+            for pod in json.loads(found)["items"]
+            if not pod["metadata"].get("deletionTimestamp")
+        ]
+
+    def names(self, name: str) -> set[str]:
+        """Of the pods of a workload."""
+        return {pod["metadata"]["name"] for pod in self.pods(name)}
+
+    def replicas(self, workload: str) -> int:
+        """As many as are asked for."""
+        return int(self.kubectl("get", workload, "-o", "jsonpath={.spec.replicas}"))
+
+    def wait_ready(self, *workloads: str, seconds: float = 900.0) -> None:
+        """Wait until each has all its replicas, ready and of the newest template."""
+        for workload in workloads or WORKLOADS:
+            self.kubectl(
+                *("rollout", "status", workload, f"--timeout={seconds:.0f}s"), seconds=seconds + 30
+            )
+
+    def until(self, what: str, condition: Callable[[], _T], seconds: float = 600.0) -> _T:
+        """Wait for something; its value, when there is one."""
+        deadline = time.monotonic() + seconds
+        trouble = ""
+        while True:
+            try:
+                value = condition()
+                if value:
+                    return value
+            except subprocess.CalledProcessError as error:  # such as Postgres while it is away
+                trouble = f"{error.cmd}: {error.output}"
+            if time.monotonic() > deadline:
+                pytest.fail(f"not in {seconds:g} s: {what}\n{trouble}\n{self.report()}")
+            time.sleep(1.0)
+
+    def sql(self, query: str) -> list[list[str]]:
+        """Rows of a query as the owner."""
+        arguments = ("psql", "-U", "zerofleet", "-At", "-F", "\t", "-c", query)
+        said = self.kubectl("exec", "postgres-0", "--", *arguments)
+        return [line.split("\t") for line in said.splitlines()]
+
+    def games(self) -> int:
+        """Self-play games that are stored."""
+        return int(self.sql("SELECT count(*) FROM games WHERE kind = 'selfplay'")[0][0])
+
+    def more_games(self, count: int = 50) -> None:
+        """Wait for so many more."""
+        before = self.until("the stored games", lambda: (self.games(),))[0]
+        self.until(f"{count} more games", lambda: self.games() >= before + count)
+
+    def notes(self) -> list[list[str]]:
+        """What the workers noted: a game's uid, and what became of it."""
+        said = self.kubectl("exec", "deployment/tools", "--", "cat", "/ledger/games")
+        return [line.split() for line in said.splitlines()]
+
+    def unanswered(self) -> set[str]:
+        """Games that have ended and for which Postgres has not answered yet."""
+        lines = self.notes()
+        ended = {uid for uid, what, *_ in lines if what == "finished"}
+        return ended - {uid for uid, what, *_ in lines if what != "finished"}
+
+    def seen(self, what: str, came: str, began: float) -> None:
+        """A row of the table."""
+        seconds = time.monotonic() - began
+        self.rows.append((what, came, seconds))
+        print(f"\n{what}: {came} ({seconds:.0f} s)")
+
+    def report(self) -> str:
+        """The pods, and the last lines of the services."""
+        parts: list[str] = []
+        for arguments in (
+            ("get", "pods", "-o", "wide"),
+            *(("logs", workload, f"--tail={LOG_LINES}") for workload in WORKLOADS[:4]),
+        ):
+            try:
+                parts.append(f"== {' '.join(arguments)}\n{self.kubectl(*arguments)}")
+            except subprocess.CalledProcessError as error:
+                parts.append(f"== {' '.join(arguments)}\n{error.output}")
+        return "\n".join(parts)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """The cluster, with the images there and nothing of a fleet; afterwards nothing again."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("no Kubernetes here: there is no program 'kubectl' on PATH")
+    found = Cluster()
+    label = f"jsonpath={{.metadata.labels.{LABEL}}}"
+    try:
+        context = found.kubectl("config", "current-context").strip()
+        allowed = found.kubectl("get", "namespace", "default", "-o", label)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no cluster answers kubectl: {error.output.strip()}")
+    if allowed != "true":
+        pytest.exit(
+            f"kubectl's context {context!r} may be anybody's cluster: this needs one for trials. "
+            f"If it is one: kubectl label namespace default {LABEL}=true",
+            returncode=2,
+        )
+    if found.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found"):
+        pytest.exit(
+            f"the namespace {NAMESPACE} is there already, perhaps of a trial that goes on; "
+            f"else: kubectl delete namespace {NAMESPACE}",
+            returncode=2,
+        )
+    images = [f"zerofleet-{name}:{zerofleet.__version__}" for name in IMAGES]
+    if load := os.environ.get("CLUSTER_LOAD"):
+        began = time.monotonic()
+        for image in (*images, *STORES):
+            subprocess.run([*shlex.split(load), image], check=True, timeout=1200)
+        found.seen("images loaded", f"{len(images) + len(STORES)} of them", began)
+    secrets = ROOT / "deploy" / "k8s" / "overlays" / "local" / "secrets"
+    subprocess.run([sys.executable, "-m", "zerofleet.secrets", str(secrets)], check=True)
+    try:
+        yield found
+    finally:
+        began = time.monotonic()
+        found.kubectl(*("delete", "namespace", NAMESPACE, "--ignore-not-found"), seconds=600)
+        found.seen("namespace deleted", "with every claim", began)
+        print("\n| What was done | What came of it | Seconds |\n|---|---|---|")
+        for what, came, seconds in found.rows:
+            print(f"| {what} | {came} | {seconds:.0f} |")
