@@ -100,7 +100,7 @@ export default {
       </g>
       <rect v-if="selected !== null" :x="x(selected) - 19" :y="y(selected) - 19" width="38" height="38" fill="none" stroke="var(--aim)" stroke-width="3" />
       <g v-if="selected !== null">
-        <circle v-for="p in targets" :key="'g' + p" :cx="x(p)" :cy="y(p)" r="7" fill="var(--aim)" opacity="0.7" />
+        <circle v-for="p in targets" class="zf-target" :key="'g' + p" :cx="x(p)" :cy="y(p)" r="7" fill="var(--aim)" opacity="0.7" />
       </g>
       <g v-for="step in steps" class="zf-step" :key="'v' + step.number">
         <path v-if="step.source !== null" :d="arrow(step.source, step.points[0], 5)" :fill="step.number == 1 ? 'var(--aim)' : 'var(--last)'" opacity="0.8" />
@@ -136,7 +136,7 @@ export default {
   data: () => ({ NAMES, aimed: [], cursor: null, selected: null, choices: [], said: "", hovered: null }),
   created() { addStyle(); },
   watch: {
-    position() {
+    "position.number"() { // not its marks alone
       this.aimed = []; this.selected = null; this.choices = []; this.hovered = null;
     },
   },

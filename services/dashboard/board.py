@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -52,6 +53,8 @@ class Board(Element, component="board.js"):
         super().__init__()
         self._game_board = game_board
         self._position: BoardPosition | None = None
+        self._shown = 0  # positions so far
+        self._variation: object = None  # the newest that was asked for
         self._sought: SoughtPosition | None = None
         self._seeking: asyncio.Task[None] | None = None
         shape = game_board.shape
@@ -82,7 +85,11 @@ class Board(Element, component="board.js"):
             playable: whether the visitor may choose an action now.
         """
         self._position = position
+        self._shown += 1
+        self._variation = None
+        self._props["line"] = []
         self._props["position"] = {
+            "number": self._shown,
             "pieces": [asdict(piece) for piece in position.pieces],
             "actions": [asdict(action) for action in position.actions],
             "last": None if position.last is None else asdict(position.last),
@@ -148,11 +155,28 @@ class Board(Element, component="board.js"):
         self._props["marks"] = [asdict(mark) for mark in ordered]
         self._props["heat"] = heat
         self._props["best"] = best
-        self._props["line"] = []
         self.update()
 
-    def draw_line(self, steps: Sequence[VariationStep]) -> None:
-        """Draw a variation as numbered pieces or arrows; an empty one takes it away."""
+    async def draw_variation(self, actions: Sequence[int], line: Sequence[int]) -> None:
+        """Draw the actions of ``line`` as numbered pieces or arrows; with none they are taken away.
+
+        A thread works them out, as in ``seek``. Of variations asked for meanwhile only the newest
+        is drawn, and none when another position is shown by then.
+
+        Args:
+            actions: what led to the position that is shown.
+            line: played after them; one that the rules forbid, such as one of the position
+                before, counts as none.
+        """
+        asked = self._variation = object()
+        steps: Sequence[VariationStep] = ()
+        with contextlib.suppress(ValueError):
+            if line:
+                steps = await asyncio.to_thread(
+                    self._game_board.variation, tuple(actions), tuple(line)
+                )
+        if self._variation is not asked:
+            return
         self._props["line"] = [
             {**asdict(step.action), "owner": step.owner, "glyph": step.glyph} for step in steps
         ]

@@ -85,7 +85,7 @@ class ChartLine:
             "symbolSize": 5,
             "lineStyle": {
                 "width": 1 if self.faint or self.area else 2,
-                "type": "dashed" if self.dashed else "solid",
+                "type": [4, 3] if self.dashed else "solid",  # two dashes fit in the legend
                 "opacity": 0.3 if self.faint else 1,
             },
             "emphasis": {"disabled": True},
@@ -228,7 +228,7 @@ def frame_options(named: Sequence[str]) -> Options:
             "type": "scroll",
             "top": 0,
             "left": 0,
-            "itemWidth": 22,
+            "itemWidth": 26,
             "itemHeight": 7,
             "textStyle": {"color": _FAINT},
             "inactiveColor": _LINE,

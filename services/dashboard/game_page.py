@@ -321,15 +321,12 @@ class GameView:
         best = ranked(candidates)[0].action if candidates and self._shown == "visits" else None
         self._board.draw_marks(marks(candidates) if marks else (), heat=True, best=best)
 
-    def _hover(self, action: int | None) -> None:
+    async def _hover(self, action: int | None) -> None:
         actions = self._walked.actions
         line: Sequence[int] = () if action is None else (action,)
         if action is not None and self._ply < len(actions) and action == actions[self._ply]:
             line = actions[self._ply : self._ply + 8]  # how the game went on
-        try:
-            self._board.draw_line(self._game_board.variation(actions[: self._ply], line))
-        except ValueError:  # the pointer was on an action of the position before
-            self._board.draw_line(())
+        await self._board.draw_variation(actions[: self._ply], line)
 
     def _choose_shown(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._shown = str(event.value)

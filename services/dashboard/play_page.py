@@ -224,14 +224,13 @@ class PlayView:
             f"{table.simulations:,} simulations"
         )
 
-    def _hover(self, action: int | None) -> None:
+    async def _hover(self, action: int | None) -> None:
         line: tuple[int, ...] = ()
         if action is not None and self._table_shown is not None:
             for child in self._table_shown.children:
                 if child.action == action and child.visit_count:
                     line = child.principal_variation[:_VARIATION_PLIES]
-        with contextlib.suppress(ValueError):  # of the position before
-            self._board.draw_line(self._game_board.variation(self._actions, line))
+        await self._board.draw_variation(self._actions, line)
 
     def _play(self, action: int) -> None:
         self._actions.append(action)

@@ -138,6 +138,23 @@ def test_a_game_in_python_is_played_on_the_board_that_its_picture_describes(
     assert opened.complaints == []
 
 
+@pytest.mark.parametrize("shown_game", ["openspiel:breakthrough"])
+def test_a_chosen_piece_stays_chosen_while_a_search_is_drawn(shown: Any, open_page: Opened) -> None:
+    opened = open_page("/play?side=both")
+    page = opened.page
+    board_of(page)
+    click_point(page, 1, 0, 8, 8)  # a7, which a6 and b6 are open to
+    expect(page.locator(".zf-target")).to_have_count(2)
+    rows = page.locator(".zf-candidates tbody tr")
+    expect(page.get_by_text(f"{SIMULATIONS} simulations")).to_be_visible()
+    rows.first.hover()
+    expect(page.locator(".zf-step")).not_to_have_count(0)  # the board heard of it
+    expect(page.locator(".zf-target")).to_have_count(2)
+    click_point(page, 2, 1, 8, 8)
+    expect(page.locator(".zf-line-so-far")).to_have_text("a7b6")
+    assert opened.complaints == []
+
+
 def test_hover_draws_the_variation_of_an_analysis(
     shown: Any, inference_address: str, open_page: Opened
 ) -> None:
