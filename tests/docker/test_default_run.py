@@ -254,7 +254,7 @@ def test_a_backup_comes_back(engine: docker.DockerClient, stack: Any, tmp_path: 
     """As docs/compose.md says: four volumes, copied while the fleet stands still."""
     volumes = ("postgres", "models", "checkpoints", "secrets")
     stack.compose("stop")
-    # SIGTERM reaches Python as process 1, and all leave in peace before Docker loses patience.
+    # tini passes SIGTERM on, and all leave in peace before Docker loses patience.
     ends = {
         service: {
             each.attrs["State"]["ExitCode"] for each in stack.containers(service, stopped=True)
