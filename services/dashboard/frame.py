@@ -161,7 +161,7 @@ class Frame:
     ) -> None:
         """Build a page, or say why there is none."""
         parameters = {**request.query_params, **request.path_params}
-        _head(request)
+        theme = _head(request)
         try:
             run = await self._run(parameters.pop("run", ""))
         except NothingThereError as error:
@@ -176,7 +176,7 @@ class Frame:
         visitor: Visitor = request.state.visitor
         visit = Visit(self.sources.of(visitor), run, parameters, self)
         with client.layout:  # beside the main part of the page, which NiceGUI makes
-            header = self._header(visit, path, visitor)
+            header = self._header(visit, path, visitor, theme)
         header.move(target_index=0)
         with ui.element("div").classes("zf-main") as main:
             try:
@@ -196,7 +196,9 @@ class Frame:
             raise NothingThereError(f"there is no run '{name}' in this database")
         return run
 
-    def _header(self, visit: Visit, path: str, visitor: Visitor) -> Element:
+    def _header(
+        self, visit: Visit, path: str, visitor: Visitor, theme: ui.dark_mode
+    ) -> Element:
         """Run, navigation, light and dark, and the strip."""
         with ui.element("header").classes("zf-header") as header:
             with ui.element("div").classes("zf-bar"):
@@ -206,7 +208,7 @@ class Frame:
                     for target, title in self.menu.items():
                         here = ' aria-current="page"' if target == path else ""
                         ui.link(title, visit.link(target)).classes("zf-link").props(here)
-                _theme_button()
+                _theme_button(theme)
                 if visitor.token:
                     _logout_button()
             strip = Strip()
@@ -303,22 +305,24 @@ def _go_to_run(own: str, name: str) -> None:
     ui.navigate.to("/" if name == own else f"/?{urlencode({'run': name})}")
 
 
-def _head(request: Request) -> None:
+def _head(request: Request) -> ui.dark_mode:
     """Colours, style, and light or dark: as the browser says, unless a person chose."""
     ui.colors(**_COLOURS)
     ui.add_css(_STYLE)
-    ui.dark_mode({"dark": True, "light": False}.get(request.cookies.get("theme", "")))
+    return ui.dark_mode({"dark": True, "light": False}.get(request.cookies.get("theme", "")))
 
 
-def _theme_button() -> None:
+def _theme_button(theme: ui.dark_mode) -> None:
     """Light or dark, kept by the browser."""
     ui.button(icon="contrast").props('flat dense round aria-label="Light or dark"').on(
         "click",
+        # Each redrawing of the page sets what the server holds, so the server must hear of it.
+        lambda event: theme.set_value(event.args is True),
         js_handler=f"""() => {{
             const dark = !Quasar.Dark.isActive;
-            Quasar.Dark.set(dark);
             const theme = dark ? "dark" : "light";
             document.cookie = `theme=${{theme}}; path=/; max-age={_YEAR_SECONDS}; samesite=strict`;
+            emit(dark);
         }}""",
     )
 
