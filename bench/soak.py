@@ -1,9 +1,10 @@
 """A fleet over hours: does any process take more memory, descriptors or threads as time passes?
 
-``python -m bench.soak runs/connect_four.toml`` starts ``zerofleet up`` in a folder of its own,
-looks at each process every few seconds, and prints for each what it had at first and at last and
-the slope between, by least squares. The first fifth is left out: windows fill, caches warm up.
-Memory is what a process has for itself (USS), so that Postgres' shared buffers count once at most.
+``python -m bench.soak runs/connect_four.toml`` starts ``zerofleet up`` in a folder of its own (one
+that stays with ``--data``), looks at each process every few seconds, and prints for each what it
+had at first and at last and the slope between, by least squares. The first fifth is left out:
+windows fill, caches warm up. Memory is what a process has for itself (USS), so that Postgres'
+shared buffers count once at most.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
     options = parse(argv)
     with tempfile.TemporaryDirectory(prefix="zerofleet-bench-") as folder:
-        rows = measure(options, Path(folder))
+        rows = measure(options, options.data or Path(folder))
     title = f"{options.run_file}, {options.minutes:g} minutes"
     show(rows, title, COLUMNS, as_json=options.json)
 
@@ -79,6 +80,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     found.add_argument("run_file", metavar="RUN.toml", type=Path)
     found.add_argument("--minutes", type=positive(float), default=60.0, help="[60]")
     found.add_argument("--every", type=positive(float), default=5.0, help="seconds [5]")
+    found.add_argument("--data", metavar="FOLDER", type=Path, help="[one that is deleted]")
     found.add_argument("--json", action="store_true", help="one object a line")
     return found.parse_args(argv)
 
@@ -109,6 +111,7 @@ def measure(options: argparse.Namespace, folder: Path) -> list[Row]:
 
 @contextlib.contextmanager
 def _fleet(run_file: Path, folder: Path) -> Generator[subprocess.Popen[bytes]]:
+    folder.mkdir(parents=True, exist_ok=True)
     arguments = ("up", str(run_file), "--data", str(folder / "data"))
     with (folder / "up.log").open("wb") as log:
         fleet = subprocess.Popen(

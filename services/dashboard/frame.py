@@ -196,9 +196,7 @@ class Frame:
             raise NothingThereError(f"there is no run '{name}' in this database")
         return run
 
-    def _header(
-        self, visit: Visit, path: str, visitor: Visitor, theme: ui.dark_mode
-    ) -> Element:
+    def _header(self, visit: Visit, path: str, visitor: Visitor, theme: ui.dark_mode) -> Element:
         """Run, navigation, light and dark, and the strip."""
         with ui.element("header").classes("zf-header") as header:
             with ui.element("div").classes("zf-bar"):
