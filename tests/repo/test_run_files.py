@@ -35,11 +35,12 @@ def test_the_page_of_keys_is_fresh() -> None:
         ("name = ", "is not a TOML file"),
         ('name = "a b"\n[game]\nname = "x"', "letters, digits"),
         (
-            'name = "a"\n[game]\nname = "x"\n[trainer]\nlearning_rate = [0.1]',
+            'name = "a"\n[game]\nname = "x"\n[trainer]\nlearning_rate = [0.1, 0.01]',
             "exactly one rate more than steps",
         ),
         (
-            'name = "a"\n[game]\nname = "x"\n[trainer]\nlearning_rate_steps = [600, 400]',
+            'name = "a"\n[game]\nname = "x"\n[trainer]\nlearning_rate = [0.1, 0.01, 0.001]\n'
+            "learning_rate_steps = [600, 400]",
             "each must be greater than the one before",
         ),
         (
@@ -54,6 +55,10 @@ def test_the_page_of_keys_is_fresh() -> None:
             'name = "a"\n[game]\nname = "x"\n[search]\nsimulations_start = 101\n'
             "simulations_growth_models = 5",
             "simulations_start = 101 is above num_simulations = 100: lower the first",
+        ),
+        (
+            'name = "a"\n[game]\nname = "x"\n[search]\ntemperature_moves = 6',
+            "temperature_moves = 6 has no effect beside search.temperature_halflife = 8",
         ),
         (
             'name = "a"\n[game]\nname = "x"\n[trainer]\nage_halflife = -1',

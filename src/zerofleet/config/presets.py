@@ -11,7 +11,6 @@ AGZ: Values = {
         "num_simulations": 1600,
         "fpu": "zero",
         "full_search_share": 1.0,
-        "temperature_moves": 30,
     },
     "resign": {"enabled": True},
     "network": {"blocks": 19, "channels": 256, "value_hidden": 256},
@@ -39,14 +38,33 @@ FAST: Values = {
         "full_search_share": 0.25,
         "forced_playouts": 2.0,
         "prune_targets": True,
+        "play_pruned": False,
+        "root_policy_temperature": 1.25,
+        "root_policy_temperature_final": 1.1,
+        "root_policy_temperature_halflife": 8.0,
+        "root_fpu_reduction": 0.0,
+        "temperature": 0.8,
+        "temperature_final": 0.2,
+        "temperature_halflife": 8.0,
+        "prove_results": True,
     },
     "resign": {"enabled": True},
-    "trainer": {"growing_window": True, "average_decay": 0.75},
+    "network": {"value_head": "outcome"},
+    "trainer": {
+        "learning_rate": (0.06,),
+        "learning_rate_steps": (),
+        "warmup_samples": 20_000,
+        "samples_per_position": 8.0,
+        "value_lambda": 0.9,
+        "growing_window": True,
+        "average_decay": 0.75,
+    },
     "precision": {"variants": ("int8",)},
     "evaluator": {"test": "sprt", "threshold": 0.5},
 }
-"""Accelerations: Wu 2019 (arXiv 1902.10565), sections 3 and 4; predictions in 8 bits; sequential
-tests for the gate."""
+"""What later work proved: Wu 2019 (arXiv 1902.10565), sections 3 and 4, and KataGo since; the keys
+that docs/learning.md measures and that fit any game; predictions in 8 bits; sequential tests for
+the gate."""
 
 PRESETS: dict[str, Values] = {"agz": AGZ, "fast": FAST, "plain": {}}
 

@@ -77,6 +77,18 @@ class RunConfig(BaseSettings):
         return merge(PRESETS[preset] if known else {}, values)
 
     @model_validator(mode="after")
+    def _the_temperature_falls_in_one_way(self) -> RunConfig:
+        search = self.search
+        given = search.temperature_moves != SearchSection.model_fields["temperature_moves"].default
+        if given and search.temperature_halflife > 0:
+            raise ValueError(
+                f"search.temperature_moves = {search.temperature_moves} has no effect beside "
+                f"search.temperature_halflife = {search.temperature_halflife:g} (the preset fast "
+                "has one): leave it out, or set temperature_halflife = 0"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _play_can_feed_training(self) -> RunConfig:
         ahead, trainer = self.selfplay.max_ahead_positions, self.trainer
         step = math.ceil(trainer.batch_size / trainer.samples_per_position)

@@ -81,7 +81,7 @@ class SearchSection(Section):
     temperature: float = Field(default=1.0, ge=0)
     """Exponent ``1 / temperature`` on visit counts for the first ``temperature_moves`` plies."""
     temperature_moves: int = Field(default=30, ge=0)
-    """Plies played at ``temperature``."""
+    """Plies played at ``temperature``, where it has no half-life."""
     temperature_final: float = Field(default=0.0, ge=0)
     """Temperature afterwards; 0 takes the most visited action."""
     temperature_halflife: float = Field(default=0.0, ge=0)
