@@ -87,13 +87,14 @@ class Watch:
         self._seq = 0
         self._epochs: dict[str, int] = {}
         self._told_twice = 0
+        self._missed: set[str] = set()
 
     def begin_anew(self) -> None:
         """An older state of Postgres was restored, with its promotions and epochs."""
         stored = {uid for (uid,) in self._fleet.query(_SELFPLAY)}
         self.ledger.read()  # afterwards: what is acknowledged in between is not counted at all
         self.ledger.begin_anew(stored)
-        self._seq, self._epochs, self._told_twice = 0, {}, 0
+        self._seq, self._epochs, self._told_twice, self._missed = 0, {}, 0, set()
 
     def settle(self, seconds: float) -> tuple[float, str]:
         """Wait until games come in again, the trainer steps and nothing waits to be stored.
@@ -165,7 +166,9 @@ class Watch:
         found = Found()
         stored = {uid for (uid,) in self._fleet.query(_SELFPLAY)}
         found.stored = len(stored)
-        found.missing = len(self.ledger.stored.keys() - stored)
+        missed = self.ledger.stored.keys() - stored
+        found.missing = len(missed - self._missed)
+        self._missed |= missed
         told_twice = sum(count > 1 for count in self.ledger.stored.values())
         found.twice = told_twice - self._told_twice
         self._told_twice = told_twice

@@ -94,7 +94,8 @@ def restore_dump(fleet: HurtFleet, chance: Random) -> str:
     told; every one that was acknowledged before must have come back.
     """
     programs, dump = find_programs().folder, fleet.data.parent / "zerofleet.dump"
-    before = {line.split()[0] for line in fleet.ledger.read_text().splitlines() if "stored" in line}
+    lines = fleet.ledger.read_text().splitlines()[fleet.restored_lines :]
+    before = fleet.restored | {line.split()[0] for line in lines if "stored" in line}
     url = fleet.urls()["owner"]
     subprocess.run([programs / "pg_dump", "-Fc", f"--file={dump}", url], check=True)
     time.sleep(chance.uniform(1.0, 5.0))
@@ -113,6 +114,7 @@ def restore_dump(fleet: HurtFleet, chance: Random) -> str:
     dump.unlink()
     if lost := before - stored:
         raise ZerofleetError(f"{len(lost)} games that the dump must have are not in it")
+    fleet.restored, fleet.restored_lines = stored, len(fleet.ledger.read_text().splitlines())
     fleet.start()
     return f"{len(stored)} games"
 

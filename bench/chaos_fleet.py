@@ -91,6 +91,10 @@ class HurtFleet:
         self.longest_stop = longest_stop
         self.has_own_disk = False
         """Whether the data folder is a small file system that may be filled."""
+        self.restored: set[str] = set()
+        """The games that the last dump brought back ..."""
+        self.restored_lines = 0
+        """... and how many lines the ledger had then."""
         self._up: subprocess.Popen[bytes] | None = None
         self._alone: Running | None = None
 

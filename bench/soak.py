@@ -63,6 +63,7 @@ class Figures:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the fleet goes with us
     options = parse(argv)
     with tempfile.TemporaryDirectory(prefix="zerofleet-bench-") as folder:
         rows = measure(options, options.data or Path(folder))
@@ -99,7 +100,8 @@ def measure(options: argparse.Namespace, folder: Path) -> list[Row]:
             if fleet.poll() is not None:
                 said = (folder / "up.log").read_text(errors="replace")[-2000:]
                 raise RunEndedError(f"zerofleet up ended after {now:.0f} s: {said}")
-            look(fleet.pid, now, figures)
+            with contextlib.suppress(psutil.NoSuchProcess):  # the next poll tells
+                look(fleet.pid, now, figures)
             print(f"{now:.0f} s of {seconds:.0f}", end="\r", file=sys.stderr, flush=True)
             time.sleep(options.every)
     return [
@@ -118,12 +120,17 @@ def _fleet(run_file: Path, folder: Path) -> Generator[subprocess.Popen[bytes]]:
             [sys.executable, "-m", "zerofleet.cli", *arguments],
             stdout=log,
             stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is ours to pass on, once
         )
         try:
             yield fleet
         finally:
             fleet.send_signal(signal.SIGINT)
-            fleet.wait(_STOP_SECONDS)
+            try:
+                fleet.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:  # what was measured counts nevertheless
+                fleet.send_signal(signal.SIGINT)  # the second one kills its children
+                fleet.wait()
 
 
 def look(pid: int, now: float, figures: dict[str, Figures]) -> None:

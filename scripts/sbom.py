@@ -75,7 +75,7 @@ def main(images: list[str]) -> int:
 def contents(image: str) -> dict[str, list[dict[str, str]]]:
     """The packages of an image, by kind: name, version, licence."""
     run = ["docker", "run", "--rm", "--network", "none", "--entrypoint", "python", image]
-    done = subprocess.run([*run, "-c", LOOK], check=True, capture_output=True, text=True)
+    done = subprocess.run([*run, "-c", LOOK], check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, list[dict[str, str]]] = json.loads(done.stdout)
     return found
 
@@ -119,4 +119,7 @@ def table(found: dict[str, list[dict[str, str]]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except subprocess.CalledProcessError as error:  # Docker has said why
+        sys.exit(error.returncode)

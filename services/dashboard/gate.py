@@ -183,7 +183,10 @@ async def _fields(request: Request) -> dict[str, str]:
                 body += part
                 if len(body) > _MOST_BYTES:
                     return {}
-    given = parse_qs(body.decode("utf-8", "replace"), max_num_fields=4)
+    try:
+        given = parse_qs(body.decode("utf-8", "replace"), max_num_fields=4)
+    except ValueError:  # more fields than a login has
+        return {}
     return {name: values[-1] for name, values in given.items()}
 
 

@@ -270,5 +270,7 @@ def bound(address: str) -> Generator[socket.socket]:
             sock.bind((host.strip("[]"), int(port)))
             sock.listen()  # who comes before uvicorn is up waits, and is not refused
         except (OSError, ValueError, OverflowError) as error:
-            raise ConfigError(f"{setting} ({error}): give a free host:port") from error
+            raise ConfigError(
+                f"cannot listen on {address}: {error} ({setting}: give a free host:port)"
+            ) from error
         yield sock

@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
@@ -126,8 +127,12 @@ async def _serve(
 
 def tell_lost_games(games: int) -> None:
     """Tell who started this process how many finished games are lost, where that is asked for."""
-    if LOST_GAMES_FD in os.environ:
-        os.write(int(os.environ[LOST_GAMES_FD]), str(games).encode())
+    if LOST_GAMES_FD not in os.environ:
+        return
+    descriptor = int(os.environ[LOST_GAMES_FD])
+    with contextlib.suppress(OSError):  # whoever asked may be gone
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):  # the variable may be another process's
+            os.write(descriptor, str(games).encode())
 
 
 async def first_of(*parts: Coroutine[Any, Any, object]) -> None:

@@ -62,7 +62,7 @@ def test_one_seed_gives_one_run_whoever_learns_beside_it(
     assert mine == learnt(rows, same)
     assert mine[-1] != learnt(rows, other)[-1]
     last = mine[-1]
-    assert last["positions"] * 4 >= last["samples"]
+    assert last["positions"] * 8 >= last["samples"]
     assert 0 < last["distinct"] <= 1
     assert 5 <= last["length"] <= 9
     assert 0 < last["target_entropy"] < last["prior_entropy"] < np.log(9)

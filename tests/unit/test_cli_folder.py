@@ -16,7 +16,7 @@ from typer.main import get_command
 from zerofleet.cli import app
 from zerofleet.cli.serving import tell_of_damage
 from zerofleet.cli.which_run import chosen_folder
-from zerofleet.config import RunConfig, load_run
+from zerofleet.config import RunConfig, find_run_file, load_run
 from zerofleet.database import Promotion
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import DataFolder, full_disk
@@ -143,6 +143,8 @@ def test_a_run_file_and_a_folder_must_mean_the_same_run(
     tmp_path: Path, run: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("tictactoe").mkdir()  # a folder is no run file: zerofleet's own is meant
+    assert find_run_file(Path("tictactoe")) != Path("tictactoe")
     for root in ("zerofleet-data/tictactoe", "elsewhere"):
         DataFolder.for_run(Path(root), run)
     assert chosen_folder(None, RUN_FILE).root.name == "tictactoe"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +13,7 @@ import httpx
 import pytest
 
 from services.dashboard.gate import Gate
-from services.dashboard.service import check_exposure
+from services.dashboard.service import bound, check_exposure
 from services.dashboard.settings import DashboardSettings
 from services.dashboard.visitor_player import VisitorPlayer
 from services.dashboard.visitors import SESSION_SECONDS, Allowance, Visitor, Visitors
@@ -139,6 +140,15 @@ def test_wrong_tokens_are_refused_and_a_few_failures_a_minute_are_enough() -> No
     asyncio.run(visit())
 
 
+def test_a_form_with_more_fields_than_a_login_has_is_no_login() -> None:
+    async def visit() -> None:
+        form = {f"field-{number}": "x" for number in range(5)}
+        answer = await Door().browser.post("/login", data=form | {"token": "looks"}, headers=HERE)
+        assert answer.status_code == 403
+
+    asyncio.run(visit())
+
+
 def test_a_login_ends_by_time_by_leaving_and_with_its_token() -> None:
     async def visit(end: Callable[[Door], Any]) -> None:
         door = Door()
@@ -209,6 +219,16 @@ def test_other_machines_are_served_with_tokens_and_not_in_plaintext() -> None:
         check_exposure(settings(**tokens, **{way: True}))
     check_exposure(settings(**tokens, dashboard_tls_folder=Path("tls")))
     check_exposure(settings(dashboard_address="127.0.0.1:0"))
+
+
+def test_a_port_in_use_is_named_as_by_all_services() -> None:
+    """``zerofleet up`` knows by the first words that it may choose another one."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=f"^cannot listen on {address}: "), bound(address):
+            pytest.fail("it was bound")
 
 
 def test_simulations_of_a_minute_are_used_up_and_come_back() -> None:

@@ -1,8 +1,10 @@
-"""What all services do alike: metrics over HTTP."""
+"""What all services do alike: metrics over HTTP, and what they tell who started them."""
 
+import os
 import socket
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -10,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from zerofleet.errors import ConfigError
 from zerofleet.local.ports import free_port
-from zerofleet.service import served_metrics
+from zerofleet.service import LOST_GAMES_FD, served_metrics, tell_lost_games
 
 
 class Counting(Collector):
@@ -71,6 +73,24 @@ def test_addresses_that_are_none(address: str) -> None:
         served_metrics(address, Counting),
     ):
         pytest.fail("it was served")
+
+
+def test_lost_games_are_told_to_a_pipe_and_to_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = os.pipe()
+    try:
+        monkeypatch.setenv(LOST_GAMES_FD, str(writing))
+        tell_lost_games(12)
+        assert os.read(reading, 10) == b"12"
+    finally:
+        os.close(reading)
+        os.close(writing)
+    tell_lost_games(12)  # the number is nobody's now
+    with (tmp_path / "file").open("w") as other:
+        monkeypatch.setenv(LOST_GAMES_FD, str(other.fileno()))
+        tell_lost_games(12)
+    assert (tmp_path / "file").read_text() == ""
 
 
 def test_a_port_in_use() -> None:

@@ -28,7 +28,7 @@ def find_run_file(path: Path) -> Path:
     """
     is_name = path.parent == Path() and not path.suffix
     own = _OWN_RUN_FILES / f"{path}.toml"
-    return own if is_name and not path.exists() and own.is_file() else path
+    return own if is_name and not path.is_file() and own.is_file() else path
 
 
 def load_run(path: Path) -> RunConfig:
