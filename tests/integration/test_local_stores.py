@@ -1,5 +1,6 @@
 """The stores of a data folder: started together, kept running, found by other commands."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -7,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg2
 import pytest
 
 from zerofleet.config import load_run
@@ -48,8 +50,9 @@ def test_a_command_joins_what_runs_or_runs_it(folder: DataFolder) -> None:
     assert not (folder.root / "running.json").exists()
 
 
-def test_stores_that_die_come_back_in_the_same_place(
-    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_stores_that_end_come_back_in_the_same_place(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch, how: signal.Signals
 ) -> None:
     started: list[EmbeddedPostgres] = []
     start = EmbeddedPostgres.start
@@ -63,8 +66,10 @@ def test_stores_that_die_come_back_in_the_same_place(
     with folder.hold("up"), Stores(folder, say=said.append) as stores:
         migrate(stores.urls.database["owner"])
         assert started[0].process is not None
-        os.kill(started[0].process.pid, signal.SIGKILL)
-        with Database(stores.urls.database["console"]) as database:
+        # At SIGTERM Postgres waits for who is connected, and refuses all others meanwhile.
+        connected = psycopg2.connect(stores.urls.database["console"])
+        os.kill(started[0].process.pid, how)
+        with contextlib.closing(connected), Database(stores.urls.database["console"]) as database:
             deadline = time.monotonic() + 120
             while True:
                 try:
@@ -75,7 +80,7 @@ def test_stores_that_die_come_back_in_the_same_place(
                 else:
                     if said:
                         break
-        assert said == ["Postgres has died; starting it again"]
+        assert said == ["Postgres has ended; starting it again"]
         Heartbeats(stores.urls.redis, RUN.name).read()
         # It goes into the environment of every service.
         password = (folder.root / "valkey" / "password").read_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -16,14 +15,16 @@ _PAUSE_SECONDS = 5.0
 class Store(Protocol):
     """An embedded store; started again, it listens where it did before."""
 
-    process: subprocess.Popen[bytes] | None
-
     def start(self) -> str:
         """Start, and answer the URL."""
         ...
 
     def stop(self) -> None:
         """Stop cleanly."""
+        ...
+
+    def is_gone(self) -> bool:
+        """Whether it has died, or is ending because somebody else told it to."""
         ...
 
 
@@ -55,7 +56,7 @@ class Keeper(threading.Thread):
             self._url.set_exception(error)
             return
         while not self._leave.wait(_LOOK_SECONDS):
-            if self._store.process is None or self._store.process.poll() is not None:
+            if self._store.is_gone():
                 self._start_again()
         self._store.stop()
 
@@ -70,7 +71,7 @@ class Keeper(threading.Thread):
             self.join()
 
     def _start_again(self) -> None:
-        self._say(f"{self.name} has died; starting it again")
+        self._say(f"{self.name} has ended; starting it again")
         try:
             self._store.stop()
             self._store.start()

@@ -139,6 +139,17 @@ class EmbeddedPostgres:
             self._lock.release()
             self._lock = None
 
+    def is_gone(self) -> bool:
+        """Whether it has died, or somebody sent it SIGTERM.
+
+        Then it refuses new connections for as long as any old one lasts, in a fleet for ever.
+        """
+        if self.process is None or self.process.poll() is not None:
+            return True
+        with contextlib.suppress(OSError, IndexError):
+            return self._status_lines()[7].strip() == "stopping"
+        return False
+
     def _password_file(self, user: str) -> Path:
         return self.folder / "passwords" / user
 

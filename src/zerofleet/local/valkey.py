@@ -123,6 +123,10 @@ class EmbeddedValkey:
             self._lock.release()
             self._lock = None
 
+    def is_gone(self) -> bool:
+        """Whether it has died; one that was sent SIGTERM does so at once."""
+        return self.process is None or self.process.poll() is not None
+
     @property
     def _log(self) -> Path:
         return self.folder / "server.log"
