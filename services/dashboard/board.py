@@ -56,6 +56,7 @@ class Board(Element, component="board.js"):
         self._shown = 0  # positions so far
         self._variation: object = None  # the newest that was asked for
         self._sought: SoughtPosition | None = None
+        self._found: tuple[int, ...] | None = None  # of the position that was sought and is shown
         self._seeking: asyncio.Task[None] | None = None
         shape = game_board.shape
         self._can_play = on_play is not None
@@ -77,6 +78,10 @@ class Board(Element, component="board.js"):
         assert self._position is not None
         return self._position
 
+    def has(self, actions: Sequence[int]) -> bool:
+        """Whether the position after those actions was what ``seek`` has shown last."""
+        return self._sought is None and self._found == tuple(actions)
+
     def show(self, position: BoardPosition, *, playable: bool = True) -> None:
         """Show a position, without marks.
 
@@ -85,6 +90,7 @@ class Board(Element, component="board.js"):
             playable: whether the visitor may choose an action now.
         """
         self._position = position
+        self._found = None
         self._shown += 1
         self._variation = None
         self._props["line"] = []
@@ -123,6 +129,14 @@ class Board(Element, component="board.js"):
         if self._seeking is None or self._seeking.done():
             self._seeking = asyncio.create_task(self._keep_seeking())
 
+    def stop_waiting(self) -> bool:
+        """Nobody is told when what is sought is shown; whether somebody would have been."""
+        sought = self._sought
+        if sought is None or sought.then is None:
+            return False
+        self._sought = SoughtPosition(sought.actions, sought.playable, None)
+        return True
+
     async def sought(self) -> None:
         """Wait until what was sought is shown."""
         if self._seeking is not None:
@@ -135,7 +149,7 @@ class Board(Element, component="board.js"):
             # While a key is held down each step is too late, and yet it shows the way.
             self.show(position, playable=newest and sought.playable)
             if newest:
-                self._sought = None
+                self._sought, self._found = None, sought.actions
                 if sought.then is not None:
                     sought.then()
 
@@ -177,10 +191,12 @@ class Board(Element, component="board.js"):
                 )
         if self._variation is not asked:
             return
-        self._props["line"] = [
+        drawn = [
             {**asdict(step.action), "owner": step.owner, "glyph": step.glyph} for step in steps
         ]
-        self.update()
+        if drawn != self._props["line"]:
+            self._props["line"] = drawn
+            self.update()
 
     def _chosen(self, event: events.GenericEventArguments, on_play: Callable[[int], Any]) -> Any:  # noqa: ANN401  NiceGUI awaits what a handler returns
         action = _action(event)

@@ -74,8 +74,12 @@ class ComparedModel:
     def show(self, actions: list[int], words: str, then: Callable[[], None]) -> None:
         """Show a position that was not searched yet; ``then`` is called when it is there."""
         self._board.seek(actions, then=then)
-        self._table.show(())
+        self._table.show_search(())
         self._value.set_text(words)
+
+    def stop_waiting(self) -> bool:
+        """See ``Board``."""
+        return self._board.stop_waiting()
 
     async def sought(self) -> None:
         """Wait until the position is there."""
@@ -89,7 +93,7 @@ class ComparedModel:
             )
             for child in table.children
         ]
-        self._table.show(candidates)
+        self._table.show_search(candidates)
         self._board.draw_marks(visit_marks(candidates), best=table.best_action)
         side = 1 - 2 * table.to_play
         self._value.set_text(
@@ -136,9 +140,7 @@ class CompareView:
                 ComparedModel(versions, version, game_board, self)
                 for version in _asked_versions(visit.parameters, described, versions)
             ]
-        # A visitor who leaves takes no more of the inference service.
-        ui.context.client.on_disconnect(self._stop)
-        ui.context.client.on_delete(self._stop)
+        visit.while_here(self._stop, self.ask)
 
     async def open(self) -> None:
         """Ask, the position being there at once."""
@@ -218,10 +220,12 @@ class CompareView:
         self._actions.clear()
         self.moved()
 
-    def _stop(self) -> None:
-        for search in self._searches:
-            search.cancel()
+    def _stop(self) -> bool:
+        """End the searches; whether there were any, or some were about to begin."""
+        stopped = [model.stop_waiting() for model in self._models]
+        stopped += [search.cancel() for search in self._searches]
         self._searches = []
+        return any(stopped)
 
 
 def _asked_versions(

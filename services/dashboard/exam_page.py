@@ -10,8 +10,8 @@ from typing import Any
 
 from services.dashboard.board import Board, BoardMark
 from services.dashboard.board_position import GameBoard, board_of
-from services.dashboard.data_table import NONE, DataTable, TableColumn
 from services.dashboard.frame import Frame, NothingThereError, Visit
+from services.dashboard.table import NONE, Table, TableColumn
 from services.dashboard.toolkit import events, ui
 from zerofleet.database.metrics import MOST_WRONG_ANSWERS, WrongAnswer
 from zerofleet.exam import PositionKind, position_kinds
@@ -35,8 +35,8 @@ WHERE kind = :kind AND wrong_answers IS NOT NULL
 ORDER BY version DESC, exam_id DESC LIMIT {_NEWEST_MODELS}
 """
 _COLUMNS = (
-    TableColumn("number", "position", "link"),
-    TableColumn("ply", "ply", "figure"),
+    TableColumn("number", "position"),
+    TableColumn("ply", "ply", figure=True),
     TableColumn("played", "played"),
     TableColumn("right", "right"),
     TableColumn("others", "wrong in models too"),
@@ -149,7 +149,7 @@ class ExamView:
                     "The evaluator examines each promoted model: the positions that it gets wrong "
                     "appear here after the first promotion."
                 )
-                self._table = DataTable(_COLUMNS, "No position to show.")
+                self._table = Table(_COLUMNS, "No position to show.")
                 ui.label(
                     f"The first {MOST_WRONG_ANSWERS} of each exam are kept. Right is every action "
                     "that keeps the outcome of perfect play."

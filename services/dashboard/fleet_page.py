@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from services.dashboard.charts import (
     BLUE,
@@ -24,7 +24,6 @@ from services.dashboard.charts import (
 from services.dashboard.fleet_queries import (
     MOST_UNFINISHED,
     SPANS,
-    Cells,
     FleetHistory,
     FleetNow,
     Held,
@@ -33,12 +32,12 @@ from services.dashboard.fleet_queries import (
     read_now,
 )
 from services.dashboard.frame import Frame, Visit, said_heading
+from services.dashboard.table import Table, TableColumn
 from services.dashboard.toolkit import ui
 
 _NOW_SECONDS = 2.0
 _HELD_SECONDS = 5.0
 _READINGS = 360  # of history in its span: a third of a point each
-_TABLE_ROWS = 25
 
 _WORKERS = {
     "process": "worker",
@@ -87,13 +86,6 @@ _UNFINISHED = {
 _FENCES = {"service": "writer", "epoch": "epoch", "since": "since"}
 _TEXTS = ("process", "does", "service", "version", "provider", "precision", "lease", "since")
 
-_LAMP = """
-<q-td :props="props">
-  <span :class="'zf-light zf-' + props.row.lamp" style="display: inline-block"></span>
-  {{ props.value }}
-</q-td>
-"""
-
 
 def add_fleet_page(frame: Frame) -> None:
     """Register it."""
@@ -120,9 +112,9 @@ def _draw_now(visit: Visit) -> None:
     def show(now: FleetNow) -> None:
         advice.set_text(now.advice)
         asked_for.set_text(f"The autoscaler asks for {now.asked_for}." if now.asked_for else "")
-        _fill(workers, now.workers)
-        _fill(replicas, now.replicas)
-        _fill(others, now.others)
+        workers.show(now.workers)
+        replicas.show(now.replicas)
+        others.show(now.others)
         fill.show(now.batches_by_rows)
 
     visit.watch(
@@ -138,8 +130,8 @@ def _draw_held(visit: Visit) -> None:
     note = ui.label().classes("zf-note")
 
     def show(held: Held) -> None:
-        _fill(unfinished, held.unfinished)
-        _fill(fences, held.fences)
+        unfinished.show(held.unfinished)
+        fences.show(held.fences)
         more = " or more" if held.games >= MOST_UNFINISHED else ""
         note.set_text(
             f"{held.games:,} games{more} in play are saved in Postgres. When a lease is over, "
@@ -286,28 +278,11 @@ class _FillChart:
         )
 
 
-def _table(title: str, empty: str, columns: Mapping[str, str]) -> ui.table:
+def _table(title: str, empty: str, columns: Mapping[str, str]) -> Table:
     """A titled table whose rows come later."""
     with ui.element("section").classes("zf-panel"):
         ui.label(title).classes("zf-title").props('role="heading" aria-level="2"')
-        described: list[dict[str, Any]] = [
-            {
-                "name": name,
-                "label": label,
-                "field": name,
-                "align": "left" if name in _TEXTS else "right",
-            }
-            for name, label in columns.items()
+        described = [
+            TableColumn(name, label, figure=name not in _TEXTS) for name, label in columns.items()
         ]
-        table = ui.table(columns=described, rows=[], row_key="key", pagination=_TABLE_ROWS)
-        table.props("flat dense hide-pagination tabindex=0").classes("zf-data")
-        table.add_slot("no-data", f'<span class="zf-note">{empty}</span>')
-        if "does" in columns:
-            table.add_slot("body-cell-does", _LAMP)
-    return table
-
-
-def _fill(table: ui.table, rows: Sequence[Cells]) -> None:
-    table.rows = [dict(row) for row in rows]
-    is_long = len(rows) > _TABLE_ROWS
-    table.props(remove="hide-pagination") if is_long else table.props("hide-pagination")
+        return Table(described, empty).classes("zf-long")

@@ -144,7 +144,7 @@ def _common_cells(beats: Sequence[Heartbeat]) -> Iterable[Cells]:
             "key": f"{beat.service} {beat.worker}",
             "service": beat.service,
             "process": beat.worker,
-            "lamp": "warning" if state.waiting_for else "positive",
+            "does_lamp": "warning" if state.waiting_for else "positive",
             "does": state.doing,
             "version": beat.version or "not said",
             "progress": f"{beat.progress:,}",

@@ -35,6 +35,7 @@ _COLOURS = {
 }
 _BUILD_SECONDS = 15.0  # longer than a statement may take
 _RECONNECT_SECONDS = 10.0
+_MOST_UNWATCHED = 32  # readings that are kept though nobody watches them
 _YEAR_SECONDS = 365 * 24 * 3600
 
 
@@ -85,6 +86,31 @@ class Visit:
         end = reading.watch(told)
         ui.context.client.on_delete(end)
         return end
+
+    def while_here(self, stop: Callable[[], bool], resume: Callable[[], None]) -> None:
+        """Stop what costs others while the visitor is away, even for a moment; resume it after.
+
+        Args:
+            stop: ends it; whether there was anything to end.
+            resume: begins it again.
+        """
+        client = ui.context.client
+        stopped = False
+
+        def left() -> None:
+            nonlocal stopped
+            if not client.has_socket_connection:  # else a new one came before the old one's end
+                stopped = stop() or stopped
+
+        def back() -> None:
+            nonlocal stopped
+            if stopped:
+                stopped = False
+                resume()
+
+        client.on_disconnect(left)
+        client.on_connect(back)
+        client.on_delete(stop)
 
     def link(self, path: str, **parameters: object) -> str:
         """The address of a page of the same run.
@@ -149,11 +175,15 @@ class Frame:
     def reading(
         self, key: tuple[str, str], read: Callable[[], Awaitable[_Value]], every: float
     ) -> SharedReading[_Value]:
-        """The reading of this key; made where there is none that anybody watches."""
-        for old in [key for key, each in self._readings.items() if not each.watchers]:
+        """The reading of this key; made where there is none.
+
+        Those that nobody watches are kept for a while: some have read a whole run, bit by bit.
+        """
+        found = self._readings.pop(key, None)
+        self._readings[key] = found or SharedReading(" ".join(key), read, every)
+        unwatched = [old for old, each in self._readings.items() if not each.watchers]
+        for old in unwatched[:-_MOST_UNWATCHED]:
             del self._readings[old]
-        if key not in self._readings:
-            self._readings[key] = SharedReading(" ".join(key), read, every)
         return cast("SharedReading[_Value]", self._readings[key])
 
     async def _open(

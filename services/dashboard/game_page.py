@@ -316,7 +316,7 @@ class GameView:
                     ply.legal_actions, ply.visit_counts, ply.priors, strict=False
                 )
             ]
-        self._table.show(candidates)
+        self._table.show_search(candidates)
         marks = {"visits": visit_marks, "prior": prior_marks}.get(self._shown)
         best = ranked(candidates)[0].action if candidates and self._shown == "visits" else None
         self._board.draw_marks(marks(candidates) if marks else (), heat=True, best=best)

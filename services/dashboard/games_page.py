@@ -16,18 +16,19 @@ from services.dashboard.games_queries import (
     GamePage,
     read_games,
 )
+from services.dashboard.table import Table, TableColumn
 from services.dashboard.toolkit import events, ui
 
 _RESULT_WORDS = {1: "first won", 0: "draw", -1: "second won"}
-_COLUMNS = [
-    {"name": "at", "label": "stored, UTC", "field": "at", "align": "left"},
-    {"name": "kind", "label": "kind", "field": "kind", "align": "left"},
-    {"name": "players", "label": "players", "field": "players", "align": "left"},
-    {"name": "result", "label": "result", "field": "result", "align": "left"},
-    {"name": "reason", "label": "by", "field": "reason", "align": "left"},
-    {"name": "length", "label": "plies", "field": "length", "align": "right"},
-    {"name": "moves", "label": "moves", "field": "moves", "align": "left"},
-]
+_COLUMNS = (
+    TableColumn("at", "stored, UTC"),
+    TableColumn("kind", "kind"),
+    TableColumn("players", "players"),
+    TableColumn("result", "result"),
+    TableColumn("reason", "by"),
+    TableColumn("length", "plies", figure=True),
+    TableColumn("moves", "moves"),
+)
 
 
 def add_games_page(frame: Frame) -> None:
@@ -91,8 +92,8 @@ def _filters(visit: Visit, chosen: GameFilter) -> None:
 def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> None:
     rows: list[dict[str, Any]] = [
         {
-            "uid": game.game_uid,
-            "link": visit.link(f"/games/{game.game_uid}"),
+            "key": game.game_uid,
+            "at_link": visit.link(f"/games/{game.game_uid}"),
             "at": f"{game.ingested_at:%d %b %H:%M:%S}",
             "kind": game.kind,
             "players": game.players,
@@ -105,13 +106,7 @@ def _list(visit: Visit, chosen: GameFilter, page: GamePage, *, first: bool) -> N
     ]
     with ui.element("section").classes("zf-panel zf-wide"):
         if rows:
-            table = ui.table(rows=rows, columns=_COLUMNS, row_key="uid").classes("zf-games")
-            table.props('flat dense wrap-cells :rows-per-page-options="[0]" hide-bottom')
-            # Text of the database goes through the template's escaping.
-            table.add_slot(
-                "body-cell-at",
-                '<q-td :props="props"><a :href="props.row.link">{{ props.value }}</a></q-td>',
-            )
+            Table(_COLUMNS).classes("zf-games").show(rows)
         elif chosen == GameFilter() and first:
             ui.label("Games appear here as soon as the first one is finished.").classes("zf-empty")
         else:

@@ -12,7 +12,6 @@ from typing import Any
 from services.dashboard.board import Board
 from services.dashboard.board_position import GameBoard, board_of, require_known
 from services.dashboard.charts import BLUE, ChartAxis, ChartLine, ChartPanel, Drawing
-from services.dashboard.data_table import DataTable, TableColumn
 from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.match_queries import (
     KINDS,
@@ -30,6 +29,7 @@ from services.dashboard.match_words import (
     verdict_words,
 )
 from services.dashboard.models_page import page_links, whole_number
+from services.dashboard.table import Table, TableColumn
 from services.dashboard.toolkit import ui
 from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.figures import EvaluatorFigures
@@ -39,12 +39,12 @@ from zerofleet.match.verdict import judge, llr_bound, llr_walk
 _SECONDS = 3.0
 _LIST_SECONDS = 10.0
 _GAME_COLUMNS = (
-    TableColumn("at", "stored, UTC", "link"),
-    TableColumn("opening", "opening", "figure"),
+    TableColumn("at", "stored, UTC"),
+    TableColumn("opening", "opening", figure=True),
     TableColumn("first", "began"),
-    TableColumn("score", "points of the player", "figure"),
+    TableColumn("score", "points of the player", figure=True),
     TableColumn("reason", "by"),
-    TableColumn("length", "plies", "figure"),
+    TableColumn("length", "plies", figure=True),
     TableColumn("moves", "moves"),
 )
 _POINTS = {1.0: "1", 0.5: "½", 0.0: "0"}
@@ -157,7 +157,7 @@ class MatchView:
             self._in_play = InPlayBoards(game_board)
         with ui.element("section").classes("zf-panel zf-wide"):
             ui.label("Its newest games").classes("zf-title").props('role="heading" aria-level="2"')
-            self._games = DataTable(_GAME_COLUMNS, "They appear as soon as they are over.")
+            self._games = Table(_GAME_COLUMNS, "They appear as soon as they are over.")
 
     def show(self, found: ShownMatch | None) -> None:
         """Draw a match as it stands; None: there is none."""
@@ -294,7 +294,7 @@ class MatchList:
                         link = ui.link(words, visit.link("/match", kind=value)).classes("zf-link")
                         if (value or "") == kind:
                             link.props('aria-current="page"')
-            self._table = DataTable(
+            self._table = Table(
                 MATCH_COLUMNS,
                 "The evaluator's first match appears with the second model; where the run has no "
                 "gate, with the first games of a rating.",

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.dashboard.data_table import NONE, TableColumn
 from services.dashboard.frame import Visit
+from services.dashboard.table import NONE, TableColumn
 
 OUTCOMES = ("0", "½", "1", "1½", "2")
 
 MATCH_COLUMNS = (
-    TableColumn("began", "began, UTC", "link"),
+    TableColumn("began", "began, UTC"),
     TableColumn("kind", "kind"),
-    TableColumn("player", "player", "link"),
-    TableColumn("opponent", "opponent", "link"),
-    TableColumn("record", "won, drawn, lost", "figure"),
-    TableColumn("score", "score", "figure"),
-    TableColumn("pairs", "pairs", "counts", optional=True),
-    TableColumn("llr", "LLR", "bar", optional=True),
+    TableColumn("player", "player"),
+    TableColumn("opponent", "opponent"),
+    TableColumn("record", "won, drawn, lost", figure=True),
+    TableColumn("score", "score", figure=True),
+    TableColumn("pairs", "pairs", optional=True),
+    TableColumn("llr", "LLR", optional=True),
     TableColumn("verdict", "verdict"),
 )
 

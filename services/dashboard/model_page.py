@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from services.dashboard.data_table import NONE, DataTable, TableColumn
 from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.match_words import MATCH_COLUMNS, match_row
 from services.dashboard.models_page import elo_words, moment, page_links, whole_number
@@ -18,6 +17,7 @@ from services.dashboard.models_queries import (
     PAGE_MATCHES,
     VARIANTS,
 )
+from services.dashboard.table import NONE, Table, TableColumn
 from services.dashboard.toolkit import ui
 
 _SECONDS = 10.0
@@ -33,23 +33,23 @@ _LOSS_NAMES = (
 )
 _LOSS_COLUMNS = (
     TableColumn("name", "measured"),
-    TableColumn("train", "trained on", "figure"),
-    TableColumn("held_out", "held out", "figure"),
+    TableColumn("train", "trained on", figure=True),
+    TableColumn("held_out", "held out", figure=True),
 )
 _EXAM_COLUMNS = (
     TableColumn("at", "taken, UTC"),
-    TableColumn("kind", "exam", "link"),
-    TableColumn("errors", "errors", "figure"),
-    TableColumn("prior", "of the prior", "figure"),
-    TableColumn("value_error", "value error", "figure"),
-    TableColumn("simulations", "simulations", "figure"),
+    TableColumn("kind", "exam"),
+    TableColumn("errors", "errors", figure=True),
+    TableColumn("prior", "of the prior", figure=True),
+    TableColumn("value_error", "value error", figure=True),
+    TableColumn("simulations", "simulations", figure=True),
 )
 _VARIANT_COLUMNS = (
     TableColumn("precision", "precision"),
     TableColumn("state", "state"),
-    TableColumn("policy_kl", "policy KL, nats", "figure"),
-    TableColumn("value_difference", "value difference", "figure"),
-    TableColumn("trial", "trial against fp32", "figure", optional=True),
+    TableColumn("policy_kl", "policy KL, nats", figure=True),
+    TableColumn("value_difference", "value difference", figure=True),
+    TableColumn("trial", "trial against fp32", figure=True, optional=True),
 )
 
 
@@ -131,7 +131,7 @@ class ModelView:
             )
         with ui.element("section").classes("zf-panel zf-wide"):
             ui.label("Matches").classes("zf-title").props('role="heading" aria-level="2"')
-            self._matches = DataTable(
+            self._matches = Table(
                 MATCH_COLUMNS, "They appear when the evaluator lets it play, newest first."
             )
             self._tools = ui.element("div").classes("zf-tools")
@@ -190,10 +190,10 @@ class ModelView:
         }
 
 
-def _panel(title: str, columns: Sequence[TableColumn], empty: str) -> DataTable:
+def _panel(title: str, columns: Sequence[TableColumn], empty: str) -> Table:
     with ui.element("section").classes("zf-panel"):
         ui.label(title).classes("zf-title").props('role="heading" aria-level="2"')
-        return DataTable(columns, empty)
+        return Table(columns, empty)
 
 
 def _loss_rows(rows: Sequence[Any]) -> list[dict[str, Any]]:

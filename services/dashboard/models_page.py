@@ -6,28 +6,28 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from services.dashboard.data_table import NONE, DataTable, TableColumn
 from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.match_words import gate_cells, player_words
 from services.dashboard.models_queries import HIGHEST, MODELS, PAGE_MODELS
+from services.dashboard.table import NONE, Table, TableColumn
 from services.dashboard.toolkit import ui
 
 _SECONDS = 10.0
 _COLUMNS = (
-    TableColumn("version", "model", "link"),
+    TableColumn("version", "model"),
     TableColumn("published", "published, UTC"),
-    TableColumn("step", "step", "figure"),
-    TableColumn("elo", "Elo, 95%", "figure"),
+    TableColumn("step", "step", figure=True),
+    TableColumn("elo", "Elo, 95%", figure=True),
     TableColumn("promoted", "promoted, UTC"),
     # Of a run without a gate none of these is shown.
-    TableColumn("against", "gate against", "link", optional=True),
-    TableColumn("record", "won, drawn, lost", "figure", optional=True),
-    TableColumn("score", "score", "figure", optional=True),
-    TableColumn("pairs", "pairs", "counts", optional=True),
-    TableColumn("llr", "LLR", "bar", optional=True),
+    TableColumn("against", "gate against", optional=True),
+    TableColumn("record", "won, drawn, lost", figure=True, optional=True),
+    TableColumn("score", "score", figure=True, optional=True),
+    TableColumn("pairs", "pairs", optional=True),
+    TableColumn("llr", "LLR", optional=True),
     TableColumn("verdict", "verdict", optional=True),
     TableColumn("precisions", "precisions"),
-    TableColumn("sha256", "sha256", "title"),
+    TableColumn("sha256", "sha256"),
 )
 
 
@@ -50,7 +50,7 @@ def add_models_page(frame: Frame) -> None:
                 "which the candidate took 0, ½, 1, 1½ and 2 points; LLR rejects at its left end "
                 "and promotes at its right one."
             ).classes("zf-note")
-            table = DataTable(_COLUMNS, "The first model appears when the trainer publishes it.")
+            table = Table(_COLUMNS, "The first model appears when the trainer publishes it.")
             tools = ui.element("div").classes("zf-tools")
 
         def draw(rows: Sequence[Any]) -> None:

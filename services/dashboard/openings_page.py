@@ -19,7 +19,6 @@ from services.dashboard.charts import (
     ChartPanel,
     Drawing,
 )
-from services.dashboard.data_table import DataTable, TableColumn
 from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.openings_reader import (
     GAMES_OF_MODEL,
@@ -29,6 +28,7 @@ from services.dashboard.openings_reader import (
     Openings,
     OpeningsReader,
 )
+from services.dashboard.table import Table, TableColumn
 from services.dashboard.toolkit import events, ui
 from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.games import State, format_actions, parse_actions
@@ -37,10 +37,10 @@ _SECONDS = 30.0
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)
 _LONGEST_LINK = 400  # characters of moves
 _COLUMNS = (
-    TableColumn("move", "move", "link"),
-    TableColumn("games", "games", "figure"),
-    TableColumn("share", "share", "figure"),
-    TableColumn("score", "score", "figure"),
+    TableColumn("move", "move"),
+    TableColumn("games", "games", figure=True),
+    TableColumn("share", "share", figure=True),
+    TableColumn("score", "score", figure=True),
 )
 
 
@@ -104,7 +104,7 @@ class OpeningsView:
                     self._line = ui.element("div").classes("zf-tools")
             with ui.element("section").classes("zf-panel zf-side"):
                 self._reached = ui.label("").classes("zf-figure").props('role="status"')
-                self._table = DataTable(
+                self._table = Table(
                     _COLUMNS, "Moves appear as soon as games of this model reach the position."
                 )
                 self._example = ui.element("div")
@@ -150,7 +150,8 @@ class OpeningsView:
         by_model = self._openings.position(line)
         shown = next((each for each in by_model if each.version == self._choice.value), None)
         if shown is None:
-            self._board.seek(self._actions)
+            if not self._board.has(self._actions):
+                self._board.seek(self._actions)
             self._reached.set_text("No model has been promoted yet.")
             return
         total = next(len(m.games) for m in self._openings.models if m.version == shown.version)
@@ -158,7 +159,10 @@ class OpeningsView:
             f"{shown.games:,} of {total:,} games of model {shown.version} reach this position"
         )
         self._table.show([self._row(shown, each, line) for each in shown.moves[:20]])
-        self._board.seek(self._actions, then=partial(self._draw_marks, shown))
+        if self._board.has(self._actions):  # whoever is about to move there is not disturbed
+            self._draw_marks(shown)
+        else:
+            self._board.seek(self._actions, then=partial(self._draw_marks, shown))
         self._example.clear()
         if shown.uid is not None:
             with self._example:

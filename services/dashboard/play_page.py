@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from services.dashboard.board import Board
@@ -116,9 +116,7 @@ class PlayView:
                     self._hover, "action", "visits", "share", "q", "prior", "line"
                 )
                 self._line = ui.label().classes("zf-note zf-wrap zf-line-so-far")
-        # A visitor who leaves takes no more of the inference service.
-        ui.context.client.on_disconnect(self._stop)
-        ui.context.client.on_delete(self._stop)
+        visit.while_here(self._stop, self.start)
 
     async def open(self) -> None:
         """Start, the position being there at once."""
@@ -132,7 +130,7 @@ class PlayView:
         over = state.is_terminal or self._resigned is not None
         mine = self._side == "both" or state.to_play == ("first", "second").index(self._side)
         self._table_shown = None
-        self._table.show(())
+        self._table.show_search(())
         self._table.set_visibility(self._hints)
         self._no_hints.set_visibility(not self._hints)
         self._complain("")
@@ -187,35 +185,32 @@ class PlayView:
         )
         async with contextlib.aclosing(analysis) as tables:
             async for table in tables:
-                self._draw(table)
+                candidates = await asyncio.to_thread(self._candidates, table, tuple(self._actions))
+                self._draw(table, candidates)
 
-    def _draw(self, table: SearchTable) -> None:
-        self._table_shown = table
+    def _candidates(self, table: SearchTable, actions: Sequence[int]) -> list[Candidate]:
+        """With variations in words, for which rules of OpenSpiel or in Python take long."""
+        state = State(self._game_board.game, actions)
         words = {child.action: child.action_string for child in table.children}
-        candidates = [
+        return [
             Candidate(
                 action=child.action,
                 text=words[child.action],
                 visits=child.visit_count,
                 prior=child.prior,
                 q_value=child.q_value if self._value_shown else None,
-                line=self._variation_words(child.principal_variation) if child.visit_count else "",
+                line=_variation_words(state, child.principal_variation),
             )
             for child in table.children
         ]
-        self._table.show(candidates)
+
+    def _draw(self, table: SearchTable, candidates: Sequence[Candidate]) -> None:
+        self._table_shown = table
+        self._table.show_search(candidates)
         best = table.best_action
         self._board.draw_marks(visit_marks(candidates, values=self._value_shown), best=best)
         if self._value_shown:
             self._say_value(table)
-
-    def _variation_words(self, line: tuple[int, ...]) -> str:
-        state = State(self._game_board.game, self._actions)
-        words: list[str] = []
-        for action in line[:_VARIATION_PLIES]:
-            words.append(state.action_to_string(action))
-            state.apply(action)
-        return " ".join(words)
 
     def _say_value(self, table: SearchTable) -> None:
         value = table.root_value * (1 - 2 * table.to_play)
@@ -294,10 +289,13 @@ class PlayView:
         self._trouble.set_text(words)
         self._again.set_visibility(bool(words))
 
-    def _stop(self) -> None:
+    def _stop(self) -> bool:
+        """End the search; whether there was one, or one was about to begin."""
+        stopped = self._board.stop_waiting()
         if self._search is not None:
-            self._search.cancel()
+            stopped = self._search.cancel() or stopped
             self._search = None
+        return stopped
 
     def _choose_version(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._version = str(event.value)
@@ -319,3 +317,12 @@ class PlayView:
     def _choose_value(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._value_shown = bool(event.value)
         self.start()
+
+
+def _variation_words(start: State, line: Sequence[int]) -> str:
+    state = start.copy()
+    words: list[str] = []
+    for action in line[:_VARIATION_PLIES]:
+        words.append(state.action_to_string(action))
+        state.apply(action)
+    return " ".join(words)

@@ -63,7 +63,8 @@ class RunView:
         stored, words = self._curves.games_stored, ""
         if stored is not None:
             read = sum(block.games for block in self._curves.blocks)
-            words = f"Games read so far: {read:,} of {stored:,}."
+            of = "more than " if self._curves.more_are_stored else ""
+            words = f"Games read so far: {read:,} of {of}{stored:,}."
             self._read_so_far.set_text(
                 f"{words} What is drawn of games, and over them, ends there."
             )

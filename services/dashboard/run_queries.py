@@ -220,6 +220,8 @@ class RunCurves:
     blocks: Sequence[GameBlock] = ()
     games_stored: int | None = None
     """Of self-play, while ``blocks`` hold fewer: those of a long run are read bit by bit."""
+    more_are_stored: bool = False
+    """Whether ``games_stored`` is not all of them: they are counted bit by bit too."""
 
 
 @dataclass(slots=True)
@@ -257,6 +259,7 @@ class CurveReader:
             resignations=await ask(_RESIGNATIONS, run=run, most=MOST_POINTS),
             blocks=tuple(self._play.blocks),
             games_stored=stored,
+            more_are_stored=stored is not None and not self._count.is_whole,
         )
 
     async def _read_measurements(self) -> None:

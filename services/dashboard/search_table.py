@@ -7,28 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.dashboard.board import BoardMark
-from services.dashboard.toolkit import events, ui
+from services.dashboard.table import Table, TableColumn
 
 _MOST_ROWS = 20
 _LABELLED = 0.03  # of the greatest share; below, a number on the board would only clutter it
 _COLUMNS = (
-    ("action", "action", "left"),
-    ("visits", "visits", "right"),
-    ("share", "share", "right"),
-    ("q", "Q", "right"),
-    ("prior", "prior", "right"),
-    ("line", "expected line", "left"),
+    TableColumn("action", "action"),
+    TableColumn("visits", "visits", figure=True),
+    TableColumn("share", "share", figure=True),
+    TableColumn("q", "Q", figure=True),
+    TableColumn("prior", "prior", figure=True),
+    TableColumn("line", "expected line"),
 )
-# Text goes through the template's escaping; a row can be reached and chosen by keyboard too.
-_ROW = """
-<q-tr :props="props" tabindex="0" class="zf-candidate"
-  @mouseenter="() => $parent.$emit('aimed', props.row.number)"
-  @mouseleave="() => $parent.$emit('aimed', null)"
-  @focus="() => $parent.$emit('aimed', props.row.number)"
-  @blur="() => $parent.$emit('aimed', null)">
-  <q-td v-for="col in props.cols" :key="col.name" :props="props">{{ col.value }}</q-td>
-</q-tr>
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +33,7 @@ class Candidate:
     line: str = ""  # the expected actions, in the game's notation
 
 
-class CandidateTable:
+class CandidateTable(Table):
     """The table on a page.
 
     Args:
@@ -52,40 +42,31 @@ class CandidateTable:
     """
 
     def __init__(self, on_aim: Callable[[int | None], Any] | None, *columns: str) -> None:
-        shown: list[dict[str, object]] = [
-            {"name": name, "label": label, "field": name, "align": align}
-            for name, label, align in _COLUMNS
-            if name in columns
-        ]
-        self._table = ui.table(rows=[], columns=shown, row_key="number").classes("zf-candidates")
-        self._table.props('flat dense :rows-per-page-options="[0]" hide-bottom')
-        self._table.add_slot("body", _ROW)
-        if on_aim is not None:
+        def aimed(key: object) -> Any:  # noqa: ANN401  NiceGUI awaits it
+            assert on_aim is not None
+            return on_aim(key if isinstance(key, int) else None)
 
-            def aimed(event: events.GenericEventArguments) -> Any:  # noqa: ANN401  NiceGUI awaits it
-                return on_aim(event.args if isinstance(event.args, int) else None)
+        shown = [column for column in _COLUMNS if column.name in columns]
+        super().__init__(shown, on_aim=aimed if on_aim else None)
+        self.classes("zf-candidates")
 
-            self._table.on("aimed", aimed)
-
-    def set_visibility(self, visible: bool) -> None:
-        """Show the table, or hide it."""
-        self._table.set_visibility(visible)
-
-    def show(self, candidates: Sequence[Candidate]) -> None:
+    def show_search(self, candidates: Sequence[Candidate]) -> None:
         """Show these; the most visited first, then by prior."""
         total = sum(each.visits for each in candidates)
-        self._table.rows = [
-            {
-                "number": each.action,
-                "action": each.text,
-                "visits": f"{each.visits:,}",
-                "share": f"{each.visits / total:.1%}" if total else "",
-                "q": "" if each.q_value is None else f"{each.q_value:+z.3f}",
-                "prior": "" if each.prior is None else f"{each.prior:.1%}",
-                "line": each.line,
-            }
-            for each in ranked(candidates)[:_MOST_ROWS]
-        ]
+        self.show(
+            [
+                {
+                    "key": each.action,
+                    "action": each.text,
+                    "visits": f"{each.visits:,}",
+                    "share": f"{each.visits / total:.1%}" if total else "",
+                    "q": "" if each.q_value is None else f"{each.q_value:+z.3f}",
+                    "prior": "" if each.prior is None else f"{each.prior:.1%}",
+                    "line": each.line,
+                }
+                for each in ranked(candidates)[:_MOST_ROWS]
+            ]
+        )
 
 
 def ranked(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -37,7 +37,7 @@ class SharedReading(Generic[_Value]):
         self._watchers: dict[object, Callable[[_Value], None]] = {}
         self._task: asyncio.Task[None] | None = None
         self.value: _Value | None = None
-        """As it was last read; None: it was not read yet."""
+        """As it was last read; None: it was not read yet, or nobody looks."""
 
     def watch(self, told: Callable[[_Value], None]) -> Callable[[], None]:
         """Be told the value: at once if it is known, then whenever it changes.
@@ -66,6 +66,7 @@ class SharedReading(Generic[_Value]):
         if not self._watchers and self._task is not None:
             self._task.cancel()
             self._task = None
+            self.value = None  # whoever looks next is not told what was true hours ago
 
     async def _keep_reading(self) -> None:
         while True:

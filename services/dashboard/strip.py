@@ -60,8 +60,10 @@ class GameCount:
     """The games of a run, each counted once: a look costs what is new since the look before."""
 
     def __init__(self) -> None:
-        self._counted = 0
+        self._counted: int = 0
         self._since = "0"
+        self.is_whole = False
+        """Whether the last look counted all that is stored."""
 
     async def read(self, sources: Sources, run: str) -> int:
         """So many are stored. While a long run is counted for the first time: so many are counted.
@@ -71,7 +73,8 @@ class GameCount:
         """
         asked = {"run": run, "since": self._since}
         [row] = await sources.rows(_COUNT, **asked, most=_MOST_COUNTED)
-        total = self._counted + row.games
+        total: int = self._counted + row.games
+        self.is_whole = row.games < _MOST_COUNTED
         if row.games == _MOST_COUNTED and row.settled == row.games:
             [below] = await sources.rows(_COUNT_BELOW, **asked, until=row.last)
             self._counted, self._since = self._counted + below.games, row.last

@@ -13,16 +13,21 @@ from dataclasses import dataclass, replace
 from services.dashboard.visitors import Allowance, Visitor
 from zerofleet.client import (
     AsyncPlayer,
-    PlayedAction,
     PlayerDescription,
     Position,
-    PositionPrediction,
     SearchTable,
 )
-from zerofleet.errors import OverloadedError, PermissionDeniedError, ZerofleetError
+from zerofleet.errors import OverloadedError, PermissionDeniedError
 from zerofleet.rpc.codec import BEST
 
 _WAIT_SECONDS = 10.0
+_SIGN_SECONDS = 2.0  # a search tells how far it is: the client gives up one that is silent
+
+
+@dataclass(slots=True)
+class _Turn:
+    made: int = 0
+    """Simulations so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +58,6 @@ class VisitorPlayer:
         most = min(said.max_simulations, allowed)
         return replace(said, num_simulations=min(said.num_simulations, most), max_simulations=most)
 
-    async def predict(
-        self, position: Position = (), *, game: str = "", version: int | str = BEST
-    ) -> PositionPrediction:
-        """See ``AsyncPlayer``; a visitor who may look alone may ask it, too."""
-        async with self._turn(1):
-            return await self.player.predict(position, game=game, version=version)
-
     async def search(
         self,
         position: Position = (),
@@ -69,34 +67,21 @@ class VisitorPlayer:
         game: str = "",
         version: int | str = BEST,
     ) -> SearchTable:
-        """See ``AsyncPlayer``."""
-        asked = self._asked(simulations)
-        async with self._turn(asked):
-            return await self.player.search(
-                position, simulations=asked, seed=seed, game=game, version=version
-            )
-
-    async def play(
-        self,
-        position: Position = (),
-        *,
-        temperature: float = 0.0,
-        simulations: int | None = None,
-        seed: int | None = None,
-        game: str = "",
-        version: int | str = BEST,
-    ) -> PlayedAction:
-        """See ``AsyncPlayer``."""
-        asked = self._asked(simulations)
-        async with self._turn(asked):
-            return await self.player.play(
-                position,
-                temperature=temperature,
-                simulations=asked,
-                seed=seed,
-                game=game,
-                version=version,
-            )
+        """See ``AsyncPlayer``; it may take as long as it goes on."""
+        analysis = self.analyze(
+            position,
+            every_seconds=_SIGN_SECONDS,
+            simulations=simulations,
+            seed=seed,
+            game=game,
+            version=version,
+        )
+        last: SearchTable | None = None
+        async with contextlib.aclosing(analysis) as tables:
+            async for table in tables:
+                last = table
+        assert last is not None  # a stream without a table ends with an error
+        return last
 
     async def analyze(
         self,
@@ -110,8 +95,8 @@ class VisitorPlayer:
         version: int | str = BEST,
     ) -> AsyncGenerator[SearchTable]:
         """See ``AsyncPlayer``; what an analysis that ends early leaves is given back."""
-        asked, made = self._asked(simulations), 0
-        async with self._turn(asked):
+        asked = self._asked(simulations)
+        async with self._turn(asked) as turn:
             analysis = self.player.analyze(
                 position,
                 every_simulations=every_simulations,
@@ -121,14 +106,10 @@ class VisitorPlayer:
                 game=game,
                 version=version,
             )
-            try:
-                async with contextlib.aclosing(analysis) as tables:
-                    async for table in tables:
-                        made = table.simulations
-                        yield table
-            except (GeneratorExit, asyncio.CancelledError):
-                self._give_back(asked - made)
-                raise
+            async with contextlib.aclosing(analysis) as tables:
+                async for table in tables:
+                    turn.made = table.simulations
+                    yield table
 
     def _asked(self, simulations: int | None) -> int:
         if not self.visitor.may_search:
@@ -139,8 +120,11 @@ class VisitorPlayer:
         return self.num_simulations if simulations is None else simulations
 
     @contextlib.asynccontextmanager
-    async def _turn(self, simulations: int) -> AsyncGenerator[None]:
-        """The visitor's and everybody's turn, for a search of so many simulations."""
+    async def _turn(self, simulations: int) -> AsyncGenerator[_Turn]:
+        """The visitor's and everybody's turn, for a search of so many simulations.
+
+        What was not made when it ends with an error, or early, is given back.
+        """
         simulations = max(simulations, 1)
         self.visitor.allowance.take(simulations)
         try:
@@ -162,10 +146,11 @@ class VisitorPlayer:
             except asyncio.CancelledError:
                 self._give_back(simulations)
                 raise
+            turn = _Turn()
             try:
-                yield
-            except ZerofleetError:  # nothing was searched
-                self._give_back(simulations)
+                yield turn
+            except BaseException:
+                self._give_back(max(simulations - turn.made, 0))
                 raise
 
     def _give_back(self, simulations: int) -> None:

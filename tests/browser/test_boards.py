@@ -12,7 +12,9 @@ from playwright.sync_api import Locator, Page, expect
 
 from zerofleet import games
 from zerofleet.database import Submission
+from zerofleet.figures import SelfplayFigures
 from zerofleet.games import State
+from zerofleet.heartbeat import Heartbeat
 from zerofleet.testing.random_records import random_record
 
 DEADLINE = 60.0
@@ -166,6 +168,33 @@ def test_hover_draws_the_variation_of_an_analysis(
     line = rows.first.locator("td").last.inner_text().split()
     assert len(line) > 1
     expect(page.locator(".zf-step")).to_have_count(len(line))
+
+
+def test_a_row_stays_what_it_is_when_the_page_is_drawn_anew(
+    shown: Any, inference_address: str, open_page: Opened
+) -> None:
+    page = open_page("/play?side=both").page
+    expect(page.get_by_text(f"{SIMULATIONS} simulations")).to_be_visible()
+    row = page.locator(".zf-candidates tbody tr").first.element_handle()
+    row.focus()
+    expect(page.locator(".zf-step")).not_to_have_count(0)
+    shown.heartbeats.beat(Heartbeat("w", 1, "a test", SelfplayFigures()), ttl=60.0)
+    expect(page.get_by_text("waits for a test")).to_be_visible()  # drawn anew
+    assert row.evaluate("row => row === document.activeElement")
+    expect(page.locator(".zf-step")).not_to_have_count(0)
+
+
+@pytest.mark.parametrize("path", ["/play?side=both", "/compare"])
+def test_a_search_goes_on_when_the_connection_is_back(
+    path: str, shown: Any, inference_address: str, open_page: Opened
+) -> None:
+    page = open_page(path).page
+    expect(page.get_by_text(f"{SIMULATIONS} simulations").first).to_be_visible()
+    page.get_by_label("simulations").fill("4000")
+    if path == "/compare":
+        expect(page.get_by_text("searches", exact=True).first).to_be_visible()
+    page.evaluate("window.socket.disconnect().connect()")
+    expect(page.get_by_text("4,000 simulations").first).to_be_visible()
 
 
 def test_a_link_to_game_and_ply_opens_it_and_the_address_follows(

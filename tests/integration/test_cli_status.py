@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,9 +15,12 @@ import pytest
 from typer.testing import CliRunner
 
 from zerofleet.cli import app
+from zerofleet.config import load_run
 from zerofleet.database import Database
 from zerofleet.figures import DemandFigures, InferenceFigures, SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.local.data_folder import DataFolder
+from zerofleet.local.running import Running
 
 RUN = 'name = "test"\ngame = "tic_tac_toe"\n'
 
@@ -91,6 +96,46 @@ def test_watched_it_is_asked_again_and_again_until_interrupted(
     monkeypatch.setattr(command, "time", SimpleNamespace(sleep=pause))
     looks = [json.loads(line) for line in ask("--watch", "--json").splitlines()]
     assert [look["run"] for look in looks] == ["test", "test"]
+
+
+def test_a_watched_run_that_is_started_anew_is_found_where_it_is_then(
+    database: Database,
+    role_url: Callable[[str], str],
+    valkey_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    del database  # has the run
+    run_file = tmp_path / "run.toml"
+    run_file.write_text(RUN)
+    folder = DataFolder.for_run(tmp_path / "data", load_run(run_file))
+    folder.keep_run_file(run_file)
+    urls = {"console": role_url("console")}
+    with contextlib.ExitStack() as runs:
+        runs.enter_context(folder.hold("up"))
+        away = {"console": "postgresql://console@127.0.0.1:1/zerofleet"}
+        running = Running(os.getpid(), away, valkey_url, "127.0.0.1:1")
+        runs.enter_context(running.announced(folder))
+
+        def start_anew() -> None:
+            runs.enter_context(replace(running, database_urls=urls).announced(folder))
+
+        pauses = iter([start_anew, lambda: None, None])
+
+        def pause(seconds: float) -> None:
+            happens = next(pauses)
+            if happens is None:
+                raise KeyboardInterrupt
+            happens()
+
+        monkeypatch.setattr(
+            sys.modules["zerofleet.cli.status"], "time", SimpleNamespace(sleep=pause)
+        )
+        found = CliRunner().invoke(
+            app, ["status", "--watch", "--json", "--data", str(folder.root)], catch_exceptions=False
+        )
+    assert [json.loads(line)["run"] for line in found.stdout.splitlines()] == ["test"] * 2
+    assert "Postgres" in found.stderr
 
 
 def test_a_fleet_of_which_nothing_is_heard_is_stopped_and_gets_no_advice(ask: Ask) -> None:

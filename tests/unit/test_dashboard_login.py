@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
@@ -18,7 +19,12 @@ from services.dashboard.settings import DashboardSettings
 from services.dashboard.visitor_player import VisitorPlayer
 from services.dashboard.visitors import SESSION_SECONDS, Allowance, Visitor, Visitors
 from zerofleet.client import AsyncPlayer
-from zerofleet.errors import ConfigError, OverloadedError, PermissionDeniedError
+from zerofleet.errors import (
+    ConfigError,
+    InferenceUnavailableError,
+    OverloadedError,
+    PermissionDeniedError,
+)
 from zerofleet.secrets.tokens import Token, digest_of
 
 HOST = "page.example:8080"
@@ -262,11 +268,30 @@ def test_a_viewer_searches_nothing_and_others_wait_for_their_turn(
             with pytest.raises(OverloadedError, match="try again"):
                 await player.search(simulations=600)
         with pytest.raises(OverloadedError, match="ask for 600 or fewer"):
-            await player.play(simulations=601)
+            await player.search(simulations=601)
         everybody.take(500)
         with pytest.raises(OverloadedError, match="that all visitors together have, 500 are left"):
             await player.search(simulations=600)
         client.allowance.take(600)  # they were given back
 
     monkeypatch.setattr("services.dashboard.visitor_player._WAIT_SECONDS", 0.001)
+    asyncio.run(ask())
+
+
+def test_of_a_search_that_fails_what_was_not_made_is_given_back() -> None:
+    class Failing:
+        async def analyze(self, *_: object, **__: object) -> AsyncIterator[Any]:
+            yield SimpleNamespace(simulations=40)
+            raise InferenceUnavailableError("gone")
+
+    async def ask() -> None:
+        everybody = Allowance(1_000, searches=1, whose="all visitors together have")
+        visitor = Visitor("bob", "client", Allowance(600, Clock()))
+        player = VisitorPlayer(cast("AsyncPlayer", Failing()), visitor, everybody, 100)
+        with pytest.raises(InferenceUnavailableError):
+            await player.search()
+        visitor.allowance.take(560)
+        with pytest.raises(OverloadedError, match="0 are left"):
+            visitor.allowance.take(1)
+
     asyncio.run(ask())

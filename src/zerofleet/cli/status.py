@@ -38,12 +38,18 @@ def status(
     ZEROFLEET_RUN_FILE say the rest.
     """
     of_fleet = in_fleet(data)
-    with _of_fleet(run_file) if of_fleet else _of_folder(data, run_file) as watched:
-        if not watch:
-            typer.echo(watched.look(as_json, indent=2))
-            return
-        with contextlib.suppress(KeyboardInterrupt):
-            _watch(watched, as_json)
+    goes_on = True
+    while goes_on:
+        with _of_fleet(run_file) if of_fleet else _of_folder(data, run_file) as watched:
+            if not watch:
+                typer.echo(watched.look(as_json, indent=2))
+                return
+            try:
+                _watch(watched, as_json)
+            except KeyboardInterrupt:
+                return
+        goes_on = watched.has_a_successor()
+    typer.echo("the run is stopped", err=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,8 @@ class _Watched:
     of_fleet: bool
     goes_on: Callable[[], bool]
     """Whether a further look may find something new."""
+    has_a_successor: Callable[[], bool] = lambda: False
+    """Whether the run was started anew since it ended, with stores at other addresses."""
 
     def look(self, as_json: bool, indent: int | None = None) -> str:
         """The run now.
@@ -109,7 +117,6 @@ def _watch(watched: _Watched, as_json: bool) -> None:
             if not watched.goes_on():
                 break
             time.sleep(_WATCH_SECONDS)
-    typer.echo("the run is stopped", err=True)
 
 
 @contextlib.contextmanager
@@ -132,7 +139,11 @@ def _of_folder(data: Path | None, run_file: Path | None) -> Generator[_Watched]:
             if best is not None:
                 tell_of_damage(folder, best)
         address = running.inference_address
-        yield _Watched(monitor, address, False, lambda: bool(address) and folder.is_held())
+
+        def goes_on() -> bool:
+            return bool(address) and running.goes_on(folder)
+
+        yield _Watched(monitor, address, False, goes_on, folder.is_held)
 
 
 @contextlib.contextmanager

@@ -45,6 +45,10 @@ class Running:
         finally:
             path.unlink(missing_ok=True)
 
+    def goes_on(self, folder: DataFolder) -> bool:
+        """Whether it still runs, and nothing that was started later in its place."""
+        return folder.is_held() and _announced(folder) == self
+
 
 @contextlib.contextmanager
 def joined(folder: DataFolder, command: str) -> Generator[Running]:
@@ -62,13 +66,19 @@ def joined(folder: DataFolder, command: str) -> Generator[Running]:
             yield running
 
 
+def _announced(folder: DataFolder) -> Running | None:
+    """What the holder of a folder has announced; None: nothing yet."""
+    with contextlib.suppress(ConfigError, TypeError):
+        running = Running(**read_json(folder.root / "running.json"))
+        if running.pid == folder.holder_pid():
+            return running
+    return None
+
+
 def _wait_announced(folder: DataFolder) -> Running:
     deadline = time.monotonic() + _START_SECONDS
-    path = folder.root / "running.json"
     while time.monotonic() < deadline:
-        with contextlib.suppress(ConfigError, TypeError):
-            running = Running(**read_json(path))
-            if running.pid == folder.holder_pid():
-                return running
+        if (running := _announced(folder)) is not None:
+            return running
         time.sleep(0.1)
     raise ConfigError(f"{folder.root} is starting or stopping and does not get ready: try again")
