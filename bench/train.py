@@ -123,7 +123,7 @@ def bare_step(workload: Workload, run: RunConfig, batch: Batch) -> Callable[[], 
         torch.from_numpy(column).to(device)  # pyright: ignore[reportUnknownMemberType]
         for column in batch
     )
-    precision = Precision(settings.mixed_precision, device)
+    precision = Precision(settings.mixed_precision, device, run.network.channels)
     forward = cast("Callable[[Tensor], tuple[Tensor, Tensor]]", network)
 
     def step() -> None:

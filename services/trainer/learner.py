@@ -27,19 +27,21 @@ from zerofleet.network import (
 from zerofleet.network.policy_value_net import BoardShape
 
 Wanted = Literal["auto", "off", "bf16", "fp16"]
+_BF16_CHANNELS = 32  # of a network that gains by bf16 on a CPU
 
 
 class Precision:
     """The precision of the forward pass; weights, losses and momentum are float32 always.
 
     Args:
-        wanted: auto takes bf16 on a GPU that has it, and float32 anywhere else.
+        wanted: auto takes bf16 where the device computes in it and gains by it, else float32.
         device: where the network is.
+        channels: of the network.
     """
 
-    def __init__(self, wanted: Wanted, device: torch.device) -> None:
+    def __init__(self, wanted: Wanted, device: torch.device, channels: int) -> None:
         self._device = device
-        self.dtype = _dtype(wanted, device)
+        self.dtype = _dtype(wanted, device, channels)
         # bf16 has float32's range: only fp16 loses small gradients.
         self.loss_scale = LossScale() if self.dtype is torch.float16 else None
 
@@ -89,7 +91,9 @@ class Learner:
             self._optimizer = AdamW(parameters, settings.momentum, settings.weight_decay)
         else:
             self._optimizer = Momentum(parameters, settings.momentum, settings.l2)
-        self._precision = Precision(settings.mixed_precision, self._team.device)
+        self._precision = Precision(
+            settings.mixed_precision, self._team.device, run.network.channels
+        )
         decay = settings.average_decay
         self._average = WeightAverage(self.network, decay) if decay else None
         self._running_figures = _running_figures(self.network)
@@ -272,8 +276,14 @@ def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def _dtype(wanted: Wanted, device: torch.device) -> torch.dtype | None:
+def _dtype(wanted: Wanted, device: torch.device, channels: int) -> torch.dtype | None:
     if wanted == "auto":
-        modern = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-        return torch.bfloat16 if modern else None
+        if device.type == "cuda":
+            gains = torch.cuda.is_bf16_supported(including_emulation=False)
+        else:
+            instructions = torch.cpu.get_capabilities()
+            has_it = any(instructions.get(name) for name in ("avx512_bf16", "amx_bf16"))
+            # Measured: 1.6 to 1.7 times the samples a second, and 0.8 times with 16 channels.
+            gains = has_it and channels >= _BF16_CHANNELS
+        return torch.bfloat16 if gains else None
     return {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}[wanted]

@@ -134,12 +134,18 @@ def test_fewer_bits_learn_much_the_same(bits: str) -> None:
     assert first.value_loss == pytest.approx(second.value_loss, abs=0.05)
 
 
-def test_cpus_are_left_in_full_precision_unless_told_otherwise() -> None:
-    assert Precision("auto", CPU).dtype is None
-    assert Precision("off", CPU).dtype is None
-    assert Precision("bf16", CPU).dtype is torch.bfloat16
-    assert Precision("bf16", CPU).loss_scale is None
-    assert Precision("fp16", CPU).loss_scale is not None
+@pytest.mark.parametrize("instructions", ["avx512_bf16", "amx_bf16", "avx512_f"])
+def test_cpus_train_in_bf16_where_they_have_it_and_gain_by_it(
+    instructions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {instructions: True})
+    gains = torch.bfloat16 if "bf16" in instructions else None
+    assert Precision("auto", CPU, 32).dtype is gains
+    assert Precision("auto", CPU, 16).dtype is None
+    assert Precision("off", CPU, 64).dtype is None
+    assert Precision("bf16", CPU, 16).dtype is torch.bfloat16
+    assert Precision("bf16", CPU, 16).loss_scale is None
+    assert Precision("fp16", CPU, 16).loss_scale is not None
 
 
 def test_a_gradient_that_overflows_changes_no_weight() -> None:
