@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from services.dashboard.board import Board
@@ -132,7 +132,8 @@ class CompareView:
         self._game_board = game_board
         self._actions = actions
         self._simulations = described.num_simulations
-        self._searches: list[asyncio.Task[None]] = []
+        self._searches: dict[ComparedModel, asyncio.Task[None]] = {}
+        self._stopped: list[ComparedModel] = []
         versions = {BEST: "best", **{str(v): f"model {v}" for v in reversed(described.versions)}}
         self._tools(described)
         with ui.element("div").classes("zf-pair"):
@@ -140,7 +141,7 @@ class CompareView:
                 ComparedModel(versions, version, game_board, self)
                 for version in _asked_versions(visit.parameters, described, versions)
             ]
-        visit.while_here(self._stop, self.ask)
+        visit.while_here(self._stop, self._resume)
 
     async def open(self) -> None:
         """Ask, the position being there at once."""
@@ -151,12 +152,17 @@ class CompareView:
     def ask(self) -> None:
         """Show the position, and have both search it."""
         self._stop()
-        state = State(self._game_board.game, self._actions)
-        over = state.is_terminal
         self._line.set_text(format_actions(self._game_board.game, self._actions) or "the start")
-        for model in self._models:
+        self._ask(self._models)
+
+    def _ask(self, models: Sequence[ComparedModel]) -> None:
+        over = State(self._game_board.game, self._actions).is_terminal
+        for model in models:
             words = "the game is over" if over else "searches"
             model.show(self._actions, words, partial(self._begin, model, over=over))
+
+    def _resume(self) -> None:
+        self._ask(self._stopped)
 
     def play(self, action: int) -> None:
         """Go on to the position after an action."""
@@ -195,7 +201,7 @@ class CompareView:
 
     def _begin(self, model: ComparedModel, *, over: bool) -> None:
         if not over:
-            self._searches.append(asyncio.create_task(self._search(model)))
+            self._searches[model] = asyncio.create_task(self._search(model))
 
     async def _search(self, model: ComparedModel) -> None:
         try:
@@ -222,10 +228,13 @@ class CompareView:
 
     def _stop(self) -> bool:
         """End the searches; whether there were any, or some were about to begin."""
-        stopped = [model.stop_waiting() for model in self._models]
-        stopped += [search.cancel() for search in self._searches]
-        self._searches = []
-        return any(stopped)
+        self._stopped = []
+        for model in self._models:
+            search = self._searches.pop(model, None)
+            searched = search is not None and search.cancel()
+            if model.stop_waiting() or searched:
+                self._stopped.append(model)
+        return bool(self._stopped)
 
 
 def _asked_versions(

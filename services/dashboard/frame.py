@@ -35,7 +35,7 @@ _COLOURS = {
 }
 _BUILD_SECONDS = 15.0  # longer than a statement may take
 _RECONNECT_SECONDS = 10.0
-_MOST_UNWATCHED = 32  # readings that are kept though nobody watches them
+_MOST_KEPT = 32  # readings that nobody watches
 _YEAR_SECONDS = 365 * 24 * 3600
 
 
@@ -54,7 +54,12 @@ class Visit:
     frame: Frame
 
     def shared(
-        self, name: str, read: Callable[[], Awaitable[_Value]], every: float
+        self,
+        name: str,
+        read: Callable[[], Awaitable[_Value]],
+        every: float,
+        *,
+        keep: bool = False,
     ) -> SharedReading[_Value]:
         """The reading of this name that all pages of this run share; the first one makes it.
 
@@ -62,8 +67,9 @@ class Visit:
             name: with all that ``read`` depends on beside the run.
             read: what is read; it must not block the event loop.
             every: seconds between two readings.
+            keep: it though nobody watches: ``read`` goes on from what it has read.
         """
-        return self.frame.reading((self.run.name, name), read, every)
+        return self.frame.reading((self.run.name, name), read, every, keep=keep)
 
     def watch(
         self, reading: SharedReading[_Value], draw: Callable[[_Value], None]
@@ -144,6 +150,7 @@ class Frame:
     _readings: dict[tuple[str, str], SharedReading[Any]] = field(
         default_factory=dict[tuple[str, str], SharedReading[Any]]
     )
+    _kept: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def page(self, path: str, title: str, *, in_menu: bool = True) -> Callable[[Builder], Builder]:
         """Make a page of what builds its contents.
@@ -173,17 +180,22 @@ class Frame:
         return register
 
     def reading(
-        self, key: tuple[str, str], read: Callable[[], Awaitable[_Value]], every: float
+        self,
+        key: tuple[str, str],
+        read: Callable[[], Awaitable[_Value]],
+        every: float,
+        *,
+        keep: bool = False,
     ) -> SharedReading[_Value]:
-        """The reading of this key; made where there is none.
-
-        Those that nobody watches are kept for a while: some have read a whole run, bit by bit.
-        """
-        found = self._readings.pop(key, None)
-        self._readings[key] = found or SharedReading(" ".join(key), read, every)
+        """The reading of this key; made where none is watched or kept."""
         unwatched = [old for old, each in self._readings.items() if not each.watchers]
-        for old in unwatched[:-_MOST_UNWATCHED]:
+        kept = [old for old in unwatched if old in self._kept]
+        for old in set(unwatched) - set(kept[-_MOST_KEPT:]):
             del self._readings[old]
+        if keep:
+            self._kept.add(key)
+        if key not in self._readings:
+            self._readings[key] = SharedReading(" ".join(key), read, every)
         return cast("SharedReading[_Value]", self._readings[key])
 
     async def _open(

@@ -60,7 +60,7 @@ def add_openings_page(frame: Frame) -> None:
         view = OpeningsView(visit, board, actions, visit.parameters.get("model", ""))
         await view.open()
         reader = OpeningsReader(visit.sources, visit.run.name)
-        visit.watch(visit.shared("openings", reader.read, _SECONDS), view.show)
+        visit.watch(visit.shared("openings", reader.read, _SECONDS, keep=True), view.show)
 
 
 def _asked_actions(game: str, moves: str) -> list[int]:
@@ -89,6 +89,8 @@ class OpeningsView:
         self._actions = actions
         self._model = model
         self._openings = Openings()
+        self._line_drawn: list[int] | None = None
+        self._linked: str | None = None
         with ui.element("div").classes("zf-play"):
             with ui.element("section").classes("zf-panel"):
                 with ui.element("div").classes("zf-panel-head"):
@@ -163,11 +165,13 @@ class OpeningsView:
             self._draw_marks(shown)
         else:
             self._board.seek(self._actions, then=partial(self._draw_marks, shown))
-        self._example.clear()
-        if shown.uid is not None:
-            with self._example:
-                link = self._visit.link(f"/games/{shown.uid}", ply=len(line))
-                ui.link("the newest game that reaches it", link).classes("zf-link")
+        link = shown.uid and self._visit.link(f"/games/{shown.uid}", ply=len(line))
+        if link != self._linked:
+            self._linked = link
+            self._example.clear()
+            if link:
+                with self._example:
+                    ui.link("the newest game that reaches it", link).classes("zf-link")
         self._draw_curves(by_model)
 
     def _draw_marks(self, shown: OpeningPosition) -> None:
@@ -184,6 +188,9 @@ class OpeningsView:
 
     def _draw_line(self) -> None:
         """The moves so far, each a way back to its position."""
+        if self._line_drawn == self._actions:
+            return
+        self._line_drawn = list(self._actions)
         self._line.clear()
         state = State(self._game_board.game)
         with self._line:

@@ -199,7 +199,9 @@ class PlayView:
                 visits=child.visit_count,
                 prior=child.prior,
                 q_value=child.q_value if self._value_shown else None,
-                line=_variation_words(state, child.principal_variation),
+                line=_variation_words(state, child.principal_variation)
+                if child.visit_count
+                else "",
             )
             for child in table.children
         ]

@@ -25,7 +25,7 @@ def add_run_page(frame: Frame) -> None:
         reader = CurveReader(visit.sources, visit.run.name)
         said_heading("Run")
         view = RunView(visit)
-        visit.watch(visit.shared("curves", reader.read, _SECONDS), view.show)
+        visit.watch(visit.shared("curves", reader.read, _SECONDS, keep=True), view.show)
 
 
 class RunView:

@@ -3,7 +3,7 @@
 // a click.
 export default {
   template: `
-  <div class="zf-table" tabindex="0">
+  <div class="zf-table" :tabindex="rows.length && !aimable ? 0 : null">
     <table v-if="rows.length || !empty">
       <thead>
         <tr><th v-for="c in columns" :key="c.name" scope="col" :class="{ 'zf-right': c.figure }">{{ c.label }}</th></tr>
@@ -34,8 +34,19 @@ export default {
     aimable: Boolean, // rows can be pointed at
   },
   emits: ["aimed"],
+  // A row that gets another place loses the focus on its way there, which nobody need hear of.
+  beforeUpdate() {
+    const focused = document.activeElement;
+    this.held = this.$el.contains(focused) ? focused : null;
+  },
+  updated() {
+    const held = this.held;
+    if (held?.isConnected) held.focus({ preventScroll: true });
+    this.held = null;
+    if (held && !held.isConnected) this.aim(null);
+  },
   methods: {
-    aim(key) { if (this.aimable) this.$emit("aimed", key); },
+    aim(key) { if (this.aimable && !this.held) this.$emit("aimed", key); },
     share(row, name) { return row[name + "_share"]; },
     drawn(row, name) { return this.share(row, name) != null || row[name + "_counts"]; },
     // From the middle: full to the right where the test promotes, to the left where it rejects.

@@ -21,7 +21,7 @@ from zerofleet.errors import OverloadedError, PermissionDeniedError
 from zerofleet.rpc.codec import BEST
 
 _WAIT_SECONDS = 10.0
-_SIGN_SECONDS = 2.0  # a search tells how far it is: the client gives up one that is silent
+_SIGN_SECONDS = 0.3  # a search tells how far it is: what it has made is not given back
 
 
 @dataclass(slots=True)

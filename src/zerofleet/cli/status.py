@@ -39,17 +39,15 @@ def status(
     """
     of_fleet = in_fleet(data)
     goes_on = True
-    while goes_on:
-        with _of_fleet(run_file) if of_fleet else _of_folder(data, run_file) as watched:
-            if not watch:
-                typer.echo(watched.look(as_json, indent=2))
-                return
-            try:
+    with contextlib.suppress(KeyboardInterrupt):
+        while goes_on:
+            with _of_fleet(run_file) if of_fleet else _of_folder(data, run_file) as watched:
+                if not watch:
+                    typer.echo(watched.look(as_json, indent=2))
+                    return
                 _watch(watched, as_json)
-            except KeyboardInterrupt:
-                return
-        goes_on = watched.has_a_successor()
-    typer.echo("the run is stopped", err=True)
+            goes_on = watched.is_followed()
+        typer.echo("the run is stopped", err=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +60,8 @@ class _Watched:
     of_fleet: bool
     goes_on: Callable[[], bool]
     """Whether a further look may find something new."""
-    has_a_successor: Callable[[], bool] = lambda: False
-    """Whether the run was started anew since it ended, with stores at other addresses."""
+    is_followed: Callable[[], bool] = lambda: False
+    """Whether the run was started anew since it ended; waits while that is not known."""
 
     def look(self, as_json: bool, indent: int | None = None) -> str:
         """The run now.
@@ -125,7 +123,7 @@ def _of_folder(data: Path | None, run_file: Path | None) -> Generator[_Watched]:
     from zerofleet.config import load_run
     from zerofleet.database import Database
     from zerofleet.local.monitor import Monitor
-    from zerofleet.local.running import joined
+    from zerofleet.local.running import joined, running_in
 
     folder = chosen_folder(data, run_file)
     run = load_run(folder.run_file)
@@ -143,7 +141,15 @@ def _of_folder(data: Path | None, run_file: Path | None) -> Generator[_Watched]:
         def goes_on() -> bool:
             return bool(address) and running.goes_on(folder)
 
-        yield _Watched(monitor, address, False, goes_on, folder.is_held)
+        def is_followed() -> bool:
+            while address and folder.is_held():  # else it stops still, or another command looks
+                newest = running_in(folder)
+                if newest and newest.inference_address and newest != running:
+                    return True
+                time.sleep(_WATCH_SECONDS)
+            return False
+
+        yield _Watched(monitor, address, False, goes_on, is_followed)
 
 
 @contextlib.contextmanager

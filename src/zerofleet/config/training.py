@@ -122,8 +122,8 @@ class TrainerSection(Section):
     augment: bool = True
     """Train on each position under a random symmetry of the board."""
     mixed_precision: Literal["auto", "off", "bf16", "fp16"] = "auto"
-    """Precision of the forward pass, off, bf16 or fp16; auto: bf16 where the GPU or CPU has it and
-    the network has 32 channels or more, else off."""
+    """Precision of the forward pass, off, bf16 or fp16; auto: bf16 on a GPU that has it, and on
+    a CPU with AVX-512 BF16 or AMX where the network has 32 channels or more; else off."""
     channels_last: bool = True
     """Memory layout of the convolutions."""
     compile: bool = False

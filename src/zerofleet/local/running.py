@@ -47,7 +47,7 @@ class Running:
 
     def goes_on(self, folder: DataFolder) -> bool:
         """Whether it still runs, and nothing that was started later in its place."""
-        return folder.is_held() and _announced(folder) == self
+        return folder.is_held() and running_in(folder) == self
 
 
 @contextlib.contextmanager
@@ -66,7 +66,7 @@ def joined(folder: DataFolder, command: str) -> Generator[Running]:
             yield running
 
 
-def _announced(folder: DataFolder) -> Running | None:
+def running_in(folder: DataFolder) -> Running | None:
     """What the holder of a folder has announced; None: nothing yet."""
     with contextlib.suppress(ConfigError, TypeError):
         running = Running(**read_json(folder.root / "running.json"))
@@ -78,7 +78,7 @@ def _announced(folder: DataFolder) -> Running | None:
 def _wait_announced(folder: DataFolder) -> Running:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
-        if (running := _announced(folder)) is not None:
+        if (running := running_in(folder)) is not None:
             return running
         time.sleep(0.1)
     raise ConfigError(f"{folder.root} is starting or stopping and does not get ready: try again")
