@@ -30,7 +30,7 @@ def test_a_run_over_outside_stores(tmp_path: Path, database_url: str, valkey_url
     stores = ("--database-url", database_url, "--redis-url", valkey_url)
     status, said = up(tmp_path, *easy, *stores)
     assert status == 0, said
-    assert "Goal reached: model 1" in said
+    assert "Goal reached: model " in said
     assert not (tmp_path / "data" / "postgres").exists()
     assert (tmp_path / "data" / "stores.json").stat().st_mode & 0o777 == 0o600
     with Database(database_url) as database:
@@ -38,7 +38,7 @@ def test_a_run_over_outside_stores(tmp_path: Path, database_url: str, valkey_url
 
     status, said = up(tmp_path, *easy)  # the folder remembers where its record is
     assert status == 0, said
-    assert "Goal reached: model 1" in said
+    assert "Goal reached: model " in said
 
 
 @pytest.mark.slow
