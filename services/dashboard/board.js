@@ -30,6 +30,7 @@ const STYLE = `
 .zf-board.chess { --first: #fdfdfb; --second: #23272a; }
 .zf-board:focus-visible { box-shadow: 0 0 0 3px var(--aim); }
 .zf-board svg { display: block; width: 100%; height: auto; touch-action: manipulation; user-select: none; }
+.zf-board svg * { pointer-events: none; } /* what is drawn anew between press and release would take the click with it */
 .zf-board text { font-family: inherit; text-anchor: middle; dominant-baseline: central; font-variant-numeric: tabular-nums; }
 .zf-board .names { fill: var(--ink); font-size: 13px; }
 .zf-board .halo { paint-order: stroke; stroke: #fff; stroke-width: 3.5px; stroke-linejoin: round; fill: #111; }

@@ -47,15 +47,21 @@ def over(page: Page) -> bool:
     return bool(re.search(r"won|draw", page.get_by_role("status").inner_text()))
 
 
-def click_point(page: Page, row: int, column: int, rows: int, columns: int) -> None:
-    """Click a cell of a board whose rows and columns are named, 24 units of 40 for a cell."""
+def point_at(page: Page, row: int, column: int, rows: int, columns: int) -> None:
+    """Move to a cell of a board whose rows and columns are named, 24 units of 40 for a cell."""
     box = page.locator(".zf-board svg").bounding_box()
     names_left = page.locator(".zf-board .names text").count() > columns
     left = 24 if names_left else 0
     unit = box["width"] / (40 * columns + left + (1 if left else 0))
-    page.mouse.click(
+    page.mouse.move(
         box["x"] + unit * (left + 40 * (column + 0.5)), box["y"] + unit * (1 + 40 * (row + 0.5))
     )
+
+
+def click_point(page: Page, row: int, column: int, rows: int, columns: int) -> None:
+    point_at(page, row, column, rows, columns)
+    page.mouse.down()
+    page.mouse.up()
 
 
 def tab_to(page: Page, element: Locator) -> None:
@@ -167,6 +173,18 @@ def test_hover_draws_the_variation_of_an_analysis(
     line = rows.first.locator("td").last.inner_text().split()
     assert len(line) > 1
     expect(page.locator(".zf-step")).to_have_count(len(line))
+
+
+def test_a_click_counts_though_the_board_is_drawn_anew_in_it(
+    shown: Any, inference_address: str, open_page: Opened
+) -> None:
+    page = open_page("/play?side=both").page
+    expect(page.get_by_text(f"{SIMULATIONS} simulations")).to_be_visible()
+    point_at(page, 5, 3, 6, 7)  # on the mark of what the search thinks of it
+    page.mouse.down()
+    expect(page.locator(".zf-step")).not_to_have_count(0)  # in place of the marks
+    page.mouse.up()
+    expect(page.locator(".zf-board .zf-piece")).to_have_count(1)
 
 
 def test_a_row_stays_what_it_is_when_the_page_is_drawn_anew(
