@@ -271,8 +271,7 @@ def test_a_reader_is_not_waited_for(database: Database, epoch: int, database_url
     for read in ("game_moves", "positions_ago_4", "positions_default"):
         with closing(psycopg2.connect(database_url)) as reader, reader.cursor() as cursor:
             cursor.execute(f"SELECT count(*) FROM {read}")
-            drop = database.drop_partition()
-            assert drop is not None
+            assert (drop := database.drop_partition())
             assert (drop.partition, drop.is_done) == ("positions_ago_4", False)
             assert "another session is reading" in drop.outcome
             play(database, NOW)
