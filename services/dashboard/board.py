@@ -56,7 +56,6 @@ class Board(Element, component="board.js"):
         self._shown = 0  # positions so far
         self._variation: object = None  # the newest that was asked for
         self._sought: SoughtPosition | None = None
-        self._found: tuple[int, ...] | None = None  # of the position that was sought and is shown
         self._seeking: asyncio.Task[None] | None = None
         shape = game_board.shape
         self._can_play = on_play is not None
@@ -78,9 +77,10 @@ class Board(Element, component="board.js"):
         assert self._position is not None
         return self._position
 
-    def has(self, actions: Sequence[int]) -> bool:
-        """Whether the position after those actions was what ``seek`` has shown last."""
-        return self._sought is None and self._found == tuple(actions)
+    @property
+    def is_seeking(self) -> bool:
+        """Whether the position that was sought last is not shown yet."""
+        return self._sought is not None
 
     def show(self, position: BoardPosition, *, playable: bool = True) -> None:
         """Show a position, without marks.
@@ -90,7 +90,6 @@ class Board(Element, component="board.js"):
             playable: whether the visitor may choose an action now.
         """
         self._position = position
-        self._found = None
         self._shown += 1
         self._variation = None
         self._props["line"] = []
@@ -149,7 +148,7 @@ class Board(Element, component="board.js"):
             # While a key is held down each step is too late, and yet it shows the way.
             self.show(position, playable=newest and sought.playable)
             if newest:
-                self._sought, self._found = None, sought.actions
+                self._sought = None
                 if sought.then is not None:
                     sought.then()
 
@@ -196,7 +195,6 @@ class Board(Element, component="board.js"):
         ]
         if drawn != self._props["line"]:
             self._props["line"] = drawn
-            self.update()
 
     def _chosen(self, event: events.GenericEventArguments, on_play: Callable[[int], Any]) -> Any:  # noqa: ANN401  NiceGUI awaits what a handler returns
         action = _action(event)

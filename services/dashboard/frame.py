@@ -150,7 +150,6 @@ class Frame:
     _readings: dict[tuple[str, str], SharedReading[Any]] = field(
         default_factory=dict[tuple[str, str], SharedReading[Any]]
     )
-    _kept: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def page(self, path: str, title: str, *, in_menu: bool = True) -> Callable[[Builder], Builder]:
         """Make a page of what builds its contents.
@@ -189,13 +188,11 @@ class Frame:
     ) -> SharedReading[_Value]:
         """The reading of this key; made where none is watched or kept."""
         unwatched = [old for old, each in self._readings.items() if not each.watchers]
-        kept = [old for old in unwatched if old in self._kept]
+        kept = [old for old in unwatched if self._readings[old].keep]
         for old in set(unwatched) - set(kept[-_MOST_KEPT:]):
             del self._readings[old]
-        if keep:
-            self._kept.add(key)
         if key not in self._readings:
-            self._readings[key] = SharedReading(" ".join(key), read, every)
+            self._readings[key] = SharedReading(" ".join(key), read, every, keep=keep)
         return cast("SharedReading[_Value]", self._readings[key])
 
     async def _open(

@@ -89,8 +89,7 @@ class OpeningsView:
         self._actions = actions
         self._model = model
         self._openings = Openings()
-        self._line_drawn: list[int] | None = None
-        self._linked: str | None = None
+        self._shown: OpeningPosition | None = None  # of the chosen model
         with ui.element("div").classes("zf-play"):
             with ui.element("section").classes("zf-panel"):
                 with ui.element("div").classes("zf-panel-head"):
@@ -109,7 +108,8 @@ class OpeningsView:
                 self._table = Table(
                     _COLUMNS, "Moves appear as soon as games of this model reach the position."
                 )
-                self._example = ui.element("div")
+                self._example = ui.link("the newest game that reaches it").classes("zf-link")
+                self._example.set_visibility(False)
                 ui.label(
                     f"Of the newest {GAMES_OF_MODEL:,} games of self-play that each model began, "
                     "with what is drawn at random in openings. The score is that of the player "
@@ -129,7 +129,7 @@ class OpeningsView:
 
     async def open(self) -> None:
         """Show the position, before what is known of it."""
-        self._board.seek(self._actions)
+        self._seek()
         await self._board.sought()
 
     def show(self, openings: Openings) -> None:
@@ -144,16 +144,20 @@ class OpeningsView:
             self._choice.set_value(chosen or (asked if asked in versions else newest))
         self._draw()
 
-    def _draw(self) -> None:
-        """The position, and what the games do in it."""
-        game = self._game_board.game
+    def _seek(self) -> None:
+        """Another position: its line, and the board, whose marks come when it is there."""
         self._draw_line()
-        line = format_actions(game, self._actions).split()
+        self._board.seek(self._actions, then=self._draw_marks)
+
+    def _draw(self) -> None:
+        """What the games do in the position; whoever is about to move there is not disturbed."""
+        line = format_actions(self._game_board.game, self._actions).split()
         by_model = self._openings.position(line)
         shown = next((each for each in by_model if each.version == self._choice.value), None)
+        self._shown = shown
+        if not self._board.is_seeking:
+            self._draw_marks()
         if shown is None:
-            if not self._board.has(self._actions):
-                self._board.seek(self._actions)
             self._reached.set_text("No model has been promoted yet.")
             return
         total = next(len(m.games) for m in self._openings.models if m.version == shown.version)
@@ -161,20 +165,14 @@ class OpeningsView:
             f"{shown.games:,} of {total:,} games of model {shown.version} reach this position"
         )
         self._table.show([self._row(shown, each, line) for each in shown.moves[:20]])
-        if self._board.has(self._actions):  # whoever is about to move there is not disturbed
-            self._draw_marks(shown)
-        else:
-            self._board.seek(self._actions, then=partial(self._draw_marks, shown))
-        link = shown.uid and self._visit.link(f"/games/{shown.uid}", ply=len(line))
-        if link != self._linked:
-            self._linked = link
-            self._example.clear()
-            if link:
-                with self._example:
-                    ui.link("the newest game that reaches it", link).classes("zf-link")
+        self._example.set_visibility(shown.uid is not None)
+        self._example.props["href"] = self._visit.link(f"/games/{shown.uid}", ply=len(line))
         self._draw_curves(by_model)
 
-    def _draw_marks(self, shown: OpeningPosition) -> None:
+    def _draw_marks(self) -> None:
+        shown = self._shown
+        if shown is None:
+            return
         words = {action.text: action.action for action in self._board.position.actions}
         most = max((each.games for each in shown.moves), default=1)
         self._board.draw_marks(
@@ -188,9 +186,6 @@ class OpeningsView:
 
     def _draw_line(self) -> None:
         """The moves so far, each a way back to its position."""
-        if self._line_drawn == self._actions:
-            return
-        self._line_drawn = list(self._actions)
         self._line.clear()
         state = State(self._game_board.game)
         with self._line:
@@ -273,6 +268,7 @@ class OpeningsView:
         with self._reached:
             line = format_actions(self._game_board.game, actions).split()
             ui.navigate.history.replace(self._link(line))
+        self._seek()
         self._draw()
 
 

@@ -28,9 +28,13 @@ class SharedReading(Generic[_Value]):
         name: for the log.
         read: what is read; it must not block the event loop.
         every: seconds between two readings; more where they take long.
+        keep: it though nobody looks: ``read`` goes on from what it has read.
     """
 
-    def __init__(self, name: str, read: Callable[[], Awaitable[_Value]], every: float) -> None:
+    def __init__(
+        self, name: str, read: Callable[[], Awaitable[_Value]], every: float, *, keep: bool = False
+    ) -> None:
+        self.keep = keep
         self._name = name
         self._read = read
         self._every = every

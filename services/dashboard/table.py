@@ -67,7 +67,6 @@ class Table(Element, component="table.js"):
         """Show rows, each with a ``key`` of its own; rows that are shown are not sent again."""
         if list(rows) != self.rows:
             self._set(rows)
-            self.update()
 
     def _set(self, rows: Sequence[dict[str, Any]]) -> None:
         self.rows = list(rows)

@@ -132,27 +132,24 @@ class VisitorPlayer:
         except OverloadedError:
             self.visitor.allowance.give_back(simulations)
             raise
-        async with contextlib.AsyncExitStack() as held:
-            try:
-                async with asyncio.timeout(_WAIT_SECONDS):
-                    await held.enter_async_context(self.visitor.allowance.turns)
-                    await held.enter_async_context(self.everybody.turns)
-            except TimeoutError as error:
-                self._give_back(simulations)
-                raise OverloadedError(
-                    "inference searches for other visitors, as many as it does at once: try again "
-                    f"in {_WAIT_SECONDS:g} s"
-                ) from error
-            except asyncio.CancelledError:
-                self._give_back(simulations)
-                raise
-            turn = _Turn()
-            try:
+        turn = _Turn()
+        try:
+            async with contextlib.AsyncExitStack() as held:
+                await self._wait(held)
                 yield turn
-            except BaseException:
-                self._give_back(max(simulations - turn.made, 0))
-                raise
+        except BaseException:
+            left = max(simulations - turn.made, 0)
+            self.visitor.allowance.give_back(left)
+            self.everybody.give_back(left)
+            raise
 
-    def _give_back(self, simulations: int) -> None:
-        self.visitor.allowance.give_back(simulations)
-        self.everybody.give_back(simulations)
+    async def _wait(self, held: contextlib.AsyncExitStack) -> None:
+        try:
+            async with asyncio.timeout(_WAIT_SECONDS):
+                await held.enter_async_context(self.visitor.allowance.turns)
+                await held.enter_async_context(self.everybody.turns)
+        except TimeoutError as error:
+            raise OverloadedError(
+                "inference searches for other visitors, as many as it does at once: try again "
+                f"in {_WAIT_SECONDS:g} s"
+            ) from error

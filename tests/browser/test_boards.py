@@ -109,6 +109,8 @@ def test_a_whole_game_is_played_by_clicks(shown_game: str, shown: Any, open_page
     assert opened.complaints == []
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("status")).to_have_text("Your action.")
+    my_turn(page)
+    assert not over(page)
 
 
 @pytest.mark.parametrize("shown_game", ["tic_tac_toe"])

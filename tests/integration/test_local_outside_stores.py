@@ -1,5 +1,6 @@
 """``zerofleet up`` over a Postgres and a Valkey that are not its own."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,15 +31,17 @@ def test_a_run_over_outside_stores(tmp_path: Path, database_url: str, valkey_url
     stores = ("--database-url", database_url, "--redis-url", valkey_url)
     status, said = up(tmp_path, *easy, *stores)
     assert status == 0, said
-    assert "Goal reached: model " in said
+    assert (reached := re.search(r"Goal reached: model (\d+) has", said)), said
     assert not (tmp_path / "data" / "postgres").exists()
     assert (tmp_path / "data" / "stores.json").stat().st_mode & 0o777 == 0o600
     with Database(database_url) as database:
         assert database.summary("tictactoe").promotions >= 1
+        assert (best := database.promotion_head("tictactoe"))
+        assert best.version == int(reached[1])
 
     status, said = up(tmp_path, *easy)  # the folder remembers where its record is
     assert status == 0, said
-    assert "Goal reached: model " in said
+    assert f"Goal reached: model {best.version} has" in said
 
 
 @pytest.mark.slow

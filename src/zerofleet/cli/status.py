@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,13 +39,15 @@ def status(
     ZEROFLEET_RUN_FILE say the rest.
     """
     of_fleet = in_fleet(data)
-    goes_on = True
+    opened = partial(_of_fleet, run_file) if of_fleet else partial(_of_folder, data, run_file)
+    if not watch:
+        with opened() as watched:
+            typer.echo(watched.look(as_json, indent=2))
+        return
     with contextlib.suppress(KeyboardInterrupt):
+        goes_on = True
         while goes_on:
-            with _of_fleet(run_file) if of_fleet else _of_folder(data, run_file) as watched:
-                if not watch:
-                    typer.echo(watched.look(as_json, indent=2))
-                    return
+            with opened() as watched:
                 _watch(watched, as_json)
             goes_on = watched.is_followed()
         typer.echo("the run is stopped", err=True)
