@@ -71,6 +71,7 @@ class LocalRun:
         self._meter = UsageMeter(folder.root / "usage.json")
         self._progress = progress()
         self._lost_games = 0
+        self._full_disk: str | None = None
         self._slow_looks = 0
         self._told_of_size = False
 
@@ -98,7 +99,7 @@ class LocalRun:
         if self._goal is not None:
             typer.echo(goal_text(reached, self._goal))
         if self._lost_games:
-            typer.echo(lost_text(self._lost_games, full_disk(self._folder.root)))
+            typer.echo(lost_text(self._lost_games, self._full_disk))
         typer.echo(final_report(figures, self._meter.usage, self._folder, self._page))
         return self._goal is None or reached is not None
 
@@ -189,6 +190,7 @@ class LocalRun:
                 failed.result()
             failed.cancel()
         self._lost_games = sum(child.lost_games for child in supervisor.children)
+        self._full_disk = full_disk(self._folder.root)  # stores that end may make room
         return figures
 
     def _tell_of_size(self, services: Sequence[ServiceState]) -> None:
