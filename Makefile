@@ -15,6 +15,7 @@ TEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # Of test-chaos.
 ROUNDS ?= 100
 SEED ?= 1
+FLEETS ?= 1
 
 # What is compiled once is not compiled again by each process that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
@@ -51,7 +52,7 @@ test-core: setup ## the C++ tests, under ASan and UBSan
 	  ../$(BIN)/ctest --preset asan
 
 test-chaos: setup ## faults of every kind, ROUNDS of them, by SEED; goes on where it was cut off
-	$(BIN)/python -m bench.chaos --rounds $(ROUNDS) --seed $(SEED)
+	$(BIN)/python -m bench.chaos --rounds $(ROUNDS) --seed $(SEED) --fleets $(FLEETS)
 
 images: ## build the container images for CPUs; IMAGES=inference-gpu for one alone
 	@for name in $(IMAGES); do echo "==> zerofleet-$$name:$(TAG)" && \

@@ -4,8 +4,9 @@
 network, and in each round does one kind of harm to it, waits until games come in and the trainer
 steps again, and compares what the workers noted with what Postgres has. The seed gives the sequence
 of faults: every kind comes once before any comes again. Each round is a line of the file at once,
-so a run that was cut off goes on behind its last round, with the same command. The table is of all
-rounds of the file; the exit status is 1 when a promise was broken.
+so a run that was cut off goes on behind its last round, with the same command. With ``--fleets 4``
+four fleets side by side share the rounds, each with a seed and a file of its own. The table is of
+all rounds of the files; the exit status is 1 when a promise was broken.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from multiprocessing import Process
 from pathlib import Path
 
 import psutil
@@ -62,6 +65,43 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Do the rounds that the file lacks, and print the table."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the fleet goes with us
     options = parse(argv)
+    shares = shared_out(options)
+    failed = False
+    if len(shares) == 1:
+        do_rounds(*shares)
+    else:
+        processes = [Process(target=told, args=(partial(do_rounds, share),)) for share in shares]
+        try:
+            for process in processes:
+                process.start()
+            for process in processes:
+                process.join()
+                failed |= bool(process.exitcode)
+        finally:
+            for process in processes:
+                process.terminate()
+                process.join()
+    rows = [row for share in shares for row in read_rows(share.out, share.seed)]
+    show(rows)
+    if failed or any(row["broken"] for row in rows):
+        sys.exit(1)
+
+
+def shared_out(options: argparse.Namespace) -> list[argparse.Namespace]:
+    """The options of each fleet: its seed, its file and its share of the rounds."""
+    if options.fleets == 1:
+        return [options]
+    shares = []
+    for number in range(options.fleets):
+        rounds = options.rounds // options.fleets + (number < options.rounds % options.fleets)
+        share = {"seed": options.seed + number, "rounds": rounds}
+        out = _file_of(options.seed + number)
+        shares.append(argparse.Namespace(**{**vars(options), **share, "out": out}))
+    return shares
+
+
+def do_rounds(options: argparse.Namespace) -> None:
+    """Do the rounds that the file lacks, and write each to it."""
     rows = read_rows(options.out, options.seed)
     done = max((int(str(row["round"])) for row in rows), default=0)
     print(f"seed {options.seed}, {options.rounds} rounds, {done} of them in {options.out}")
@@ -69,13 +109,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         last = min(done + options.fleet_rounds, options.rounds)
         for row in one_fleet(options, range(done + 1, last + 1)):
             done = max(done, int(str(row["round"])))
-            rows.append(row)
             with options.out.open("a", encoding="utf-8") as file:
                 file.write(f"{json.dumps(row)}\n")
             print(_line(row), flush=True)
-    show(rows)
-    if any(row["broken"] for row in rows):
-        sys.exit(1)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -88,6 +124,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     found.add_argument("--rounds", type=positive(int), default=100, help="of the file [100]")
     found.add_argument("--seed", type=int, default=1, help="[1]")
     found.add_argument("--out", type=Path, help="a line of JSON a round [chaos-SEED.jsonl]")
+    found.add_argument(
+        "--fleets",
+        type=positive(int),
+        default=1,
+        help="side by side, of the seeds SEED, SEED + 1, ... [1]",
+    )
     found.add_argument("--kinds", nargs="+", metavar="KIND", default=list(KINDS), help="[all]")
     found.add_argument(
         "--fleet-rounds", type=positive(int), default=40, help="before a fleet is ended [40]"
@@ -101,8 +143,14 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     options = found.parse_args(argv)
     if unknown := [kind for kind in options.kinds if kind not in KINDS]:
         found.error(f"no kind of fault is called {unknown}: there are {', '.join(KINDS)}")
-    options.out = options.out or Path(f"chaos-{options.seed}.jsonl")
+    if options.out and options.fleets > 1:
+        found.error("each of several fleets has a file of its own: leave out --out")
+    options.out = options.out or _file_of(options.seed)
     return options
+
+
+def _file_of(seed: int) -> Path:
+    return Path(f"chaos-{seed}.jsonl")
 
 
 def read_rows(path: Path, seed: int) -> list[Row]:
@@ -255,7 +303,7 @@ def _line(row: Row) -> str:
     settled = "-" if row["settled_s"] is None else f"settled in {row['settled_s']} s"
     what = f"skipped: {row['skipped']}" if row["skipped"] else f"{row['note']}; {settled}"
     wrong = "".join(f"\n    BROKEN: {each}" for each in row["broken"])
-    return f"{row['at']} {row['round']:>4} {row['kind']}: {what}{wrong}"
+    return f"{row['at']} {row['seed']:>3} {row['round']:>4} {row['kind']}: {what}{wrong}"
 
 
 def show(rows: Sequence[Row]) -> None:
@@ -271,7 +319,8 @@ def show(rows: Sequence[Row]) -> None:
             table.add_row(kind, *_cells(some))
     table.add_row("all", *_cells(rows))
     console = Console(width=max(WIDTH, Console().width))
-    console.print(f"zerofleet {versions}, seed {rows[0]['seed']}, {dates[0]} to {dates[-1]}")
+    seeds = ", ".join(str(seed) for seed in sorted({int(str(row["seed"])) for row in rows}))
+    console.print(f"zerofleet {versions}, seed {seeds}, {dates[0]} to {dates[-1]}")
     console.print(table)
     for reason in sorted({f"{row['kind']}: {row['skipped']}" for row in rows if row["skipped"]}):
         console.print(f"skipped: {reason}")

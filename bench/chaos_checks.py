@@ -122,6 +122,7 @@ class Watch:
         pids = {process.pid: name for name in SERVICES for process in fleet.processes(name)}
         if len(pids) < len(SERVICES) - 1 + WORKERS:
             return f"only {sorted(pids.values())} run"
+        fleet.let_others_pass()
         self.ledger.read()
         more = self.ledger.stored.total() - games
         if more < _MORE_GAMES:

@@ -9,7 +9,7 @@ from uuid import uuid4
 import psycopg2
 import pytest
 
-from bench.chaos import Result, fault_of, parse, read_rows, show
+from bench.chaos import Result, fault_of, parse, read_rows, shared_out, show
 from bench.chaos_checks import Ledger, Watch
 from bench.chaos_faults import KINDS, StallingProxy
 from bench.chaos_fleet import NAME, HurtFleet
@@ -94,6 +94,19 @@ def test_rounds_of_another_seed_are_not_gone_on_with(
         read_rows(out, 8)
     with pytest.raises(SystemExit):
         parse(["--kinds", "no such kind"])
+
+
+def test_fleets_side_by_side_share_the_rounds_and_have_seeds_and_files_of_their_own() -> None:
+    shares = shared_out(parse(["--rounds", "10", "--seed", "7", "--fleets", "3"]))
+    assert [(share.seed, share.rounds, share.out.name) for share in shares] == [
+        (7, 4, "chaos-7.jsonl"),
+        (8, 3, "chaos-8.jsonl"),
+        (9, 3, "chaos-9.jsonl"),
+    ]
+    [one] = shared_out(parse(["--rounds", "10", "--out", "rounds.jsonl"]))
+    assert (one.rounds, one.out.name) == (10, "rounds.jsonl")
+    with pytest.raises(SystemExit):
+        parse(["--fleets", "2", "--out", "rounds.jsonl"])
 
 
 def test_a_stalled_proxy_keeps_bytes_and_passes_them_on_later() -> None:
