@@ -82,21 +82,21 @@ def main(argv: Sequence[str] | None = None) -> None:
                 process.terminate()
                 process.join()
     rows = [row for share in shares for row in read_rows(share.out, share.seed)]
-    show(rows)
+    if rows:
+        show(rows)
     if failed or any(row["broken"] for row in rows):
         sys.exit(1)
 
 
 def shared_out(options: argparse.Namespace) -> list[argparse.Namespace]:
     """The options of each fleet: its seed, its file and its share of the rounds."""
-    if options.fleets == 1:
-        return [options]
     shares = []
     for number in range(options.fleets):
+        seed = options.seed + number
         rounds = options.rounds // options.fleets + (number < options.rounds % options.fleets)
-        share = {"seed": options.seed + number, "rounds": rounds}
-        out = _file_of(options.seed + number)
-        shares.append(argparse.Namespace(**{**vars(options), **share, "out": out}))
+        out = options.out or Path(f"chaos-{seed}.jsonl")
+        share = {"seed": seed, "rounds": rounds, "out": out}
+        shares.append(argparse.Namespace(**{**vars(options), **share}))
     return shares
 
 
@@ -145,12 +145,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         found.error(f"no kind of fault is called {unknown}: there are {', '.join(KINDS)}")
     if options.out and options.fleets > 1:
         found.error("each of several fleets has a file of its own: leave out --out")
-    options.out = options.out or _file_of(options.seed)
     return options
-
-
-def _file_of(seed: int) -> Path:
-    return Path(f"chaos-{seed}.jsonl")
 
 
 def read_rows(path: Path, seed: int) -> list[Row]:

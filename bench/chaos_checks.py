@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psycopg2
 
-from bench.chaos_fleet import NAME, SERVICES, WORKERS, HurtFleet
+from bench.chaos_fleet import COMPUTING, NAME, SERVICES, WORKERS, HurtFleet, let_others_pass
 from zerofleet.best_pointer import BestPointer
 from zerofleet.database import Promotion
 from zerofleet.errors import ZerofleetError
@@ -119,10 +119,10 @@ class Watch:
         fleet = self._fleet
         if fleet.has_ended:
             return "`up` has ended"
-        pids = {process.pid: name for name in SERVICES for process in fleet.processes(name)}
-        if len(pids) < len(SERVICES) - 1 + WORKERS:
-            return f"only {sorted(pids.values())} run"
-        fleet.let_others_pass()
+        running = {process: name for name in SERVICES for process in fleet.processes(name)}
+        if len(running) < len(SERVICES) - 1 + WORKERS:
+            return f"only {sorted(running.values())} run"
+        let_others_pass(process for process, name in running.items() if name in COMPUTING)
         self.ledger.read()
         more = self.ledger.stored.total() - games
         if more < _MORE_GAMES:
@@ -130,7 +130,7 @@ class Watch:
         try:
             beats = self._heartbeats()
             heard = {int(beat.worker.rpartition("-")[2]) for beat in beats}
-            if silent := [name for pid, name in pids.items() if pid not in heard]:
+            if silent := [name for each, name in running.items() if each.pid not in heard]:
                 return f"no heartbeat of {silent[0]}"
             if not _trainer_steps(beats, steps):
                 return "the trainer does not step"

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from zerofleet.local.running import Running, joined
 RUN_FILE = Path(__file__).resolve().parents[1] / "runs" / "connect_four.toml"
 NAME = load_run(RUN_FILE).name
 SERVICES = ("selfplay", "inference", "trainer", "evaluator", "dashboard")
+COMPUTING = ("selfplay", "inference", "trainer")
 WORKERS = 2
 STORES = {"postgres": "postgres", "redis": "valkey-server"}
 """Name of the program of each store."""
@@ -55,7 +56,6 @@ _SMALL = (
     "exam.positions=10",
     "exam.num_simulations=8",
 )
-_COMPUTING = ("selfplay", "inference", "trainer")
 _NICE = 10
 _START_SECONDS = 120.0
 _STOP_SECONDS = 120.0
@@ -76,6 +76,13 @@ def eventually(condition: Callable[[], object], what: str, seconds: float = 60.0
         if time.monotonic() > deadline:
             raise NotInTimeError(f"not in {seconds:g} s: {what}")
         time.sleep(0.1)
+
+
+def let_others_pass(processes: Iterable[psutil.Process]) -> None:
+    """What computes as much as it can steps back behind what starts: rounds take less time."""
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.nice(_NICE)
 
 
 class HurtFleet:
@@ -188,13 +195,6 @@ class HurtFleet:
                 if is_store or f"services.{name}" in process.cmdline():
                     found.append(process)
         return found
-
-    def let_others_pass(self) -> None:
-        """What computes as much as it can steps back behind what starts: rounds take less time."""
-        for name in _COMPUTING:
-            for process in self.processes(name):
-                with contextlib.suppress(psutil.Error):
-                    process.nice(_NICE)
 
     def urls(self) -> dict[str, str]:
         """Where the stores are: Postgres by role, and ``redis``; empty while none runs."""

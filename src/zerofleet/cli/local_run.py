@@ -21,7 +21,7 @@ from zerofleet.database import Database, migrate
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.figures import InferenceFigures
 from zerofleet.fleet import smaller_network
-from zerofleet.local.data_folder import DataFolder, full_disk
+from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Exam, Monitor, RunFigures, ServiceState
 from zerofleet.local.programs import LocalPrograms, chosen_address
 from zerofleet.local.running import Running
@@ -71,7 +71,6 @@ class LocalRun:
         self._meter = UsageMeter(folder.root / "usage.json")
         self._progress = progress()
         self._lost_games = 0
-        self._full_disk: str | None = None
         self._slow_looks = 0
         self._told_of_size = False
 
@@ -99,7 +98,7 @@ class LocalRun:
         if self._goal is not None:
             typer.echo(goal_text(reached, self._goal))
         if self._lost_games:
-            typer.echo(lost_text(self._lost_games, self._full_disk))
+            typer.echo(lost_text(self._lost_games, figures.disk))
         typer.echo(final_report(figures, self._meter.usage, self._folder, self._page))
         return self._goal is None or reached is not None
 
@@ -190,7 +189,6 @@ class LocalRun:
                 failed.result()
             failed.cancel()
         self._lost_games = sum(child.lost_games for child in supervisor.children)
-        self._full_disk = full_disk(self._folder.root)  # stores that end may make room
         return figures
 
     def _tell_of_size(self, services: Sequence[ServiceState]) -> None:
