@@ -8,8 +8,9 @@ action), and ``mse`` the mean squared error of the searched value. Exams cost th
 
 ``--compare 'trainer.samples_per_position=12' 'search.c_puct=3,trainer.l2=0'`` lets several variants
 learn in turns, each until it has used up its budget, and prints how their last models differ from
-the first's; ``--variants`` takes them from a table of accelerations, and ``--seed 1 2`` does it all
-with each seed.
+the first's. ``--match 60`` has them play so many games against the first's besides, which tells
+variants of any game apart, and ``--gnugo 20`` has each play GNU Go. ``--variants`` takes variants
+from a table of accelerations, and ``--seed 1 2`` does it all with each seed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,10 @@ from rich.table import Table
 from bench.learning_loop import LearningLoop
 from bench.play_figures import PlayFigures
 from bench.report import WIDTH, told
+from bench.strength_games import PairScores, play_gnugo, play_pairs, play_perfect
 from bench.strength_options import Budget, parse
 from zerofleet.config import RunConfig
-from zerofleet.exam import SOLVER_CHOICES, examine, play_first, play_second, position_kinds
-from zerofleet.exam.examined_player import ExaminedPlayer
+from zerofleet.exam import SOLVER_CHOICES, examine, position_kinds
 from zerofleet.prediction import Predictor
 
 COLUMNS = {
@@ -66,6 +67,8 @@ class ComparedRun:
     """Of the newest exam: [positions] 1 where the model erred, or [1] the share of lines lost."""
     last: dict[str, Any] = field(default_factory=dict[str, Any])
     """The newest row."""
+    match: PairScores | None = None
+    """Of the last model against that of the first variant."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -102,6 +105,10 @@ async def learn(
         elif published:
             due = one.loop.model.version % options.every == 0
             await report(one, options.simulations if due else [], options)
+    if options.match:
+        for one in compared[1:]:
+            players = (one.loop.model, compared[0].loop.model)
+            one.match = await play_pairs(compared[0].loop.run, players, options.match)
     return compared
 
 
@@ -127,6 +134,8 @@ async def report(one: ComparedRun, simulations: Sequence[int], options: argparse
         row |= await ask(one, simulations, options.positions)
     if options.perfect_play and options.budget.share(loop) >= 1:
         row |= await play_perfect(loop, options.perfect_play)
+    if options.gnugo and options.budget.share(loop) >= 1:
+        row |= await play_gnugo(loop, options.gnugo)
     one.last = row
     width = max(map(len, options.runs)) if len(options.runs) > 1 else 0
     print_row(row, width)
@@ -170,22 +179,6 @@ async def exam_figures(
     return found, answers
 
 
-async def play_perfect(loop: LearningLoop, games: int) -> dict[str, Any]:
-    """The newest model's games against the solver, at the simulations of the run's ``[exam]``."""
-    run = loop.run
-    simulations = run.exam.num_simulations
-    player = ExaminedPlayer.of(run.game.name, loop.model, simulations, run.search)
-    found = dict[str, Any]()
-    for choice in SOLVER_CHOICES:
-        first = await play_first(player, games, choice, run.seed)
-        second = await play_second(player, -(-games // 7), choice, run.seed)
-        found |= {
-            f"perfect_first_{choice}": asdict(first),
-            f"perfect_second_{choice}": asdict(second),
-        }
-    return found
-
-
 def print_heading(runs: Mapping[str, RunConfig], seed: int) -> None:
     """What the lines of a seed's models say."""
     width = max(map(len, runs)) if len(runs) > 1 else 0
@@ -220,6 +213,12 @@ def print_row(row: dict[str, Any], width: int) -> None:
         for side, choice in itertools.product(("first", "second"), SOLVER_CHOICES)
         if (ended := row.get(f"perfect_{side}_{choice}"))
     ]
+    games += [
+        f"\n  against GNU Go's level {ended['level']}: "
+        f"{ended['wins']:,} of {ended['games']:,} won, "
+        f"mean margin {math.nan if (margin := ended['mean_margin']) is None else margin:+.1f}"
+        for ended in row.get("gnugo", ())
+    ]
     print(" ".join([f"{label:{width}}", *cells, "", *exam]) + "".join(games), flush=True)
 
 
@@ -236,7 +235,8 @@ def print_differences(compared: Sequence[ComparedRun]) -> None:
     table = Table(title=f"errors of the last models, and less those of {first[0].variant}")
     table.add_column("variant")
     asked = list(first[0].answers)
-    for heading in ("CPU-s", "games", "steps", *asked):
+    matched = ["match"] if any(one.match is not None for one in compared) else []
+    for heading in ("CPU-s", "games", "steps", *matched, *asked):
         table.add_column(heading, justify="right")
     for mine in (first, *others):
         cells = [
@@ -244,6 +244,8 @@ def print_differences(compared: Sequence[ComparedRun]) -> None:
             f"{statistics.fmean(one.last['games'] for one in mine):,.0f}",
             f"{statistics.fmean(one.last['steps'] for one in mine):,.0f}",
         ]
+        if matched:
+            cells.append(_score([one.match for one in mine if one.match is not None]))
         base = None if mine is first else first
         cells += [_difference(question, mine, base) for question in asked]
         table.add_row(mine[0].variant, *cells)
@@ -264,16 +266,29 @@ def _difference(
     return f"{statistics.fmean(rates):.2%} {100 * difference:+.2f} ± {100 * error:.2f}{within}"
 
 
+def _score(matches: Sequence[PairScores]) -> str:
+    if not matches:
+        return ""
+    score, error = mean_and_error(np.concatenate(matches))
+    seeds = " ".join(f"{100 * float(pairs.mean()):.0f}" for pairs in matches)
+    within = f" ({seeds})" if len(matches) > 1 else ""
+    return f"{score:.1%} ± {100 * error:.1f}{within}"
+
+
 def paired_difference(by_seed: NDArray[np.float64]) -> tuple[float, float]:
     """The mean difference of two players and its standard error over positions.
 
     Args:
         by_seed: ``[seeds, positions]``, at each position what the one erred less the other.
     """
-    of_position = by_seed.mean(axis=0)
-    positions = len(of_position)
-    error = float(of_position.std(ddof=1)) / math.sqrt(positions) if positions > 1 else math.nan
-    return float(of_position.mean()), error
+    return mean_and_error(by_seed.mean(axis=0))
+
+
+def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
+    """The mean of values ``[count]`` and its standard error; nan for one value alone."""
+    count = len(values)
+    error = float(values.std(ddof=1)) / math.sqrt(count) if count > 1 else math.nan
+    return float(values.mean()), error
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from bench.report import positive
 from bench.workloads import workload
 from zerofleet.config import RunConfig, load_run, run_from_values
 from zerofleet.errors import ConfigError
+from zerofleet.exam.gnu_go import check_gnu_go
 
 _BETWEEN_SETTINGS = re.compile(r",(?=\s*[a-z_]+(?:\.[a-z_]+)?=)")  # not within a list
 
@@ -80,6 +81,12 @@ def parse(doc: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
     found.add_argument(
         "--perfect-play", type=positive(int), metavar="GAMES", help="of the last model"
     )
+    found.add_argument(
+        "--gnugo", type=positive(int), metavar="GAMES", help="of the last model, with each level"
+    )
+    found.add_argument(
+        "--match", type=positive(int), metavar="GAMES", help="of a last model with the first's"
+    )
     found.add_argument("--output", type=Path, help="gets every row as a line of JSON")
     options = found.parse_args(argv)
     options.budget = Budget(options.cpu_seconds, options.evaluations, options.games, options.steps)
@@ -89,6 +96,8 @@ def parse(doc: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
     game = next(iter(options.runs.values())).game.name
     if options.perfect_play and game != "connect_four":
         raise ConfigError(f"--perfect-play is for connect_four, not for {game}: leave it out")
+    if options.gnugo:
+        check_gnu_go(game)
     return options
 
 

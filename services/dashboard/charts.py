@@ -47,6 +47,7 @@ _TIMES = {
 }
 FEW_POINTS = 10  # that are dots too: of one, or between two gaps, a line shows nothing
 _PARTS = 4  # of an axis whose ends are given
+_LABELS_APART = 16  # labels high is a chart: levels closer than that share one
 _SHORT = (
     'value => Math.abs(value) >= 1e6 ? value / 1e6 + "M" '
     ': Math.abs(value) >= 1e4 ? value / 1e3 + "k" : value.toLocaleString(undefined, '
@@ -192,12 +193,17 @@ class Drawing:
     def _marks(self) -> Options:
         levels = [
             {
-                "yAxis": value,
-                "name": name,
-                "label": {"formatter": "{b}", "position": "insideEndTop", "color": _FAINT},
+                "yAxis": level,
+                "name": ", ".join(names),
+                "label": {
+                    "formatter": "{b}",
+                    "position": "insideEndTop",
+                    "color": _FAINT,
+                    "show": bool(names),
+                },
                 "lineStyle": {"color": GREY, "type": "dashed", "width": 1},
             }
-            for name, value in self.levels.items()
+            for level, names in self._named_levels()
         ]
         moments = [
             {"xAxis": x, "label": {"show": False}, "lineStyle": {"color": GREY, "opacity": 0.35}}
@@ -210,6 +216,19 @@ class Drawing:
             "lineStyle": {"type": "solid", "width": 1},
             "data": [*levels, *moments],
         }
+
+    def _named_levels(self) -> list[tuple[float, list[str]]]:
+        """Levels downwards, with their names: one too close under another is named there."""
+        span = (self.y.most or 0.0) - (self.y.least or 0.0)
+        found: list[tuple[float, list[str]]] = []
+        for name, level in sorted(self.levels.items(), key=lambda pair: -pair[1]):
+            head = next((each for each in reversed(found) if each[1]), None)
+            if head is not None and head[0] - level < span / _LABELS_APART:
+                head[1].append(name)
+                found.append((level, []))
+            else:
+                found.append((level, [name]))
+        return found
 
 
 def frame_options(named: Sequence[str]) -> Options:

@@ -10,6 +10,7 @@ import pytest
 
 from bench import strength
 from bench.learning_loop import LearningLoop
+from bench.strength_games import play_pairs
 from bench.strength_options import Budget, parse
 from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError
@@ -81,6 +82,23 @@ def test_a_budget_ends_a_loop_by_what_is_used_up_first() -> None:
     assert Budget(cpu_seconds=1e-3).share(loop) == loop.cpu_seconds / 1e-3 > 1
 
 
+async def test_a_match_counts_the_points_of_the_first_of_two_networks() -> None:
+    settings = ("network.channels=16", "trainer.batch_size=128", "exam.num_simulations=2")
+    options = [f"--set={each}" for each in (*SMALL, *settings)]
+    (run,) = parse(None, ["runs/tictactoe.toml", *options, "--steps=1"]).runs.values()
+    loop = LearningLoop(run, "fp32")
+    untrained = loop.model
+    while loop.learner.step < 200:
+        loop.turn()
+
+    scores = await play_pairs(run, (loop.model, untrained), games=60)
+    others = await play_pairs(run, (untrained, loop.model), games=60)
+
+    assert len(scores) == 30
+    assert scores.mean() > 0.6
+    assert others == pytest.approx(1 - scores)
+
+
 def test_a_difference_is_paired_over_positions() -> None:
     """The same errors in other positions are more uncertain than one error less."""
     one_less = np.zeros((1, 100))
@@ -101,6 +119,7 @@ def test_a_difference_is_paired_over_positions() -> None:
         (arguments("--steps=1", "--compare", "search.c_puct=-1"), "search.c_puct = -1"),
         (arguments("--steps=1", "--compare", "-", "runs/go9.toml"), "must be of one game"),
         (arguments("--steps=1", "--perfect-play=1"), "not for tic_tac_toe: leave it out"),
+        (arguments("--steps=1", "--gnugo=2"), "GNU Go does not play tic_tac_toe"),
     ],
 )
 def test_what_cannot_be_is_refused(given: list[str], says: str) -> None:

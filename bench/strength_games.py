@@ -1,0 +1,82 @@
+"""Whole games of a loop's newest model: against the solver, GNU Go, and another loop's model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.learning_loop import LearningLoop
+from zerofleet.config import RunConfig
+from zerofleet.database import MatchGame
+from zerofleet.exam import SOLVER_CHOICES, play_first, play_second
+from zerofleet.exam.examined_player import ExaminedPlayer
+from zerofleet.exam.gnu_go import LEVELS, play_gnu_go
+from zerofleet.match.openings import draw_openings
+from zerofleet.match.play_match import PairQueue, SearchPlayer, play_match
+from zerofleet.prediction import Predictor
+from zerofleet.search_configs import match_search
+
+PairScores = NDArray[np.float64]
+"""Points per game of the first player, ``[pairs]``: the mean of both games of each opening."""
+
+_PAIRS_AT_ONCE = 32
+
+
+async def play_perfect(loop: LearningLoop, games: int) -> dict[str, Any]:
+    """Against the solver, at the simulations of the run's ``[exam]``."""
+    run = loop.run
+    simulations = run.exam.num_simulations
+    player = ExaminedPlayer.of(run.game.name, loop.model, simulations, run.search)
+    found = dict[str, Any]()
+    for choice in SOLVER_CHOICES:
+        first = await play_first(player, games, choice, run.seed)
+        second = await play_second(player, -(-games // 7), choice, run.seed)
+        found |= {
+            f"perfect_first_{choice}": asdict(first),
+            f"perfect_second_{choice}": asdict(second),
+        }
+    return found
+
+
+async def play_gnugo(loop: LearningLoop, games: int) -> dict[str, Any]:
+    """Against GNU Go at each level, at the simulations of the run's ``[exam]``."""
+    run = loop.run
+    simulations = run.exam.num_simulations
+    return {
+        "gnugo": [
+            asdict(ended) | {"mean_margin": ended.mean_margin, "even_komi": ended.even_komi}
+            for level in LEVELS
+            for ended in (await play_gnu_go(run, loop.model, level, games, simulations),)
+        ]
+    }
+
+
+async def play_pairs(
+    run: RunConfig, players: tuple[Predictor, Predictor], games: int
+) -> PairScores:
+    """Two networks against each other, from random openings that are each played twice.
+
+    Args:
+        run: whose match this is: its openings, and its ``[search]`` for both, at the simulations of
+            its ``[exam]``.
+        players: the first is the one whose points are counted.
+        games: an even number, or one more is played.
+    """
+    openings = draw_openings(run.game.name, run.evaluator.opening_plies, -(-games // 2), run.seed)
+    search = match_search(run.search, run.exam.num_simulations)
+    first, second = (SearchPlayer(predictor, search) for predictor in players)
+    scores = np.zeros((len(openings), 2))
+
+    async def keep(finished: Sequence[MatchGame]) -> None:
+        for game in finished:
+            result = (game.record.result or 0) * (1 - 2 * game.color)
+            scores[game.opening, game.color] = 0.5 + 0.5 * result
+
+    places = [(opening, colour) for opening in range(len(openings)) for colour in (0, 1)]
+    queue = PairQueue(places, _PAIRS_AT_ONCE)
+    await play_match(run.game.name, openings, (first, second), queue, keep)
+    return scores.mean(axis=1)
