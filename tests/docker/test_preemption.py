@@ -168,8 +168,8 @@ def test_docker_kill_is_a_stop_by_a_person(stack: Any) -> None:
     stack.until("the container has ended", has_ended)
     assert len(stack.containers("selfplay")) == WORKERS - 1
     scale(stack, WORKERS)
-    stack.until("all are there again", lambda: len(stack.containers("selfplay")) == WORKERS)
-    more_games(stack)
+    stack.until("all four at work again", lambda: at_work(stack) >= names(stack))
+    assert len(names(stack)) == WORKERS
 
 
 def test_no_game_was_lost_or_stored_twice(stack: Any, ledger: Path) -> None:
