@@ -131,15 +131,15 @@ class Stack:
     def sql(self, query: str) -> list[list[str]]:
         """Rows of a query as the owner; nothing while Postgres is away.
 
-        By the program, not the SDK: the engine may never end the answer of a container that is
-        being killed, and the SDK has no time limit for it.
+        By the program, which can hand it over by its input: a query may be longer than an argument
+        may be, and then the engine's exec never ends.
         """
-        psql = ["psql", "-U", "zerofleet", "-At", "-F", "\t", "-c", query]
+        psql = ["psql", "-U", "zerofleet", "-AtX", "-F", "\t", "-v", "ON_ERROR_STOP=1"]
         for container in self.containers("postgres"):
-            command = ["docker", "exec", "--user", "postgres", str(container.id), *psql]
+            command = ["docker", "exec", "-i", "--user", "postgres", str(container.id), *psql]
             with contextlib.suppress(subprocess.TimeoutExpired):
                 done = subprocess.run(
-                    command, capture_output=True, text=True, timeout=60, check=False
+                    command, input=query, capture_output=True, text=True, timeout=60, check=False
                 )
                 if done.returncode == 0:
                     return [line.split("\t") for line in done.stdout.splitlines()]
