@@ -168,8 +168,9 @@ def test_docker_kill_is_a_stop_by_a_person(stack: Any) -> None:
     stack.until("the container has ended", has_ended)
     assert len(stack.containers("selfplay")) == WORKERS - 1
     scale(stack, WORKERS)
-    stack.until("all four at work again", lambda: at_work(stack) >= names(stack))
     assert len(names(stack)) == WORKERS
+    stack.until_healthy("selfplay")
+    more_games(stack)
 
 
 def test_no_game_was_lost_or_stored_twice(stack: Any, ledger: Path) -> None:
