@@ -195,9 +195,9 @@ def _mean(service: str, name: str) -> Callable[[FleetHistory], Sequence[float | 
 
 _CHARTS: Mapping[str, _Lines] = {
     "Positions a second": {
-        "for self-play": (_total("selfplay", "positions_per_s"), BLUE),
-        "all of inference": (_total("inference", "rows_per_second"), ORANGE),
-        "that it could do": (_total("inference", "capacity_rows_per_second"), GREY),
+        "self-play": (_total("selfplay", "positions_per_s"), BLUE),
+        "all": (_total("inference", "rows_per_second"), ORANGE),
+        "possible": (_total("inference", "capacity_rows_per_second"), GREY),
     },
     "Games an hour": {"all workers": (_total("selfplay", "games_per_hour"), BLUE)},
     "Batch fill": {"mean of the replicas": (_mean("inference", "fill"), BLUE)},

@@ -32,6 +32,8 @@ _BLUNDER = 0.4  # of value, that the player to move lost by an action
 _KINDS = {"selfplay": "self-play"}
 _REASONS = {"rules": "the rules", "resign": "resignation"}
 _RESULTS = {1: "the first player won", 0: "a draw", -1: "the second player won"}
+_SEARCHES_GONE = "The searches of this game are not kept any more: it can be walked."
+_NONE_SEARCHED = "No action of this game was chosen by a search."
 _MATCH = """
 SELECT m.kind, m.player, m.opponent, mg.color
 FROM match_games AS mg JOIN matches AS m USING (match_id) WHERE mg.game_uid = :game_uid
@@ -252,7 +254,7 @@ class GameView:
             title = ui.label("Value for the first player, after search").classes("zf-title")
             title.props('role="heading" aria-level="2"')
             if not known:
-                ui.label("The searches of this game are not kept any more: it can be walked.")
+                ui.label(_NONE_SEARCHED if self._walked.played.plies else _SEARCHES_GONE)
                 return
             drawing = Drawing(
                 lines=[
@@ -286,11 +288,15 @@ class GameView:
         self._where.set_text(f"{self._ply} of {last}{moved}")
         ply = self._searched_ply()
         if ply is None:
-            self._searched.set_text(
-                "No search is stored of this position."
-                if self._ply < last
-                else f"The end: {_RESULTS[self._walked.played.result]}."
-            )
+            if self._ply == last:
+                words = f"The end: {_RESULTS[self._walked.played.result]}."
+            elif not self._walked.played.plies:
+                words = _SEARCHES_GONE
+            elif self._walked.played.kind == "selfplay":
+                words = f"{self._walked.words[self._ply]} was drawn at random, without a search."
+            else:
+                words = "No search is stored of this position."
+            self._searched.set_text(words)
             return
         side = "first" if self._walked.to_play[self._ply] == 0 else "second"
         self._searched.set_text(
@@ -317,6 +323,7 @@ class GameView:
                 )
             ]
         self._table.show_search(candidates)
+        self._table.set_visibility(bool(candidates))
         marks = {"visits": visit_marks, "prior": prior_marks}.get(self._shown)
         best = ranked(candidates)[0].action if candidates and self._shown == "visits" else None
         self._board.draw_marks(marks(candidates) if marks else (), heat=True, best=best)

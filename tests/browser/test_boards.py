@@ -237,6 +237,18 @@ def test_a_link_to_game_and_ply_opens_it_and_the_address_follows(
     assert opened.complaints == []
 
 
+def test_an_action_that_was_drawn_says_so(shown: Any, open_page: Opened) -> None:
+    record = random_record(6, "connect_four")
+    record.columns.simulations[:2] = 0
+    shown.database.submit_game("shown", "w", Submission(record))
+    page = open_page(f"/games/{record.game_uid}?ply=1").page
+    expect(page.get_by_text("was drawn at random, without a search")).to_be_visible()
+    expect(page.locator(".zf-candidates")).not_to_be_visible()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_text("after 50 simulations")).to_be_visible()
+    expect(page.locator(".zf-candidates tbody tr").first).to_be_visible()
+
+
 @pytest.mark.parametrize("path", ["/play", "/compare", "/openings"])
 def test_a_link_with_moves_begins_with_their_position(
     path: str, shown: Any, open_page: Opened
