@@ -103,18 +103,12 @@ async def play(options: argparse.Namespace) -> list[MatchGame]:
             state = State(game, each.record.columns.action.tolist())
             print(
                 f"game {len(played)}: the model plays {('first', 'second')[each.color]}, "
-                f"score {score(each):g}, {state.ply} plies",
+                f"score {each.score:g}, {state.ply} plies",
                 flush=True,
             )
 
     await play_match(game, openings, (player, other), queue, keep)
     return played
-
-
-def score(played: MatchGame) -> float:
-    """The model's: 1 won, 0.5 drawn, 0 lost."""
-    result = played.record.result or 0
-    return (1 + result * (1 - 2 * played.color)) / 2
 
 
 def main() -> None:
@@ -130,7 +124,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     began = time.process_time()
-    scores = [score(each) for each in asyncio.run(play(options))]
+    scores = [each.score for each in asyncio.run(play(options))]
     mean = sum(scores) / len(scores)
     error = math.sqrt(mean * (1 - mean) / len(scores))
     print(

@@ -45,14 +45,13 @@ async def play_perfect(loop: LearningLoop, games: int) -> dict[str, Any]:
 async def play_gnugo(loop: LearningLoop, games: int) -> dict[str, Any]:
     """Against GNU Go at each level, at the simulations of the run's ``[exam]``."""
     run = loop.run
-    simulations = run.exam.num_simulations
-    return {
-        "gnugo": [
+    found: list[dict[str, Any]] = []
+    for level in LEVELS:
+        ended = await play_gnu_go(run, loop.model, level, games, run.exam.num_simulations)
+        found.append(
             asdict(ended) | {"mean_margin": ended.mean_margin, "even_komi": ended.even_komi}
-            for level in LEVELS
-            for ended in (await play_gnu_go(run, loop.model, level, games, simulations),)
-        ]
-    }
+        )
+    return {"gnugo": found}
 
 
 async def play_pairs(
@@ -73,8 +72,7 @@ async def play_pairs(
 
     async def keep(finished: Sequence[MatchGame]) -> None:
         for game in finished:
-            result = (game.record.result or 0) * (1 - 2 * game.color)
-            scores[game.opening, game.color] = 0.5 + 0.5 * result
+            scores[game.opening, game.color] = game.score
 
     places = [(opening, colour) for opening in range(len(openings)) for colour in (0, 1)]
     queue = PairQueue(places, _PAIRS_AT_ONCE)

@@ -133,6 +133,11 @@ class MatchGame:
     record: GameRecord
     remark: str | None = None  # why it ended before the rules ended it
 
+    @property
+    def score(self) -> float:
+        """Of the first-named player: 1 won, 0.5 drawn, 0 lost."""
+        return (1 + (self.record.result or 0) * (1 - 2 * self.color)) / 2
+
 
 @dataclass(frozen=True, slots=True)
 class MatchScore:
