@@ -51,8 +51,9 @@ Matrix<T> to_matrix(std::vector<T> values, std::size_t rows) {
 using Batch = std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>>;
 using BatchWithAuxiliary =
     std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>, Matrix<float>>;
-using BatchWithOrigin = std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>,
-                                   Array<std::int32_t>, Array<std::int32_t>, Array<std::int64_t>>;
+using BatchWithOrigin =
+    std::tuple<Matrix<std::uint8_t>, Matrix<float>, Array<float>, Array<std::int32_t>,
+               Array<std::int32_t>, Array<std::int64_t>, Array<float>>;
 
 AuxiliaryTargets to_auxiliary(const std::vector<std::string>& names) {
   AuxiliaryTargets targets;
@@ -150,12 +151,14 @@ BatchWithOrigin sample_with_plies(const ReplayBuffer& buffer, std::int64_t batch
   std::vector<std::int32_t> plies(rows.count);
   std::vector<std::int32_t> lengths(rows.count);
   std::vector<std::int64_t> games(rows.count);
+  std::vector<float> results(rows.count);
   {
     const nb::gil_scoped_release release;
     TrainingBatch batch = rows.batch();
     batch.plies = plies;
     batch.game_lengths = lengths;
     batch.game_indices = games;
+    batch.results = results;
     buffer.sample(seed, symmetry, batch);
   }
   return {to_matrix(std::move(rows.observations), rows.count),
@@ -163,7 +166,8 @@ BatchWithOrigin sample_with_plies(const ReplayBuffer& buffer, std::int64_t batch
           to_array(std::move(rows.value_targets)),
           to_array(std::move(plies)),
           to_array(std::move(lengths)),
-          to_array(std::move(games))};
+          to_array(std::move(games)),
+          to_array(std::move(results))};
 }
 
 }  // namespace
@@ -253,7 +257,8 @@ void bind_replay(nb::module_& module) {
           "Draw as `sample` does, and say where each row comes from.\n\n"
           "Returns:\n"
           "    What `sample` returns, then ply [batch] int32, length of its game in plies [batch]\n"
-          "    int32, and number of its game [batch] int64, counted from the first ever added.")
+          "    int32, number of its game [batch] int64, counted from the first ever added, and\n"
+          "    the game's result [batch] float32 for the player to move.")
       .def("sample", &sample, "batch_size"_a, "seed"_a, nb::kw_only(), "symmetry"_a = true,
            "Draw positions with replacement; equal content and seed, equal batch.\n\n"
            "Returns:\n"

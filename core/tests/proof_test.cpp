@@ -146,6 +146,35 @@ void a_lost_move_is_not_searched_again() {
   check(search.is_proven() && search.root_value() == 0.0f);
 }
 
+// O O O stand in the second row, and X may not go under the fourth: that column is lost, and is due
+// visits for ever, for it gets none any more. The other columns have their due nevertheless.
+void a_lost_child_takes_no_visits_from_those_behind_it() {
+  Search<ConnectFour> search;
+  search.set_root(position_after(FixedRules<ConnectFour>(),
+                                 std::span<const int>(std::array{1, 1, 3, 3, 6, 4, 4, 2, 6, 2})));
+  const Puct puct(proving_config());
+  Random random(5);
+  Leaf<ConnectFour> leaf;
+  while (!search.is_expanded() || search.root_visits() < 200) {
+    if (search.select<false>(puct, leaf) == Selected::kTerminal) continue;
+    // Only column 3 is any good.
+    const bool is_good = leaf.depth > 0 && search.tree().action[leaf.path[0]] == 3;
+    LeafPrediction<ConnectFour> prediction(leaf.position, 0.0f);
+    prediction.value = !is_good ? 0.0f : leaf.depth % 2 == 0 ? 0.7f : -0.7f;
+    prediction.priors.fill(0.06f);
+    prediction.priors[0] = 0.24f;
+    prediction.priors[3] = 0.46f;
+    search.expand(leaf, prediction);
+    if (leaf.depth == 0) search.start_root({.forced_playouts = 2.0f}, random);
+  }
+  const Tree& tree = search.tree();
+  check(tree.proof[tree.child[0]] == Proof::kWin);  // the opponent's
+  for (int i = 1; i < tree.edge_count[kRoot]; ++i) {
+    const double due = std::sqrt(2.0 * tree.prior[i] * search.root_visits());
+    check(tree.visit_count[i] + 1.0 >= due);
+  }
+}
+
 // Games of self-play whose last moves are proven: what was certain is how they end.
 void games_end_as_was_proven() {
   SearchConfig config = proving_config();
@@ -192,6 +221,7 @@ int main() {
       {"true proofs, Connect Four", [] { proofs_are_true<ConnectFour>(32); }},
       {"a win ends the search", a_win_ends_the_search},
       {"lost moves", a_lost_move_is_not_searched_again},
+      {"lost moves and forced visits", a_lost_child_takes_no_visits_from_those_behind_it},
       {"certain games", games_end_as_was_proven},
       {"kept proofs", a_new_root_is_proven_already},
   });

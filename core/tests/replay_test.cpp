@@ -311,10 +311,13 @@ void value_targets_are_lambda_returns() {
                                          static_cast<std::size_t>(buffer->observation_bytes()));
   std::vector<float> policies(200 * 7);
   std::vector<float> targets(200);
-  buffer->sample(5, true, {observations, policies, targets, plies, lengths, games});
+  std::vector<float> results(200);
+  buffer->sample(5, true, {observations, policies, targets, plies, lengths, games, results});
   for (std::size_t row = 0; row < plies.size(); ++row) {
     const auto ply = static_cast<std::size_t>(plies[row]);
-    check(targets[row] == (ply % 2 == 0 ? returns[ply] : -returns[ply]));
+    const int sign = ply % 2 == 0 ? 1 : -1;
+    check(targets[row] == static_cast<float>(sign) * returns[ply]);
+    check(results[row] == static_cast<float>(sign * game.result));
   }
   game.root_value.clear();
   check_invalid([&] { buffer->add(game.view()); }, "root_value is missing");

@@ -47,15 +47,18 @@ struct Children {
 void a_visited_child_is_due_its_share() {
   const RootPlan plan{.forced_playouts = 2.0f};
   // sum N = 100: due are sqrt(2 * P * 100) = 10, 8.9, 6.3 and 4.5 visits.
-  const auto forced = [&](std::vector<std::int32_t> visits) {
+  const auto forced = [&](std::vector<std::int32_t> visits, int refuted = -1) {
     const Children children({0.5f, 0.4f, 0.2f, 0.1f}, std::move(visits), {0, 0, 0, 0});
-    return forced_child(children.window(), plan, 100.0f);
+    return forced_child(children.window(), plan, 100.0f,
+                        [refuted](int child) { return child != refuted; });
   };
   check(forced({50, 30, 15, 5}) == -1);
   check(forced({9, 70, 15, 6}) == 0);
   check(forced({80, 9, 6, 5}) == 2);
   check(forced({86, 9, 0, 5}) == -1);  // never visited: due nothing
   check(forced({80, 9, 7, 4}) == 3);
+  check(forced({80, 3, 6, 5}, 1) == 2);  // those behind a child that is lost have their due
+  check(forced({80, 9, 7, 4}, 3) == -1);
   check(forced_visits(plan, 0.4f, 100.0f) == 9);
 }
 
@@ -63,7 +66,7 @@ void every_child_may_be_due_a_constant() {
   const RootPlan plan{.min_child_visits = 3};
   const auto forced = [&](std::vector<std::int32_t> visits) {
     const Children children({0.9f, 0.1f, 0.0f, 0.0f, 0.0f}, std::move(visits), {0, 0, 0, 0, 0});
-    return forced_child(children.window(), plan, 100.0f);
+    return forced_child(children.window(), plan, 100.0f, [](int) { return true; });
   };
   check(forced({50, 30, 15, 5, 3}) == -1);
   check(forced({50, 30, 15, 5, 2}) == 4);
@@ -85,9 +88,11 @@ void least_visits_are_what_the_budget_allows() {
   check(affordable_child_visits(kept.window(), 0, 1'000) == 0);
 }
 
-std::vector<std::int32_t> pruned(const Children& children, float exploration, float total) {
+std::vector<std::int32_t> pruned(const Children& children, float exploration, float total,
+                                 int refuted = -1) {
   std::vector<std::int32_t> weights(children.visit_count.begin(),
                                     children.visit_count.begin() + children.count);
+  if (refuted >= 0) weights[refuted] = 0;
   prune_forced(children.window(), {.forced_playouts = 2.0f, .prune_targets = true}, exploration,
                total, weights);
   return weights;
@@ -106,6 +111,20 @@ void visits_that_forcing_caused_leave_the_target() {
   check(pruned(children, 30.0f, 100.0f) == std::vector<std::int32_t>{70, 12, 5, 2});
   // 13 at 33: floor(33 * 0.3 / (0.2 + 33 * 0.5 / 71 + 0.3)) = floor(9.9 / 0.7324) = 13.
   check(pruned(children, 33.0f, 100.0f)[1] == 13);
+}
+
+// The most visited child turned out to be lost, so that its mean is -1: what the others deserve is
+// measured by the best of those that are not.
+void a_lost_child_is_no_measure_of_the_others() {
+  const Children children({0.5f, 0.3f, 0.1f, 0.1f}, {70, 20, 5, 5}, {-1.0f, 0.2f, -0.4f, -0.9f});
+  // 0.2 + 3 * 0.3 / 21 = 0.2429; floor(3 * 0.1 / 0.6429) = 0 and floor(3 * 0.1 / 1.1429) = 0: of
+  // both the forced 5 go.
+  check(pruned(children, 3.0f, 100.0f, 0) == std::vector<std::int32_t>{0, 20, 0, 0});
+  // None that counts was visited: nothing is known.
+  const Children unvisited({0.5f, 0.5f}, {20, 0}, {-1.0f, 0.0f});
+  std::vector<std::int32_t> weights = {0, 1};
+  prune_forced(unvisited.window(), {.forced_playouts = 2.0f}, 3.0f, 20.0f, weights);
+  check(weights == std::vector<std::int32_t>{0, 1});
 }
 
 void c_puct_may_grow() {
@@ -276,6 +295,29 @@ void a_root_temperature_flattens_the_priors() {
   check(search.tree().prior[0] == 0.64f);  // the record keeps the network's
 }
 
+// A search that learns nothing, all values being 0, must not change the policy (ICLR 2022, section
+// 4), whatever the temperature of other roots.
+void a_gumbel_target_is_of_the_priors_that_the_network_gave() {
+  const PriorsOf<TicTacToe>::type priors = {0.6f,  0.16f, 0.04f, 0.04f, 0.04f,
+                                            0.04f, 0.04f, 0.02f, 0.02f};
+  auto search = expanded(priors);
+  const Puct puct{SearchConfig()};
+  Leaf<TicTacToe> leaf;
+  Random random(3);
+  search.start_root(
+      {.num_simulations = 16, .policy_temperature = 2.0, .gumbel = {.is_on = true, .actions = 4}},
+      random);
+  for (int i = 0; i < 16; ++i) {
+    if (search.select<false>(puct, leaf) == Selected::kTerminal) continue;
+    LeafPrediction<TicTacToe> flat(leaf.position, 0.0f);
+    flat.priors.fill(1.0f / static_cast<float>(flat.num_actions()));
+    search.expand(leaf, flat);
+  }
+  std::vector<std::int32_t> weights;
+  search.policy_weights(puct, weights);
+  for (std::size_t i = 0; i < weights.size(); ++i) check_near(weights[i], 10'000 * priors[i], 2.0);
+}
+
 // 0.3 to the power of 1,000 is 0 in any precision: only the ratios of the priors survive.
 void a_low_root_temperature_takes_the_best_prior() {
   auto search = expanded({0.1f, 0.1f, 0.1f, 0.3f, 0.1f, 0.1f, 0.1f, 0.05f, 0.05f});
@@ -296,6 +338,7 @@ int main() {
       {"least visits", every_child_may_be_due_a_constant},
       {"affordable visits", least_visits_are_what_the_budget_allows},
       {"pruned targets", visits_that_forcing_caused_leave_the_target},
+      {"lost children and targets", a_lost_child_is_no_measure_of_the_others},
       {"growth of c_puct", c_puct_may_grow},
       {"sequential halving", gumbel_halves_the_field},
       {"halving waits", halving_waits_for_answers},
@@ -303,6 +346,7 @@ int main() {
       {"Gumbel-max", gumbel_draws_by_the_priors},
       {"share of noise", noise_has_its_share},
       {"root temperature", a_root_temperature_flattens_the_priors},
+      {"Gumbel and temperature", a_gumbel_target_is_of_the_priors_that_the_network_gave},
       {"low root temperature", a_low_root_temperature_takes_the_best_prior},
   });
 }

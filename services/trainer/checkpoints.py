@@ -37,7 +37,7 @@ class TrainerState:
 
     run: str
     game: str
-    seed: int  # every step's samples are seeded by this and the step's number
+    seed: int  # of the run file that it was written under
     step: int
     samples: float  # left in the train bucket
     received: int  # positions that have paid into it

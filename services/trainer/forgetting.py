@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import structlog
 
+from services.trainer.schedule import window_reach
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
@@ -76,7 +77,7 @@ class Forgetting:
         self._database.make_partitions(settings.partition_hours, max(2 * size, timedelta(days=1)))
         self._database.state_needs(
             self._run.name,
-            window_games=self._run.trainer.window_games,
+            window_games=window_reach(self._run.trainer),
             played_on_games=self._run.resign.window_games,
             margin=timedelta(days=settings.searches_days) if settings.forget else None,
             epoch=self._epoch,

@@ -149,8 +149,8 @@ class Learner:
         self.step += 1
         self.samples += len(observations) * self._team.size
         every = self._settings.average_every_steps
-        if self._average is not None and self.step % every == 0:
-            self._average.add(self.network, first=self.step == every)
+        if self._average is not None and (self.step < every or self.step % every == 0):
+            self._average.add(self.network, first=self.step <= every)  # till then the network itself
 
     @torch.no_grad()
     def measure(self, traced: TracedBatch) -> Measurement:

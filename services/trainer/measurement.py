@@ -33,6 +33,7 @@ class TracedBatch:
     ply: NDArray[np.int32]  # [batch] actions played before the position
     game_length: NDArray[np.int32]  # [batch] plies of its whole game
     game_age: NDArray[np.int64]  # [batch] games that have come in since its game
+    result: NDArray[np.float32]  # [batch] of its game, for the player to move
 
 
 def measurement(
@@ -59,7 +60,8 @@ def measurement(
     value_losses = (value - z).square().numpy()
     policy_loss, value_loss = parts.policy.item(), parts.value.item()
     target_entropy = _mean_entropy(pi)
-    variance = float(value_target.var())
+    errors = value.numpy() - traced.result
+    variance = float(traced.result.var())
     return Measurement(
         positions=len(observations),
         policy_loss=policy_loss,
@@ -71,8 +73,8 @@ def measurement(
         target_entropy=target_entropy,
         policy_agreement=(policy_logits.argmax(1) == pi.argmax(1)).float().mean().item(),
         search_kl=policy_loss - target_entropy,
-        explained_variance=1 - value_loss / variance if variance > 0 else None,
-        value_bias=(value - z).mean().item(),
+        explained_variance=1 - float(np.square(errors).mean()) / variance if variance > 0 else None,
+        value_bias=float(errors.mean()),
         distinct_share=len({row.tobytes() for row in observations}) / len(observations),
         age_games=float(traced.game_age.mean()),
         calibration=_calibration(traced, value.numpy()),
@@ -80,13 +82,12 @@ def measurement(
 
 
 def _calibration(traced: TracedBatch, value: NDArray[np.float32]) -> tuple[Stage, ...]:
-    result = traced.batch[2]
     stages = np.minimum(STAGES * traced.ply // np.maximum(traced.game_length, 1), STAGES - 1)
     rows: list[Stage] = []
     for stage in range(STAGES):
         chosen = stages == stage
         if chosen.any():
-            predicted, actual = value[chosen], result[chosen]
+            predicted, actual = value[chosen], traced.result[chosen]
             rows.append(
                 Stage(
                     stage=stage + 1,

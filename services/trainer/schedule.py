@@ -32,7 +32,7 @@ def learning_rate(settings: TrainerSection, step: int, samples: int) -> float:
 def window_limit(settings: TrainerSection, positions: int) -> int:
     """Most positions that the window may hold when a run has had so many.
 
-    ``c (1 + beta ((N / c)^alpha - 1) / alpha)`` (Wu 2019, arXiv 1902.10565, section 4), in whole
+    ``c (1 + beta ((N / c)^alpha - 1) / alpha)`` (Wu 2019, arXiv 1902.10565, appendix C), in whole
     positions, and never more than ``window_positions``. As beta and alpha are at most 1, each new
     position moves the far end of the window by at most one: what has left it is never wanted again,
     and a trainer that starts over finds the same window by reading the same games in order.
@@ -43,6 +43,11 @@ def window_limit(settings: TrainerSection, positions: int) -> int:
     alpha, beta = settings.growing_window_alpha, settings.growing_window_beta
     growth = (max(positions, least) / least) ** alpha - 1
     return min(settings.window_positions, int(least * (1 + beta * growth / alpha)))
+
+
+def window_reach(settings: TrainerSection) -> int:
+    """How many of the newest games hold those of the window, the held-out ones among them."""
+    return math.ceil(settings.window_games / (1 - settings.held_out_share))
 
 
 def held_out_limit(settings: TrainerSection, positions: int, least: int) -> int:

@@ -11,7 +11,7 @@ import torch
 from services.trainer.checkpoints import CheckpointFolder, TrainerState
 from services.trainer.learner import Learner
 from services.trainer.overfit import OverfitWatch
-from services.trainer.schedule import check_sizes
+from services.trainer.schedule import check_sizes, window_reach
 from services.trainer.team import Team
 from services.trainer.train_bucket import TrainBucket
 from services.trainer.trainer_stores import TrainerStores
@@ -167,5 +167,5 @@ def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:
         lambda: stores.models.sweep(lambda sha256: database.names_file(run.name, sha256)),
         "Postgres or the store of models",
     )
-    next_tx = ask(lambda: database.window_start(run.name, run.trainer.window_games))
+    next_tx = ask(lambda: database.window_start(run.name, window_reach(run.trainer)))
     return Resumed(epoch, training, checkpoints, published, next_tx)

@@ -79,12 +79,13 @@ class Window:
         if not buffer.positions:
             return None
         drawn = buffer.sample_with_plies(batch_size, seed, symmetry=False)
-        observations, policy_target, value_target, ply, game_length, game_index = drawn
+        observations, policy_target, value_target, ply, game_length, game_index, result = drawn
         return TracedBatch(
             (observations, policy_target, value_target),
             ply,
             game_length,
             buffer.total_games - 1 - game_index,
+            result,
         )
 
     def observations(self, split: Split, positions: int, seed: int) -> NDArray[np.uint8] | None:

@@ -86,7 +86,7 @@ class Stage:
     positions: int
     predicted: float  # mean value
     actual: float  # mean result
-    squared_error: float  # mean (z - v)^2
+    squared_error: float  # mean (result - v)^2
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +95,16 @@ class Measurement:
 
     positions: int
     policy_loss: float  # cross-entropy -pi^T log p, nats
-    value_loss: float  # squared error (z - v)^2
+    value_loss: float  # squared error of v and the value target
     policy_error: float | None  # standard error of policy_loss; None of fewer than two games
     value_error: float | None  # standard error of value_loss, likewise
-    total_loss: float  # what SGD minimises: both, weighted, and the l2 term
+    total_loss: float  # AlphaGo Zero's, whatever the run minimises: both, weighted, and an l2 term
     policy_entropy: float  # of p, nats
     target_entropy: float  # of pi, nats: the least that policy_loss can be
     policy_agreement: float  # share where the network's first choice is the search's
     search_kl: float  # KL(pi || p), nats: policy_loss above that least
-    explained_variance: float | None  # 1 - value_loss / variance of z; None where z is constant
-    value_bias: float  # mean of v - z
+    explained_variance: float | None  # 1 - mean (result - v)^2 / variance of the results, if any
+    value_bias: float  # mean of v - result
     distinct_share: float  # distinct observations of all in the batch
     age_games: float  # mean age
     calibration: tuple[Stage, ...]  # of the stages that the batch has positions of

@@ -6,6 +6,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg2
@@ -48,6 +49,22 @@ def test_a_command_joins_what_runs_or_runs_it(folder: DataFolder) -> None:
             assert database.summary(RUN.name).games == 0
     assert not folder.is_held()
     assert not (folder.root / "running.json").exists()
+
+
+def test_stores_stay_until_the_last_who_joined_has_ended(
+    folder: DataFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.ExitStack() as host, ThreadPoolExecutor(1) as other:
+        host.enter_context(joined(folder, "sql"))
+        with joined(folder, "exam") as running:
+            leaving = other.submit(host.close)
+            deadline = time.monotonic() + 60
+            while "waiting for it" not in capsys.readouterr().err:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            psycopg2.connect(running.database_urls["owner"]).close()
+        leaving.result(timeout=60)
+    assert not folder.is_held()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])

@@ -37,7 +37,8 @@ def batch(seed: int, size: int = 32) -> Batch:
 
 def traced(seed: int, size: int = 32) -> TracedBatch:
     zeros = np.zeros(size, np.int32)
-    return TracedBatch(batch(seed, size), zeros, zeros + 9, zeros.astype(np.int64))
+    drawn = batch(seed, size)
+    return TracedBatch(drawn, zeros, zeros + 9, zeros.astype(np.int64), drawn[2])
 
 
 def weights(learner: Learner) -> dict[str, torch.Tensor]:

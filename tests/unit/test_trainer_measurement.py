@@ -12,6 +12,7 @@ def measured(
     value: list[float],
     result: list[float],
     *,
+    value_target: list[float] | None = None,
     ply: list[int] | None = None,
     observations: list[int] | None = None,
     age: list[int] | None = None,
@@ -22,11 +23,12 @@ def measured(
         (
             np.asarray(observations or range(size), np.uint8)[:, np.newaxis],
             pi,
-            np.asarray(result, np.float32),
+            np.asarray(value_target or result, np.float32),
         ),
         ply=np.asarray(ply or [0] * size, np.int32),
         game_length=np.full(size, 10, np.int32),
         game_age=np.asarray(age or [0] * size, np.int64),
+        result=np.asarray(result, np.float32),
     )
     policy_logits = torch.tensor([[0.0, np.log(3.0)]] * size, dtype=torch.float32)
     return measurement(traced, policy_logits, torch.tensor(value), 2.0, torch.tensor(0.5))
@@ -46,6 +48,14 @@ def test_explained_variance_and_bias() -> None:
     assert found.explained_variance == pytest.approx(1 - 0.75 / 1.0)
     assert found.value_bias == pytest.approx(0.25)
     assert found.total_loss == pytest.approx(found.policy_loss + 2 * 0.75 + 0.5)
+
+
+def test_what_is_learnt_may_be_another_thing_than_how_games_ended() -> None:
+    found = measured([0.5, -0.5], [1.0, -1.0], value_target=[0.5, -0.5])
+    assert found.value_loss == 0
+    assert found.explained_variance == pytest.approx(0.75)
+    assert found.calibration[0].squared_error == pytest.approx(0.25)
+    assert measured([0.5], [-1.0], value_target=[0.5]).value_bias == pytest.approx(1.5)
 
 
 def test_results_that_are_all_the_same_explain_nothing() -> None:

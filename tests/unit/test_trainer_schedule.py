@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.trainer.schedule import learning_rate, window_limit
+from services.trainer.schedule import learning_rate, window_limit, window_reach
 from zerofleet.config import TrainerSection
 
 RATES = {"learning_rate": (0.1, 0.01, 0.001), "learning_rate_steps": (200, 300)}
@@ -72,3 +72,8 @@ def test_what_has_left_the_window_is_never_wanted_again(
     )
     before, after = window_limit(settings, positions), window_limit(settings, positions + more)
     assert before <= after <= before + more
+
+
+def test_the_window_reaches_past_the_games_that_are_held_out() -> None:
+    assert window_reach(TrainerSection(window_games=950, held_out_share=0.05)) == 1_000
+    assert window_reach(TrainerSection(window_games=950, held_out_share=0.0)) == 950

@@ -40,7 +40,8 @@ def batch(seed: int, size: int = 32) -> Batch:
 
 def traced(seed: int) -> TracedBatch:
     zeros = np.zeros(32, np.int32)
-    return TracedBatch(batch(seed), zeros, zeros + 9, zeros.astype(np.int64))
+    drawn = batch(seed)
+    return TracedBatch(drawn, zeros, zeros + 9, zeros.astype(np.int64), drawn[2])
 
 
 def trained(steps: int, **trainer: Any) -> Learner:
@@ -78,10 +79,11 @@ def test_the_average_is_that_of_the_snapshots() -> None:
             assert torch.equal(found, third), name
 
 
-def test_before_the_first_snapshot_the_average_is_the_first_network() -> None:
+def test_before_the_first_snapshot_the_network_itself_is_published() -> None:
     learner = trained(1, **AVERAGED)
     untouched = Learner(SPEC, a_run())
-    assert same(learner.published.state_dict(), untouched.network.state_dict())
+    assert same(learner.published.state_dict(), learner.network.state_dict())
+    assert not same(learner.published.state_dict(), untouched.network.state_dict())
 
 
 def test_averaging_does_not_touch_what_is_trained() -> None:

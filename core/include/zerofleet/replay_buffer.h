@@ -169,7 +169,7 @@ class ReplayBufferOf final : public ReplayBuffer {
       const PackedPosition& position = draw(random);
       const int moved = symmetry ? static_cast<int>(random.below(symmetries)) : 0;
       write_row(position, moved, row, batch);
-      write_origin(position, row, batch);
+      if (!batch.plies.empty()) write_origin(position, row, batch);
     }
   }
 
@@ -201,6 +201,7 @@ class ReplayBufferOf final : public ReplayBuffer {
     std::pmr::vector<std::uint16_t> actions;
     std::pmr::vector<std::uint16_t> weights;  // of the plies with a full search, one after another
     std::int32_t positions = 0;
+    std::int8_t result = 0;  // for the first player
     [[no_unique_address]] std::conditional_t<FixedGame<G>, NoRows, Rows> rows;
 
     // Without what vectors have to spare, which would be up to half of the buffer's memory.
@@ -208,6 +209,7 @@ class ReplayBufferOf final : public ReplayBuffer {
       return {.actions = {actions, memory},
               .weights = {weights, memory},
               .positions = positions,
+              .result = result,
               .rows = rows.copy(memory)};
     }
   };
@@ -226,8 +228,10 @@ class ReplayBufferOf final : public ReplayBuffer {
   // end. Throws std::invalid_argument when it does not replay.
   PackedGame checked(const StoredGame& game, std::span<float> values,
                      std::vector<std::uint64_t>& hashes, Ending& ending) const {
-    PackedGame stored{
-        .actions = {game.action.begin(), game.action.end()}, .weights = {}, .rows = {}};
+    PackedGame stored{.actions = {game.action.begin(), game.action.end()},
+                      .weights = {},
+                      .result = static_cast<std::int8_t>(game.result),
+                      .rows = {}};
     const G end = check_game(rules_, game, [&](std::size_t ply, const G& position) {
       if (!values.empty() && position.to_play() != kFirstPlayer) values[ply] = -values[ply];
       if (weights_.repeated_once && game.full_search[ply]) hashes.push_back(position.hash());
@@ -325,8 +329,10 @@ class ReplayBufferOf final : public ReplayBuffer {
                      int symmetry, std::size_t row, const TrainingBatch& batch) const {
     write_policy(stored, stored.first_weight, actions, symmetry,
                  batch.policy_targets.data() + row * rules_.num_actions());
-    const float target = stored.value_target;
-    batch.value_targets[row] = to_play == kFirstPlayer ? target : -target;
+    const float sign = to_play == kFirstPlayer ? 1.0f : -1.0f;
+    batch.value_targets[row] = sign * stored.value_target;
+    const auto result = static_cast<float>(games_[place_of(stored)].result);
+    if (!batch.results.empty()) batch.results[row] = sign * result;
   }
 
   // `policy` has num_actions entries, zeros on entry.
@@ -359,7 +365,6 @@ class ReplayBufferOf final : public ReplayBuffer {
 
   void write_origin(const PackedPosition& stored, std::size_t row,
                     const TrainingBatch& batch) const {
-    if (batch.plies.empty()) return;
     const std::size_t place = place_of(stored);
     batch.plies[row] = stored.ply;
     batch.game_lengths[row] = static_cast<std::int32_t>(games_[place].actions.size());

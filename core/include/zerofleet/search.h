@@ -117,7 +117,8 @@ class Search {
   }
 
   // Prepares an expanded root for play: tempers the priors that select uses there and mixes fresh
-  // noise in. The tree keeps the network's.
+  // noise in, unless Gumbel noise explores: its target is a better policy than the priors only if
+  // those are the network's. The tree keeps the network's.
   void start_root(const RootPlan& plan, Random& random) {
     plan_ = plan;
     const EdgeWindow edges = tree_.edges_of(kRoot);
@@ -128,11 +129,11 @@ class Search {
     root_prior_.assign(round_up_to_lanes(edges.count), 0.0f);
     std::copy_n(edges.prior, count, root_prior_.begin());
     const std::span<float> priors(root_prior_.data(), count);
-    if (plan.policy_temperature != 1.0) temper(priors, plan.policy_temperature);
     if (plan.gumbel.is_on) {
       gumbel_.start(priors, plan.gumbel, std::max(1, plan.num_simulations - root_visits_), random);
-    } else if (plan.noise_fraction > 0.0) {
-      mix_noise(priors, plan, random);
+    } else {
+      if (plan.policy_temperature != 1.0) temper(priors, plan.policy_temperature);
+      if (plan.noise_fraction > 0.0) mix_noise(priors, plan, random);
     }
     float visited_prior = 0.0f;
     for (std::size_t i = 0; i < count; ++i) {
@@ -147,13 +148,12 @@ class Search {
   void policy_weights(const Puct& puct, std::vector<std::int32_t>& weights) const {
     const EdgeWindow edges = root_edges();
     weights.assign(edges.visit_count, edges.visit_count + edges.count);
-    const auto visits = static_cast<float>(root_visits_);
-    if (plan_.gumbel.is_on) {
-      gumbel_.improved_policy(edges, tree_.value[kRoot], weights);
-    } else if (plan_.prune_targets) {
+    if (plan_.gumbel.is_on) gumbel_.improved_policy(edges, tree_.value[kRoot], weights);
+    leave_out_worse(tree_, weights);
+    if (plan_.prune_targets && !plan_.gumbel.is_on) {
+      const auto visits = static_cast<float>(root_visits_);
       prune_forced(edges, plan_, puct.exploration(visits), visits, weights);
     }
-    leave_out_worse(tree_, weights);
   }
 
   // The visits of the root's children, without those that are certain to be worse than another.
@@ -264,9 +264,8 @@ class Search {
     for (;;) {
       EdgeWindow edges = node == kRoot ? root_edges() : tree_.edges_of(node);
       int index = node == kRoot ? planned_child(edges) : -1;
-      const bool is_open_to_all = tree_.proof[node] == Proof::kNone;
-      if (index >= 0 && !is_open_to_all && !is_open(tree_, node, index)) index = -1;
       if (index < 0) {
+        const bool is_open_to_all = tree_.proof[node] == Proof::kNone;
         const float reduction =
             node == kRoot ? plan_.fpu_reduction.value_or(puct.fpu_reduction) : puct.fpu_reduction;
         const float unvisited = puct.unvisited_value(value, tree_.visited_prior[node], reduction);
@@ -331,11 +330,17 @@ class Search {
     return edges;
   }
 
-  // The child that the plan wants visited next; -1 leaves it to the formula.
+  // The open child that the plan wants visited next; -1 leaves it to the formula.
   int planned_child(const EdgeWindow& edges) {
-    if (plan_.gumbel.is_on) return gumbel_.next(edges, tree_.value[kRoot]);
+    const auto may_be_visited = [&](int child) {
+      return tree_.proof[kRoot] == Proof::kNone || is_open(tree_, kRoot, child);
+    };
+    if (plan_.gumbel.is_on) {
+      const int next = gumbel_.next(edges, tree_.value[kRoot]);
+      return may_be_visited(next) ? next : -1;
+    }
     if (!plan_.forces_visits()) return -1;
-    return forced_child(edges, plan_, static_cast<float>(root_visits_));
+    return forced_child(edges, plan_, static_cast<float>(root_visits_), may_be_visited);
   }
 
   // `value` is for the player to move at the end of the path.

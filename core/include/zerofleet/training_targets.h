@@ -51,6 +51,7 @@ struct TrainingBatch {
   std::span<std::int32_t> plies = {};         // [batch]
   std::span<std::int32_t> game_lengths = {};  // [batch] plies
   std::span<std::int64_t> game_indices = {};  // [batch] counted from the first game ever added
+  std::span<float> results = {};              // [batch] of its game, for the player to move
 
   // In the order of AuxiliaryTargets, for the player to move; kNoTarget where a row has none. Empty
   // unless asked for.

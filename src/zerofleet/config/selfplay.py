@@ -47,7 +47,8 @@ class SearchSection(Section):
     """Self-play, full searches: ``fpu_reduction`` at the root, where noise is to be tried (KataGo
     has 0); unset: as everywhere."""
     root_policy_temperature: float = Field(default=1.0, gt=0)
-    """Self-play, full searches: priors of the root to the power of 1 / this, before the noise."""
+    """Self-play, full searches: priors of the root to the power of 1 / this, before the noise; not
+    at a Gumbel root, whose target is of the network's own."""
     root_policy_temperature_final: float = Field(default=1.0, gt=0)
     """What ``root_policy_temperature`` falls to, if it has a half-life."""
     root_policy_temperature_halflife: float = Field(default=0.0, ge=0)
@@ -79,7 +80,8 @@ class SearchSection(Section):
     gumbel_c_scale: float = Field(default=1.0, gt=0)
     """Gumbel: see ``gumbel_c_visit``."""
     temperature: float = Field(default=1.0, ge=0)
-    """Exponent ``1 / temperature`` on visit counts for the first ``temperature_moves`` plies."""
+    """Exponent ``1 / temperature`` on visit counts for the first ``temperature_moves`` plies; not
+    at a Gumbel root with noise, which has drawn already."""
     temperature_moves: int = Field(default=30, ge=0)
     """Plies played at ``temperature``, where it has no half-life."""
     temperature_final: float = Field(default=0.0, ge=0)

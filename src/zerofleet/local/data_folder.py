@@ -2,11 +2,12 @@
 
 ::
 
-    DATA/zerofleet.json     {"format": 1, "run": ..., "game": ...}: written once
-DATA/run.toml           the run file as it was when the run was last started
-DATA/lock               held with flock by the command that runs the stores
-DATA/running.json       where the holder's stores and services listen
-DATA/postgres, valkey, models, checkpoints, logs
+    DATA/zerofleet.json     {"format": 1, "run": ..., "game": ...}: written once; its lock is
+                            shared by the commands that use another's stores
+    DATA/run.toml           the run file as it was when the run was last started
+    DATA/lock               held with flock by the command that runs the stores
+    DATA/running.json       where the holder's stores and services listen
+    DATA/postgres, valkey, models, checkpoints, logs
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -141,6 +142,26 @@ class DataFolder:
             # Over the line of the last holder: on a full disk there may be no room for another.
             with full_disk_named(self.root):
                 lock.truncate(lock.write(f"{os.getpid()} zerofleet {command}".encode()))
+            yield
+
+    @contextlib.contextmanager
+    def guest(self) -> Generator[None]:
+        """Keep whoever runs stores here for a while from stopping them."""
+        with (self.root / MARKER).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            yield
+
+    @contextlib.contextmanager
+    def emptied(self, say: Callable[[], None]) -> Generator[None]:
+        """Wait until there is no guest, and let none in while this is entered.
+
+        Args:
+            say: called once if there is one.
+        """
+        with (self.root / MARKER).open("rb", buffering=0) as lock:
+            if not _locked(lock, patience=_LOCK_SECONDS):
+                say()
+                fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def is_held(self) -> bool:

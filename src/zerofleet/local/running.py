@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Generator
 from dataclasses import asdict, dataclass
@@ -54,16 +55,27 @@ class Running:
 def joined(folder: DataFolder, command: str) -> Generator[Running]:
     """The stores of a folder: those that run already, else started for the time of this block.
 
+    Stores that were started here stay until the commands that joined meanwhile have ended, too.
+
     Raises:
         ConfigError: another command is starting or stopping there and does not get ready.
     """
-    if folder.is_held():
-        yield _wait_announced(folder)
-        return
-    with folder.hold(command), Stores(folder) as stores:
+    with folder.guest():
+        if folder.is_held():
+            yield _wait_announced(folder)
+            return
+    # Emptied until the folder is let go: who comes meanwhile must find nobody in it.
+    with contextlib.ExitStack() as emptied, folder.hold(command), Stores(folder) as stores:
         running = Running.of(stores)
         with running.announced(folder):
-            yield running
+            try:
+                yield running
+            finally:
+                emptied.enter_context(folder.emptied(_say_who_waits))
+
+
+def _say_who_waits() -> None:
+    sys.stderr.write("another command uses these stores: waiting for it (Ctrl-C stops them)\n")
 
 
 def running_in(folder: DataFolder) -> Running | None:

@@ -315,7 +315,7 @@ def _check_training(sizes: GameSpec, line: list[int], seed: int) -> None:
         )
     except ValueError as error:
         raise _broken(sizes, line, f"the replay buffer refuses a game: {error}") from error
-    observations, policies, values, plies, *_ = buffer.sample_with_plies(
+    observations, policies, values, plies, *_, results = buffer.sample_with_plies(
         _SAMPLED, seed, symmetry=False
     )
     *_, told = buffer.sample_with_auxiliary(_SAMPLED, seed, symmetry=False)
@@ -328,7 +328,7 @@ def _check_training(sizes: GameSpec, line: list[int], seed: int) -> None:
         kept = (
             bool((observations[row] == state.observation()).all())
             and np.flatnonzero(policies[row]).tolist() == legal[ply]
-            and values[row] == sign * result
+            and values[row] == results[row] == sign * result
             and np.array_equal(told[row], sign * ending)
         )
         _require(kept, sizes, line[:ply], "the replay buffer rebuilds another position")

@@ -195,12 +195,13 @@ async def test_a_full_queue_refuses_and_recovers(serve: Any, observations: Any) 
         AsyncModel(served.address, RUN, timeout=120) as client,
         client.stream() as stream,
     ):
-        predictions = [stream.predict(observations(250)) for _ in range(40)]
+        # More than a model can take off the queue while they arrive.
+        predictions = [stream.predict(observations(250)) for _ in range(400)]
         results = await asyncio.gather(*predictions, return_exceptions=True)
         refused = [result for result in results if isinstance(result, BaseException)]
         assert all(isinstance(error, OverloadedError) for error in refused)
         assert refused
-        assert len(refused) < 40
+        assert len(refused) < 400
         assert (await stream.predict(observations(250))).model_version == 1
 
 
