@@ -155,7 +155,14 @@ void a_reply_is_the_opponents() {
   std::vector<float> policies(200), values(100), replies(200);
   std::vector<std::int32_t> plies(100), lengths(100);
   std::vector<std::int64_t> games(100);
-  buffer.sample(1, true, {observations, policies, values, plies, lengths, games, replies});
+  buffer.sample(1, true,
+                {.observations = observations,
+                 .policy_targets = policies,
+                 .value_targets = values,
+                 .plies = plies,
+                 .game_lengths = lengths,
+                 .game_indices = games,
+                 .auxiliary_targets = replies});
   for (std::size_t row = 0; row < values.size(); ++row) {
     // The second player moves at plies 1 and 2, the first at all others.
     const float reply = plies[row] == 0 ? 0.75f : plies[row] == 2 ? 0.25f : kNoTarget;
