@@ -150,7 +150,8 @@ class Learner:
         self.samples += len(observations) * self._team.size
         every = self._settings.average_every_steps
         if self._average is not None and (self.step < every or self.step % every == 0):
-            self._average.add(self.network, first=self.step <= every)  # till then the network itself
+            # Until the first snapshot the average is the network itself.
+            self._average.add(self.network, first=self.step <= every)
 
     @torch.no_grad()
     def measure(self, traced: TracedBatch) -> Measurement:
