@@ -1,5 +1,6 @@
 #include "zerofleet/prediction.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -7,7 +8,9 @@
 
 #include "check.h"
 #include "zerofleet/games.h"
+#include "zerofleet/leaf_batch.h"
 #include "zerofleet/prediction_cache.h"
+#include "zerofleet/prediction_queue.h"
 
 namespace zerofleet {
 namespace {
@@ -76,6 +79,34 @@ void logits_are_mapped_back() {
   }
 }
 
+// Whether one symmetry shows all positions after a first action, asked in one game.
+bool are_seen_alike(RootChoice root, std::uint64_t symmetry_seed) {
+  const FixedRules<TicTacToe> rules;
+  SearchConfig config;
+  config.root = root;
+  PredictionQueue<TicTacToe> queue(rules, config, 9);
+  std::vector<LeafBatch<TicTacToe>> seen(TicTacToe::kNumSymmetries, {rules, 9});
+  for (int action = 0; action < 9; ++action) {
+    Leaf<TicTacToe> leaf;
+    leaf.position.apply(action);
+    leaf.hash = leaf.position.hash();
+    queue.ask(leaf, symmetry_seed, action);
+    for (int symmetry = 0; symmetry < TicTacToe::kNumSymmetries; ++symmetry) {
+      seen[symmetry].add(leaf.position, symmetry, action);
+    }
+  }
+  return std::ranges::any_of(seen, [&](LeafBatch<TicTacToe>& batch) {
+    return std::ranges::equal(batch.observations(), queue.observations());
+  });
+}
+
+void a_gumbel_root_compares_what_is_seen_alike() {
+  for (std::uint64_t seed = 0; seed < 64; ++seed) {
+    check(are_seen_alike(RootChoice::kGumbel, seed));
+    check(!are_seen_alike(RootChoice::kPuct, seed));
+  }
+}
+
 }  // namespace
 }  // namespace zerofleet
 
@@ -85,5 +116,6 @@ int main() {
       {"softmax", softmax_by_hand},
       {"cache", the_cache_is_bounded_and_forgets},
       {"symmetry", logits_are_mapped_back},
+      {"one symmetry for a Gumbel root", a_gumbel_root_compares_what_is_seen_alike},
   });
 }

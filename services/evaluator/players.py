@@ -56,7 +56,7 @@ class Players:
         Args:
             streams: what the player needs ends with this.
             name: of the player.
-            search: of models, and of the anchor ``search``.
+            search: of models; the anchor ``search`` has as many simulations.
             seed: of what the anchor ``random`` draws.
 
         Raises:
@@ -65,7 +65,8 @@ class Players:
         model = ModelName.of(name)
         if model is None:
             game = self._context.run.game.name
-            return anchor_player(name, game, search, seed, streams, self._thinking)
+            simulations = search.num_simulations
+            return anchor_player(name, game, simulations, seed, streams, self._thinking)
         return SearchPlayer(await self.predictor(streams, model), search, model.version)
 
     async def can_play(self, version: int) -> bool:

@@ -31,7 +31,7 @@ def search(simulations: int) -> SearchConfig:
 
 
 async def anchor(name: str, game: str, seed: int = 1, *, stack: AsyncExitStack) -> MatchPlayer:
-    return anchor_player(name, game, search(100), seed, stack, asyncio.Semaphore(2))
+    return anchor_player(name, game, 100, seed, stack, asyncio.Semaphore(2))
 
 
 async def played(

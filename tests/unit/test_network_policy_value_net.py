@@ -165,15 +165,17 @@ def test_adamw_goes_where_torchs_own_goes() -> None:
         torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-5)
 
 
-def test_outcomes_of_values_between_have_the_most_draws() -> None:
-    target = outcome_target(torch.tensor([1.0, 0.0, -1.0, 0.25, -0.5]))
+def test_outcomes_of_values_are_those_of_two_tosses() -> None:
+    values = torch.tensor([1.0, 0.0, -1.0, 0.5, -0.5])
+    target = outcome_target(values)
     assert target.tolist() == [
         [1.0, 0.0, 0.0],
-        [0.0, 1.0, 0.0],
+        [0.25, 0.5, 0.25],
         [0.0, 0.0, 1.0],
-        [0.25, 0.75, 0.0],
-        [0.0, 0.5, 0.5],
+        [0.5625, 0.375, 0.0625],
+        [0.0625, 0.375, 0.5625],
     ]
+    assert torch.equal(target[:, 0] - target[:, 2], values)
 
 
 @pytest.mark.parametrize(

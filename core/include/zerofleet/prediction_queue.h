@@ -24,7 +24,8 @@ class PredictionQueue {
       : rules_(rules),
         batch_(rules, max_rows),
         cache_(std::min(static_cast<std::size_t>(config.cache_positions), max_positions)),
-        symmetric_(config.random_symmetry) {}
+        symmetric_(config.random_symmetry),
+        sees_alike_(config.root == RootChoice::kGumbel) {}
 
   // What is known of a leaf without asking.
   std::optional<LeafPrediction<G>> recall(const Leaf<G>& leaf) {
@@ -33,10 +34,13 @@ class PredictionQueue {
     return known;
   }
 
-  // Makes a leaf a row of the batch, under the symmetry that the seed gives its position.
+  // Makes a leaf a row of the batch, under the symmetry that the seed gives its position. A Gumbel
+  // root judges actions after a visit or two, so there all leaves are seen under one symmetry: what
+  // a network says of them under several differs as much as the actions do.
   void ask(const Leaf<G>& leaf, std::uint64_t symmetry_seed, int owner) {
     const int symmetries = symmetric_ ? rules_.num_symmetries() : 1;
-    batch_.add(leaf.position, symmetry_of(leaf.hash, symmetry_seed, symmetries), owner);
+    const std::uint64_t seen = sees_alike_ ? 0 : leaf.hash;
+    batch_.add(leaf.position, symmetry_of(seen, symmetry_seed, symmetries), owner);
   }
 
   // Accepts the answer to the whole batch: its rows may be read until `clear`. A model that is new
@@ -71,6 +75,7 @@ class PredictionQueue {
   LeafBatch<G> batch_;
   PredictionCache<G> cache_;
   bool symmetric_;
+  bool sees_alike_;
   int model_version_ = 0;
   std::int64_t positions_evaluated_ = 0;
   std::int64_t cache_hits_ = 0;

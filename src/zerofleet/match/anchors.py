@@ -11,9 +11,9 @@ from contextlib import AsyncExitStack
 
 import numpy as np
 from numpy.typing import NDArray
-from zerofleet_core import SearchConfig
 
 from zerofleet import games
+from zerofleet.config import SearchSection
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
 from zerofleet.games.go_rules import GoRules, is_go
@@ -28,6 +28,7 @@ from zerofleet.match.play_match import (
     together,
 )
 from zerofleet.prediction import Prediction
+from zerofleet.search_configs import match_search
 
 _COLOURS = ("black", "white")  # black moves first
 _GNUGO = re.compile(r"gnugo:(10|[1-9])")
@@ -52,7 +53,7 @@ def why_absent(name: str, game: str) -> str | None:
 def anchor_player(
     name: str,
     game: str,
-    search: SearchConfig,
+    num_simulations: int,
     seed: int,
     programs: AsyncExitStack,
     thinking: asyncio.Semaphore,
@@ -62,7 +63,9 @@ def anchor_player(
     Args:
         name: of the anchor.
         game: name of the game.
-        search: of the anchor ``search``.
+        num_simulations: of the anchor ``search``, whose other settings are the defaults whatever
+            the run's are: a Gumbel root would look at the first actions alone, all priors being
+            equal.
         seed: of what ``random`` draws.
         programs: those that it starts end with this.
         thinking: how many programs may choose an action at once.
@@ -73,7 +76,7 @@ def anchor_player(
     if name == "random":
         return RandomPlayer(game, seed)
     if name == "search":
-        return SearchPlayer(NoNetwork(game), search)
+        return SearchPlayer(NoNetwork(game), match_search(SearchSection(), num_simulations))
     level = _GNUGO.fullmatch(name)
     command = gnugo_command(int(level[1]), GoRules.of(game)) if level and is_go(game) else None
     if command is None:
