@@ -49,6 +49,18 @@ def test_variants_come_back_by_precision(database: Database, trainer: int) -> No
     assert (dead.policy_kl, dead.value_difference, dead.reason) == (None, None, DEAD.reason)
 
 
+def test_the_summary_has_the_refused_ones_of_the_best_model(
+    database: Database, trainer: int
+) -> None:
+    del trainer
+    assert database.summary("test").refused_variants is None  # there is no best one as yet
+    evaluator = database.acquire_fence("test", "evaluator")
+    database.promote("test", 1, None, "e", 0, epoch=evaluator)
+    assert database.summary("test").refused_variants == f"fp16: {FP16.reason}"
+    database.promote("test", 2, None, "e", 1, epoch=evaluator)
+    assert database.summary("test").refused_variants is None
+
+
 def test_a_repeated_publication_writes_nothing_more(database: Database, trainer: int) -> None:
     before = database.variants("test", 1)
     for variants in ([INT8, FP16], [named(INT8, 9), FP16], []):

@@ -230,6 +230,16 @@ def test_status_as_text_and_json() -> None:
     assert values["kept"]["since"] == "2026-05-01T09:30:00+00:00"
 
 
+def test_refused_variants_are_said_wherever_figures_are() -> None:
+    said = "int8: policy_kl 0.00612 is above 0.005"
+    refused, text = replace(FULL, refused_variants=said), io.StringIO()
+    Console(file=text, width=100).print(draw(refused, [], 0.0))
+    for told in (status_text(refused, KEPT, [], None), text.getvalue()):
+        assert said in told
+    assert f" | refused {said}" in one_line(refused, [], 0.0)
+    assert "refused" not in status_text(FULL, KEPT, [], None) + one_line(FULL, [], 0.0)
+
+
 def test_a_full_disk_is_said_wherever_figures_are() -> None:
     full = replace(FULL, disk="full: 0.0 MB left on the disk of /data; make room there")
     assert "disk              full: 0.0 MB left on the disk of /data" in status_text(

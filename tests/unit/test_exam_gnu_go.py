@@ -60,7 +60,9 @@ async def test_who_always_passes_loses_the_board(
 ) -> None:
     told = gnugo("pass")
     monkeypatch.setattr("zerofleet.exam.gnu_go._PAIRS_AT_ONCE", 1)
-    ended = await play_gnu_go(RUN, FillsTwoRows(), level=7, games=4, num_simulations=2)
+    over: list[int] = []
+    ended = await play_gnu_go(RUN, FillsTwoRows(), 7, games=4, num_simulations=2, told=over.append)
+    assert over == [2, 4]
     assert (ended.level, ended.games, ended.wins, ended.draws) == (7, 4, 4, 0)
     # Ten stones at least against one, by either colour; the whole board where that was captured.
     assert len(ended.margins) == 4

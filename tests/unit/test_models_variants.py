@@ -111,10 +111,10 @@ def test_answers_that_are_not_finite_are_no_losses() -> None:
 def test_what_is_beyond_its_bound_is_named() -> None:
     loss = measured(Canned([0.5, 0.5], 0.25), Canned([0.25, 0.75], -0.25))
     assert loss.why_refused(Bounds(0.2, 0.6)) == ""
-    assert loss.why_refused(Bounds(0.1, 0.6)) == "policy_kl 0.14 is above 0.1"
+    assert loss.why_refused(Bounds(0.1, 0.6)) == "policy_kl 0.144 is above 0.1"
     assert loss.why_refused(Bounds(0.2, 0.5)) == ""  # at the bound is within it
     both = loss.why_refused(Bounds(0.1, 0.4))
-    assert both == "policy_kl 0.14 is above 0.1, value_difference 0.5 is above 0.4"
+    assert both == "policy_kl 0.144 is above 0.1, value_difference 0.5 is above 0.4"
 
 
 def test_positions_travel() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -228,7 +229,8 @@ async def _results(
                 )
                 yield f"{side}:{choice}", ended.games, ended.games - ended.kept, figures
     for level in (asked.levels or LEVELS) if asked.gnugo else ():
-        ended = await play_gnu_go(run, predictor, level, asked.gnugo or 0, simulations)
+        told = partial(_say_played, level, asked.gnugo or 0)
+        ended = await play_gnu_go(run, predictor, level, asked.gnugo or 0, simulations, told)
         figures = ExamFigures(
             wins=ended.wins,
             draws=ended.draws,
@@ -237,6 +239,10 @@ async def _results(
         )
         lost = ended.games - ended.wins - ended.draws
         yield f"gnugo:{level}", ended.games, lost, figures
+
+
+def _say_played(level: int, games: int, over: int) -> None:
+    typer.echo(f"{over} of {games} games against GNU Go's level {level}", err=True)
 
 
 def _line(values: dict[str, Any], asked: _Asked) -> str:

@@ -152,6 +152,8 @@ def _figures_table(figures: RunFigures) -> Table:
     table.add_row("loss, trained on", loss_text(figures.train))
     table.add_row("loss, held out", loss_text(figures.held_out))
     table.add_row("best model", best_text(figures))
+    if figures.refused_variants is not None:
+        table.add_row("refused", figures.refused_variants)
     table.add_row("Elo", elo_text(figures))
     if figures.has_exam:
         table.add_row("exam errors", exam_text(figures))
@@ -180,6 +182,8 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
         f"best {best_text(figures)}",
         f"Elo {elo_text(figures)}",
     ]
+    if figures.refused_variants is not None:
+        parts.append(f"refused {figures.refused_variants}")
     if figures.has_exam:
         parts.append(f"exam errors {exam_text(figures)}")
     if figures.disk is not None:

@@ -23,7 +23,7 @@ class PrecisionSection(Section):
     variants: Annotated[tuple[VariantPrecision, ...], AfterValidator(_each_once)] = ()
     """Precisions that each model is published in beside fp32: ``int8`` for CPUs, ``fp16`` for
     GPUs."""
-    max_policy_kl: float = Field(default=0.001, gt=0)
+    max_policy_kl: float = Field(default=0.005, gt=0)
     """A variant is refused when its policy diverges further than this from that of fp32
     (Kullback-Leibler, in nats, mean over the positions of the check)."""
     max_value_difference: float = Field(default=0.02, gt=0)

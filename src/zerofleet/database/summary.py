@@ -17,7 +17,12 @@ SELECT
     (SELECT count(*) FROM unfinished_games WHERE run = :run) AS unfinished_games,
     (SELECT count(*) FROM models WHERE run = :run) AS models,
     (SELECT max(version) FROM models WHERE run = :run) AS newest_model,
-    h.promotions, h.best_model, r.version AS rated_model, r.elo, r.elo_error, e.error_rate,
+    h.promotions, h.best_model,
+    (
+        SELECT string_agg(precision || ': ' || reason, '; ' ORDER BY precision)
+        FROM model_variants WHERE run = :run AND version = h.best_model AND NOT accepted
+    ) AS refused_variants,
+    r.version AS rated_model, r.elo, r.elo_error, e.error_rate,
     t.step, t.policy_loss, t.value_loss,
     o.policy_loss AS held_out_policy_loss, o.value_loss AS held_out_value_loss
 FROM (
@@ -69,6 +74,7 @@ class Summary:
     newest_model: int | None
     promotions: int
     best_model: int | None
+    refused_variants: str | None  # of the best model, and why
     rated_model: int | None  # the newest promoted one that has a rating
     elo: float | None  # of that one
     elo_error: float | None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
@@ -68,7 +68,12 @@ def check_gnu_go(game: str) -> None:
 
 
 async def play_gnu_go(
-    run: RunConfig, predictor: Predictor, level: int, games: int, num_simulations: int
+    run: RunConfig,
+    predictor: Predictor,
+    level: int,
+    games: int,
+    num_simulations: int,
+    told: Callable[[int], None] | None = None,
 ) -> GnuGoGames:
     """Play so many games against a level of GNU Go.
 
@@ -78,6 +83,7 @@ async def play_gnu_go(
         level: of GNU Go, 1 to 10.
         games: an even number: each opening is played twice. Fewer where the openings are fewer.
         num_simulations: of the player, for each action.
+        told: is called with the number of games that are over, now and then.
 
     Raises:
         ConfigError: see ``check_gnu_go``; or no game goes on after the opening.
@@ -105,6 +111,8 @@ async def play_gnu_go(
             other = GtpPlayer(game, command, go_setup(rules), programs, thinking)
             queue = PairQueue(places[begin : begin + 2 * at_once], at_once)
             await play_match(game, openings, (player, other), queue, keep)
+        if told is not None:
+            told(len(played))
     results = [(each.record.result or 0) * (1 - 2 * each.color) for each in played]
     margins = [margin for each in played if (margin := _margin(game, each)) is not None]
     return GnuGoGames(level, len(played), results.count(1), results.count(0), tuple(margins))

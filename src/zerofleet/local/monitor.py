@@ -86,6 +86,8 @@ class RunFigures:
     held_out: Loss | None = None
     best_version: int | None = None
     best_age_s: float | None = None
+    refused_variants: str | None = None
+    """Of the best model, and why: in fp32 a CPU predicts a third as much."""
     rated_version: int | None = None
     """The newest promoted model that has a rating."""
     elo: float | None = None
@@ -208,6 +210,7 @@ class Monitor:
             held_out=_loss(summary.held_out_policy_loss, summary.held_out_value_loss),
             best_version=summary.best_model,
             best_age_s=age,
+            refused_variants=summary.refused_variants,
             rated_version=summary.rated_model,
             elo=summary.elo,
             elo_error=summary.elo_error,

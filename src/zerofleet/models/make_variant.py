@@ -43,7 +43,7 @@ class Divergence:
     def why_refused(self, bounds: Bounds) -> str:
         """What is beyond its bound, for people; empty if nothing is."""
         return ", ".join(
-            f"{name} {figure:.2g} is above {bound:g}"
+            f"{name} {figure:.3g} is above {bound:g}"
             for name, figure, bound in (
                 ("policy_kl", self.policy_kl, bounds.policy_kl),
                 ("value_difference", self.value_difference, bounds.value_difference),
