@@ -236,7 +236,7 @@ def test_refused_variants_are_said_wherever_figures_are() -> None:
     Console(file=text, width=100).print(draw(refused, [], 0.0))
     for told in (status_text(refused, KEPT, [], None), text.getvalue()):
         assert said in told
-    assert f" | refused {said}" in one_line(refused, [], 0.0)
+    assert f" | refused variants {said}" in one_line(refused, [], 0.0)
     assert "refused" not in status_text(FULL, KEPT, [], None) + one_line(FULL, [], 0.0)
 
 

@@ -58,16 +58,18 @@ def gnugo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pa
 async def test_who_always_passes_loses_the_board(
     gnugo: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = gnugo("pass")
+    heard = gnugo("pass")
     monkeypatch.setattr("zerofleet.exam.gnu_go._PAIRS_AT_ONCE", 1)
-    over: list[int] = []
-    ended = await play_gnu_go(RUN, FillsTwoRows(), 7, games=4, num_simulations=2, told=over.append)
-    assert over == [2, 4]
+    over: list[tuple[int, int]] = []
+    ended = await play_gnu_go(
+        RUN, FillsTwoRows(), 7, 4, num_simulations=2, told=lambda *games: over.append(games)
+    )
+    assert over == [(2, 4), (4, 4)]
     assert (ended.level, ended.games, ended.wins, ended.draws) == (7, 4, 4, 0)
     # Ten stones at least against one, by either colour; the whole board where that was captured.
     assert len(ended.margins) == 4
     assert all(margin >= 8 for margin in ended.margins)
-    lines = told.read_text().splitlines()
+    lines = heard.read_text().splitlines()
     assert [line == "ended" for line in lines] == [False, False, True, True] * 2  # a pair at once
     [command] = set(lines) - {"ended"}
     assert "--level 7" in command

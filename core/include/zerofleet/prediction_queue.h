@@ -35,8 +35,9 @@ class PredictionQueue {
   }
 
   // Makes a leaf a row of the batch, under the symmetry that the seed gives its position. A Gumbel
-  // root judges actions after a visit or two, so there all leaves are seen under one symmetry: what
-  // a network says of them under several differs as much as the actions do.
+  // root judges actions after a visit or two, so there all leaves that a game asks for are seen
+  // under one symmetry: what a network says of them under several differs as much as the actions
+  // do. What the cache knows was seen as its first asker saw it.
   void ask(const Leaf<G>& leaf, std::uint64_t symmetry_seed, int owner) {
     const int symmetries = symmetric_ ? rules_.num_symmetries() : 1;
     const std::uint64_t seen = sees_alike_ ? 0 : leaf.hash;

@@ -229,7 +229,7 @@ async def _results(
                 )
                 yield f"{side}:{choice}", ended.games, ended.games - ended.kept, figures
     for level in (asked.levels or LEVELS) if asked.gnugo else ():
-        told = partial(_say_played, level, asked.gnugo or 0)
+        told = partial(_say_played, level)
         ended = await play_gnu_go(run, predictor, level, asked.gnugo or 0, simulations, told)
         figures = ExamFigures(
             wins=ended.wins,
@@ -241,7 +241,7 @@ async def _results(
         yield f"gnugo:{level}", ended.games, lost, figures
 
 
-def _say_played(level: int, games: int, over: int) -> None:
+def _say_played(level: int, over: int, games: int) -> None:
     typer.echo(f"{over} of {games} games against GNU Go's level {level}", err=True)
 
 

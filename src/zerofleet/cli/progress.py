@@ -153,7 +153,7 @@ def _figures_table(figures: RunFigures) -> Table:
     table.add_row("loss, held out", loss_text(figures.held_out))
     table.add_row("best model", best_text(figures))
     if figures.refused_variants is not None:
-        table.add_row("refused", figures.refused_variants)
+        table.add_row("refused variants", figures.refused_variants)
     table.add_row("Elo", elo_text(figures))
     if figures.has_exam:
         table.add_row("exam errors", exam_text(figures))
@@ -183,7 +183,7 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
         f"Elo {elo_text(figures)}",
     ]
     if figures.refused_variants is not None:
-        parts.append(f"refused {figures.refused_variants}")
+        parts.append(f"refused variants {figures.refused_variants}")
     if figures.has_exam:
         parts.append(f"exam errors {exam_text(figures)}")
     if figures.disk is not None:

@@ -71,7 +71,7 @@ def status_text(
         "loss, held out": loss_text(figures.held_out),
     }
     if figures.refused_variants is not None:
-        rows["refused"] = figures.refused_variants
+        rows["refused variants"] = figures.refused_variants
     for service in services:
         of_service = service.figures
         if isinstance(of_service, InferenceFigures) and of_service.best_fault:

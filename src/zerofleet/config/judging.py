@@ -65,7 +65,8 @@ class RatingSection(Section):
     opponents: tuple[int, ...] = (1, 5, 15)
     """Opponents: the models that come so many places earlier among those that are rated."""
     anchors: Annotated[tuple[str, ...], AfterValidator(_all_known)] = ("random", "search")
-    """Fixed opponents: ``random``; ``search`` (no network: equal priors, value 0); ``gnugo:LEVEL``
+    """Fixed opponents: ``random``; ``search`` (no network: equal priors, value 0; by
+    the defaults of ``[search]``, with ``num_simulations``); ``gnugo:LEVEL``
     (Go, when the program gnugo is on PATH)."""
     num_simulations: int = Field(default=100, ge=1)
     """Simulations for each move of a rating game."""

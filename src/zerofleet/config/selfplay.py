@@ -112,8 +112,9 @@ class SearchSection(Section):
     cache_positions: int = Field(default=200_000, ge=0)
     """Predictions kept by position, emptied when the model changes; 0 switches the cache off."""
     random_symmetry: bool = True
-    """Show each leaf to the network under a random symmetry of the board; a Gumbel root, which
-    compares actions after a visit or two, has all leaves of a game seen under the same one."""
+    """Show each leaf to the network under a random symmetry of the board; with a
+    Gumbel root, which compares actions after a visit or two, all leaves that a game asks for are
+    shown under the same one."""
 
     @model_validator(mode="after")
     def _simulations_can_grow(self) -> SearchSection:

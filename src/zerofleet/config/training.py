@@ -28,7 +28,8 @@ class NetworkSection(Section):
     """Width of the value head's hidden layer (256 in the paper)."""
     value_head: Literal["scalar", "outcome"] = "scalar"
     """scalar: one number, learnt by squared error, as in the paper; outcome: probabilities of win,
-    draw and loss, learnt by cross-entropy, of which the model tells P(win) - P(loss)."""
+    draw and loss, learnt by cross-entropy against two tosses of a coin that wins with (1 + value) /
+    2 (of a drawn game 25, 50 and 25%), of which the model tells P(win) - P(loss)."""
     global_pooling: bool = False
     """Every third block, and the policy head, also see means and maxima over the whole board (Wu
     2019, section 3.3)."""

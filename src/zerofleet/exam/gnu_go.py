@@ -73,7 +73,7 @@ async def play_gnu_go(
     level: int,
     games: int,
     num_simulations: int,
-    told: Callable[[int], None] | None = None,
+    told: Callable[[int, int], None] | None = None,
 ) -> GnuGoGames:
     """Play so many games against a level of GNU Go.
 
@@ -83,7 +83,7 @@ async def play_gnu_go(
         level: of GNU Go, 1 to 10.
         games: an even number: each opening is played twice. Fewer where the openings are fewer.
         num_simulations: of the player, for each action.
-        told: is called with the number of games that are over, now and then.
+        told: is called after every 16 games or fewer, with those that are over and all.
 
     Raises:
         ConfigError: see ``check_gnu_go``; or no game goes on after the opening.
@@ -112,7 +112,7 @@ async def play_gnu_go(
             queue = PairQueue(places[begin : begin + 2 * at_once], at_once)
             await play_match(game, openings, (player, other), queue, keep)
         if told is not None:
-            told(len(played))
+            told(len(played), len(places))
     results = [(each.record.result or 0) * (1 - 2 * each.color) for each in played]
     margins = [margin for each in played if (margin := _margin(game, each)) is not None]
     return GnuGoGames(level, len(played), results.count(1), results.count(0), tuple(margins))

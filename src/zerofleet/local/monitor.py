@@ -87,7 +87,7 @@ class RunFigures:
     best_version: int | None = None
     best_age_s: float | None = None
     refused_variants: str | None = None
-    """Of the best model, and why: in fp32 a CPU predicts a third as much."""
+    """Of the best model, and why: without int8 a CPU with VNNI predicts a third as much."""
     rated_version: int | None = None
     """The newest promoted model that has a rating."""
     elo: float | None = None

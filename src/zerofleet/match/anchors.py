@@ -64,8 +64,8 @@ def anchor_player(
         name: of the anchor.
         game: name of the game.
         num_simulations: of the anchor ``search``, whose other settings are the defaults whatever
-            the run's are: a Gumbel root would look at the first actions alone, all priors being
-            equal.
+            the run's are: a Gumbel root would look at its first 16 actions alone, all priors
+            being equal.
         seed: of what ``random`` draws.
         programs: those that it starts end with this.
         thinking: how many programs may choose an action at once.

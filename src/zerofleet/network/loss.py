@@ -52,7 +52,7 @@ def outcome_target(value_target: Tensor) -> Tensor:
     Those of two tosses of a coin that wins with the probability (1 + value) / 2, each for half of
     the game: a won or lost result is certain, and P(win) - P(loss) is the value. All in draws would
     give the same value, but where draws hardly ever happen a network that believes in them learns a
-    small advantage ten times as slowly: a softmax near 1 hardly moves.
+    small advantage a fifth as fast: a softmax near 1 hardly moves. So a draw, too, is half of each.
     """
     half = (1 + value_target) / 2
     return torch.stack([half.square(), 2 * half * (1 - half), (1 - half).square()], 1)
