@@ -1,6 +1,6 @@
 # All images of zerofleet, a target each:
 #
-#   docker build --target selfplay -t zerofleet-selfplay:0.1.0 .        or all of them: make images
+#   docker build --target selfplay -t zerofleet-selfplay:1.0.0 .        or all of them: make images
 #
 # Toolchain, core and wheels are built beside, and only their files reach an image. Packages come
 # before sources, so that a changed line of Python costs seconds. Written for BuildKit, which builds
@@ -46,7 +46,7 @@ HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --retries=3 \
   CMD ["python", "-m", "zerofleet.rpc.probe", "127.0.0.1:8081"]
 # What changes with each commit is a label that the builder adds (--label): here it would rebuild all below.
 LABEL org.opencontainers.image.vendor="zerofleet" \
-      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.version="1.0.0" \
       org.opencontainers.image.licenses="Apache-2.0"
 
 

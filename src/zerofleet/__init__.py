@@ -29,4 +29,4 @@ only from layers below its own:
 Below them all is ``zerofleet_core``, the C++ search and rules.
 """
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
