@@ -215,7 +215,7 @@ def print_row(row: dict[str, Any], width: int) -> None:
     ]
     games += [
         f"\n  against GNU Go's level {ended['level']}: "
-        f"{ended['wins']:,} of {ended['games']:,} won, "
+        f"{ended['wins']:,} of {ended['games']:,} won ({ended['given_up']} not played out), "
         f"mean margin {math.nan if (margin := ended['mean_margin']) is None else margin:+.1f}"
         for ended in row.get("gnugo", ())
     ]

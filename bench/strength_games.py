@@ -48,9 +48,8 @@ async def play_gnugo(loop: LearningLoop, games: int) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     for level in LEVELS:
         ended = await play_gnu_go(run, loop.model, level, games, run.exam.num_simulations)
-        found.append(
-            asdict(ended) | {"mean_margin": ended.mean_margin, "even_komi": ended.even_komi}
-        )
+        derived = ("given_up", "mean_margin", "even_komi")
+        found.append(asdict(ended) | {name: getattr(ended, name) for name in derived})
     return {"gnugo": found}
 
 

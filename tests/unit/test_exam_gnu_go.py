@@ -85,6 +85,14 @@ async def test_who_gives_up_before_the_first_action_is_named(
         await play_gnu_go(run_from_values(values), FillsTwoRows(), 1, 2, 1)
 
 
+async def test_a_game_that_is_given_up_is_won_and_has_no_margin(
+    gnugo: Callable[[str], Path],
+) -> None:
+    gnugo("resign")
+    ended = await play_gnu_go(RUN, FillsTwoRows(), 1, 4, num_simulations=2)
+    assert (ended.games, ended.wins, ended.given_up, ended.margins) == (4, 4, 4, ())
+
+
 def test_the_komi_of_an_even_score_is_what_half_of_the_games_lacked() -> None:
     ended = GnuGoGames(level=1, games=4, wins=1, draws=0, margins=(-30, -10, 4, -20))
     assert ended.mean_margin == -14

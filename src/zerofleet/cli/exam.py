@@ -237,6 +237,12 @@ async def _results(
             margin=ended.mean_margin,
             even_komi=ended.even_komi,
         )
+        if ended.given_up:
+            typer.echo(
+                f"{ended.given_up} of the games won against GNU Go's level {level} were not played "
+                "out: it played an illegal move, refused a legal one, or gave up",
+                err=True,
+            )
         lost = ended.games - ended.wins - ended.draws
         yield f"gnugo:{level}", ended.games, lost, figures
 

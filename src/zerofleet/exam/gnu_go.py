@@ -43,6 +43,11 @@ class GnuGoGames:
     """Of each game that both played to its end, the player's area less GNU Go's, without komi."""
 
     @property
+    def given_up(self) -> int:
+        """The games among ``wins`` in which GNU Go gave up, erred, or refused a legal move."""
+        return self.games - len(self.margins)
+
+    @property
     def mean_margin(self) -> float | None:
         """None: GNU Go played an illegal move, or refused a legal one, in every game."""
         return statistics.fmean(self.margins) if self.margins else None
