@@ -77,7 +77,7 @@ compose-test: setup ## build the images, bring the fleet up by Compose, ask it, 
 	$(BIN)/python -m pytest -m docker -s tests/docker
 
 cluster-test: setup ## a fleet on the trial cluster that kubectl names (CLUSTER_LOAD="kind load docker-image")
-	$(BIN)/python -m pytest -m cluster -s tests/cluster
+	NEEDS_CLUSTER=1 $(BIN)/python -m pytest -m cluster -s tests/cluster
 
 check: setup ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .

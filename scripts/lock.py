@@ -157,9 +157,11 @@ def requirements(*roots: str) -> tuple[str, ...]:
     extras = project["optional-dependencies"]
     found: set[str] = set()
     for root in roots:
+        if root.startswith("zerofleet-core"):
+            continue  # it is built in the image
         of_ours = re.fullmatch(r"zerofleet\[(.+)\]", root)
         if of_ours is None:
-            found |= {root} - {"zerofleet-core"}  # the core is built in the image
+            found.add(root)
             continue
         for extra in of_ours[1].split(","):
             if extra not in extras:

@@ -94,12 +94,28 @@ def _with_tls(text: str) -> str:
 
 
 def _with_hpa(text: str) -> str:
-    return text.replace("components/autoscaling-keda ", "components/autoscaling-hpa ")
+    return _scaled_by("hpa", text)
+
+
+def _with_keda(text: str) -> str:
+    return _scaled_by("keda", text)
+
+
+def _with_tls_and_hpa(text: str) -> str:
+    return _with_hpa(_with_tls(text))
+
+
+def _scaled_by(what: str, text: str) -> str:
+    """One of the two components, where an overlay has the other or offers one in a comment."""
+    return re.sub(r"(?:# )?(- \S+/components/autoscaling-)\w+", rf"\1{what}", text)
 
 
 VARIANTS: dict[str, tuple[str, Edit]] = {
     "local": ("local", _as_it_is),
+    "local-hpa": ("local", _with_hpa),
+    "local-keda": ("local", _with_keda),
     "local-tls": ("local", _with_tls),
+    "local-tls-hpa": ("local", _with_tls_and_hpa),
     "production": ("production", _as_it_is),
     "production-gpu": ("production", _with_gpu),
     "production-hpa": ("production", _with_hpa),

@@ -34,7 +34,7 @@ _STYLES: dict[str, Style] = {
     "othello": "felt",
     "connect_four": "frame",
 }
-_LEARNING_PLIES = 120  # of the game that shows whose pieces are whose
+_LEARNING_PLIES = 120  # of the games that show whose pieces are whose
 _SAME_OWNER = 0.9  # of the times that a piece was placed
 _TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m|\[9\dm|\[0m")
 _STARS = {9: (2, 6), 13: (3, 9), 15: (3, 11), 19: (3, 9, 15)}
@@ -233,12 +233,12 @@ class GameBoard:
         return alike.pop() if len(alike) == 1 and alike.isdisjoint(unlike) else _NOBODY
 
     def _learn_owners(self, state: State) -> None:
-        """Play one game at random and see who puts which piece."""
+        """Play some games at random and see who puts which piece; in checkers kings come late."""
         draw = random.Random(self.game)
         seen: Counter[tuple[str, int]] = Counter()
         for _ in range(_LEARNING_PLIES):
             if state.is_terminal:
-                break
+                state = State(self.game)
             before, player = self._cells(state), state.to_play
             action = draw.choice(state.legal_actions())
             state.apply(action)

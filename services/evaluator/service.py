@@ -103,6 +103,7 @@ class FencedEvaluator:
     ) -> None:
         self._run = run
         self._worker = settings.worker_name
+        self._trials_only = settings.trials_only
         self._database = database
         self._pointer = pointer
         self._model = model
@@ -132,7 +133,10 @@ class FencedEvaluator:
         go = asyncio.Event()
         go.set()
         pool = RatingPool(context, players, go)
-        spare = SpareTime([Trials(context, players, go, pool.rate), pool], go)
+        trials = Trials(context, players, go, pool.rate)
+        if self._trials_only:
+            await SpareTime([trials], go).run()
+        spare = SpareTime([trials, pool], go)
         self._evaluator = Evaluator(context, players, referee, promoter, pool, spare)
         await self._evaluator.run()
 

@@ -1,8 +1,10 @@
 """The cluster that kubectl's context names, and a fleet in a namespace that is deleted again.
 
-Only a cluster for trials is touched: whoever may decide that labels it. Every wait has an end, and
-says what it waited for and how the pods stood. The ends are far away: a busy node is slow and no
-error.
+Only a cluster for trials is touched: whoever may decide that labels it. Where there is none the
+tests are skipped, and fail under ``make cluster-test``, which sets ``NEEDS_CLUSTER``.
+
+Every wait has an end, and says what it waited for and how the pods stood. The ends are far away: a
+busy node is slow and no error.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 
@@ -34,6 +36,7 @@ WORKLOADS = (
     *("statefulset/postgres", "statefulset/redis"),
 )
 LOG_LINES = 30
+EXTERNAL_METRICS = "/apis/external.metrics.k8s.io/v1beta1"
 
 _T = TypeVar("_T")
 
@@ -44,6 +47,8 @@ class Cluster:
 
     rows: list[tuple[str, str, float]] = field(default_factory=list[tuple[str, str, float]])
     """What was done, what came of it, seconds."""
+    without_hpa: str = ""
+    """Why plain HPAs are left out; nothing where they are not."""
 
     def kubectl(self, *arguments: str, given: str | None = None, seconds: float = 300.0) -> str:
         """Run ``kubectl`` in the namespace to its end; what it says on standard output."""
@@ -153,23 +158,51 @@ class Cluster:
         return "\n".join(parts)
 
 
+def is_missing(what: str) -> NoReturn:
+    """Skip for want of something; under ``make cluster-test``, end."""
+    if os.environ.get("NEEDS_CLUSTER"):
+        pytest.exit(what, returncode=2)
+    pytest.skip(what)
+
+
+def why_without_hpa(found: Cluster, context: str) -> str:
+    """Why plain HPAs are left out; nothing where they are not."""
+    if os.environ.get("WITHOUT_HPA"):
+        return "WITHOUT_HPA is set"
+    try:
+        found.kubectl("get", "--raw", EXTERNAL_METRICS)
+    except subprocess.CalledProcessError as error:
+        lacking = (
+            f"the cluster of kubectl's context {context!r} lacks {EXTERNAL_METRICS}, which plain "
+            "HPAs read: give it an adapter for external metrics, or leave their tests out by "
+            f"WITHOUT_HPA=1. It says: {error.output.strip()}"
+        )
+        if os.environ.get("NEEDS_CLUSTER"):
+            pytest.exit(lacking, returncode=2)
+        return lacking
+    return ""
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """The cluster, with the images there and nothing of a fleet; afterwards nothing again."""
     if shutil.which("kubectl") is None:
-        pytest.skip("no Kubernetes here: there is no program 'kubectl' on PATH")
+        is_missing("no Kubernetes here: there is no program 'kubectl' on PATH: install it")
     found = Cluster()
+    context = "none"
     label = f"jsonpath={{.metadata.labels.{LABEL}}}"
     try:
         context = found.kubectl("config", "current-context").strip()
         allowed = found.kubectl("get", "namespace", "default", "-o", label)
     except subprocess.CalledProcessError as error:
-        pytest.skip(f"no cluster answers kubectl: {error.output.strip()}")
+        is_missing(
+            f"no cluster answers for kubectl's context {context!r}: start one, or name another by "
+            f"kubectl config use-context. kubectl says: {error.output.strip()}"
+        )
     if allowed != "true":
-        pytest.exit(
+        is_missing(
             f"kubectl's context {context!r} may be anybody's cluster: this needs one for trials. "
-            f"If it is one: kubectl label namespace default {LABEL}=true",
-            returncode=2,
+            f"If it is one: kubectl label namespace default {LABEL}=true"
         )
     if found.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found"):
         pytest.exit(
@@ -177,6 +210,7 @@ def cluster() -> Iterator[Cluster]:
             f"else: kubectl delete namespace {NAMESPACE}",
             returncode=2,
         )
+    found.without_hpa = why_without_hpa(found, context)
     images = [f"zerofleet-{name}:{zerofleet.__version__}" for name in IMAGES]
     if load := os.environ.get("CLUSTER_LOAD"):
         began = time.monotonic()

@@ -6,9 +6,12 @@ namespace.
 """
 
 import json
+import signal
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -24,6 +27,7 @@ pytestmark = [
 
 WORKERS = 3
 KILLED = ("selfplay", "inference", "trainer", "evaluator", "dashboard", "redis", "postgres")
+HPAS = {"selfplay", "inference"}
 RUN_CHANGE = ("publish_every_steps = 50", "publish_every_steps = 60")
 # Asks for moves, one after the other, until somebody makes the file /tmp/stop.
 ASKING = """
@@ -105,23 +109,41 @@ def test_workers_come_and_go_and_their_number_is_not_the_manifests(cluster: Any)
     cluster.wait_ready("deployment/selfplay")
 
 
-def test_a_pod_that_has_just_started_leaves_at_once(cluster: Any) -> None:
+def test_a_pod_that_has_just_started_leaves_before_it_is_killed(cluster: Any) -> None:
     """Its first process hears SIGTERM while Python still starts."""
-    cluster.kubectl("delete", "pod", "-l", "app.kubernetes.io/name=evaluator")
-    young = cluster.until(
-        "a new pod that runs",
-        lambda: [
-            pod["metadata"]["name"]
-            for pod in cluster.pods("evaluator")
-            if any(
-                "running" in state["state"] for state in pod["status"].get("containerStatuses", [])
-            )
-        ],
-    )[0]
-    began = time.monotonic()
-    cluster.kubectl("delete", "pod", young)
-    cluster.seen("evaluator deleted as it started", "it is gone", began)
+    before = cluster.names("evaluator")
+    cluster.kubectl("delete", "pod", *before, "--wait=false")
+    [young] = cluster.until("a new pod", lambda: cluster.names("evaluator") - before)
+    with kept_to_look_at(cluster, young):
+        cluster.until("it runs", lambda: "running" in state_of(cluster, young))
+        began = time.monotonic()
+        cluster.kubectl("delete", "pod", young, "--wait=false")
+        end = cluster.until("its end", lambda: state_of(cluster, young).get("terminated"))
+        cluster.seen("evaluator deleted as it started", f"it ended with {end['exitCode']}", began)
+    # 137 is what a process ends with that is killed after its grace period.
+    assert end["exitCode"] in (0, 128 + signal.SIGTERM), end
     cluster.wait_ready("deployment/evaluator")
+
+
+@contextmanager
+def kept_to_look_at(cluster: Any, pod: str) -> Iterator[None]:
+    """A pod that is deleted meanwhile is not gone before this is left."""
+
+    def finalizers(names: list[str]) -> None:
+        patch = json.dumps({"metadata": {"finalizers": names}})
+        cluster.kubectl("patch", "pod", pod, "--type=merge", "-p", patch)
+
+    finalizers(["zerofleet/trial"])
+    try:
+        yield
+    finally:
+        finalizers([])
+
+
+def state_of(cluster: Any, pod: str) -> dict[str, Any]:
+    """``running``, ``waiting`` or ``terminated`` of its container, and what goes with that."""
+    status = json.loads(cluster.kubectl("get", "pod", pod, "-o", "json"))["status"]
+    return next((each["state"] for each in status.get("containerStatuses", [])), {})
 
 
 @pytest.mark.parametrize("name", KILLED)
@@ -192,17 +214,7 @@ def test_a_pause_keeps_every_game(cluster: Any) -> None:
     workers = cluster.replicas("deployment/selfplay")
     began = time.monotonic()
     pause(cluster, "pause")
-    assert (
-        cluster.kubectl(
-            "get",
-            "pods",
-            "-l",
-            "app.kubernetes.io/part-of=zerofleet,app.kubernetes.io/name!=migrate",
-            "-o",
-            "name",
-        )
-        == ""
-    )
+    assert pods_of_the_fleet(cluster) == ""
     cluster.seen("pause.sh pause", "no pod is left", began)
     began = time.monotonic()
     pause(cluster, "resume")
@@ -221,17 +233,19 @@ def pause(cluster: Any, what: str) -> None:
     )
 
 
+def pods_of_the_fleet(cluster: Any) -> str:
+    labels = "app.kubernetes.io/part-of=zerofleet,app.kubernetes.io/name!=migrate"
+    return cluster.kubectl("get", "pods", "-l", labels, "-o", "name")
+
+
 def test_the_autoscalers_answer_scales_by_plain_hpas(cluster: Any) -> None:
-    try:
-        cluster.kubectl("get", "--raw", "/apis/external.metrics.k8s.io/v1beta1")
-    except subprocess.CalledProcessError:
-        pytest.skip("this cluster has no external metrics, which a plain HPA needs")
+    if cluster.without_hpa:
+        pytest.skip(cluster.without_hpa)
     before = cluster.replicas("deployment/selfplay")
     began = time.monotonic()
     cluster.apply("hpa")
     assert cluster.replicas("deployment/selfplay") == before  # going over resets nothing
-    bound = "ZEROFLEET_SCALING__MIN_WORKERS"
-    cluster.kubectl("set", "env", "deployment/autoscaler", f"{bound}={WORKERS + 1}")
+    want_workers(cluster, least=WORKERS + 1)
     cluster.wait_ready("deployment/autoscaler")
     cluster.until(
         "workers by the HPA", lambda: cluster.replicas("deployment/selfplay") >= WORKERS + 1
@@ -239,12 +253,51 @@ def test_the_autoscalers_answer_scales_by_plain_hpas(cluster: Any) -> None:
     cluster.wait_ready("deployment/selfplay")
     cluster.seen(f"HPA, at least {WORKERS + 1} wanted", "so many workers are ready", began)
     began = time.monotonic()
-    most = "ZEROFLEET_SCALING__MAX_WORKERS"
-    cluster.kubectl("set", "env", "deployment/autoscaler", f"{bound}=1", f"{most}=1")
+    want_workers(cluster, least=1, most=1)
     cluster.until("one worker", lambda: cluster.replicas("deployment/selfplay") == 1)
     cluster.until("the others left", lambda: len(cluster.names("selfplay")) == 1)
     cluster.seen("HPA, at most 1 wanted", "one worker is left", began)
     cluster.more_games()
+
+
+def test_a_pause_holds_under_plain_hpas(cluster: Any) -> None:
+    if cluster.without_hpa:
+        pytest.skip(cluster.without_hpa)
+    want_workers(cluster, least=2, most=2)
+    cluster.until("two workers", lambda: cluster.replicas("deployment/selfplay") == 2)
+    cluster.wait_ready("deployment/selfplay")
+    began = time.monotonic()
+    pause(cluster, "pause")
+    cluster.until("both HPAs have looked", lambda: standing_still(cluster) == HPAS)
+    assert pods_of_the_fleet(cluster) == ""
+    cluster.seen("pause.sh pause under HPAs", "no pod is left, and they stand still", began)
+    began = time.monotonic()
+    pause(cluster, "resume")
+    cluster.wait_ready("deployment/autoscaler", "deployment/tools", "deployment/selfplay")
+    cluster.more_games()
+    cluster.until("both HPAs go on", lambda: not standing_still(cluster))
+    assert cluster.replicas("deployment/selfplay") == 2
+    cluster.seen("pause.sh resume under HPAs", "as many workers as before, 50 more games", began)
+
+
+def want_workers(cluster: Any, least: int, most: int = 100) -> None:
+    """Bound what the autoscaler asks for."""
+    least_and_most = (
+        f"ZEROFLEET_SCALING__MIN_WORKERS={least}",
+        f"ZEROFLEET_SCALING__MAX_WORKERS={most}",
+    )
+    cluster.kubectl("set", "env", "deployment/autoscaler", *least_and_most)
+
+
+def standing_still(cluster: Any) -> set[str]:
+    """HPAs that have seen no replicas, which they take for somebody's wish, and change nothing."""
+    found = json.loads(cluster.kubectl("get", "hpa", "-o", "json"))["items"]
+    return {
+        hpa["metadata"]["name"]
+        for hpa in found
+        for condition in hpa["status"].get("conditions", [])
+        if condition["reason"] == "ScalingDisabled"
+    }
 
 
 def test_no_game_was_lost_or_stored_twice(cluster: Any) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.metadata
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -194,15 +195,23 @@ def test_the_images_carry_the_version() -> None:
     assert f'image.version="{zerofleet.__version__}"' in DOCKERFILE
 
 
-def test_every_image_ends_as_nobody_in_particular_and_is_started_without_a_shell() -> None:
-    images = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)
-    for text in images:
-        name = re.match(r"\S+ AS (\S+)", text)
-        if name is None or name[1] not in IMAGES:
-            continue
-        assert re.findall(r"^USER (\S+)$", text, re.MULTILINE)[-1] == "10001:10001", name[1]
-        assert re.search(r'^ENTRYPOINT \["', text, re.MULTILINE), name[1]
-        assert f'image.title="zerofleet-{name[1]}"' in text
+def stage(name: str) -> str:
+    """What the Dockerfile has of one target."""
+    [text] = re.findall(rf"(?ms)^FROM \S+ AS {name}$(.+?)(?=^FROM |\Z)", DOCKERFILE)
+    return text
+
+
+@pytest.mark.parametrize("name", sorted(IMAGES))
+def test_every_image_ends_as_nobody_in_particular_and_tini_is_its_first_process(name: str) -> None:
+    assert re.findall(r"^USER (\S+)$", stage(name), re.MULTILINE)[-1] == "10001:10001"
+    # A list, for of any other form a shell would be the first process.
+    [entrypoint] = re.findall(r"^ENTRYPOINT (.+)$", stage(name), re.MULTILINE)
+    assert json.loads(entrypoint)[:2] == ["tini", "--"]
+    assert f'image.title="zerofleet-{name}"' in stage(name)
+
+
+def test_tini_is_in_what_every_image_begins_with() -> None:
+    assert re.search(r"apt-get install .*\btini\b", stage("base"))
 
 
 def test_every_requirement_of_the_build_is_locked() -> None:

@@ -20,6 +20,7 @@ from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.local import supervisor as supervisor_module
 from zerofleet.local.data_folder import DataFolder
+from zerofleet.local.programs import LocalPrograms
 from zerofleet.local.stores import StoreUrls
 from zerofleet.local.supervisor import Program, ProgramFailedError, Supervisor
 
@@ -30,6 +31,13 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("up", flush=True)
 while True:
     signal.pause()
+"""
+LOSER = """
+import signal, sys
+from zerofleet.service import tell_lost_games
+signal.signal(signal.SIGTERM, lambda *_: (tell_lost_games(13_187), sys.exit()))
+print("up", flush=True)
+signal.pause()
 """
 
 LISTENER = """
@@ -76,14 +84,7 @@ async def test_children_are_stopped_in_reverse_order(tmp_path: Path) -> None:
 
 async def test_a_child_says_how_many_games_it_lost_by_no_file(tmp_path: Path) -> None:
     """As on a full disk, which takes no line of a log."""
-    code = """
-import signal, sys
-from zerofleet.service import tell_lost_games
-signal.signal(signal.SIGTERM, lambda *_: (tell_lost_games(13_187), sys.exit()))
-print("up", flush=True)
-signal.pause()
-"""
-    programs = [program(tmp_path, "selfplay", code), program(tmp_path, "trainer", SLEEPER)]
+    programs = [program(tmp_path, "selfplay", LOSER), program(tmp_path, "trainer", SLEEPER)]
     async with Supervisor(programs, lambda _: None) as supervisor:
         await until(lambda: programs[0].log.exists() and programs[0].log.read_text() == "up\n")
     assert [child.lost_games for child in supervisor.children] == [13_187, 0]
@@ -112,6 +113,38 @@ async def test_five_quick_deaths_are_the_end(
             await supervisor.failed()
     assert "out of ideas" in str(failure.value)
     assert str(crash.log) in str(failure.value)
+
+
+def test_lost_games_are_told_where_a_service_cannot_be_kept_running(
+    tmp_path: Path,
+    database_url: str,
+    valkey_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    loser = program(tmp_path, "selfplay-1", LOSER)
+    stubborn = program(tmp_path, "selfplay-2", STUBBORN, stop_seconds=0.1)
+    loser.log.touch()
+    stubborn.log.touch()
+    until_both_are_up = f"""
+import pathlib, time
+for log in {str(loser.log)!r}, {str(stubborn.log)!r}:
+    while "up" not in pathlib.Path(log).read_text():
+        time.sleep(0.02)
+raise SystemExit("out of ideas")
+"""
+    trainer = program(tmp_path, "trainer", until_both_are_up)
+    monkeypatch.setattr(supervisor_module, "_FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(LocalPrograms, "loop", lambda *_: [loser, stubborn, trainer])
+    folder = DataFolder(tmp_path / "data", "test", "tic_tac_toe")
+    folder.root.mkdir()
+    run = run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}})
+    local = LocalRun(run, folder, workers=2, port=None, page=False, page_port=None, goal=None)
+    with pytest.raises(ProgramFailedError, match="trainer died 5 times"):
+        local.go(database_url, valkey_url)
+    said = capsys.readouterr().out
+    assert "\n13,187 finished games were not stored" in said
+    assert "\nselfplay-2 had to be killed" in said
 
 
 async def test_the_others_go_on_without_an_optional_program(

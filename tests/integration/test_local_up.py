@@ -252,6 +252,11 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
     refused = ask("exam", "--data", str(data), "--perfect-play", "1", status=2)
     assert "tic_tac_toe has not: leave it out" in refused
 
+    trial = ask("match", str(best), "random", "--data", str(data), "--games", "4")
+    assert "starting an evaluator" in trial  # which promotes no model that came after the goal
+    assert re.search(rf"{best} against random: [\d.]+ points of 4 games \(.*95% ", trial)
+    assert "starting" not in ask("match", str(best), "random", "--data", str(data), "--games", "4")
+
     text = duel("hint\nnowhere\nquit\n", "--data", str(data), "--second", "--simulations", "5")
     assert f"model {best} plays" in text
     assert "expected line" in text

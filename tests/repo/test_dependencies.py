@@ -1,10 +1,15 @@
-"""What a program needs that only asks a fleet: the plain package, without any of its extras."""
+"""What the packages need: one version of both, and of the plain one no more than a client does."""
 
 import json
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import zerofleet
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,7 +33,7 @@ def in_bare_interpreter(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def names(lines: list[str]) -> set[str]:
-    return {line.partition("[")[0].lower().replace("_", "-") for line in lines}
+    return {canonicalize_name(Requirement(line).name) for line in lines}
 
 
 def test_the_client_loads_nothing_that_an_extra_brings() -> None:
@@ -65,3 +70,10 @@ def test_a_fault_of_our_own_is_no_missing_package() -> None:
     done = in_bare_interpreter(code + "from zerofleet.command import main; main()")
     assert "ModuleNotFoundError" in done.stderr
     assert "pip install" not in done.stderr
+
+
+def test_a_release_is_installed_with_its_own_core() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    core = tomllib.loads((ROOT / "core" / "pyproject.toml").read_text())["project"]
+    assert core["version"] == zerofleet.__version__
+    assert f"{core['name']}=={zerofleet.__version__}" in project["optional-dependencies"]["fleet"]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import zerofleet
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     str(path.relative_to(ROOT))
@@ -19,12 +21,14 @@ PAGES = sorted(
         *(ROOT / "bench").glob("*.md"),
     )
 )
+MANIFESTS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "deploy").rglob("*.yaml"))
 CODE = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(
     r"(?<![\w./{}<>~$-])([\w-][\w./-]*\.(?:py|h|cpp|sql|md|sh|proto|toml|ya?ml|txt|json))(?!\w)"
 )
 MODULE = re.compile(r"(?<![\w./-])((?:zerofleet|services|bench)(?:\.\w+)+)")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)")
+IMAGE_TAG = re.compile(r"(?:\bzerofleet-[a-z$-]+:|\bTAG=)(\d[\w.]*)")
 VIEW = re.compile(r"^CREATE VIEW (\w+)", re.MULTILINE)
 OF_A_FLEET = {
     "breakthrough.py",
@@ -95,6 +99,13 @@ def find(name: str) -> importlib.machinery.ModuleSpec | None:
         return importlib.util.find_spec(name)
     except ModuleNotFoundError:
         return None
+
+
+@pytest.mark.parametrize("page", [*PAGES, "Dockerfile", *MANIFESTS])
+def test_every_image_that_a_page_or_a_comment_names_has_this_version(page: str) -> None:
+    tags = set(IMAGE_TAG.findall((ROOT / page).read_text(encoding="utf-8")))
+    assert tags <= {zerofleet.__version__}
+    assert tags or page not in ("docs/compose.md", "docs/kubernetes.md")
 
 
 def test_the_readme_lists_the_views() -> None:

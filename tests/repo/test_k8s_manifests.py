@@ -29,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     pods.a_gpu_goes_with_an_image_that_uses_it,
     pods.probes_ask_ports_that_exist,
     pods.grace_outlasts_the_leaving,
+    pods.tini_stays_the_first_process,
     network.selectors_select,
     network.services_reach_ports_that_exist,
     network.addresses_are_services,
@@ -42,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     scaling.bounds_are_the_autoscalers_own,
     scaling.the_autoscaler_is_where_keda_looks,
     settings.every_variable_means_something,
+    settings.the_migration_waits_for_postgres,
     settings.stores_are_entered_by_the_right_role,
 )
 
@@ -90,6 +92,24 @@ def test_gpus_are_for_inference_and_the_trainer_where_they_are_asked_for(
     (trainer,) = (each for each in fleets["production-gpu"].workloads if each.name == "trainer")
     # The registry's name is put before it, and the tag stays.
     assert re.fullmatch(r".+/zerofleet-trainer:[\d.]+-cuda", trainer.container["image"])
+
+
+def test_scalers_are_where_they_are_asked_for(fleets: dict[str, Manifests]) -> None:
+    kinds = {"ScaledObject": "keda", "HorizontalPodAutoscaler": "hpa"}
+    found = {
+        variant: {name for kind, name in kinds.items() if fleet.names(kind)}
+        for variant, fleet in fleets.items()
+    }
+    assert found == {
+        "local": set(),
+        "local-hpa": {"hpa"},
+        "local-keda": {"keda"},
+        "local-tls": set(),
+        "local-tls-hpa": {"hpa"},
+        "production": {"keda"},
+        "production-gpu": {"keda"},
+        "production-hpa": {"hpa"},
+    }
 
 
 @of_each_variant

@@ -185,7 +185,7 @@ class MovesAtRest(Sticks):
 WRONG: dict[type, str] = {
     NoSizes: r"has no num_actions, observation_shape, max_length, apply\(\), copy\(\), obs",
     NoGame: "derive the class from zerofleet.games.Game",
-    NeedsArguments: "start without arguments.*sticks",
+    NeedsArguments: r"__init__\(\) raised .*'sticks'; write it as def __init__\(self\)",
     NoPlayer: "positions have no to_play",
     SecondBegins: "player 0 must be to play",
     TooManyActions: "num_actions must be 1 to 32767, not 40000",
@@ -213,6 +213,20 @@ def test_what_is_wrong_with_a_class_is_said_at_once(
         with pytest.raises(ConfigError, match=WRONG[game]) as caught:
             ask(name)
         assert f"game '{name}'" in str(caught.value)
+
+
+class TellsNoResultBefore(Sticks):
+    @property
+    def result(self) -> int:
+        if not self.is_terminal:
+            raise ValueError("it is not over")
+        return super().result
+
+
+def test_the_result_is_read_at_the_end_only(named: Callable[[type], str]) -> None:
+    state = State(named(TellsNoResultBefore), [1, 1, 1])
+    state.apply(0)
+    assert state.result == -1
 
 
 class BreaksLater(Sticks):

@@ -64,7 +64,7 @@ def options(
 def main() -> None:
     """Run a command; an error is one line on stderr and exit status 2, of a failed service 1."""
     try:
-        app()
+        _run()
     except ZerofleetError as error:
         from zerofleet.local.supervisor import ProgramFailedError  # only a failure needs it
 
@@ -73,3 +73,15 @@ def main() -> None:
         sys.exit(error.exit_code if failed else ConfigError.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _run() -> None:
+    try:
+        app()
+    except RuntimeError as error:  # so the core passes on what goes wrong in a game's class
+        from zerofleet.games.class_failures import failure_in
+
+        failure = failure_in(error)
+        if failure is None:
+            raise
+        raise failure from failure.__cause__

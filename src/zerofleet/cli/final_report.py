@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from zerofleet.cli.progress import counted, elo_text, loss_text
@@ -26,12 +27,26 @@ def goal_text(reached: Exam | None, goal: float) -> str:
     )
 
 
-def lost_text(games: int, disk: str | None) -> str:
-    """Finished games that Postgres took none of until the end, and why where that is known."""
-    were = "was" if games == 1 else "were"
-    why = f": the disk is {disk}" if disk else ", see the logs"
-    lost = f"{counted(games, 'finished game')} {were} not stored"
-    return f"\n{lost}, because Postgres did not take them{why}."
+def lost_text(games: int, killed: Sequence[str], disk: str | None) -> str:
+    """Finished games that Postgres took none of until the end, and why; "" where there are none.
+
+    Args:
+        games: how many, by the workers that left by themselves.
+        killed: the names of the others.
+        disk: that it is full, for a person.
+    """
+    text = ""
+    if games:
+        were = "was" if games == 1 else "were"
+        why = f": the disk is {disk}" if disk else ", see the logs"
+        lost = f"{counted(games, 'finished game')} {were} not stored"
+        text += f"\n{lost}, because Postgres did not take them{why}."
+    if killed:
+        text += (
+            f"\n{' and '.join(killed)} had to be killed: whether finished games were not stored "
+            "is not known; the next start plays them on from where they were saved."
+        )
+    return text
 
 
 def final_report(

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from asyncio import FIRST_COMPLETED
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
 import typer
@@ -18,7 +18,7 @@ from zerofleet.cli.progress import progress
 from zerofleet.cli.signals import interruptible, stop_event
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, migrate
-from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
 from zerofleet.figures import InferenceFigures
 from zerofleet.fleet import smaller_network
 from zerofleet.local.data_folder import DataFolder
@@ -70,7 +70,7 @@ class LocalRun:
         self._goal = goal
         self._meter = UsageMeter(folder.root / "usage.json")
         self._progress = progress()
-        self._lost_games = 0
+        self._lost = ""
         self._slow_looks = 0
         self._told_of_size = False
 
@@ -82,6 +82,14 @@ class LocalRun:
             ProgramFailedError: a service cannot be kept running.
             StoreUnavailableError: a store that was named does not answer.
         """
+        try:
+            return self._go(database_url, redis_url)
+        except ZerofleetError:
+            if self._lost:
+                typer.echo(self._lost)
+            raise
+
+    def _go(self, database_url: str | None, redis_url: str | None) -> bool:
         say = self._progress.say
         if self._page is not None:
             say(f"page: http://{self._page}")
@@ -97,8 +105,8 @@ class LocalRun:
                 return self._goal is None
         if self._goal is not None:
             typer.echo(goal_text(reached, self._goal))
-        if self._lost_games:
-            typer.echo(lost_text(self._lost_games, figures.disk))
+        if self._lost:
+            typer.echo(self._lost)
         typer.echo(final_report(figures, self._meter.usage, self._folder, self._page))
         return self._goal is None or reached is not None
 
@@ -163,7 +171,11 @@ class LocalRun:
             self._progress.end()
             self._progress.say("stopping; once more to kill")
 
-        async with stop_event(first=say_stop, again=supervisor.hurry) as stop, supervisor:
+        async with (
+            self._telling_lost(supervisor, monitor),
+            stop_event(first=say_stop, again=supervisor.hurry) as stop,
+            supervisor,
+        ):
             failed = asyncio.create_task(supervisor.failed())
             stopped = asyncio.create_task(stop.wait())
             await asyncio.sleep(0)  # the children are started now
@@ -188,8 +200,18 @@ class LocalRun:
             if failed.done():
                 failed.result()
             failed.cancel()
-        self._lost_games = sum(child.lost_games for child in supervisor.children)
         return figures
+
+    @contextlib.asynccontextmanager
+    async def _telling_lost(self, supervisor: Supervisor, monitor: Monitor) -> AsyncGenerator[None]:
+        """Note what workers held when they left, also where a service could not be kept running."""
+        try:
+            yield
+        finally:
+            lost = sum(child.lost_games for child in supervisor.children)
+            killed = [child.program.name for child in supervisor.children if child.killed]
+            workers = [name for name in killed if name.startswith("selfplay")]
+            self._lost = lost_text(lost, workers, monitor.disk())
 
     def _tell_of_size(self, services: Sequence[ServiceState]) -> None:
         """Say once that the network is too large for this machine's CPUs."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from zerofleet.cli.secret_options import PasswordFile, logged_in
+from zerofleet.cli.serving import evaluating
 from zerofleet.cli.which_run import (
     DataOption,
     RunFile,
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from zerofleet.config import RunConfig
     from zerofleet.database import Database, MatchRow, Pair
     from zerofleet.heartbeat import Heartbeats
+
+_Check = Callable[[], None]
+_Evaluator = Callable[[], AbstractContextManager[_Check]]
 
 _POLL_SECONDS = 1.0
 Z_95 = 1.959964
@@ -49,7 +55,8 @@ def match(
 
     Players are models (12), models in one precision (12/int8), and the anchors random, search and
     gnugo:LEVEL. Beside a named precision a version alone means fp32. The running evaluator plays
-    the games between its other matches, at rating.num_simulations. The same command again goes on
+    the games between its other matches, at rating.num_simulations; of a run that is stopped, one
+    that is started for the time, unless --no-wait. The same command again goes on
     with them, and shows them; more games add to those there are. A trial that the evaluator cannot
     play is left out, with the reason; the same command has it tried again. Where
     ZEROFLEET_DATABASE_URL is set, as in the containers of a fleet, the run is that fleet's; it
@@ -72,11 +79,11 @@ def match(
     folder = chosen_folder(data, run_file)
     with joined(folder, "match") as running:
         run = load_run(folder.run_file)
-        if running.inference_address is None and wait:
-            wait = False
-            typer.echo("the run is stopped: the games are played when it goes on", err=True)
         url, redis_url = running.database_urls["evaluator"], running.redis_url
-        _play(run, names, games, url, wait, redis_url)
+        evaluator = None
+        if running.inference_address is None and wait:
+            evaluator = partial(evaluating, folder, running)
+        _play(run, names, games, url, wait, redis_url, evaluator)
 
 
 def player_names(player: str, opponent: str) -> tuple[str, str]:
@@ -108,7 +115,20 @@ def _play(
     url: str,
     wait: bool,
     redis_url: str | None = None,
+    evaluator: _Evaluator | None = None,
 ) -> None:
+    """Open the trial, have it played, show it.
+
+    Args:
+        run: whose trial it is.
+        names: of both players.
+        games: how many.
+        url: Postgres as the evaluator.
+        wait: for the games.
+        redis_url: whose heartbeats say what the evaluator does; None: nobody says it.
+        evaluator: starts one for the time, and answers what raises when it has ended; None: the
+            run has its own.
+    """
     from zerofleet.database import Database
 
     _check_gnugo(names, run.game.name)
@@ -118,10 +138,12 @@ def _play(
             _check_model(database, run.name, name)
         trial = _open(database, run, names, games)
         try:
-            if wait:
-                trial = _wait(database, run.name, trial, redis_url)
+            if wait and not _is_over(database, trial):
+                with evaluator() if evaluator else nullcontext(None) as check:
+                    trial = _wait(database, run.name, trial, redis_url, check)
         except KeyboardInterrupt:
-            typer.echo("the evaluator goes on; the same command shows the games", err=True)
+            goes_on = "the evaluator goes on; " if evaluator is None else ""
+            typer.echo(f"{goes_on}the same command shows the games", err=True)
         typer.echo(_result(database, trial))
         if trial.left_out is not None:
             raise ConfigError(
@@ -167,8 +189,15 @@ def _open(database: Database, run: RunConfig, names: tuple[str, str], games: int
                 raise  # else an evaluator has begun in between
 
 
-def _wait(database: Database, run: str, trial: MatchRow, redis_url: str | None) -> MatchRow:
-    """The trial when its games are played, or it was left out; says what is waited for."""
+def _is_over(database: Database, trial: MatchRow) -> bool:
+    """Whether its games are played, or the evaluator has left it out."""
+    return trial.left_out is not None or database.match_score(trial.match_id).games >= trial.games
+
+
+def _wait(
+    database: Database, run: str, trial: MatchRow, redis_url: str | None, check: _Check | None
+) -> MatchRow:
+    """The trial when it is over; says what is waited for, and calls ``check`` meanwhile."""
     from zerofleet.heartbeat import Heartbeats
 
     said = ""
@@ -176,16 +205,17 @@ def _wait(database: Database, run: str, trial: MatchRow, redis_url: str | None) 
         heartbeats = None
         if redis_url is not None:
             heartbeats = closing.enter_context(contextlib.closing(Heartbeats(redis_url, run)))
-        while True:
+        while not _is_over(database, trial):
+            if check is not None:
+                check()
             played = database.match_score(trial.match_id).games
-            if played >= trial.games or trial.left_out is not None:
-                return trial
             now = f"{played} of {trial.games} games: {_evaluator_words(heartbeats)}"
             if now != said:
                 said = now
                 typer.echo(now, err=True)
             time.sleep(_POLL_SECONDS)
             trial = database.match(trial.match_id)
+        return trial
 
 
 def _evaluator_words(heartbeats: Heartbeats | None) -> str:

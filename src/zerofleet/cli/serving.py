@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 import typer
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from zerofleet.database import Promotion
     from zerofleet.local.data_folder import DataFolder
+    from zerofleet.local.programs import LocalPrograms
     from zerofleet.local.running import Running
+    from zerofleet.local.supervisor import Program
 
 _READY_SECONDS = 60.0
 
@@ -56,28 +58,65 @@ def serving(folder: DataFolder, program: str) -> Generator[str]:
     Raises:
         ConfigError: there is no model that could be asked.
     """
-    from zerofleet.best_pointer import BestPointer
-    from zerofleet.database import Database
     from zerofleet.local.running import joined
 
     with joined(folder, program) as running:
-        with Database(running.database_urls["console"]) as database:
-            best = database.promotion_head(folder.run)
-            if best is None:
-                raise ConfigError(
-                    f"the run '{folder.run}' has promoted no model yet: train it first with "
-                    f"`zerofleet up {folder.run_file} --data {folder.root}`"
-                )
-            tell_of_damage(folder, best)
-            if running.inference_address is not None:
-                yield running.inference_address
-                return
-            # The pointer's store may be new: it knows nothing yet.
-            with contextlib.closing(BestPointer(running.redis_url, folder.run)) as pointer:
-                pointer.reconcile(database)
-        typer.echo("starting the inference service", err=True)
+        _point_at_best(folder, running)
+        if running.inference_address is not None:
+            yield running.inference_address
+            return
         with _lone_inference(folder, running) as address:
             yield address
+
+
+@contextlib.contextmanager
+def evaluating(folder: DataFolder, running: Running) -> Generator[Callable[[], None]]:
+    """An evaluator that plays a stopped run's trials alone, and the inference that it asks.
+
+    Yields:
+        A function that raises ``ConfigError`` when the evaluator has ended.
+
+    Raises:
+        ConfigError: there is no model that could be asked.
+    """
+    from zerofleet.local.child import start_child, stop_child
+
+    _point_at_best(folder, running)
+    with _lone_inference(folder, running) as address:
+        typer.echo("starting an evaluator", err=True)
+        program = _programs(folder, running, address).trials()
+        process = start_child(program.arguments, program.environment, program.log)
+
+        def check() -> None:
+            if process.poll() is not None:
+                raise ConfigError(f"the evaluator has ended: {_last_words(program)}")
+
+        try:
+            yield check
+        finally:
+            stop_child(process)
+
+
+def _point_at_best(folder: DataFolder, running: Running) -> None:
+    """Tell of a damaged best model, and name the best to a Redis that may be new.
+
+    Raises:
+        ConfigError: the run has none.
+    """
+    from zerofleet.best_pointer import BestPointer
+    from zerofleet.database import Database
+
+    with Database(running.database_urls["console"]) as database:
+        best = database.promotion_head(folder.run)
+        if best is None:
+            raise ConfigError(
+                f"the run '{folder.run}' has promoted no model yet: train it first with "
+                f"`zerofleet up {folder.run_file} --data {folder.root}`"
+            )
+        tell_of_damage(folder, best)
+        if running.inference_address is None:
+            with contextlib.closing(BestPointer(running.redis_url, folder.run)) as pointer:
+                pointer.reconcile(database)
 
 
 def tell_of_damage(folder: DataFolder, best: Promotion) -> None:
@@ -102,23 +141,33 @@ def _lone_inference(folder: DataFolder, running: Running) -> Generator[str]:
         ConfigError: it ends, or does not get ready.
     """
     from zerofleet.local.child import start_child, stop_child
-    from zerofleet.local.programs import LocalPrograms, chosen_address
-    from zerofleet.local.stores import StoreUrls
+    from zerofleet.local.programs import chosen_address
 
+    typer.echo("starting the inference service", err=True)
     address = chosen_address(None)
-    urls = StoreUrls(running.database_urls, running.redis_url)
-    program = LocalPrograms(folder, urls, address).inference()
+    program = _programs(folder, running, address).inference()
     process = start_child(program.arguments, program.environment, program.log)
     try:
         deadline = time.monotonic() + _READY_SECONDS
         while not asyncio.run(_is_ready(address, folder.run)):
             if process.poll() is not None or time.monotonic() > deadline:
-                reason = next(iter(program.last_log_lines(1)), "it says nothing")
-                raise ConfigError(f"the inference service does not start: {reason}")
+                raise ConfigError(f"the inference service does not start: {_last_words(program)}")
             time.sleep(0.1)
         yield address
     finally:
         stop_child(process)
+
+
+def _programs(folder: DataFolder, running: Running, address: str) -> LocalPrograms:
+    from zerofleet.local.programs import LocalPrograms
+    from zerofleet.local.stores import StoreUrls
+
+    urls = StoreUrls(running.database_urls, running.redis_url)
+    return LocalPrograms(folder, urls, address)
+
+
+def _last_words(program: Program) -> str:
+    return next(iter(program.last_log_lines(1)), f"see {program.log}")
 
 
 async def _is_ready(address: str, run: str) -> bool:

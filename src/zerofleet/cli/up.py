@@ -101,7 +101,7 @@ def _check_rules(game: str) -> None:
 
     try:
         checked = check_game(game, games=_CHECKED_GAMES)
-    except AssertionError as error:
+    except (AssertionError, ConfigError) as error:
         raise ConfigError(f"{error}; docs/your-own-game.md says what each method does") from error
     for remark in checked.remarks:
         typer.echo(f"{game}: {remark}", err=True)

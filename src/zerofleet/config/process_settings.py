@@ -75,6 +75,8 @@ class ProcessSettings(BaseSettings):
     """The folder of the trainer's checkpoints."""
     worker: str | None = None
     """Name of this process in records and heartbeats; unset: host name and process id."""
+    trials_only: bool = False
+    """The evaluator plays trials (``zerofleet match``) and nothing else: no model is promoted."""
     reflection: bool = False
     """Offer gRPC server reflection."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib
+import inspect
 import itertools
 import math
-import os
-import sys
-from types import ModuleType
+import operator
+from types import FunctionType
 from typing import Any, cast
 
 import numpy as np
 
 from zerofleet.errors import ConfigError
+from zerofleet.games.class_failures import (
+    NO_ANSWER,
+    describe_answer,
+    describe_failure,
+    remembered,
+)
 from zerofleet.games.python_game import Game
 
 _MOST_ACTIONS = 32_767  # smallint in positions.action
 _MOST_PLIES = 30_000
-_SIZES = ("num_actions", "observation_shape", "max_length")
 _POSITION = ("to_play", "is_terminal", "result")
-
-
-def load_class_rules(name: str) -> ClassRules:
-    """The rules of ``python:MODULE:CLASS``.
-
-    Raises:
-        ConfigError: no such class, or it is not a game; the message says what is missing.
-    """
-    found = import_class(name)
-    if not issubclass(found, Game):
-        raise ConfigError(f"game '{name}': derive the class from zerofleet.games.Game")
-    return ClassRules(name, found)
 
 
 class ClassRules:
@@ -43,8 +34,7 @@ class ClassRules:
 
     def __init__(self, name: str, game: type[Game]) -> None:
         self.name = name
-        self._game = game
-        _require_complete(name, game)
+        self._game: Any = game  # what somebody else's class answers may be of any type
         self.num_actions = _whole(name, "num_actions", game.num_actions, _MOST_ACTIONS)
         self.max_length = _whole(name, "max_length", game.max_length, _MOST_PLIES)
         self.num_symmetries = _whole(name, "num_symmetries", game.num_symmetries, 1 << 10)
@@ -60,61 +50,126 @@ class ClassRules:
 
     def start(self) -> ClassPosition:
         """See ``Rules``."""
-        return ClassPosition(self, self._game(), 0)
+        return ClassPosition(self, self._make_start(), 0)
 
     def symmetric_point(self, point: int, symmetry: int) -> int:
         """See ``Rules``."""
-        return int(self._game.symmetric_point(point, symmetry))
+        points = self.observation_shape[1] * self.observation_shape[2]
+        return self._moved("symmetric_point", point, symmetry, points)
 
     def symmetric_action(self, action: int, symmetry: int) -> int:
         """See ``Rules``."""
-        return int(self._game.symmetric_action(action, symmetry))
+        return self._moved("symmetric_action", action, symmetry, self.num_actions)
 
     def action_to_string(self, action: int) -> str:
         """See ``Rules``."""
-        return self._game.action_to_string(action)
+        asked = f"action_to_string({action})"
+        try:
+            text: object = self._game.action_to_string(action)
+        except Exception as error:
+            raise self.failed(asked, error) from error
+        if not isinstance(text, str):
+            raise self.wrong(describe_answer(asked, text, "give the action's word, a str"))
+        return text
 
     def string_to_action(self, text: str) -> int | None:
         """See ``Rules``."""
-        return self._game.string_to_action(text)
+        asked, answer = f"string_to_action({text!r})", cast("Any", NO_ANSWER)
+        wanted = f"give a whole number below {self.num_actions}, or None for what is no action"
+        try:
+            answer = self._game.string_to_action(text)
+            if answer is None:
+                return None
+            action = operator.index(answer)
+        except Exception as error:
+            told = describe_failure(self._game, asked, error, answer, wanted)
+            if answer is NO_ANSWER:
+                told += "; for a text that is no action, answer None"
+            raise self.wrong(told) from error
+        if not 0 <= action < self.num_actions:
+            raise self.wrong(describe_answer(asked, answer, wanted))
+        return action
+
+    def wrong(self, what: str, ply: int | None = None) -> ConfigError:
+        """An error that says so of the game, or of its position at that ply."""
+        where = f"game '{self.name}'" if ply is None else f"game '{self.name}', ply {ply}"
+        return remembered(ConfigError(f"{where}: {what}"))
+
+    def failed(
+        self,
+        asked: str,
+        error: Exception,
+        answer: object = NO_ANSWER,
+        wanted: str = "",
+        ply: int | None = None,
+    ) -> ConfigError:
+        """What went wrong when the class was asked; see ``describe_failure``."""
+        return self.wrong(describe_failure(self._game, asked, error, answer, wanted), ply)
+
+    def _moved(self, method: str, number: int, symmetry: int, bound: int) -> int:
+        asked, answer = f"{method}({number}, {symmetry})", NO_ANSWER
+        wanted = f"give a whole number below {bound}"
+        try:
+            answer = getattr(self._game, method)(number, symmetry)
+            moved = operator.index(answer)
+        except Exception as error:
+            raise self.failed(asked, error, answer, wanted) from error
+        if not 0 <= moved < bound:
+            raise self.wrong(describe_answer(asked, answer, wanted))
+        return moved
+
+    def _make_start(self) -> Game:
+        try:
+            return self._game()
+        except Exception as error:
+            raise self.failed("__init__()", error) from error
 
     def _check_start(self) -> None:
         """What is wrong with the start is said before anything is played."""
-        try:
-            game = self._game()
-        except TypeError as error:
-            raise ConfigError(
-                f"game '{self.name}': the class makes the start without arguments: {error}"
-            ) from error
-        missing = [each for each in _POSITION if not hasattr(game, each)]
+        game = self._make_start()
+        # `result` may be a property that refuses to answer before the end, so it is not read.
+        missing = [
+            each for each in _POSITION if not hasattr(self._game, each) and not hasattr(game, each)
+        ]
         if missing:
-            raise ConfigError(f"game '{self.name}': its positions have no {', '.join(missing)}")
+            raise self.wrong(f"its positions have no {', '.join(missing)}")
+        for each in _POSITION:
+            if isinstance(inspect.getattr_static(self._game, each, None), FunctionType):
+                raise self.wrong(f"{each} is a method: write @property above it")
         start = ClassPosition(self, game, 0)
         if start.is_terminal or start.to_play != 0:
-            raise ConfigError(f"game '{self.name}': at the start, player 0 must be to play")
+            raise self.wrong("at the start, player 0 must be to play")
         start.legal_actions()
         start.packed_observation()
+        start.copy()
+        self.action_to_string(0)
         points = range(self.observation_shape[1] * self.observation_shape[2])
         if [self.symmetric_point(point, 0) for point in points] != list(points) or [
             self.symmetric_action(action, 0) for action in range(self.num_actions)
         ] != list(range(self.num_actions)):
-            raise ConfigError(f"game '{self.name}': symmetry 0 must be the identity")
+            raise self.wrong("symmetry 0 must be the identity")
 
 
 class ClassPosition:
-    """A position with its ply, checked where it answers."""
+    """A position with its ply, checked where it answers.
+
+    The search asks for each node, so what goes well takes no call more than the class's own.
+    """
 
     __slots__ = ("_game", "_ply", "_rules")
 
     def __init__(self, rules: ClassRules, game: Game, ply: int) -> None:
         self._rules = rules
-        self._game = game
+        self._game: Any = game  # what somebody else's class answers may be of any type
         self._ply = ply
 
     @property
     def is_terminal(self) -> bool:
         """See ``Position``; a game that goes on for too long is an error, not a draw."""
-        over = bool(self._game.is_terminal)
+        try:
+            over = bool(self._game.is_terminal)
+        except Exception as error:
+            raise self._failed("is_terminal", error) from error
         if not over and self._ply >= self._rules.max_length:
             raise self._wrong(f"it goes on at ply {self._ply}, but max_length is that")
         return over
@@ -122,16 +177,22 @@ class ClassPosition:
     @property
     def result(self) -> int:
         """See ``Position``."""
-        return self._one_of("result", self._game.result, (-1, 0, 1))
+        return self._one_of("result", (-1, 0, 1))
 
     @property
     def to_play(self) -> int:
         """See ``Position``."""
-        return self._one_of("to_play", self._game.to_play, (0, 1))
+        return self._one_of("to_play", (0, 1))
 
     def legal_actions(self) -> list[int]:
         """See ``Position``."""
-        actions = [int(action) for action in self._game.legal_actions()]
+        answer: Any = NO_ANSWER
+        try:
+            answer = self._game.legal_actions()
+            actions = list(map(operator.index, answer))
+        except Exception as error:
+            wanted = "give a list of the actions' numbers, in ascending order"
+            raise self._failed("legal_actions()", error, answer, wanted) from error
         if not actions:
             raise self._wrong("it is not over, but legal_actions() is empty")
         if any(first >= second for first, second in itertools.pairwise(actions)):
@@ -145,16 +206,35 @@ class ClassPosition:
 
     def apply(self, action: int) -> None:
         """See ``Position``."""
-        self._game.apply(action)
+        try:
+            answer: object = self._game.apply(action)
+        except Exception as error:
+            raise self._failed(f"apply({action})", error) from error
+        if answer is not None and answer is not self._game and isinstance(answer, Game):
+            raise self._wrong(
+                f"apply({action}) answered another position: change the position itself"
+            )
         self._ply += 1
 
     def copy(self) -> ClassPosition:
         """See ``Position``."""
-        return ClassPosition(self._rules, self._game.copy(), self._ply)
+        try:
+            twin = self._game.copy()
+        except Exception as error:
+            raise self._failed("copy()", error) from error
+        # Almost always of the same class, and that is quicker to see.
+        if type(twin) is not type(self._game) and not isinstance(twin, Game):
+            raise self._wrong(describe_answer("copy()", twin, "return the copy"))
+        return ClassPosition(self._rules, twin, self._ply)
 
     def packed_observation(self) -> bytes:
         """See ``Position``."""
-        planes = np.asarray(self._game.observation())
+        try:
+            planes = self._game.observation()
+        except Exception as error:
+            raise self._failed("observation()", error) from error
+        if not issubclass(type(planes), np.ndarray):
+            raise self._no_array("observation()", planes, "bool or uint8")
         if planes.shape != self._rules.observation_shape:
             raise self._wrong(
                 f"observation() has shape {planes.shape}, "
@@ -168,7 +248,12 @@ class ClassPosition:
 
     def final_planes(self) -> list[int]:
         """See ``Rules``."""
-        planes = np.asarray(self._game.final_planes())
+        try:
+            planes = self._game.final_planes()
+        except Exception as error:
+            raise self._failed("final_planes()", error) from error
+        if not issubclass(type(planes), np.ndarray):
+            raise self._no_array("final_planes()", planes, "integers")
         shape = (self._rules.num_final_planes, *self._rules.observation_shape[1:])
         if planes.shape != shape:
             raise self._wrong(f"final_planes() has shape {planes.shape}, not {shape}")
@@ -178,28 +263,44 @@ class ClassPosition:
 
     def final_score(self) -> float:
         """See ``Rules``."""
-        score = float(self._game.final_score())
+        answer: Any = NO_ANSWER
+        wanted = "give the first player's lead, a number"
+        try:
+            answer = self._game.final_score()
+            score = float(answer)
+        except Exception as error:
+            raise self._failed("final_score()", error, answer, wanted) from error
         if not math.isfinite(score):
-            raise self._wrong(f"final_score() is {score}: give the first player's lead, a number")
+            raise self._wrong(f"final_score() is {score}: {wanted}")
         return score
 
     def __str__(self) -> str:
-        return str(self._game)
+        try:
+            return str(self._game)
+        except Exception as error:
+            raise self._failed("__str__()", error) from error
 
-    def _one_of(self, what: str, value: int, known: tuple[int, ...]) -> int:
-        if value not in known:
-            raise self._wrong(f"{what} is {value!r}, not one of {known}")
-        return int(value)
+    def _one_of(self, what: str, known: tuple[int, ...]) -> int:
+        value: Any = NO_ANSWER
+        try:
+            value = getattr(self._game, what)
+            if value in known:
+                return int(value)
+        except Exception as error:
+            raise self._failed(what, error, value, f"give one of {known}") from error
+        raise self._wrong(f"{what} is {value!r}, not one of {known}")
+
+    def _no_array(self, asked: str, answer: object, numbers: str) -> ConfigError:
+        kind = type(answer).__name__
+        return self._wrong(f"{asked} answered a {kind}: give a numpy array of {numbers}")
 
     def _wrong(self, what: str) -> ConfigError:
-        return ConfigError(f"game '{self._rules.name}', ply {self._ply}: {what}")
+        return self._rules.wrong(what, self._ply)
 
-
-def _require_complete(name: str, game: type[Game]) -> None:
-    missing = [each for each in _SIZES if not hasattr(game, each)]
-    missing += [f"{each}()" for each in sorted(game.__abstractmethods__)]
-    if missing:
-        raise ConfigError(f"game '{name}': the class has no {', '.join(missing)}")
+    def _failed(
+        self, asked: str, error: Exception, answer: object = NO_ANSWER, wanted: str = ""
+    ) -> ConfigError:
+        return self._rules.failed(asked, error, answer, wanted, self._ply)
 
 
 def _whole(name: str, what: str, value: object, most: int, least: int = 1) -> int:
@@ -218,49 +319,3 @@ def _shape(name: str, value: object) -> tuple[int, int, int]:
         _whole(name, "each of observation_shape", size, 1 << 15) for size in sizes
     )
     return planes, rows, columns
-
-
-def import_class(name: str) -> type[Any]:
-    """The class that a name stands for; its module may lie in the working directory.
-
-    Services run where ``zerofleet up`` was typed, so that the same name means the same class to
-    all of them. In a container the module is installed, or its folder is on ``PYTHONPATH``.
-
-    Raises:
-        ConfigError: the name is not of that form, the module does not import, or has no such class.
-    """
-    _, _, rest = name.partition(":")
-    module_name, _, class_name = rest.partition(":")
-    parts = module_name.split(".")
-    if not all(map(str.isidentifier, [class_name, *parts])) or parts[-1] == "py":
-        raise ConfigError(
-            f"game '{name}' is not of the form python:MODULE:CLASS, as in "
-            "python:examples.domineering:Domineering; a module is named with dots, without .py"
-        )
-    module = _import(name, module_name)
-    found = getattr(module, class_name, None)
-    if isinstance(found, type):
-        return found
-    classes = [key for key, value in vars(module).items() if isinstance(value, type)]
-    nearest = difflib.get_close_matches(class_name, classes, n=1, cutoff=0.5)
-    hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
-    raise ConfigError(f"game '{name}': module {module_name} has no class {class_name}{hint}")
-
-
-def _import(name: str, module_name: str) -> ModuleType:
-    here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)  # installed commands do not look there, `python -m` does
-    try:
-        return importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
-            raise ConfigError(
-                f"game '{name}': no module {error.name} is installed or lies in {here}; "
-                "start from the folder that holds it, or put that folder on PYTHONPATH"
-            ) from error
-        raise ConfigError(f"game '{name}': its module does not import: {error}") from error
-    except Exception as error:
-        raise ConfigError(
-            f"game '{name}': its module does not import: {type(error).__name__}: {error}"
-        ) from error

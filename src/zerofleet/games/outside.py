@@ -125,7 +125,7 @@ def outside_rules(name: str) -> Rules:
 
         return load_openspiel(rest)
     if kind == "python":
-        from zerofleet.games.class_rules import load_class_rules
+        from zerofleet.games.class_import import load_class_rules
 
         return load_class_rules(name)
     raise ConfigError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import DataFolder, full_disk_named
@@ -59,6 +59,12 @@ class LocalPrograms:
     def inference(self) -> Program:
         """The inference service alone: all that ``zerofleet play`` needs."""
         return self._program("inference", "inference", free_port())
+
+    def trials(self) -> Program:
+        """An evaluator that plays ``zerofleet match`` of a stopped run, and promotes nothing."""
+        program = self._program("evaluator", "evaluator", free_port())
+        environment = {**program.environment, "ZEROFLEET_TRIALS_ONLY": "true"}
+        return replace(program, environment=environment)
 
     def loop(self, workers: int) -> list[Program]:
         """All services in the order of starting, with this many of self-play."""

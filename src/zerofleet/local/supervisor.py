@@ -74,6 +74,8 @@ class Child:
     """The exit status of ``process``, when there is one."""
     lost_games: int = 0
     """Finished games that it held when it left, because Postgres did not take them."""
+    killed: bool = False
+    """Whether it did not leave in time, and so could not say what it held."""
 
 
 class Supervisor:
@@ -171,6 +173,7 @@ class Supervisor:
         hurried.cancel()
         if not child.ended.done():
             self._say(f"killing {name}: it did not leave in time")
+            child.killed = True
             _kill_session(child.process)
             await child.ended
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from zerofleet_core import GameSpec, ReplayBuffer, SearchConfig, SelfPlay
 
 from zerofleet.games import State, spec
+from zerofleet.games.class_failures import failure_in
 from zerofleet.testing.remarks import remarks
 
 _ILLEGAL_TRIED = 5  # a position
@@ -51,9 +52,20 @@ def check_game(name: str, games: int = 20, seed: int = 1) -> Conformance:
         seed: the same seed plays the same games.
 
     Raises:
-        ConfigError: there is no such game.
+        ConfigError: there is no such game, or its class fails or answers what it must not; the
+            message names the method.
         AssertionError: the game breaks the contract; the message says how, and after which actions.
     """
+    try:
+        return _check(name, games, seed)
+    except RuntimeError as error:
+        failure = failure_in(error)
+        if failure is None:
+            raise
+        raise failure from failure.__cause__
+
+
+def _check(name: str, games: int, seed: int) -> Conformance:
     sizes = spec(name)
     generator = random.Random(f"{name} {seed}")
     _check_notation(sizes)

@@ -143,6 +143,13 @@ def grace_outlasts_the_leaving(fleet: Manifests) -> Iterator[str]:
             yield f"{workload.name} leaves for {sleep + seconds} s and has {grace} s"
 
 
+def tini_stays_the_first_process(fleet: Manifests) -> Iterator[str]:
+    """Every image of ours begins with it, and ``command`` replaces what an image begins with."""
+    for workload in fleet.workloads:
+        if "command" in workload.container and workload.name not in _KILLED:
+            yield f"{workload.name} begins with {workload.container['command']}"
+
+
 def everything_named_exists(fleet: Manifests, to_be_made: set[tuple[str, str]]) -> Iterator[str]:
     made = {("Secret", name) for name in _certificates(fleet)}
     for workload in fleet.workloads:

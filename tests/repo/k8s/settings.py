@@ -10,8 +10,10 @@ from pathlib import Path
 
 import redis
 from pydantic import BaseModel
+from typer.main import get_command
 
 from tests.repo.k8s.manifests import Manifests, Workload
+from zerofleet.cli import app
 from zerofleet.config import ProcessSettings, RunConfig, load_run
 from zerofleet.config.process_settings import ENV_PREFIX
 from zerofleet.database.address import connection_parameters
@@ -32,6 +34,7 @@ _ROLES = {
     "dashboard": "zerofleet_console",
     "tools": "zerofleet_console",
 }
+_POSTGRES_MAY_BE_AWAY = 300  # seconds, as docs/kubernetes.md says
 _USERS = {"selfplay": "worker", "tools": "console"}  # of Redis; others have the service's name
 
 
@@ -87,6 +90,17 @@ def every_process_reads_what_it_is_told(fleet: Manifests, folder: Path) -> Itera
                 load_run(path)
             except (ZerofleetError, ValueError) as error:
                 yield f"{workload.name}: {error}"
+
+
+def the_migration_waits_for_postgres(fleet: Manifests) -> Iterator[str]:
+    """By what the command itself reads of the Job's arguments."""
+    job = fleet.workload("migrate")
+    assert job is not None
+    name, *arguments = job.container["args"]
+    with _environment(fleet.environment(job)):
+        options = get_command(app).commands[name].make_context(name, arguments).params
+    if options["wait"] < _POSTGRES_MAY_BE_AWAY:
+        yield f"the migration waits {options['wait']:g} s for Postgres"
 
 
 def stores_are_entered_by_the_right_role(fleet: Manifests) -> Iterator[str]:
