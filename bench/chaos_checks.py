@@ -57,6 +57,11 @@ class Ledger:
             if what == "stored":
                 self.stored[uid] += 1
 
+    def has_answered(self, uids: set[str]) -> bool:
+        """Whether Postgres has answered for all of these games by now."""
+        self.read()
+        return uids <= self.answered
+
     def begin_anew(self, stored: set[str]) -> None:
         """An older state of Postgres was restored: it answers for these games and no others."""
         self.stored = Counter(stored)

@@ -24,6 +24,7 @@ from random import Random
 
 import psutil
 
+from bench.chaos_checks import Ledger
 from bench.chaos_fleet import NAME, SERVICES, STORES, HurtFleet, eventually
 from zerofleet.errors import ZerofleetError
 from zerofleet.local.ports import LOOPBACK
@@ -229,8 +230,9 @@ def _end(process: subprocess.Popen[bytes], chance: Random) -> None:
 def partition(server: str, fleet: HurtFleet, chance: Random) -> str:
     """A third worker whose way to a server stalls for a while; it leaves, kindly or not.
 
-    It may leave while it is apart, but not from Postgres: with it would go the games that began and
-    ended meanwhile, of which nobody else knows.
+    It may leave while it is apart, but not from Postgres, nor before Postgres has answered for all
+    that it holds: with it would go the games that began and ended meanwhile, of which nobody else
+    knows.
     """
     proxy = StallingProxy(fleet.port(server))
     worker = fleet.by_hand("selfplay", {fleet.port(server): proxy.port})
@@ -238,6 +240,9 @@ def partition(server: str, fleet: HurtFleet, chance: Random) -> str:
     try:
         name = f"{socket.gethostname()}-{worker.pid}"
         eventually(lambda: fleet.stored_games(name), f"games of the worker {name}")
+        ledger = Ledger(fleet.ledger)
+        ledger.read()
+        ledger.finished.clear()
         proxy.stall()
         time.sleep(seconds)
         dies_apart = chance.random() < 0.25 and server != "postgres"
@@ -245,6 +250,9 @@ def partition(server: str, fleet: HurtFleet, chance: Random) -> str:
             proxy.flow()
             games = fleet.stored_games(name)
             eventually(lambda: fleet.stored_games(name) > games, f"more games of {name}")
+            ledger.read()
+            held = set(ledger.finished)
+            eventually(lambda: ledger.has_answered(held), f"all that {name} held is stored")
         _end(worker, chance)
     finally:
         worker.kill()

@@ -2,12 +2,14 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine_access.h"
@@ -96,9 +98,10 @@ void bind_self_play(nb::module_& module) {
            "Returns:\n"
            "    [rows, observation_bytes], one row per game in play, over the engine's memory:\n"
            "    valid until the next select. Called again before `backup`, the same rows come\n"
-           "    again. There are no rows only when no game is in play and none may start. A game\n"
-           "    that the cache answers num_simulations times in a row asks anew, so that a new\n"
-           "    model is noticed even when every position is known.")
+           "    again. There are no rows only when no game is in play and none may start, or when\n"
+           "    all games have played their plies (`set_plies_per_select`) and needed no network.\n"
+           "    A game that the cache answers num_simulations times in a row asks anew, so that a\n"
+           "    new model is noticed even when every position is known.")
       .def("backup", &backup<SelfPlayEngine>, "policy_logits"_a, "value"_a, "model_version"_a,
            nb::sig(kBackupSignature), kBackupDoc)
       .def(
@@ -114,6 +117,12 @@ void bind_self_play(nb::module_& module) {
           },
           "Copies of all games with at least one ply that go on, adopted ones that wait included.")
       .def(
+          "plies_in_play",
+          [](const PySelfPlay& self) {
+            return self.run([](SelfPlayEngine& engine) { return engine.plies_in_play(); });
+          },
+          "The game_id and the number of plies of each game in play; cheap beside `unfinished`.")
+      .def(
           "adopt",
           [](const PySelfPlay& self, const GameColumns& game) {
             return self.run([&](SelfPlayEngine& engine) { return engine.adopt(game); });
@@ -128,6 +137,16 @@ void bind_self_play(nb::module_& module) {
             self.run([&](SelfPlayEngine& engine) { engine.set_accepting(accept); });
           },
           "accept"_a, "False: slots that become free start no games, adopted ones neither.")
+      .def(
+          "set_plies_per_select",
+          [](const PySelfPlay& self, int plies) {
+            self.run([&](SelfPlayEngine& engine) { engine.set_plies_per_select(plies); });
+          },
+          "plies"_a,
+          "Let no slot play more plies than this in one `select`; at first there is no limit.\n\n"
+          "The cache and proven results can answer for a whole game at once, and whoever saves\n"
+          "games between calls would never see it. `backup` may play one ply more.\n\n"
+          "Raises:\n    ValueError: fewer than 1.")
       .def(
           "set_resignation",
           [](const PySelfPlay& self, std::optional<float> threshold, double play_on_share) {

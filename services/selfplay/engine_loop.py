@@ -45,8 +45,10 @@ class EngineLoop:
         self._predictor = predictor
         self._writer = writer
         self._unfinished = unfinished
+        # Of a game between two looks: those of a `select`, and one of a `backup`.
+        self._plies_at_once = max(1, save_every_plies // 4) + 1
+        engine.set_plies_per_select(self._plies_at_once - 1)
         self._save_every = save_every_plies
-        self._looked_at_ply = 0
         self._saving: asyncio.Task[bool] | None = None
 
     async def play(self, pause: Pause) -> None:
@@ -105,29 +107,27 @@ class EngineLoop:
         """Save games with half of ``save_every_plies`` unsaved, in the background.
 
         The other half is room for the plies played until the save is committed; where that room
-        gets short, play waits for the commit. Looking at all games is cheap, but not free: it is
-        done when they have gone on by a small part of the setting on average.
+        gets short, play waits for the commit, so that a game which ends before it is saved is
+        short of ``save_every_plies``.
         """
         if self._saving is not None and self._saving.done():
             self._saving.result()  # an unforeseen error ends the worker
             self._saving = None
-        plies = self.engine.statistics.plies
-        if plies - self._looked_at_ply < max(1, self.in_play.slots * self._save_every // 64):
+        most = self.in_play.most_unsaved(self.engine.plies_in_play())
+        due = max(1, self._save_every // 2)
+        if most < due:
             return
-        self._looked_at_ply = plies
-        games = self.engine.unfinished()
-        unsaved = [self.in_play.unsaved_plies(game) for game in games]
+        must_wait = most + self._plies_at_once >= self._save_every
         if self._saving is not None:
-            if (
-                max(unsaved, default=0) < 3 * self._save_every // 4
-                or not self._unfinished.reachable
-            ):
+            if not must_wait or not self._unfinished.reachable:
                 return
             await asyncio.wait([self._saving])
-        due = max(1, self._save_every // 2)
-        lagging = [game for game, plies in zip(games, unsaved, strict=True) if plies >= due]
-        if lagging:
-            self._saving = asyncio.create_task(self._unfinished.save(self.in_play, lagging))
+        lagging = [
+            game for game in self.engine.unfinished() if self.in_play.unsaved_plies(game) >= due
+        ]
+        self._saving = asyncio.create_task(self._unfinished.save(self.in_play, lagging))
+        if must_wait and self._unfinished.reachable:
+            await asyncio.wait([self._saving])
 
 
 def _now() -> datetime:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -94,8 +96,15 @@ class GamesInPlay:
 
     def unsaved_plies(self, game: GameColumns) -> int:
         """Plies of this game that are nowhere but here; 0 for a game that is not ours."""
-        identity = self._identities[game.game_id]
-        return game.plies - identity.saved_plies if identity.ours else 0
+        return self._unsaved(game.game_id, game.plies)
+
+    def most_unsaved(self, plies_in_play: Iterable[tuple[int, int]]) -> int:
+        """The most unsaved plies of a game, of these ids and plies."""
+        return max(itertools.starmap(self._unsaved, plies_in_play), default=0)
+
+    def _unsaved(self, game_id: int, plies: int) -> int:
+        identity = self._identities[game_id]
+        return plies - identity.saved_plies if identity.ours else 0
 
     def saved(self, game: GameColumns) -> None:
         """The game up to this state is kept elsewhere too."""

@@ -91,12 +91,18 @@ class Slow:
         return await HashPredictor("connect_four").predict(observations)
 
 
-def make_worker(stores: Stores, simulations: int = 8, slow: bool = False, **play: Any) -> Worker:
+def make_worker(
+    stores: Stores,
+    simulations: int = 8,
+    slow: bool = False,
+    search: dict[str, Any] | None = None,
+    **play: Any,
+) -> Worker:
     values = {
         "name": "test",
         "preset": "plain",
         "game": {"name": "connect_four"},
-        "search": {"num_simulations": simulations, "cache_positions": 0},
+        "search": {"num_simulations": simulations, "cache_positions": 0, **(search or {})},
         "selfplay": {"games_per_engine": 4, "engines": 1, **play},
     }
     return Worker(
@@ -202,6 +208,34 @@ async def test_no_game_is_submitted_while_a_save_of_it_is_under_way(
     async with running(worker):
         await until(lambda: len(together) >= 4)
     assert not set().union(*together)
+
+
+@pytest.mark.parametrize("save_every", [4, 8])
+async def test_a_game_whose_plies_all_come_from_the_cache_is_saved_in_time(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, save_every: int
+) -> None:
+    """It could be over before anybody looks at it, and a SIGKILL then takes the whole game."""
+    save, submit = stores.save_unfinished, stores.submit_games
+    saved: dict[UUID, int] = {}
+    unsaved: list[int] = []
+
+    def noted(run: str, worker: str, records: list[tuple[GameRecord, int]], lease: float) -> Any:
+        statuses = save(run, worker, records, lease)
+        saved.update({record.game_uid: record.length for record, _ in records})
+        return statuses
+
+    def watched(run: str, worker: str, submissions: Sequence[Submission]) -> Any:
+        records = [submission.record for submission in submissions]
+        unsaved.extend(record.length - saved.get(record.game_uid, 0) for record in records)
+        return submit(run, worker, submissions)
+
+    monkeypatch.setattr(stores, "save_unfinished", noted)
+    monkeypatch.setattr(stores, "submit_games", watched)
+    alike = {"cache_positions": 100_000, "random_symmetry": False, "dirichlet_fraction": 0.0}
+    worker = make_worker(stores, 16, search=alike, save_every_plies=save_every)
+    async with running(worker):
+        await until(lambda: len(unsaved) > 300)
+    assert max(unsaved) < save_every
 
 
 async def test_leases_end_after_everything_is_stored_and_saved(stores: Stores) -> None:

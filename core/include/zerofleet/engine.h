@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "zerofleet/game_columns.h"
@@ -45,8 +46,10 @@ class SelfPlayEngine {
   virtual void backup(const PredictionBatch& prediction) = 0;
   virtual std::vector<GameColumns> take_finished() = 0;
   virtual std::vector<GameColumns> unfinished() const = 0;
+  virtual std::vector<std::pair<std::int64_t, int>> plies_in_play() const = 0;
   virtual std::int64_t adopt(GameColumns game) = 0;
   virtual void set_accepting(bool accepting) = 0;
+  virtual void set_plies_per_select(int plies) = 0;
   virtual void set_resignation(std::optional<float> threshold, double play_on_share) = 0;
   virtual EngineStatistics statistics() const = 0;
 };

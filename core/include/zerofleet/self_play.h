@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -74,6 +75,16 @@ class SelfPlay final : public SelfPlayEngine {
     return games;
   }
 
+  // Of each game in a slot its id and how many plies it has; cheaper than `unfinished`.
+  std::vector<std::pair<std::int64_t, int>> plies_in_play() const override {
+    std::vector<std::pair<std::int64_t, int>> plies;
+    for (const Slot& slot : slots_) {
+      if (!slot.in_play) continue;
+      plies.emplace_back(slot.game.game_id, static_cast<int>(slot.game.action.size()));
+    }
+    return plies;
+  }
+
   // Queues a game that began elsewhere: the next free slot continues it. Returns its new id.
   std::int64_t adopt(GameColumns game) override {
     if (game.result) throw std::invalid_argument("an adopted game must be unfinished");
@@ -88,6 +99,12 @@ class SelfPlay final : public SelfPlayEngine {
   }
 
   void set_accepting(bool accepting) override { accepting_ = accepting; }
+
+  // Of a slot, in one call of `select`; the cache and proofs would let a whole game pass.
+  void set_plies_per_select(int plies) override {
+    if (plies < 1) throw std::invalid_argument("plies must be at least 1");
+    plies_per_select_ = plies;
+  }
 
   // For games that begin from now on. In a random share of them no player resigns.
   void set_resignation(std::optional<float> threshold, double play_on_share) override {
@@ -124,15 +141,17 @@ class SelfPlay final : public SelfPlayEngine {
     bool in_play = false;
   };
 
-  // The cache answers at most num_simulations leaves of a game in one call; the next leaf is asked
-  // anew. So every call ends with a question, and a new model is noticed even when the cache knows
-  // every position.
+  // The cache answers at most num_simulations leaves of a game in one call, and none once it has
+  // played its plies; the next leaf is asked anew. So a new model is noticed even when the cache
+  // knows every position.
   void run_to_question(int index) {
     Slot& slot = slots_[index];
     int recalled = 0;
+    int plies = 0;
     while (slot.in_play || start_game(slot)) {
       if (!slot.in_play) continue;  // it had ended before it was adopted
       if (is_searched(slot)) {
+        if (plies++ == plies_per_select_) return;  // no leaf of it needed the network
         play_ply(slot);
         continue;
       }
@@ -140,7 +159,7 @@ class SelfPlay final : public SelfPlayEngine {
         count_simulation(slot);
         continue;
       }
-      if (recalled++ < config_.num_simulations) {
+      if (plies < plies_per_select_ && recalled++ < config_.num_simulations) {
         if (const auto known = queue_.recall(slot.leaf)) {
           expand(slot, *known);
           continue;
@@ -349,6 +368,7 @@ class SelfPlay final : public SelfPlayEngine {
   EngineStatistics counts_;
   std::int64_t next_game_id_ = 0;
   bool accepting_ = true;
+  int plies_per_select_ = std::numeric_limits<int>::max();
   std::optional<float> resign_threshold_;
   double play_on_share_ = 0.0;
 };
