@@ -177,33 +177,6 @@ void the_cache_answers_until_the_model_changes() {
   check(engine->statistics().cache_hits > 0);
 }
 
-// However much the cache and proofs know; and a call in which nobody asks is no end.
-void no_slot_plays_more_plies_than_it_may() {
-  SearchConfig config = small_config();
-  config.num_simulations = 40;
-  config.random_symmetry = false;
-  config.dirichlet_fraction = 0.0;
-  std::array<std::int64_t, 2> most{};
-  for (const bool limited : {false, true}) {
-    const auto engine = make_self_play("tic_tac_toe", 1, config, 1);
-    if (limited) engine->set_plies_per_select(2);
-    HashPredictor predictor(engine->row_shape());
-    for (std::size_t finished = 0; finished < 50; finished += engine->take_finished().size()) {
-      const std::int64_t before = engine->statistics().plies;
-      const auto rows = engine->select();
-      most[limited] = std::max(most[limited], engine->statistics().plies - before);
-      if (!rows.empty()) engine->backup(predictor.predict(rows, 1));
-      for (const auto& [id, plies] : engine->plies_in_play()) {
-        const std::vector<GameColumns> games = engine->unfinished();
-        check(plies == 0 ? games.empty() : games.at(0).game_id == id);
-        check(plies == 0 || games.at(0).action.size() == static_cast<std::size_t>(plies));
-      }
-    }
-  }
-  check(most[0] > 2);
-  check(most[1] == 2);
-}
-
 void model_versions_are_of_the_latest_answer() {
   SearchConfig config = small_config();
   config.num_simulations = 6;
@@ -396,7 +369,6 @@ int main() {
       {"records, Connect Four", records_are_complete<ConnectFour>},
       {"kept visits", kept_visits_count},
       {"cache", the_cache_answers_until_the_model_changes},
-      {"plies a call", no_slot_plays_more_plies_than_it_may},
       {"model versions", model_versions_are_of_the_latest_answer},
       {"saving", saving_loses_no_ply},
       {"adopt", an_adopted_game_goes_on},

@@ -284,6 +284,33 @@ void virtual_calls_change_nothing() {
   }
 }
 
+// However much the cache and proofs know; and a call in which nobody asks is no end.
+void no_slot_plays_more_plies_than_it_may() {
+  SearchConfig config = small_config();
+  config.num_simulations = 40;
+  config.random_symmetry = false;
+  config.dirichlet_fraction = 0.0;
+  std::array<std::int64_t, 2> most{};
+  for (const bool limited : {false, true}) {
+    const auto engine = make_self_play("tic_tac_toe", 1, config, 1);
+    if (limited) engine->set_plies_per_select(2);
+    HashPredictor predictor(engine->row_shape());
+    for (std::size_t finished = 0; finished < 50; finished += engine->take_finished().size()) {
+      const std::int64_t before = engine->statistics().plies;
+      const auto rows = engine->select();
+      most[limited] = std::max(most[limited], engine->statistics().plies - before);
+      if (!rows.empty()) engine->backup(predictor.predict(rows, 1));
+      for (const auto& [id, plies] : engine->plies_in_play()) {
+        const std::vector<GameColumns> games = engine->unfinished();
+        check(plies == 0 ? games.empty() : games.at(0).game_id == id);
+        check(plies == 0 || games.at(0).action.size() == static_cast<std::size_t>(plies));
+      }
+    }
+  }
+  check(most[0] > 2);
+  check(most[1] == 2);
+}
+
 }  // namespace
 }  // namespace zerofleet
 
@@ -301,6 +328,7 @@ int main() {
       {"no threshold", nobody_resigns_without_a_threshold},
       {"interruptions", interruptions_do_not_change_the_share},
       {"adopted threshold", an_adopted_game_keeps_its_threshold},
+      {"plies a call", no_slot_plays_more_plies_than_it_may},
       {"virtual calls", virtual_calls_change_nothing},
   });
 }
