@@ -11,9 +11,10 @@ import signal
 import socket
 import stat
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import structlog
 
@@ -24,12 +25,15 @@ from zerofleet.figures import Figures
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 
 if TYPE_CHECKING:
+    from wsgiref.simple_server import WSGIServer
+
     from prometheus_client.registry import Collector
 
 BEAT_SECONDS = 1.0
 LOST_GAMES_FD = "ZEROFLEET_LOST_GAMES_FD"
 """Names the pipe, by number, on which ``zerofleet up`` reads what ``tell_lost_games`` writes."""
 _MOST_DESCRIPTORS = 65_536
+_SILENCE_SECONDS = 10.0
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)
 _Figures = TypeVar("_Figures", bound=Figures, covariant=True)
@@ -187,7 +191,11 @@ async def beat(
 
 
 @contextlib.contextmanager
-def served_metrics(address: str | None, collector: Callable[[], Collector]) -> Generator[None]:
+def served_metrics(
+    address: str | None,
+    collector: Callable[[], Collector],
+    silence_seconds: float = _SILENCE_SECONDS,
+) -> Generator[None]:
     """Serve ``/metrics`` from a thread while this is entered.
 
     Args:
@@ -195,6 +203,7 @@ def served_metrics(address: str | None, collector: Callable[[], Collector]) -> G
             gRPC listens; None: nothing is served.
         collector: makes what is served; called only if there is an address, so that a process
             without metrics does not import the library.
+        silence_seconds: a connection is closed that takes or says nothing for so long.
 
     Raises:
         ConfigError: the address is not ``host:port``, or cannot be bound.
@@ -202,24 +211,48 @@ def served_metrics(address: str | None, collector: Callable[[], Collector]) -> G
     if address is None:
         yield
         return
-    from prometheus_client import CollectorRegistry, start_http_server
-
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector())
     try:
-        host, port = _host_and_port(address)
-        server, thread = start_http_server(port, host, registry)
+        server = _metrics_server(address, collector(), silence_seconds)
     except (OSError, ValueError, OverflowError) as error:
         raise ConfigError(
             f"cannot serve metrics on '{address}' ({error}): "
             "give a free host:port in ZEROFLEET_METRICS_ADDRESS"
         ) from error
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
     try:
         yield
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _metrics_server(address: str, collector: Collector, silence_seconds: float) -> WSGIServer:
+    """As prometheus_client makes it, whose own waits for a silent client for ever."""
+    from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+    from prometheus_client import CollectorRegistry, exposition
+
+    host, port = _host_and_port(address)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    app = cast("Any", exposition).make_wsgi_app(registry)
+
+    class MetricsServer(exposition.ThreadingWSGIServer):
+        address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+
+    class MetricsHandler(WSGIRequestHandler):
+        timeout = silence_seconds
+
+        def handle(self) -> None:
+            with contextlib.suppress(OSError):  # the client is silent, or gone
+                super().handle()
+
+        def log_message(self, *words: object, **named: object) -> None:
+            """Of requests nothing is said."""
+
+    return make_server(host, port, app, MetricsServer, MetricsHandler)
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+import grpc.aio
 import numpy as np
 import pytest
 
 from zerofleet.errors import OverloadedError
 from zerofleet.prediction import Prediction
 from zerofleet.rpc import answer_stream, codec
-from zerofleet.rpc.answer_stream import AnswerStream
+from zerofleet.rpc.answer_stream import AnswerStream, UnsentBytes
 from zerofleet.rpc.schema import open_inference as pb
 
 SHAPE = codec.RequestShape(observation_bytes=1, num_actions=1, max_batch_rows=4)
@@ -31,6 +32,8 @@ class Client:
         self.answers: list[pb.ModelStreamInferResponse] = []
 
     async def read(self) -> pb.ModelInferRequest | None:
+        for _ in range(3):
+            await asyncio.sleep(0)  # an answer comes before the next request
         return self._requests.pop(0) if self._requests else None
 
     async def write(self, answer: pb.ModelStreamInferResponse) -> None:
@@ -43,6 +46,7 @@ class Server:
 
     def __init__(self, fails: str = "") -> None:
         self.rows = 0
+        self.unanswered: list[asyncio.Future[Prediction]] = []
         self._fails = fails
 
     def runs(self) -> list[str]:
@@ -61,14 +65,16 @@ class Server:
             raise error
         if self._fails == "later":
             answer.set_exception(error)
+        elif self._fails == "never":
+            self.unanswered.append(answer)
         else:
             zeros = np.zeros((rows, 1), np.float16), np.zeros(rows, np.float32)
             answer.set_result(Prediction(*zeros, 1))
         return answer
 
 
-def _stream(server: Any, client: Any) -> AnswerStream:
-    return AnswerStream(server, client)
+def _stream(server: Any, client: Any, unsent: UnsentBytes | None = None) -> AnswerStream:
+    return AnswerStream(server, client, unsent or UnsentBytes(1 << 30))
 
 
 async def _settled() -> None:
@@ -95,7 +101,7 @@ async def test_unread_answers_are_bounded_in_rows(rows: int) -> None:
 
 
 async def test_unread_answers_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_stream, "_MAX_UNSENT_BYTES", 300)
+    monkeypatch.setattr(answer_stream, "_MAX_UNSENT_BYTES", 10_000)
     server, client = Server("at once"), Client([1] * 100)
     running = asyncio.create_task(_stream(server, client).run(draining=False))
     await _settled()
@@ -104,6 +110,52 @@ async def test_unread_answers_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPat
         client.reads.release()
     await running
     assert len(client.answers) == 100
+
+
+@pytest.mark.parametrize("fails", ["", "at once"])
+async def test_unread_answers_are_bounded_over_all_streams(fails: str) -> None:
+    """A stream without any adds what it has asked already; who reads is served as ever."""
+    server, unsent = Server(fails), UnsentBytes(20_000)
+    slow = [
+        asyncio.create_task(_stream(server, Client([1] * 100), unsent).run(draining=False))
+        for _ in range(12)
+    ]
+    await _settled()
+    assert len(slow) <= server.rows <= 2 * len(slow)
+    assert unsent.total > 3_000 * server.rows
+    honest = Client([1] * 100)
+    running = asyncio.create_task(_stream(server, honest, unsent).run(draining=False))
+    for _ in range(100):
+        honest.reads.release()
+    await running
+    assert len(honest.answers) == 100
+    for task in slow:
+        task.cancel()
+    await asyncio.gather(*slow, return_exceptions=True)
+    assert unsent.total == 0
+
+
+async def test_an_answer_to_a_stream_that_has_ended_counts_for_nothing() -> None:
+    """Done in the very moment in which its call is cancelled."""
+    server, unsent = Server("never"), UnsentBytes(20_000)
+    running = asyncio.create_task(_stream(server, Client([1, 1]), unsent).run(draining=False))
+    await _settled()
+    running.cancel()
+    zeros = np.zeros((1, 1), np.float16), np.zeros(1, np.float32)
+    for answer in server.unanswered:
+        answer.set_result(Prediction(*zeros, 1))
+    await asyncio.gather(running, return_exceptions=True)
+    await _settled()
+    assert unsent.total == 0
+
+
+async def test_a_client_that_is_gone_is_no_error() -> None:
+    class Gone(Client):
+        async def write(self, answer: pb.ModelStreamInferResponse) -> None:
+            raise grpc.aio.InternalError
+
+    with pytest.raises(asyncio.CancelledError):
+        await _stream(Server(), Gone([1] * 100)).run(draining=False)
 
 
 @pytest.mark.parametrize("fails", ["at once", "later"])

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from zerofleet import service
 from zerofleet.errors import ConfigError
 from zerofleet.local.ports import free_port
 from zerofleet.service import LOST_GAMES_FD, served_metrics, tell_lost_games
@@ -56,6 +57,21 @@ def test_a_port_alone_is_that_port_on_every_address() -> None:
         pytest.raises(OSError, match="refused"),
     ):
         page("127.0.0.2", port)
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /metr"], ids=["nothing", "half"])
+def test_a_connection_that_says_nothing_is_closed(
+    said: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert service._SILENCE_SECONDS <= 10
+    port = free_port()
+    with (
+        served_metrics(f"127.0.0.1:{port}", Counting, silence_seconds=0.1),
+        socket.create_connection(("127.0.0.1", port), timeout=20) as silent,
+    ):
+        silent.sendall(said)
+        assert silent.recv(1) == b""
+    assert capfd.readouterr().err == ""
 
 
 def test_nothing_is_served_or_imported_where_no_address_is_given() -> None:

@@ -107,7 +107,8 @@ class _Room:
             OverloadedError: the caller has too many.
         """
         if self._open[caller] >= self._most:
-            raise OverloadedError(f"{caller} has {self._most} calls open, and no more are taken")
+            calls = "1 call" if self._most == 1 else f"{self._most} calls"
+            raise OverloadedError(f"{caller} has {calls} open, and no more are taken")
         self._open[caller] += 1
         try:
             yield

@@ -15,7 +15,7 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from zerofleet.errors import ConfigError
-from zerofleet.rpc.server import check_free
+from zerofleet.rpc.server import CONNECTION_OPTIONS, check_free
 from zerofleet.rpc.transport import listen_for_probes
 
 LIVE = "live"
@@ -81,7 +81,7 @@ class HealthServer:
     def _start(self, address: str) -> grpc.Server:
         server = grpc.server(
             ThreadPoolExecutor(_THREADS, thread_name_prefix="health"),
-            options=[("grpc.so_reuseport", 0)],
+            options=[*CONNECTION_OPTIONS, ("grpc.so_reuseport", 0)],
             maximum_concurrent_rpcs=_MAX_CALLS,
         )
         check = grpc.unary_unary_rpc_method_handler(

@@ -11,7 +11,7 @@ import grpc.aio
 import zerofleet
 from zerofleet.errors import ModelNotFoundError
 from zerofleet.rpc import codec
-from zerofleet.rpc.answer_stream import AnswerStream
+from zerofleet.rpc.answer_stream import AnswerStream, UnsentBytes
 from zerofleet.rpc.inference_backend import Duration, InferenceBackend, ModelCounters
 from zerofleet.rpc.schema import open_inference as pb
 
@@ -23,10 +23,16 @@ EXTENSIONS = ("model_configuration", "statistics")
 
 
 class InferenceServicer:
-    """Methods are named as the protocol names them; errors are the interceptor's work."""
+    """Methods are named as the protocol names them; errors are the interceptor's work.
 
-    def __init__(self, backend: InferenceBackend) -> None:
+    Args:
+        backend: answers.
+        unsent_bytes: see ``Limits``.
+    """
+
+    def __init__(self, backend: InferenceBackend, unsent_bytes: int) -> None:
         self._backend = backend
+        self._unsent = UnsentBytes(unsent_bytes)
         self._streams: set[AnswerStream] = set()
         self._draining = False
 
@@ -172,7 +178,7 @@ class InferenceServicer:
         self, requests: AsyncIterator[pb.ModelInferRequest], context: _Context
     ) -> None:
         """Many batches, answered as they are done."""
-        stream = AnswerStream(self._backend, context)
+        stream = AnswerStream(self._backend, context, self._unsent)
         self._streams.add(stream)
         try:
             await stream.run(self._draining)

@@ -9,7 +9,10 @@ _MAX_CALLS = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a server; a call beyond one is refused with RESOURCE_EXHAUSTED."""
+    """The limits of a server; a call beyond one is refused with RESOURCE_EXHAUSTED.
+
+    Unread answers refuse no call: the streams that have some are not read from.
+    """
 
     calls: int = _MAX_CALLS
     """Calls open at once over all callers, streams included."""
@@ -19,6 +22,9 @@ class Limits:
     calls_of_connection: int = 1024
     """Calls open at once on one connection. Beyond, HTTP/2 itself refuses: a client waits, or sees
     UNAVAILABLE, which ours try again."""
+    unsent_bytes: int = 128 << 20
+    """That answers hold, over all streams, while their clients do not read. Beyond, a stream is
+    read from only when all its answers are sent, so one of each stream may come on top."""
     metadata_bytes: int = 16 * 1024
     """Of all metadata of one call."""
     call_seconds: float = 60.0

@@ -43,21 +43,26 @@ _SMALL_REQUEST_BYTES = 4 << 20
 # Of a request without its rows or its position: names, parameters, options.
 _OTHER_BYTES = 128 << 10
 
-_OPTIONS = (
+CONNECTION_OPTIONS = (
     ("grpc.max_connection_age_ms", 1000 * _CONNECTION_SECONDS),
     ("grpc.max_connection_age_grace_ms", 1000 * _GRACE_SECONDS),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
+    # Who connects and says nothing holds a descriptor for so long, and who does not acknowledge our
+    # SETTINGS, whose limits bind it only then, the memory of its calls.
+    ("grpc.server_handshake_timeout_ms", 1000 * _GREETING_SECONDS),
+    ("grpc.http2.settings_timeout", 1000 * _GREETING_SECONDS),
+)
+"""How long clients may hold a connection, on the health port, too."""
+
+_OPTIONS = (
+    *CONNECTION_OPTIONS,
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     # New calls wait for the loop to take them: by gRPC's own limits 1,000 of them, and for 30 s,
     # and honest ones of a burst were cancelled.
     ("grpc.server.max_pending_requests", 16_384),
     ("grpc.server.max_pending_requests_hard_limit", 32_768),
     ("grpc.server_max_unrequested_time_in_server", 60),
-    # Who connects and says nothing holds a descriptor for so long, and who does not acknowledge our
-    # SETTINGS, whose limits bind it only then, the memory of its calls.
-    ("grpc.server_handshake_timeout_ms", 1000 * _GREETING_SECONDS),
-    ("grpc.http2.settings_timeout", 1000 * _GREETING_SECONDS),
     # Clients ping every 30 s; one that pings more often than this is disconnected.
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -98,7 +103,7 @@ class Server:
         self._credentials = credentials
         self._limits = limits
         self._backend = inference
-        self._inference = InferenceServicer(inference)
+        self._inference = InferenceServicer(inference, limits.unsent_bytes)
         self._player = None if player is None else PlayerServicer(player)
         self._reflection = reflection
         self._names: tuple[str, ...] = (INFERENCE,) if player is None else (INFERENCE, PLAYER)

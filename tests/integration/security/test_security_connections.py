@@ -6,12 +6,16 @@ import asyncio
 import contextlib
 import resource
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from zerofleet.rpc import server
+from zerofleet.rpc import health, server
+from zerofleet.rpc.health import HealthServer
 from zerofleet.service import raise_descriptor_limit
 
 _HEADERS, _RST_STREAM, _SETTINGS, _PING = 1, 3, 4, 6
@@ -97,6 +101,21 @@ async def test_who_does_not_finish_the_greeting_is_let_go(
             await asyncio.to_thread(lambda: list(_frames(connection)))
 
 
+@pytest.mark.parametrize("greeting", [b"", _GREETING], ids=["silent", "unacknowledged"])
+def test_the_health_port_lets_them_go_too(monkeypatch: pytest.MonkeyPatch, greeting: bytes) -> None:
+    seconds = 1000 * server._GREETING_SECONDS
+    shortened = [
+        (name, 200 if value == seconds else value) for name, value in health.CONNECTION_OPTIONS
+    ]
+    monkeypatch.setattr(health, "CONNECTION_OPTIONS", tuple(shortened))
+    with (
+        HealthServer("127.0.0.1:0") as served,
+        socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection,
+    ):
+        connection.sendall(greeting)
+        list(_frames(connection))  # until the server ends it
+
+
 def test_a_service_takes_the_descriptors_that_it_may_have() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, soft), hard))
@@ -105,3 +124,26 @@ def test_a_service_takes_the_descriptors_that_it_may_have() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, 65_536), hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+_SERVICE = """
+import resource
+from zerofleet.config import ProcessSettings
+from zerofleet.service import run_service
+
+async def serve(run, settings, stop):
+    print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (512, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+run_service("a service", ProcessSettings, serve)
+"""
+
+
+@pytest.mark.slow
+def test_a_service_starts_with_them(tmp_path: Path) -> None:
+    run_file = tmp_path / "run.toml"
+    run_file.write_text('name = "any"\n[game]\nname = "tic_tac_toe"\n')
+    said = subprocess.run(
+        [sys.executable, "-c", _SERVICE, run_file], capture_output=True, text=True, check=True
+    ).stdout
+    assert int(said) == min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 65_536)

@@ -118,7 +118,7 @@ async def test_without_tokens_the_address_is_who_calls(serve: Any, until: Any) -
         served.backend.go.clear()
         call = asyncio.ensure_future(client.predict(ROWS))
         await until(lambda: served.backend.waiting == 1)
-        with pytest.raises(OverloadedError, match=r"address ipv[46]:\S+ has 1 calls open"):
+        with pytest.raises(OverloadedError, match=r"address ipv[46]:\S+ has 1 call open,"):
             await client.predict(ROWS)
         served.backend.go.set()
         await call
@@ -136,7 +136,7 @@ async def test_with_certificates_their_name_is_who_calls(serve: Any, until: Any,
         served.backend.go.clear()
         calls = [asyncio.ensure_future(each.predict(ROWS)) for each in (worker, evaluator)]
         await until(lambda: served.backend.waiting == 2)
-        with pytest.raises(OverloadedError, match="certificate 'selfplay' has 1 calls open"):
+        with pytest.raises(OverloadedError, match="certificate 'selfplay' has 1 call open,"):
             await worker.predict(ROWS)
         served.backend.go.set()
         await asyncio.gather(*calls)
@@ -162,6 +162,40 @@ async def test_calls_of_one_connection_are_bounded(serve: Any, until: Any) -> No
                 await call
         assert {(await call.code()).name for call in calls} <= {"OK", "UNAVAILABLE"}
         assert [answer.model_version for answer in await asyncio.gather(*asking)] == [1] * 5
+
+
+async def test_answers_that_nobody_reads_are_bounded_over_all_streams(
+    serve: Any, until: Any
+) -> None:
+    """Streams that have some are not read from; who reads is served, and all is given back."""
+    # gRPC itself takes some answers that nobody reads: as few as can be.
+    small = (("grpc.http2.lookahead_bytes", 1), ("grpc.http2.bdp_probe", 0))
+    most, streams, requests = 50_000, 8, 100
+    async with (
+        serve(limits=Limits(unsent_bytes=most)) as served,
+        stock_channel(served.address, *small) as channel,
+        AsyncModel(served.address, RUN, timeout=120) as client,
+        client.stream() as honest,
+    ):
+        unsent = served.server._inference._unsent
+        unread = [stream_infer(channel)() for _ in range(streams)]
+
+        async def ask(call: Any) -> None:
+            for number in range(requests):
+                await call.write(encode_request(RUN, "best", ROWS, f"{number}".zfill(256)))
+
+        await asyncio.gather(*map(ask, unread))
+        await until(lambda: unsent.total >= most)
+        full = 0
+        for _ in range(200):
+            assert len((await honest.predict(ROWS)).value) == len(ROWS)
+            full += unsent.total >= most
+        assert full == 200
+        assert unsent.total < 5 * most  # with what was asked before; without a bound 2,700,000
+        for call in unread:
+            call.cancel()
+        await until(lambda: unsent.total == 0)
+        assert len((await honest.predict(ROWS)).value) == len(ROWS)
 
 
 async def test_metadata_is_bounded(serve: Any) -> None:
