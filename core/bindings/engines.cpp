@@ -96,7 +96,7 @@ void bind_self_play(nb::module_& module) {
       .def("select", &select<SelfPlayEngine>,
            "Run every game to its next leaf that needs the network. The GIL is released.\n\n"
            "Returns:\n"
-           "    [rows, observation_bytes], one row per game in play, over the engine's memory:\n"
+           "    [rows, observation_bytes], a row at most per game, over the engine's memory:\n"
            "    valid until the next select. Called again before `backup`, the same rows come\n"
            "    again. There are no rows only when no game is in play and none may start, or when\n"
            "    all games have played their plies (`set_plies_per_select`) and needed no network.\n"

@@ -26,7 +26,8 @@ class EngineLoop:
         predictor: asks again by itself, so its errors are final.
         writer: takes finished games.
         unfinished: keeps those that are not finished.
-        save_every_plies: a crash loses fewer plies of a game than this while Postgres answers.
+        save_every_plies: a crash loses fewer plies of a game than this while Postgres answers; 2
+            at most of those with 1 or 2.
     """
 
     def __init__(
@@ -49,6 +50,8 @@ class EngineLoop:
         self._plies_at_once = max(1, save_every_plies // 4) + 1
         engine.set_plies_per_select(self._plies_at_once - 1)
         self._save_every = save_every_plies
+        self._plies_apart = in_play.slots * save_every_plies // 64  # of saves that could wait
+        self._plies_at_save = 0
         self._saving: asyncio.Task[bool] | None = None
 
     async def play(self, pause: Pause) -> None:
@@ -118,10 +121,15 @@ class EngineLoop:
         if most < due:
             return
         must_wait = most + self._plies_at_once >= self._save_every
+        plies = self.engine.statistics.plies
+        if not must_wait and plies - self._plies_at_save < self._plies_apart:
+            return
         if self._saving is not None:
-            if not must_wait or not self._unfinished.reachable:
-                return
-            await asyncio.wait([self._saving])
+            if must_wait and self._unfinished.reachable:
+                await asyncio.wait([self._saving])
+                await self._save_lagging()
+            return
+        self._plies_at_save = plies
         lagging = [
             game for game in self.engine.unfinished() if self.in_play.unsaved_plies(game) >= due
         ]

@@ -306,7 +306,9 @@ def test_no_game_was_lost_or_stored_twice(cluster: Any) -> None:
     settle(cluster)
     scale(cluster, 0)
     cluster.until("the workers left", lambda: not cluster.names("selfplay"))
-    cluster.kubectl("wait", "--for=delete", "pod", "-l", "app.kubernetes.io/name=selfplay")
+    cluster.kubectl(
+        "wait", "--for=delete", "--timeout=180s", "pod", "-l", "app.kubernetes.io/name=selfplay"
+    )
     lines = cluster.notes()
     ended = {uid for uid, what, *_ in lines if what == "finished"}
     acknowledged = Counter(uid for uid, what, *_ in lines if what == "stored")

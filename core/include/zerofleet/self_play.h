@@ -42,7 +42,7 @@ class SelfPlay final : public SelfPlayEngine {
 
   // Runs every game to its next leaf that needs the network. Games that end make room for new
   // ones. The same rows come again until `backup` answers them; none come only when no game is
-  // in play and none may start.
+  // in play and none may start, or when all have played the plies that they may.
   std::span<std::uint8_t> select() override {
     if (queue_.num_rows() == 0) {
       for (std::size_t i = 0; i < slots_.size(); ++i) run_to_question(static_cast<int>(i));
@@ -100,7 +100,8 @@ class SelfPlay final : public SelfPlayEngine {
 
   void set_accepting(bool accepting) override { accepting_ = accepting; }
 
-  // Of a slot, in one call of `select`; the cache and proofs would let a whole game pass.
+  // The most plies that a slot plays in one `select`: the cache and proofs can answer for a whole
+  // game at once.
   void set_plies_per_select(int plies) override {
     if (plies < 1) throw std::invalid_argument("plies must be at least 1");
     plies_per_select_ = plies;
@@ -137,16 +138,16 @@ class SelfPlay final : public SelfPlayEngine {
     std::vector<Action> opening;    // how the game begins, if it is a fork
     std::size_t opening_plies = 0;  // of the game; they are drawn, not searched
     int new_simulations = 0;        // of the current ply
+    int recalled = 0;               // leaves that the cache answered since the last question
     bool full_search = true;        // of the current ply
     bool in_play = false;
   };
 
-  // The cache answers at most num_simulations leaves of a game in one call, and none once it has
-  // played its plies; the next leaf is asked anew. So a new model is noticed even when the cache
-  // knows every position.
+  // The cache answers at most num_simulations leaves of a slot in a row, and none in a call once it
+  // has played its plies; the next leaf is asked anew. So a new model is noticed even when the
+  // cache knows every position.
   void run_to_question(int index) {
     Slot& slot = slots_[index];
-    int recalled = 0;
     int plies = 0;
     while (slot.in_play || start_game(slot)) {
       if (!slot.in_play) continue;  // it had ended before it was adopted
@@ -159,12 +160,13 @@ class SelfPlay final : public SelfPlayEngine {
         count_simulation(slot);
         continue;
       }
-      if (plies < plies_per_select_ && recalled++ < config_.num_simulations) {
+      if (plies < plies_per_select_ && slot.recalled++ < config_.num_simulations) {
         if (const auto known = queue_.recall(slot.leaf)) {
           expand(slot, *known);
           continue;
         }
       }
+      slot.recalled = 0;
       queue_.ask(slot.leaf, slot.symmetry_seed, index);
       return;
     }

@@ -44,7 +44,7 @@ def lost_text(games: int, killed: Sequence[str], disk: str | None) -> str:
     if killed:
         text += (
             f"\n{' and '.join(killed)} had to be killed: whether finished games were not stored "
-            "is not known; the next start plays them on from where they were saved."
+            "is not known; the next start plays on what was saved of them."
         )
     return text
 

@@ -15,6 +15,7 @@ from zerofleet.errors import ConfigError, ZerofleetError
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from subprocess import Popen
 
     from zerofleet.database import Promotion
     from zerofleet.local.data_folder import DataFolder
@@ -65,7 +66,7 @@ def serving(folder: DataFolder, program: str) -> Generator[str]:
         if running.inference_address is not None:
             yield running.inference_address
             return
-        with _lone_inference(folder, running) as address:
+        with _lone_inference(folder, running) as (address, _):
             yield address
 
 
@@ -74,7 +75,7 @@ def evaluating(folder: DataFolder, running: Running) -> Generator[Callable[[], N
     """An evaluator that plays a stopped run's trials alone, and the inference that it asks.
 
     Yields:
-        A function that raises ``ConfigError`` when the evaluator has ended.
+        A function that raises ``ConfigError`` when one of them has ended.
 
     Raises:
         ConfigError: there is no model that could be asked.
@@ -82,14 +83,20 @@ def evaluating(folder: DataFolder, running: Running) -> Generator[Callable[[], N
     from zerofleet.local.child import start_child, stop_child
 
     _point_at_best(folder, running)
-    with _lone_inference(folder, running) as address:
+    with _lone_inference(folder, running) as (address, inference):
         typer.echo("starting an evaluator", err=True)
         program = _programs(folder, running, address).trials()
         process = start_child(program.arguments, program.environment, program.log)
 
         def check() -> None:
+            if process.poll() == 0:
+                raise ConfigError(
+                    "another evaluator of this run has taken over: give the same command again"
+                )
             if process.poll() is not None:
                 raise ConfigError(f"the evaluator has ended: {_last_words(program)}")
+            if inference.poll() is not None:
+                raise ConfigError(f"the inference service has ended, see {folder.logs}")
 
         try:
             yield check
@@ -134,7 +141,7 @@ def tell_of_damage(folder: DataFolder, best: Promotion) -> None:
 
 
 @contextlib.contextmanager
-def _lone_inference(folder: DataFolder, running: Running) -> Generator[str]:
+def _lone_inference(folder: DataFolder, running: Running) -> Generator[tuple[str, Popen[bytes]]]:
     """An inference service over running stores, with the best model loaded; its address.
 
     Raises:
@@ -153,7 +160,7 @@ def _lone_inference(folder: DataFolder, running: Running) -> Generator[str]:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise ConfigError(f"the inference service does not start: {_last_words(program)}")
             time.sleep(0.1)
-        yield address
+        yield address, process
     finally:
         stop_child(process)
 

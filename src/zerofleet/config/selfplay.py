@@ -163,7 +163,8 @@ class SelfplaySection(Section):
     engines: int = Field(default=2, ge=1)
     """Engines in flight in one worker: the tree of one works while the other waits."""
     save_every_plies: int = Field(default=16, ge=1)
-    """Unfinished games are saved this often: a SIGKILL loses fewer plies of a game than this."""
+    """Unfinished games are saved this often: a SIGKILL loses fewer plies of a game than this, and
+    with 1 or 2 at most 2."""
     lease_seconds: float = Field(default=30.0, gt=0)
     """A saved game whose worker is silent this long may be adopted by another worker."""
     spool_games: int = Field(default=20_000, ge=1)

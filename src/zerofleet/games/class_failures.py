@@ -32,7 +32,7 @@ def failure_in(error: Exception) -> ConfigError | None:
     Only its text comes through the core. Its ``__cause__`` is what the class itself raised.
     """
     text = str(error)
-    return next((each for each in reversed(_LATEST) if str(each) in text), None)
+    return next((each for each in reversed(list(_LATEST)) if str(each) in text), None)
 
 
 def describe_failure(

@@ -130,13 +130,16 @@ class AnswerStream:
     def _is_full(self) -> bool:
         """Whether the client has to take answers before more is read from it.
 
-        While all streams together hold too much, that is each answer of its own: a client that
-        reads goes on, and one that does not adds nothing, whoever has filled the server.
+        While all streams together hold too much, that is each request of its own: a client that
+        reads goes on, and one that does not adds one answer, whoever has filled the server.
         """
         return (
             self._rows >= self._most_rows
             or self._unsent_bytes >= _MAX_UNSENT_BYTES
-            or (self._unsent_bytes > 0 and self._all_unsent.total >= self._all_unsent.most)
+            or (
+                (self._rows > 0 or self._unsent_bytes > 0)
+                and self._all_unsent.total >= self._all_unsent.most
+            )
         )
 
     def _submit(self, request: pb.ModelInferRequest) -> None:

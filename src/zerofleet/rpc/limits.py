@@ -24,7 +24,8 @@ class Limits:
     UNAVAILABLE, which ours try again."""
     unsent_bytes: int = 128 << 20
     """That answers hold, over all streams, while their clients do not read. Beyond, a stream is
-    read from only when all its answers are sent, so one of each stream may come on top."""
+    read from only when all it has asked is answered and sent, so one answer of each stream may come
+    on top."""
     metadata_bytes: int = 16 * 1024
     """Of all metadata of one call."""
     call_seconds: float = 60.0
