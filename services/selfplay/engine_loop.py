@@ -52,6 +52,7 @@ class EngineLoop:
         self._save_every = save_every_plies
         self._plies_apart = in_play.slots * save_every_plies // 64  # of saves that could wait
         self._plies_at_save = 0
+        self._looked_at_ply = 0
         self._saving: asyncio.Task[bool] | None = None
 
     async def play(self, pause: Pause) -> None:
@@ -67,7 +68,10 @@ class EngineLoop:
                 )
             else:
                 await asyncio.sleep(0)  # all came from the cache: let other engines run
-            await self._save_lagging()
+            plies = self.engine.statistics.plies
+            if plies != self._looked_at_ply:
+                self._looked_at_ply = plies
+                await self._save_lagging()
 
     def collect(self) -> None:
         """Hand finished games to the writer."""
