@@ -125,15 +125,14 @@ class EngineLoop:
         if most < due:
             return
         must_wait = most + self._plies_at_once >= self._save_every
-        plies = self.engine.statistics.plies
-        if not must_wait and plies - self._plies_at_save < self._plies_apart:
+        if not must_wait and self._looked_at_ply - self._plies_at_save < self._plies_apart:
             return
         if self._saving is not None:
             if must_wait and self._unfinished.reachable:
                 await asyncio.wait([self._saving])
                 await self._save_lagging()
             return
-        self._plies_at_save = plies
+        self._plies_at_save = self._looked_at_ply
         lagging = [
             game for game in self.engine.unfinished() if self.in_play.unsaved_plies(game) >= due
         ]

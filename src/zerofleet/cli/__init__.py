@@ -79,9 +79,7 @@ def _run() -> None:
     try:
         app()
     except RuntimeError as error:  # so the core passes on what goes wrong in a game's class
-        from zerofleet.games.class_failures import failure_in
+        from zerofleet.games.class_failures import raise_failure_in
 
-        failure = failure_in(error)
-        if failure is None:
-            raise
-        raise failure from failure.__cause__
+        raise_failure_in(error)
+        raise

@@ -138,7 +138,7 @@ def _play(
             _check_model(database, run.name, name)
         trial = _open(database, run, names, games)
         try:
-            if wait and not _is_over(database, trial):
+            if wait and _games_to_play(database, trial):
                 with evaluator() if evaluator else nullcontext(None) as check:
                     trial = _wait(database, run.name, trial, redis_url, check)
         except KeyboardInterrupt:
@@ -189,9 +189,11 @@ def _open(database: Database, run: RunConfig, names: tuple[str, str], games: int
                 raise  # else an evaluator has begun in between
 
 
-def _is_over(database: Database, trial: MatchRow) -> bool:
-    """Whether its games are played, or the evaluator has left it out."""
-    return trial.left_out is not None or database.match_score(trial.match_id).games >= trial.games
+def _games_to_play(database: Database, trial: MatchRow) -> int:
+    """How many are still to be played; none where the evaluator has left the trial out."""
+    if trial.left_out is not None:
+        return 0
+    return max(0, trial.games - database.match_score(trial.match_id).games)
 
 
 def _wait(
@@ -205,11 +207,10 @@ def _wait(
         heartbeats = None
         if redis_url is not None:
             heartbeats = closing.enter_context(contextlib.closing(Heartbeats(redis_url, run)))
-        while not _is_over(database, trial):
+        while left := _games_to_play(database, trial):
             if check is not None:
                 check()
-            played = database.match_score(trial.match_id).games
-            now = f"{played} of {trial.games} games: {_evaluator_words(heartbeats)}"
+            now = f"{trial.games - left} of {trial.games} games: {_evaluator_words(heartbeats)}"
             if now != said:
                 said = now
                 typer.echo(now, err=True)

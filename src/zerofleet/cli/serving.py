@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from zerofleet.local.data_folder import DataFolder
     from zerofleet.local.programs import LocalPrograms
     from zerofleet.local.running import Running
-    from zerofleet.local.supervisor import Program
 
 _READY_SECONDS = 60.0
 
@@ -94,7 +93,7 @@ def evaluating(folder: DataFolder, running: Running) -> Generator[Callable[[], N
                     "another evaluator of this run has taken over: give the same command again"
                 )
             if process.poll() is not None:
-                raise ConfigError(f"the evaluator has ended: {_last_words(program)}")
+                raise ConfigError(f"the evaluator has ended: {program.last_words()}")
             if inference.poll() is not None:
                 raise ConfigError(f"the inference service has ended, see {folder.logs}")
 
@@ -158,7 +157,7 @@ def _lone_inference(folder: DataFolder, running: Running) -> Generator[tuple[str
         deadline = time.monotonic() + _READY_SECONDS
         while not asyncio.run(_is_ready(address, folder.run)):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise ConfigError(f"the inference service does not start: {_last_words(program)}")
+                raise ConfigError(f"the inference service does not start: {program.last_words()}")
             time.sleep(0.1)
         yield address, process
     finally:
@@ -171,10 +170,6 @@ def _programs(folder: DataFolder, running: Running, address: str) -> LocalProgra
 
     urls = StoreUrls(running.database_urls, running.redis_url)
     return LocalPrograms(folder, urls, address)
-
-
-def _last_words(program: Program) -> str:
-    return next(iter(program.last_log_lines(1)), f"see {program.log}")
 
 
 async def _is_ready(address: str, run: str) -> bool:

@@ -35,6 +35,13 @@ def failure_in(error: Exception) -> ConfigError | None:
     return next((each for each in reversed(list(_LATEST)) if str(each) in text), None)
 
 
+def raise_failure_in(error: Exception) -> None:
+    """Raise the failure that ``failure_in`` finds; return where there is none."""
+    failure = failure_in(error)
+    if failure is not None:
+        raise failure from failure.__cause__
+
+
 def describe_failure(
     game: type[Game], asked: str, error: Exception, answer: object = NO_ANSWER, wanted: str = ""
 ) -> str:

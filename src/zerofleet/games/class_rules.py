@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerofleet.errors import ConfigError
 from zerofleet.games.class_failures import (
@@ -229,12 +230,7 @@ class ClassPosition:
 
     def packed_observation(self) -> bytes:
         """See ``Position``."""
-        try:
-            planes = self._game.observation()
-        except Exception as error:
-            raise self._failed("observation()", error) from error
-        if not issubclass(type(planes), np.ndarray):
-            raise self._no_array("observation()", planes, "bool or uint8")
+        planes = self._array("observation", "bool or uint8")
         if planes.shape != self._rules.observation_shape:
             raise self._wrong(
                 f"observation() has shape {planes.shape}, "
@@ -248,12 +244,7 @@ class ClassPosition:
 
     def final_planes(self) -> list[int]:
         """See ``Rules``."""
-        try:
-            planes = self._game.final_planes()
-        except Exception as error:
-            raise self._failed("final_planes()", error) from error
-        if not issubclass(type(planes), np.ndarray):
-            raise self._no_array("final_planes()", planes, "integers")
+        planes = self._array("final_planes", "integers")
         shape = (self._rules.num_final_planes, *self._rules.observation_shape[1:])
         if planes.shape != shape:
             raise self._wrong(f"final_planes() has shape {planes.shape}, not {shape}")
@@ -290,9 +281,15 @@ class ClassPosition:
             raise self._failed(what, error, value, f"give one of {known}") from error
         raise self._wrong(f"{what} is {value!r}, not one of {known}")
 
-    def _no_array(self, asked: str, answer: object, numbers: str) -> ConfigError:
-        kind = type(answer).__name__
-        return self._wrong(f"{asked} answered a {kind}: give a numpy array of {numbers}")
+    def _array(self, method: str, numbers: str) -> NDArray[Any]:
+        try:
+            planes = getattr(self._game, method)()
+        except Exception as error:
+            raise self._failed(f"{method}()", error) from error
+        if not issubclass(type(planes), np.ndarray):
+            kind = type(planes).__name__
+            raise self._wrong(f"{method}() answered a {kind}: give a numpy array of {numbers}")
+        return planes
 
     def _wrong(self, what: str) -> ConfigError:
         return self._rules.wrong(what, self._ply)

@@ -8,7 +8,7 @@ import zerofleet_core
 from zerofleet_core import GameSpec
 
 from zerofleet.errors import ConfigError
-from zerofleet.games.class_failures import failure_in
+from zerofleet.games.class_failures import raise_failure_in
 from zerofleet.games.outside import KINDS, is_outside, outside_rules
 
 
@@ -39,9 +39,7 @@ def spec(name: str) -> GameSpec:
     try:
         return zerofleet_core.game_spec(name)
     except (ValueError, RuntimeError) as error:
-        failure = failure_in(error)
-        if failure is not None:
-            raise failure from failure.__cause__
+        raise_failure_in(error)
         raise ConfigError(str(error)) from error
 
 

@@ -58,6 +58,10 @@ class Program:
             return log.read().decode(errors="replace").splitlines()[-count:]
         return []
 
+    def last_words(self) -> str:
+        """The last line of its log, or where that would be."""
+        return next(iter(self.last_log_lines(1)), f"see {self.log}")
+
 
 @dataclass(slots=True)
 class Child:
@@ -204,7 +208,7 @@ def _wait(child: Child, process: Popen[bytes], told: int) -> int:
 def _give_up_if_hopeless(child: Child, status: int) -> None:
     program = child.program
     if status == ConfigError.exit_code:
-        reason = next(iter(program.last_log_lines(1)), f"see {program.log}")
+        reason = program.last_words()
         kind = AddressTakenError if reason.startswith(_CANNOT_LISTEN) else ConfigError
         raise kind(f"{program.name} cannot start: {reason}")
     if child.quick_deaths >= _MOST_QUICK_DEATHS:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from zerofleet_core import GameSpec, ReplayBuffer, SearchConfig, SelfPlay
 
 from zerofleet.games import State, spec
-from zerofleet.games.class_failures import failure_in
+from zerofleet.games.class_failures import raise_failure_in
 from zerofleet.testing.remarks import remarks
 
 _ILLEGAL_TRIED = 5  # a position
@@ -59,10 +59,8 @@ def check_game(name: str, games: int = 20, seed: int = 1) -> Conformance:
     try:
         return _check(name, games, seed)
     except RuntimeError as error:
-        failure = failure_in(error)
-        if failure is None:
-            raise
-        raise failure from failure.__cause__
+        raise_failure_in(error)
+        raise
 
 
 def _check(name: str, games: int, seed: int) -> Conformance:
