@@ -1,51 +1,64 @@
-"""Variants of a run in which single accelerations are on or off, for ``bench.strength``."""
+"""Variants of a run without single parts of the preset ``fast``, or with one alone."""
 
 from __future__ import annotations
+
+from zerofleet.config.selfplay import ResignSection, SearchSection
+from zerofleet.config.training import NetworkSection, TrainerSection
 
 Settings = dict[str, object]
 """Keys of a run file, with the section before the dot, and their values."""
 
-FAST_PLAYOUTS: Settings = {"search.full_search_share": 0.25}
-FORCED: Settings = {"search.forced_playouts": 2.0, "search.prune_targets": True}
-RESIGN: Settings = {"resign.enabled": True}
-KEPT_TREE: Settings = {"search.reuse_tree": True}
-GROWING: Settings = {"trainer.growing_window": True}
-AVERAGE: Settings = {"trainer.average_decay": 0.75}
-POOLING: Settings = {"network.global_pooling": True}
-GUMBEL: Settings = {"search.root": "gumbel", "search.gumbel_actions": 7}
-OFF: Settings = {
-    "search.full_search_share": 1.0,
-    "search.forced_playouts": 0.0,
-    "search.prune_targets": False,
-    "search.reuse_tree": False,
-    "resign.enabled": False,
-    "trainer.growing_window": False,
-    "trainer.average_decay": 0.0,
-    "network.global_pooling": False,
+PARTS: dict[str, tuple[str, ...]] = {
+    "fast searches": ("search.full_search_share",),
+    "forced visits": ("search.forced_playouts", "search.prune_targets"),
+    "moves from all visits": (
+        "search.play_pruned",
+        "search.temperature",
+        "search.temperature_final",
+        "search.temperature_halflife",
+    ),
+    "softened priors": (
+        "search.root_policy_temperature",
+        "search.root_policy_temperature_final",
+        "search.root_policy_temperature_halflife",
+    ),
+    "root without FPU reduction": ("search.root_fpu_reduction",),
+    "proven results": ("search.prove_results",),
+    "resignation": ("resign.enabled",),
+    "outcome head": ("network.value_head",),
+    "learning rate": (
+        "trainer.learning_rate",
+        "trainer.learning_rate_steps",
+        "trainer.warmup_samples",
+    ),
+    "samples a position": ("trainer.samples_per_position",),
+    "lambda-returns": ("trainer.value_lambda",),
+    "growing window": ("trainer.growing_window",),
+    "average of weights": ("trainer.average_decay",),
 }
-FAST = FAST_PLAYOUTS | FORCED | RESIGN | KEPT_TREE | GROWING | AVERAGE | POOLING
+"""What ``fast`` has over ``plain`` for learning, by keys that only make sense together."""
+
+_PLAIN = {
+    f"{name}.{key}": value
+    for name, section in (
+        ("search", SearchSection()),
+        ("resign", ResignSection()),
+        ("network", NetworkSection()),
+        ("trainer", TrainerSection()),
+    )
+    for key, value in section.model_dump().items()
+}
+
+
+def _without(*parts: str) -> Settings:
+    return {key: _PLAIN[key] for part in parts for key in PARTS[part]}
+
 
 VARIANTS: dict[str, Settings] = {
-    "agz": OFF,
-    "+kept tree": OFF | KEPT_TREE,
-    "+resignation": OFF | RESIGN,
-    "+fast playouts": OFF | FAST_PLAYOUTS,
-    "+fast playouts, kept tree": OFF | FAST_PLAYOUTS | KEPT_TREE,
-    "+kept tree, forced visits": OFF | KEPT_TREE | FORCED,
-    "+growing window": OFF | GROWING,
-    "+weight average": OFF | AVERAGE,
-    "+global pooling": OFF | POOLING,
-    "+gumbel": OFF | GUMBEL,
-    "fast": FAST,
-    "fast-fast playouts": FAST | {"search.full_search_share": 1.0},
-    "fast-forced visits": FAST | {"search.forced_playouts": 0.0, "search.prune_targets": False},
-    "fast-kept tree": FAST | {"search.reuse_tree": False},
-    "fast-resignation": FAST | {"resign.enabled": False},
-    "fast-growing window": FAST | {"trainer.growing_window": False},
-    "fast-weight average": FAST | {"trainer.average_decay": 0.0},
-    "fast-global pooling": FAST | {"network.global_pooling": False},
-    "fast, half the moves": FAST | {"search.full_search_share": 0.5},
-    "gumbel, 32 simulations": OFF | GUMBEL | {"search.num_simulations": 32},
+    "run": {},
+    **{f"no {part}": _without(part) for part in PARTS},
+    "plain": _without(*PARTS),
+    **{f"only {part}": _without(*(each for each in PARTS if each != part)) for part in PARTS},
 }
-"""By name: ``agz`` is as in the paper; each ``+`` switches something on; ``fast`` has all of the
-preset, each ``fast-`` all but one thing."""
+"""By name: ``run`` as it is; ``no`` has one part as in the preset ``plain``; ``plain`` has all of
+them so, and ``only`` all but one."""

@@ -9,8 +9,9 @@ action), and ``mse`` the mean squared error of the searched value. Exams cost th
 ``--compare 'trainer.samples_per_position=12' 'search.c_puct=3,trainer.l2=0'`` lets several variants
 learn in turns, each until it has used up its budget, and prints how their last models differ from
 the first's. ``--match 60`` has them play so many games against the first's besides, which tells
-variants of any game apart, and ``--gnugo 20`` has each play GNU Go. ``--variants`` takes variants
-from a table of accelerations, and ``--seed 1 2`` does it all with each seed.
+variants of any game apart, and ``--gnugo 20`` has each play GNU Go. ``--variants run 'no proven
+results'`` takes parts of the preset ``fast`` off or leaves one alone, and ``--seed 1 2`` does it
+all with each seed.
 """
 
 from __future__ import annotations

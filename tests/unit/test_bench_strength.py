@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from bench import strength
+from bench.accelerations import PARTS, VARIANTS
 from bench.learning_loop import LearningLoop
 from bench.strength_games import play_pairs
 from bench.strength_options import Budget, parse
 from zerofleet.config import run_from_values
+from zerofleet.config.presets import PRESETS
 from zerofleet.errors import ConfigError
 
 SMALL = (
@@ -140,5 +142,21 @@ def test_a_variant_is_made_of_its_settings() -> None:
     assert first.trainer.learning_rate == (0.1, 0.01)
     assert (first.search.root, first.search.num_simulations) == ("gumbel", 12)
     assert (second.search.root, second.network.blocks) == ("puct", 1)
-    table = parse(None, arguments("--steps=1", "--variants", "agz", "fast")).runs
-    assert [run.trainer.growing_window for run in table.values()] == [False, True]
+
+
+def test_parts_of_the_preset_are_taken_off_and_put_on() -> None:
+    learning = {
+        f"{section}.{key}"
+        for section in ("search", "resign", "network", "trainer")
+        for key in PRESETS["fast"][section]
+    }
+    assert {key for keys in PARTS.values() for key in keys} == learning
+    for game in ("connect_four", "go9", "othello", "tictactoe"):
+        runs = parse(None, [f"runs/{game}.toml", "--steps=1", "--variants", *VARIANTS]).runs
+        run, plain = runs["run"], runs["plain"]
+        assert not plain.search.prove_results
+        assert plain.trainer.value_lambda == 1
+        for base, other, proves in ((run, "no", False), (plain, "only", True)):
+            expected = base.model_dump()
+            expected["search"]["prove_results"] = proves
+            assert runs[f"{other} proven results"].model_dump() == expected

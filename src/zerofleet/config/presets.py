@@ -63,8 +63,8 @@ FAST: Values = {
     "evaluator": {"test": "sprt", "threshold": 0.5},
 }
 """What later work proved: Wu 2019 (arXiv 1902.10565), sections 3 and 4, and KataGo since; the keys
-that docs/learning.md measures and that fit any game; predictions in 8 bits; sequential tests for
-the gate."""
+that docs/learning.md and bench/NOTES.md measure and that fit any game; predictions in 8 bits;
+sequential tests for the gate."""
 
 PRESETS: dict[str, Values] = {"agz": AGZ, "fast": FAST, "plain": {}}
 

@@ -14,7 +14,8 @@ class GameSection(Section):
 
     name: str
     """A game of the core with its rules (``go(size=9,komi=7.5)``), ``openspiel:chess``, or
-    ``python:module:Class``. ``game = "..."`` at the top level says the same."""
+    ``python:module:Class``; operations.md lists the rules of each. ``game = "..."`` at the top
+    level says the same."""
 
 
 class SearchSection(Section):
