@@ -106,8 +106,9 @@ class SearchSection(Section):
     """Losses a path counts while its leaf is away (only where one tree has several leaves out)."""
     prove_results: bool = False
     """Wins, draws and losses that the rules make certain are backed up as such, moves that are
-    certain to lose are not searched again, and a search whose result is certain ends (Winands et
-    al. 2008, "Monte-Carlo Tree Search Solver")."""
+    certain to lose are not searched again, and a search whose result is certain ends: the rest of
+    its game is played along the proof and ends as was proven (Winands et al. 2008, "Monte-Carlo
+    Tree Search Solver")."""
     reuse_tree: bool = True
     """Keep the chosen child's subtree as the next root, under fresh noise."""
     cache_positions: int = Field(default=200_000, ge=0)
