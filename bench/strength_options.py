@@ -69,7 +69,13 @@ def parse(doc: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
     among.add_argument(
         "--compare", nargs="+", metavar="B.toml|KEY=V,KEY=V", help="other variants; - is the run"
     )
-    among.add_argument("--variants", nargs="+", choices=list(VARIANTS), metavar="VARIANT")
+    among.add_argument(
+        "--variants",
+        nargs="+",
+        choices=list(VARIANTS),
+        metavar="VARIANT",
+        help="of the preset's parts: run, plain, 'no PART', 'only PART'",
+    )
     found.add_argument("--seed", "--seeds", type=int, nargs="+", default=[1], dest="seeds")
     found.add_argument("--precision", choices=("run", "fp32", "int8"), default="run")
     found.add_argument("--positions", type=positive(int), default=600, help="of each exam [600]")
