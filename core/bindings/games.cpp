@@ -197,7 +197,8 @@ void make_config(SearchConfig* self, int num_simulations, double full_search_sha
                  int temperature_moves, double temperature_final, double temperature_halflife,
                  int random_opening_plies, double random_opening_share,
                  const std::string& opening_actions, double fork_share, double virtual_loss,
-                 bool prove_results, bool reuse_tree, int cache_positions, bool random_symmetry) {
+                 bool prove_results, bool decisive_moves, bool reuse_tree, int cache_positions,
+                 bool random_symmetry) {
   const SearchConfig config{.num_simulations = num_simulations,
                             .full_search_share = full_search_share,
                             .fast_simulations = fast_simulations,
@@ -233,6 +234,7 @@ void make_config(SearchConfig* self, int num_simulations, double full_search_sha
                             .fork_share = fork_share,
                             .virtual_loss = virtual_loss,
                             .prove_results = prove_results,
+                            .decisive_moves = decisive_moves,
                             .reuse_tree = reuse_tree,
                             .cache_positions = cache_positions,
                             .random_symmetry = random_symmetry};
@@ -269,7 +271,8 @@ void bind_config(nb::module_& module) {
            "random_opening_share"_a = standard.random_opening_share,
            "opening_actions"_a = "uniform", "fork_share"_a = standard.fork_share,
            "virtual_loss"_a = standard.virtual_loss, "prove_results"_a = standard.prove_results,
-           "reuse_tree"_a = standard.reuse_tree, "cache_positions"_a = standard.cache_positions,
+           "decisive_moves"_a = standard.decisive_moves, "reuse_tree"_a = standard.reuse_tree,
+           "cache_positions"_a = standard.cache_positions,
            "random_symmetry"_a = standard.random_symmetry,
            "Raises:\n    ValueError: a setting makes no sense; the message names it.")
       .def_ro("num_simulations", &C::num_simulations)
@@ -311,6 +314,7 @@ void bind_config(nb::module_& module) {
       .def_ro("fork_share", &C::fork_share)
       .def_ro("virtual_loss", &C::virtual_loss)
       .def_ro("prove_results", &C::prove_results)
+      .def_ro("decisive_moves", &C::decisive_moves)
       .def_ro("reuse_tree", &C::reuse_tree)
       .def_ro("cache_positions", &C::cache_positions)
       .def_ro("random_symmetry", &C::random_symmetry);

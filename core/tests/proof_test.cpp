@@ -22,15 +22,17 @@ using test::check_near;
 using test::perfect_result;
 using test::prediction_of;
 
-SearchConfig proving_config() {
+SearchConfig proving_config(bool decisive_moves = false) {
   SearchConfig config;
   config.prove_results = true;
+  config.decisive_moves = decisive_moves;
   return config;
 }
 
 template <Game G>
-void simulate(Search<G>& search, int visits, const RootPlan& plan = {}) {
-  const Puct puct(proving_config());
+void simulate(Search<G>& search, int visits, const RootPlan& plan = {},
+              const SearchConfig& config = proving_config()) {
+  const Puct puct(config);
   Random random(5);
   while (!search.is_expanded() || (search.root_visits() < visits && !search.is_proven())) {
     Leaf<G> leaf;
@@ -43,7 +45,7 @@ void simulate(Search<G>& search, int visits, const RootPlan& plan = {}) {
 // Every proven node says what is true, every edge to one has its exact value, and every node of
 // which enough is known is proven. Returns the number of proven nodes that are not terminal.
 template <Game G>
-int check_proofs(const Tree& tree, NodeId node, const G& position) {
+int check_proofs(const Tree& tree, NodeId node, const G& position, bool decisive_moves = false) {
   if (tree.is_proven(node)) {
     check(tree.proven_value(node) == static_cast<float>(perfect_result(position)));
   }
@@ -66,17 +68,20 @@ int check_proofs(const Tree& tree, NodeId node, const G& position) {
       check_near(tree.value_sum[edge], value * static_cast<float>(tree.visit_count[edge]), 1e-4);
       some_won |= value == 1.0f;
     } else {
-      check(!next.is_terminal());
+      check(!next.is_terminal() && !(decisive_moves && decided_in_one(next)));
       all = false;
     }
-    proven += check_proofs(tree, child, next);
+    proven += check_proofs(tree, child, next, decisive_moves);
   }
-  if (tree.edge_count[node] > 0) check(tree.is_proven(node) == (all || some_won));
+  if (tree.edge_count[node] > 0) {
+    const bool is_decided = decisive_moves && node == kRoot && decided_in_one(position);
+    check(tree.is_proven(node) == (all || some_won || is_decided));
+  }
   return proven;
 }
 
 template <Game G>
-void proofs_are_true(int plies) {
+void proofs_are_true(int plies, bool decisive_moves) {
   Random random(41);
   int proven = 0;
   for (int i = 0; i < 100; ++i) {
@@ -89,13 +94,14 @@ void proofs_are_true(int plies) {
     Search<G> search;
     search.set_root(position);
     for (const int visits : {20, 100, 400}) {
-      simulate(search, visits, {.noise_fraction = 0.25, .noise_alpha = 0.5});
-      proven += check_proofs(search.tree(), kRoot, position);
+      simulate(search, visits, {.noise_fraction = 0.25, .noise_alpha = 0.5},
+               proving_config(decisive_moves));
+      proven += check_proofs(search.tree(), kRoot, position, decisive_moves);
       if (search.is_proven())
         check(search.root_value() == static_cast<float>(perfect_result(position)));
     }
   }
-  check(proven > 50);
+  check(proven > 30);
 }
 
 // x x .   The first player moves and wins by square 2.
@@ -176,11 +182,11 @@ void a_lost_child_takes_no_visits_from_those_behind_it() {
 }
 
 // Games of self-play whose last moves are proven: what was certain is how they end.
-void games_end_as_was_proven() {
-  SearchConfig config = proving_config();
+void games_end_as_was_proven(const char* game_name, bool decisive_moves) {
+  SearchConfig config = proving_config(decisive_moves);
   config.num_simulations = 60;
   config.play_pruned = false;
-  const auto engine = make_self_play("connect_four", 16, config, 3);
+  const auto engine = make_self_play(game_name, 16, config, 3);
   test::HashPredictor predictor(engine->row_shape());
   int certain = 0;
   int games = 0;
@@ -197,6 +203,73 @@ void games_end_as_was_proven() {
     }
   }
   check(certain > 50);
+}
+
+// X has three in the bottom row with both ends open, and is to move: the search needs one visit,
+// however small the network's priors of the two ends are.
+void a_decisive_move_is_played_unasked() {
+  Search<ConnectFour> search;
+  search.set_root(position_after(FixedRules<ConnectFour>(),
+                                 std::span<const int>(std::array{3, 3, 2, 2, 4, 4})));
+  const Puct puct(proving_config(true));
+  Random random(5);
+  Leaf<ConnectFour> leaf;
+  check(search.select<false>(puct, leaf) == Selected::kLeaf);
+  LeafPrediction<ConnectFour> prediction(leaf.position, -0.9f);
+  prediction.priors.fill(0.1f);
+  for (const int action : {1, 5}) prediction.priors[action] = 1e-6f;
+  search.expand(leaf, prediction);
+  search.start_root({}, random);
+  check(search.select<false>(puct, leaf) == Selected::kTerminal);
+  check(search.is_proven() && search.root_visits() == 1);
+  std::vector<std::int32_t> weights;
+  search.policy_weights(puct, weights);
+  check(search.best_child() == 1 && weights[1] == 1);
+}
+
+// Below the root a position that its player wins at once is lost for the other, after one visit and
+// without the network. It has no children to keep: as a root it is asked about, and won.
+void a_reply_that_wins_is_seen() {
+  Search<ConnectFour> search;
+  // X has three in the bottom row with both ends open; wherever O moves but there, X wins at once.
+  search.set_root(
+      position_after(FixedRules<ConnectFour>(), std::span<const int>(std::array{3, 3, 2, 2, 4})));
+  simulate(search, 50, {}, proving_config(true));
+  const Tree& tree = search.tree();
+  check(search.is_proven() && search.root_value() == -1.0f && search.root_visits() == 7);
+  for (int i = 0; i < tree.edge_count[kRoot]; ++i) check(tree.edge_count[tree.child[i]] == 0);
+  Tree scratch;
+  search.advance_root(0, scratch);
+  check(!search.is_expanded());
+  simulate(search, 50, {}, proving_config(true));
+  check(search.is_proven() && search.root_value() == 1.0f && search.root_visits() == 1);
+}
+
+// What decides a game is found by the actions that may end it, of those alone.
+template <Game G>
+void ending_actions_are_complete(const Rules<G>& rules) {
+  Random random(7);
+  int ends = 0;
+  for (int game = 0; game < 300; ++game) {
+    G position = rules.start();
+    while (!position.is_terminal()) {
+      const auto actions = position.legal_actions();
+      const auto ending = position.ending_actions();
+      for (const Action action : ending) check(position.is_legal(action));
+      for (const Action action : actions) {
+        G next = position;
+        next.apply(action);
+        if (!next.is_terminal()) continue;
+        ++ends;
+        check(std::find(ending.begin(), ending.end(), action) != ending.end());
+      }
+      // Passes are rare among many points.
+      const bool passes = random.uniform() < 0.2 && position.is_legal(rules.num_actions() - 1);
+      position.apply(passes ? static_cast<Action>(rules.num_actions() - 1)
+                            : actions[static_cast<int>(random.below(std::size(actions)))]);
+    }
+  }
+  check(ends > 300);
 }
 
 // The kept tree keeps what is proven.
@@ -217,12 +290,37 @@ void a_new_root_is_proven_already() {
 int main() {
   using namespace zerofleet;
   return test::run({
-      {"true proofs, tic-tac-toe", [] { proofs_are_true<TicTacToe>(2); }},
-      {"true proofs, Connect Four", [] { proofs_are_true<ConnectFour>(32); }},
+      {"true proofs, tic-tac-toe",
+       [] {
+         proofs_are_true<TicTacToe>(2, false);
+         proofs_are_true<TicTacToe>(2, true);
+       }},
+      {"true proofs, Connect Four",
+       [] {
+         proofs_are_true<ConnectFour>(32, false);
+         proofs_are_true<ConnectFour>(30, true);
+       }},
+      {"true proofs, Othello", [] { proofs_are_true<Othello>(52, true); }},
       {"a win ends the search", a_win_ends_the_search},
       {"lost moves", a_lost_move_is_not_searched_again},
       {"lost moves and forced visits", a_lost_child_takes_no_visits_from_those_behind_it},
-      {"certain games", games_end_as_was_proven},
+      {"certain games",
+       [] {
+         games_end_as_was_proven("connect_four", false);
+         games_end_as_was_proven("connect_four", true);
+         games_end_as_was_proven("othello", true);
+         games_end_as_was_proven("mnk(m=4,n=4,k=3)", true);
+         games_end_as_was_proven("go(size=5,komi=0.5,max_length=30)", true);
+       }},
       {"kept proofs", a_new_root_is_proven_already},
+      {"decisive moves at the root", a_decisive_move_is_played_unasked},
+      {"decisive replies", a_reply_that_wins_is_seen},
+      {"ending actions, Go",
+       [] {
+         const Go<5> start({.komi = 0.5f, .suicide = false, .max_length = 20});
+         ending_actions_are_complete<Go<5>>(FixedRules<Go<5>>("go", start));
+       }},
+      {"ending actions behind virtual calls",
+       [] { ending_actions_are_complete<DynamicPosition>(to_dynamic(FixedRules<Othello>())); }},
   });
 }

@@ -272,6 +272,7 @@ void virtual_calls_change_nothing() {
   config.full_search_share = 0.5;
   config.forced_playouts = 2.0;
   config.reuse_tree = true;
+  config.prove_results = config.decisive_moves = true;
   const FixedRules<Go<5>> rules("go", Go<5>({.komi = 0.5f, .suicide = false, .max_length = 40}));
   SelfPlay<Go<5>> fixed_engine(rules, 8, config, 3);
   SelfPlay<DynamicPosition> dynamic_engine(to_dynamic(rules), 8, config, 3);

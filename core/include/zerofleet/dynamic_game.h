@@ -47,6 +47,10 @@ class DynamicState {
   virtual bool is_legal(int action) const = 0;
   virtual std::vector<Action> legal_actions() const = 0;
   virtual void apply(Action action) = 0;
+
+  // See TellsEndingActions in game.h. None: what ends the game is found a ply later.
+  virtual std::vector<Action> ending_actions() const { return {}; }
+
   virtual void write_observation(std::span<std::uint8_t> packed) const = 0;
   virtual std::string to_string() const = 0;
 
@@ -96,6 +100,7 @@ class DynamicPosition {
   bool is_legal(int action) const { return state_->is_legal(action); }
   std::vector<Action> legal_actions() const { return state_->legal_actions(); }
   void apply(Action action) { state_->apply(action); }
+  std::vector<Action> ending_actions() const { return state_->ending_actions(); }
   void write_observation(std::span<std::uint8_t> packed) const {
     state_->write_observation(packed);
   }

@@ -102,6 +102,13 @@ concept HasFinalScore = requires(const G position) {
   { position.final_score() } -> std::same_as<float>;
 };
 
+// The legal actions that may end the game: all others are certain not to. A game without this says
+// so of none.
+template <class G>
+concept TellsEndingActions = requires(const G position) {
+  { position.ending_actions() } -> std::same_as<decltype(position.legal_actions())>;
+};
+
 // A packed observation: planes, then rows, then columns, most significant bit first.
 template <FixedGame G>
 using Observation = std::array<std::uint8_t, kObservationBytes<G>>;
@@ -118,6 +125,44 @@ template <Game G>
 constexpr float terminal_value(const G& position) {
   const int result = position.result();
   return static_cast<float>(position.to_play() == kFirstPlayer ? result : -result);
+}
+
+// A result that one action leads to.
+struct Decided {
+  float value;  // for the player to move
+  Action action;
+};
+
+// The result if one of `actions` wins at once, or if all of them end the game and there are no
+// others.
+template <Game G, class Actions>
+std::optional<Decided> decided_by(const G& position, const Actions& actions, bool are_all) {
+  std::optional<Decided> best;
+  for (const Action action : actions) {
+    G next = position;
+    next.apply(action);
+    if (!next.is_terminal()) {
+      are_all = false;
+      continue;
+    }
+    const float value = terminal_value(next);
+    const Decided end{next.to_play() == position.to_play() ? value : -value, action};
+    if (end.value == 1.0f) return end;
+    if (!best || end.value > best->value) best = end;
+  }
+  return are_all ? best : std::nullopt;
+}
+
+// The result of a position that is not terminal, where a look at each action tells it.
+template <Game G>
+std::optional<Decided> decided_in_one(const G& position) {
+  if constexpr (TellsEndingActions<G>) {
+    const auto actions = position.ending_actions();
+    if (actions.empty()) return std::nullopt;
+    return decided_by(position, actions, std::size(actions) == std::size(position.legal_actions()));
+  } else {
+    return decided_by(position, position.legal_actions(), true);
+  }
 }
 
 // Spreads the bits of a hash's input over the whole word (the finalizer of SplitMix64).

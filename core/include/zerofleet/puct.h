@@ -31,7 +31,8 @@ struct Puct {
         fpu_reduction(static_cast<float>(config.fpu_reduction)),
         virtual_loss(static_cast<float>(config.virtual_loss)),
         fpu(config.fpu),
-        proves_results(config.prove_results) {}
+        proves_results(config.prove_results),
+        decisive_moves(config.prove_results && config.decisive_moves) {}
 
   // c * sqrt(sum N). Before the first visit the sum counts as 1: the prior alone decides. c may
   // grow with the visits (Silver et al., Science 2018, pseudocode).
@@ -56,6 +57,7 @@ struct Puct {
   float virtual_loss;
   Fpu fpu;
   bool proves_results;
+  bool decisive_moves;
 };
 
 // Scores of the kLanes edges from `start` on. A leaf that is out counts as `virtual_loss` visits,

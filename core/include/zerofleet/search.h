@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -50,7 +51,7 @@ struct Leaf {
 
 enum class Selected {
   kLeaf,      // its prediction is needed: expand, then backup follows
-  kTerminal,  // the rules knew the value; it is backed up already
+  kTerminal,  // the rules or a proof knew the value; it is backed up already
   kTaken,     // nothing can be selected before leaves that are out come back; nothing happened
 };
 
@@ -92,7 +93,9 @@ class Search {
     G next = root_;
     next.apply(action);
     const EdgeId edge = is_expanded() ? edge_of(action) : 0;
-    if (!is_expanded() || tree_.child[edge] == kUnexpanded || next.is_terminal()) {
+    // A node whose value the rules know has no children to keep.
+    if (!is_expanded() || tree_.child[edge] == kUnexpanded ||
+        tree_.edge_count[tree_.child[edge]] == 0) {
       set_root(next);
       return;
     }
@@ -201,6 +204,7 @@ class Search {
       return Selected::kTaken;  // the answers that are out decide who stays
     }
     if (is_expanded()) {
+      if (puct.decisive_moves && decide_root(leaf)) return Selected::kTerminal;
       const NodeId found = descend<kVirtualLoss>(puct, leaf);
       if (kVirtualLoss && found == kUnexpanded && tree_.leaves_out[leaf.path[leaf.depth - 1]] > 0) {
         return Selected::kTaken;
@@ -214,11 +218,8 @@ class Search {
     }
     leaf.position = root_;
     for (int i = 0; i < leaf.depth; ++i) leaf.position.apply(tree_.action[leaf.path[i]]);
-    if (leaf.depth > 0 && leaf.position.is_terminal()) {
-      const float value = terminal_value(leaf.position);
-      const NodeId node = tree_.add_terminal(value, leaf.position.to_play());
-      tree_.child[leaf.path[leaf.depth - 1]] = node;
-      backup(leaf, value);
+    if (const auto value = leaf.depth > 0 ? known_value(puct, leaf.position) : std::nullopt) {
+      const NodeId node = end(leaf, *value);
       if (puct.proves_results) prove(leaf, node);
       return Selected::kTerminal;
     }
@@ -328,6 +329,39 @@ class Search {
     EdgeWindow edges = tree_.edges_of(kRoot);
     edges.prior = root_prior_.data();
     return edges;
+  }
+
+  // What the rules say of a position below the root: that the game is over, or decided by the next
+  // action (Teytaud & Teytaud 2010, "On the Huge Benefit of Decisive Moves in Monte-Carlo Tree
+  // Search Algorithms").
+  static std::optional<float> known_value(const Puct& puct, const G& position) {
+    if (position.is_terminal()) return terminal_value(position);
+    if (!puct.decisive_moves) return std::nullopt;
+    const auto decided = decided_in_one(position);
+    return decided ? std::optional(decided->value) : std::nullopt;
+  }
+
+  // Visits the action that decides a new root's result, if there is one. What was kept needs no
+  // look: it had one.
+  bool decide_root(Leaf<G>& leaf) {
+    if (root_visits_ + root_leaves_out_ > 0) return false;
+    const auto decided = decided_in_one(root_);
+    if (!decided) return false;
+    leaf.step_down(edge_of(decided->action));
+    leaf.parent = kRoot;
+    leaf.position = root_;
+    leaf.position.apply(decided->action);
+    prove(leaf, end(leaf, terminal_value(leaf.position)));
+    tree_.proof[kRoot] = proof_of(decided->value);
+    return true;
+  }
+
+  // The leaf's value is known: its node has no children.
+  NodeId end(const Leaf<G>& leaf, float value) {
+    const NodeId node = tree_.add_terminal(value, leaf.position.to_play());
+    tree_.child[leaf.path[leaf.depth - 1]] = node;
+    backup(leaf, value);
+    return node;
   }
 
   // The open child that the plan wants visited next; -1 leaves it to the formula.

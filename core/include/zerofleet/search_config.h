@@ -69,9 +69,10 @@ struct SearchConfig {
   int random_opening_plies = 0;  // most plies of self-play's games that are drawn without a search
   double random_opening_share = 1.0;  // of the games that begin so
   OpeningActions opening_actions = OpeningActions::kUniform;
-  double fork_share = 0.0;     // of the games that begin with a part of an earlier one
-  double virtual_loss = 1.0;   // losses that a path counts while its leaf is out
-  bool prove_results = false;  // wins, draws and losses that are certain are backed up as such
+  double fork_share = 0.0;      // of the games that begin with a part of an earlier one
+  double virtual_loss = 1.0;    // losses that a path counts while its leaf is out
+  bool prove_results = false;   // wins, draws and losses that are certain are backed up as such
+  bool decisive_moves = false;  // with prove_results: what one action decides is certain too
   bool reuse_tree = true;
   int cache_positions = 200'000;  // 0: no cache
   bool random_symmetry = true;

@@ -29,8 +29,9 @@ enum class Proof : std::uint8_t {
   kWin,
 };
 
-// A node is a position whose prediction is known, or a terminal position. It owns a run of edges,
-// one per legal action in ascending order; a terminal node has none. Node 0 is the root.
+// A node is a position whose prediction is known, or one whose value the rules know: a terminal
+// one, or one that the next action decides. It owns a run of edges, one per legal action in
+// ascending order; one whose value the rules know has none. Node 0 is the root.
 //
 //   node    first_edge  edge_count            edge   action  visit_count  child
 //   0       0           3            ------>  0      2       5            1
@@ -45,7 +46,7 @@ class Tree {
  public:
   // Columns by node: [num_nodes].
   std::vector<EdgeId> first_edge;
-  std::vector<std::uint16_t> edge_count;  // 0: terminal
+  std::vector<std::uint16_t> edge_count;  // 0: the rules know its value
   std::vector<float> value;               // network's or the rules', for the player to move here
   std::vector<Player> to_play;
   std::vector<float> visited_prior;  // prior mass of the edges visited so far

@@ -36,6 +36,14 @@ class WrappedState final : public DynamicState {
     return {actions.begin(), actions.end()};
   }
   void apply(Action action) override { position_.apply(action); }
+  std::vector<Action> ending_actions() const override {
+    if constexpr (TellsEndingActions<G>) {
+      const auto actions = position_.ending_actions();
+      return {actions.begin(), actions.end()};
+    } else {
+      return legal_actions();
+    }
+  }
   void write_observation(std::span<std::uint8_t> packed) const override {
     if constexpr (FixedGame<G>) {
       zerofleet::write_observation(position_, 0, packed);

@@ -121,6 +121,14 @@ class Go {
     return actions;
   }
 
+  // The second pass in a row, or whatever is played at last.
+  ActionList<kNumActions> ending_actions() const {
+    if (ply_ + 1 == max_length_) return legal_actions();
+    ActionList<kNumActions> actions{};
+    if (passes_ == 1) actions.push_back(kPass);
+    return actions;
+  }
+
   void apply(Action action) {
     const Player player = to_play();
     ++ply_;
