@@ -42,6 +42,34 @@ void simulate(Search<G>& search, int visits, const RootPlan& plan = {},
   }
 }
 
+// The same with several leaves out at once, which come back after others were proven.
+template <Game G>
+void simulate_many(Search<G>& search, int visits, const SearchConfig& config) {
+  const Puct puct(config);
+  Random random(5);
+  std::vector<Leaf<G>> out;
+  while (!search.is_expanded() || (search.root_visits() < visits && !search.is_proven())) {
+    Leaf<G> leaf;
+    const Selected selected = search.template select<true>(puct, leaf);
+    if (selected == Selected::kTerminal) continue;
+    if (selected == Selected::kLeaf) {
+      search.hold(leaf);
+      out.push_back(leaf);
+    }
+    if (selected == Selected::kLeaf && leaf.depth > 0 && out.size() < 5) continue;
+    for (const Leaf<G>& back : out) {
+      search.release(back);
+      search.expand(back, prediction_of(back.position));
+      if (back.depth == 0) search.start_root({}, random);
+    }
+    out.clear();
+  }
+  for (const Leaf<G>& back : out) {
+    search.release(back);
+    search.expand(back, prediction_of(back.position));
+  }
+}
+
 // Every proven node says what is true, every edge to one has its exact value, and every node of
 // which enough is known is proven. Returns the number of proven nodes that are not terminal.
 template <Game G>
@@ -68,20 +96,20 @@ int check_proofs(const Tree& tree, NodeId node, const G& position, bool decisive
       check_near(tree.value_sum[edge], value * static_cast<float>(tree.visit_count[edge]), 1e-4);
       some_won |= value == 1.0f;
     } else {
-      check(!next.is_terminal() && !(decisive_moves && decided_in_one(next)));
+      check(!next.is_terminal() && !(decisive_moves && decided_value(next)));
       all = false;
     }
     proven += check_proofs(tree, child, next, decisive_moves);
   }
   if (tree.edge_count[node] > 0) {
-    const bool is_decided = decisive_moves && node == kRoot && decided_in_one(position);
+    const bool is_decided = decisive_moves && node == kRoot && decided_value(position);
     check(tree.is_proven(node) == (all || some_won || is_decided));
   }
   return proven;
 }
 
 template <Game G>
-void proofs_are_true(int plies, bool decisive_moves) {
+void proofs_are_true(int plies, bool decisive_moves, bool many_out = false) {
   Random random(41);
   int proven = 0;
   for (int i = 0; i < 100; ++i) {
@@ -94,14 +122,18 @@ void proofs_are_true(int plies, bool decisive_moves) {
     Search<G> search;
     search.set_root(position);
     for (const int visits : {20, 100, 400}) {
-      simulate(search, visits, {.noise_fraction = 0.25, .noise_alpha = 0.5},
-               proving_config(decisive_moves));
+      if (many_out) {
+        simulate_many(search, visits, proving_config(decisive_moves));
+      } else {
+        simulate(search, visits, {.noise_fraction = 0.25, .noise_alpha = 0.5},
+                 proving_config(decisive_moves));
+      }
       proven += check_proofs(search.tree(), kRoot, position, decisive_moves);
       if (search.is_proven())
         check(search.root_value() == static_cast<float>(perfect_result(position)));
     }
   }
-  check(proven > 30);
+  check(proven > (many_out ? 10 : decisive_moves ? 30 : 50));
 }
 
 // x x .   The first player moves and wins by square 2.
@@ -206,8 +238,8 @@ void games_end_as_was_proven(const char* game_name, bool decisive_moves) {
 }
 
 // X has three in the bottom row with both ends open, and is to move: the search needs one visit,
-// however small the network's priors of the two ends are.
-void a_decisive_move_is_played_unasked() {
+// however small the network's priors of the two ends are, and takes the likelier one.
+void a_decisive_move_is_visited_first(bool gumbel) {
   Search<ConnectFour> search;
   search.set_root(position_after(FixedRules<ConnectFour>(),
                                  std::span<const int>(std::array{3, 3, 2, 2, 4, 4})));
@@ -217,14 +249,16 @@ void a_decisive_move_is_played_unasked() {
   check(search.select<false>(puct, leaf) == Selected::kLeaf);
   LeafPrediction<ConnectFour> prediction(leaf.position, -0.9f);
   prediction.priors.fill(0.1f);
-  for (const int action : {1, 5}) prediction.priors[action] = 1e-6f;
+  prediction.priors[1] = 1e-6f;
+  prediction.priors[5] = 2e-6f;
   search.expand(leaf, prediction);
-  search.start_root({}, random);
+  search.start_root({.num_simulations = 50, .gumbel = {.is_on = gumbel, .actions = 2}}, random);
   check(search.select<false>(puct, leaf) == Selected::kTerminal);
   check(search.is_proven() && search.root_visits() == 1);
   std::vector<std::int32_t> weights;
   search.policy_weights(puct, weights);
-  check(search.best_child() == 1 && weights[1] == 1);
+  for (int i = 0; i < 7; ++i) check((weights[i] > 0) == (i == 5));
+  check(search.best_child() == 5 && search.choose(weights, 1.0, random) == 5);
 }
 
 // Below the root a position that its player wins at once is lost for the other, after one visit and
@@ -245,7 +279,22 @@ void a_reply_that_wins_is_seen() {
   check(search.is_proven() && search.root_value() == 1.0f && search.root_visits() == 1);
 }
 
-// What decides a game is found by the actions that may end it, of those alone.
+// The line that is shown to people ends with the decisive move, which has no node.
+void lines_end_with_the_decisive_move() {
+  SearchConfig config = proving_config(true);
+  config.num_simulations = 50;
+  const auto engine = make_position_search("connect_four", {{3, 3, 2, 2, 4}}, config, 1, {});
+  test::HashPredictor predictor(engine->row_shape());
+  while (!engine->is_done()) engine->backup(predictor.predict(engine->select(), 1));
+  const SearchResult result = engine->results().front();
+  check(result.root_value == -1.0f);
+  for (const std::vector<int>& line : result.principal_variations) {
+    check(line.size() == 2);
+    check(line[1] == (line[0] == 1 ? 5 : 1));
+  }
+}
+
+// `ending_actions` holds every action that ends the game.
 template <Game G>
 void ending_actions_are_complete(const Rules<G>& rules) {
   Random random(7);
@@ -313,7 +362,18 @@ int main() {
          games_end_as_was_proven("go(size=5,komi=0.5,max_length=30)", true);
        }},
       {"kept proofs", a_new_root_is_proven_already},
-      {"decisive moves at the root", a_decisive_move_is_played_unasked},
+      {"leaves out while others are proven",
+       [] {
+         proofs_are_true<TicTacToe>(2, false, true);
+         proofs_are_true<ConnectFour>(32, false, true);
+         proofs_are_true<ConnectFour>(30, true, true);
+       }},
+      {"decisive moves at the root",
+       [] {
+         a_decisive_move_is_visited_first(false);
+         a_decisive_move_is_visited_first(true);
+       }},
+      {"lines to the end", lines_end_with_the_decisive_move},
       {"decisive replies", a_reply_that_wins_is_seen},
       {"ending actions, Go",
        [] {

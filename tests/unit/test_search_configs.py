@@ -43,6 +43,7 @@ SECTION = SearchSection(
     fork_share=0.1,
     virtual_loss=2.0,
     prove_results=True,
+    decisive_moves=True,
     reuse_tree=False,
     cache_positions=100,
     random_symmetry=False,
@@ -59,6 +60,7 @@ OF_THE_RUN = (
     "gumbel_c_scale",
     "virtual_loss",
     "prove_results",
+    "decisive_moves",
 )
 
 

@@ -48,7 +48,7 @@ class DynamicState {
   virtual std::vector<Action> legal_actions() const = 0;
   virtual void apply(Action action) = 0;
 
-  // See TellsEndingActions in game.h. None: what ends the game is found a ply later.
+  // See TellsEndingActions in game.h.
   virtual std::vector<Action> ending_actions() const { return {}; }
 
   virtual void write_observation(std::span<std::uint8_t> packed) const = 0;

@@ -102,8 +102,8 @@ concept HasFinalScore = requires(const G position) {
   { position.final_score() } -> std::same_as<float>;
 };
 
-// The legal actions that may end the game: all others are certain not to. A game without this says
-// so of none.
+// Legal actions that may end the game, all of them; none at all may also mean that finding them
+// costs too much. Of a game without this every action may.
 template <class G>
 concept TellsEndingActions = requires(const G position) {
   { position.ending_actions() } -> std::same_as<decltype(position.legal_actions())>;
@@ -127,41 +127,43 @@ constexpr float terminal_value(const G& position) {
   return static_cast<float>(position.to_play() == kFirstPlayer ? result : -result);
 }
 
-// A result that one action leads to.
-struct Decided {
-  float value;  // for the player to move
-  Action action;
-};
+// The result for the player to move if an action ends the game; nothing if the game goes on.
+template <Game G>
+std::optional<float> value_of_ending(const G& position, Action action) {
+  G next = position;
+  next.apply(action);
+  if (!next.is_terminal()) return std::nullopt;
+  const float value = terminal_value(next);
+  return next.to_play() == position.to_play() ? value : -value;
+}
 
-// The result if one of `actions` wins at once, or if all of them end the game and there are no
-// others.
+// As `decided_value`, of a position with these actions alone, or with others that do not end it.
 template <Game G, class Actions>
-std::optional<Decided> decided_by(const G& position, const Actions& actions, bool are_all) {
-  std::optional<Decided> best;
+std::optional<float> decided_value_by(const G& position, const Actions& actions, bool are_all) {
+  std::optional<float> best;
   for (const Action action : actions) {
-    G next = position;
-    next.apply(action);
-    if (!next.is_terminal()) {
+    const auto value = value_of_ending(position, action);
+    if (value == 1.0f) return value;
+    if (!value) {
       are_all = false;
-      continue;
+    } else if (!best || *value > *best) {
+      best = value;
     }
-    const float value = terminal_value(next);
-    const Decided end{next.to_play() == position.to_play() ? value : -value, action};
-    if (end.value == 1.0f) return end;
-    if (!best || end.value > best->value) best = end;
   }
   return are_all ? best : std::nullopt;
 }
 
-// The result of a position that is not terminal, where a look at each action tells it.
+// The result of a position that is not terminal, for the player to move, if one action tells it:
+// some action wins at once, or every action ends the game.
 template <Game G>
-std::optional<Decided> decided_in_one(const G& position) {
+std::optional<float> decided_value(const G& position) {
   if constexpr (TellsEndingActions<G>) {
     const auto actions = position.ending_actions();
     if (actions.empty()) return std::nullopt;
-    return decided_by(position, actions, std::size(actions) == std::size(position.legal_actions()));
+    return decided_value_by(position, actions,
+                            std::size(actions) == std::size(position.legal_actions()));
   } else {
-    return decided_by(position, position.legal_actions(), true);
+    return decided_value_by(position, position.legal_actions(), true);
   }
 }
 

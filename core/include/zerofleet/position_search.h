@@ -149,7 +149,7 @@ class PositionSearch final : public PositionSearchEngine {
                                     ? children.value_sum[i] /
                                           static_cast<float>(children.visit_count[i])
                                     : std::numeric_limits<float>::quiet_NaN());
-      result.principal_variations.push_back(principal_variation(tree, static_cast<EdgeId>(i)));
+      result.principal_variations.push_back(principal_variation(search, static_cast<EdgeId>(i)));
     }
     result.root_value = search.root_value();
     result.network_value = tree.value[kRoot];
@@ -158,17 +158,28 @@ class PositionSearch final : public PositionSearchEngine {
     return result;
   }
 
-  // The line of most visited children from an edge on.
-  static std::vector<int> principal_variation(const Tree& tree, EdgeId edge) {
+  // The line of most visited children from an edge of the root on, to its end if that is known.
+  static std::vector<int> principal_variation(const Search<G>& search, EdgeId edge) {
+    const Tree& tree = search.tree();
     std::vector<int> line = {tree.action[edge]};
-    for (NodeId node = tree.child[edge]; node != kUnexpanded && tree.edge_count[node] > 0;) {
+    NodeId node = tree.child[edge];
+    while (node != kUnexpanded && tree.edge_count[node] > 0) {
       const EdgeWindow children = tree.edges_of(node);
       const auto size = static_cast<std::size_t>(children.count);
       const int best = most_visited({children.visit_count, size}, {children.prior, size});
-      if (children.visit_count[best] == 0) break;
+      if (children.visit_count[best] == 0) return line;
       edge = tree.first_edge[node] + static_cast<EdgeId>(best);
       line.push_back(tree.action[edge]);
       node = tree.child[edge];
+    }
+    if (node == kUnexpanded) return line;
+    G position = search.root();
+    for (const int action : line) position.apply(static_cast<Action>(action));
+    if (position.is_terminal()) return line;
+    for (const Action action : position.legal_actions()) {  // a decisive move has no node
+      if (value_of_ending(position, action) != tree.value[node]) continue;
+      line.push_back(action);
+      break;
     }
     return line;
   }

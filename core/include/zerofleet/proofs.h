@@ -43,8 +43,8 @@ inline Proof proof_by_children(const Tree& tree, NodeId node) {
   return all || best == Proof::kWin ? best : Proof::kOfChild;
 }
 
-// Whether a child is not certain to be worse than another: at a proven node one that has the node's
-// result, elsewhere one that is not lost for certain.
+// Whether a child is not certain to be worse than another: at a proven node one that is
+// proven to have the node's result, elsewhere one that is not lost for certain.
 inline bool is_open(const Tree& tree, NodeId node, int index) {
   const NodeId child = tree.child[tree.first_edge[node] + static_cast<EdgeId>(index)];
   if (!is_proven_child(tree, child)) return !tree.is_proven(node);

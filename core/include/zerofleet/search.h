@@ -211,8 +211,8 @@ class Search {
       }
       if (plan_.gumbel.is_on) gumbel_.advance();
       if (found != kUnexpanded) {
-        const bool is_terminal = tree_.edge_count[found] == 0;
-        backup(leaf, is_terminal ? tree_.value[found] : tree_.proven_value(found));
+        const bool is_known = tree_.edge_count[found] == 0;
+        backup(leaf, is_known ? tree_.value[found] : tree_.proven_value(found));
         return Selected::kTerminal;
       }
     }
@@ -255,7 +255,7 @@ class Search {
   int leaves_out() const { return root_leaves_out_; }
 
  private:
-  // Ends at a terminal or proven node, or at an edge without a node (kUnexpanded).
+  // Ends at a proven node, at one without edges, or at an edge without a node (kUnexpanded).
   template <bool kVirtualLoss>
   NodeId descend(const Puct& puct, Leaf<G>& leaf) {
     NodeId node = kRoot;
@@ -290,12 +290,12 @@ class Search {
     }
   }
 
-  // The leaf is a terminal node: its result is certain, and so is that of every node above of
+  // The rules know the leaf's value: its result is certain, and so is that of every node above of
   // which a child is won for the player to move, or all children are proven. Edges to proven nodes
   // get exact values, and what lies above them the difference (Winands et al. 2008, "Monte-Carlo
   // Tree Search Solver", with draws).
-  void prove(const Leaf<G>& leaf, NodeId terminal) {
-    tree_.proof[terminal] = proof_of(tree_.value[terminal]);
+  void prove(const Leaf<G>& leaf, NodeId known) {
+    tree_.proof[known] = proof_of(tree_.value[known]);
     for (int i = leaf.depth - 1; i >= 0; --i) {
       make_exact(leaf, i);
       const NodeId node = owner(leaf, i);
@@ -331,34 +331,35 @@ class Search {
     return edges;
   }
 
-  // What the rules say of a position below the root: that the game is over, or decided by the next
-  // action (Teytaud & Teytaud 2010, "On the Huge Benefit of Decisive Moves in Monte-Carlo Tree
-  // Search Algorithms").
+  // The value of a position below the root if it is terminal or decided.
   static std::optional<float> known_value(const Puct& puct, const G& position) {
     if (position.is_terminal()) return terminal_value(position);
-    if (!puct.decisive_moves) return std::nullopt;
-    const auto decided = decided_in_one(position);
-    return decided ? std::optional(decided->value) : std::nullopt;
+    return puct.decisive_moves ? decided_value(position) : std::nullopt;
   }
 
-  // Visits the action that decides a new root's result, if there is one. What was kept needs no
-  // look: it had one.
+  // Visits the action that decides a new root, if there is one: of several the network's favourite.
+  // (A kept root with visits was looked at when it was a leaf.)
   bool decide_root(Leaf<G>& leaf) {
     if (root_visits_ + root_leaves_out_ > 0) return false;
-    const auto decided = decided_in_one(root_);
+    const auto decided = decided_value(root_);
     if (!decided) return false;
-    leaf.step_down(edge_of(decided->action));
+    int best = -1;
+    for (int i = 0; i < tree_.edge_count[kRoot]; ++i) {
+      if (best >= 0 && tree_.prior[i] <= tree_.prior[best]) continue;
+      if (value_of_ending(root_, tree_.action[i]) == decided) best = i;
+    }
+    leaf.step_down(static_cast<EdgeId>(best));
     leaf.parent = kRoot;
     leaf.position = root_;
-    leaf.position.apply(decided->action);
+    leaf.position.apply(tree_.action[best]);
     prove(leaf, end(leaf, terminal_value(leaf.position)));
-    tree_.proof[kRoot] = proof_of(decided->value);
+    tree_.proof[kRoot] = proof_of(*decided);
     return true;
   }
 
-  // The leaf's value is known: its node has no children.
+  // Gives a leaf whose value the rules know its node.
   NodeId end(const Leaf<G>& leaf, float value) {
-    const NodeId node = tree_.add_terminal(value, leaf.position.to_play());
+    const NodeId node = tree_.add_known(value, leaf.position.to_play());
     tree_.child[leaf.path[leaf.depth - 1]] = node;
     backup(leaf, value);
     return node;
@@ -387,7 +388,9 @@ class Search {
     }
     for (int i = leaf.depth - 1; i >= 0; --i) {
       const EdgeId edge = leaf.path[i];
-      value = seen_from(i == 0 ? kRoot : tree_.child[leaf.path[i - 1]], tree_.child[edge], value);
+      const NodeId child = tree_.child[edge];
+      if (tree_.is_proven(child)) value = tree_.proven_value(child);  // since the leaf went out
+      value = seen_from(i == 0 ? kRoot : tree_.child[leaf.path[i - 1]], child, value);
       ++tree_.visit_count[leaf.path[i]];
       tree_.value_sum[leaf.path[i]] += value;
     }

@@ -93,9 +93,8 @@ class Tree {
     return node;
   }
 
-  NodeId add_terminal(float node_value, Player player) {
-    return append_node(0, node_value, player);
-  }
+  // Appends a node whose value the rules know.
+  NodeId add_known(float node_value, Player player) { return append_node(0, node_value, player); }
 
   // Replaces `target` by the subtree under `node`, which becomes its root. Nodes are laid out
   // breadth first: what is visited most lies together.

@@ -110,11 +110,11 @@ class SearchSection(Section):
     its game is played along the proof and ends as was proven (Winands et al. 2008, "Monte-Carlo
     Tree Search Solver")."""
     decisive_moves: bool = False
-    """With ``prove_results``: a position whose player can win at once, or of which every move ends
-    the game, has its result without the network being asked; the root looks at such a move first
-    (Teytaud & Teytaud 2010, "On the Huge Benefit of Decisive Moves in Monte-Carlo Tree Search
-    Algorithms"). The rules' look at each move costs little beside the network; games written in
-    Python are not looked at."""
+    """With ``prove_results``: below the root a position whose player can win at once is won without
+    the network being asked, and a root's first simulation plays such a move (Teytaud & Teytaud
+    2010, "On the Huge Benefit of Decisive Moves in Monte-Carlo Tree Search Algorithms"); likewise
+    where every move ends the game. Games written in Python are not looked at: a look at each move
+    would cost more than the network."""
     reuse_tree: bool = True
     """Keep the chosen child's subtree as the next root, under fresh noise."""
     cache_positions: int = Field(default=200_000, ge=0)
