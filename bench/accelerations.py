@@ -23,7 +23,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "search.root_policy_temperature_halflife",
     ),
     "root without FPU reduction": ("search.root_fpu_reduction",),
-    "proven results": ("search.prove_results",),
+    "proven results": ("search.prove_results", "search.decisive_moves"),
     "resignation": ("resign.enabled",),
     "outcome head": ("network.value_head",),
     "learning rate": (

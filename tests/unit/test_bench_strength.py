@@ -158,5 +158,5 @@ def test_parts_of_the_preset_are_taken_off_and_put_on() -> None:
         assert plain.trainer.value_lambda == 1
         for base, other, proves in ((run, "no", False), (plain, "only", True)):
             expected = base.model_dump()
-            expected["search"]["prove_results"] = proves
+            expected["search"] |= {"prove_results": proves, "decisive_moves": proves}
             assert runs[f"{other} proven results"].model_dump() == expected

@@ -69,6 +69,7 @@ LATER = {
         "temperature_halflife": 0.0,
         "fork_share": 0.0,
         "prove_results": False,
+        "decisive_moves": False,
         "simulations_start": None,
         "simulations_growth_models": 0,
     },

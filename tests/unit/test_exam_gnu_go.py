@@ -18,7 +18,15 @@ from zerofleet.prediction import Prediction
 from zerofleet.testing import HashPredictor
 
 GAME = "go(size=5,komi=0.5,suicide=true)"
-RUN = run_from_values({"name": "r", "game": GAME, "evaluator": {"opening_plies": 2}})
+# Without decisive moves, for who leads would answer a pass with one and have won.
+RUN = run_from_values(
+    {
+        "name": "r",
+        "game": GAME,
+        "search": {"decisive_moves": False},
+        "evaluator": {"opening_plies": 2},
+    }
+)
 ANSWERS = """#!{python}
 import pathlib, sys
 def tell(line):

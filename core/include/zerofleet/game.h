@@ -127,46 +127,6 @@ constexpr float terminal_value(const G& position) {
   return static_cast<float>(position.to_play() == kFirstPlayer ? result : -result);
 }
 
-// The result for the player to move if an action ends the game; nothing if the game goes on.
-template <Game G>
-std::optional<float> value_of_ending(const G& position, Action action) {
-  G next = position;
-  next.apply(action);
-  if (!next.is_terminal()) return std::nullopt;
-  const float value = terminal_value(next);
-  return next.to_play() == position.to_play() ? value : -value;
-}
-
-// As `decided_value`, of a position with these actions alone, or with others that do not end it.
-template <Game G, class Actions>
-std::optional<float> decided_value_by(const G& position, const Actions& actions, bool are_all) {
-  std::optional<float> best;
-  for (const Action action : actions) {
-    const auto value = value_of_ending(position, action);
-    if (value == 1.0f) return value;
-    if (!value) {
-      are_all = false;
-    } else if (!best || *value > *best) {
-      best = value;
-    }
-  }
-  return are_all ? best : std::nullopt;
-}
-
-// The result of a position that is not terminal, for the player to move, if one action tells it:
-// some action wins at once, or every action ends the game.
-template <Game G>
-std::optional<float> decided_value(const G& position) {
-  if constexpr (TellsEndingActions<G>) {
-    const auto actions = position.ending_actions();
-    if (actions.empty()) return std::nullopt;
-    return decided_value_by(position, actions,
-                            std::size(actions) == std::size(position.legal_actions()));
-  } else {
-    return decided_value_by(position, position.legal_actions(), true);
-  }
-}
-
 // Spreads the bits of a hash's input over the whole word (the finalizer of SplitMix64).
 constexpr std::uint64_t mix_bits(std::uint64_t bits) {
   bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9ULL;

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "zerofleet/decisive_moves.h"
 #include "zerofleet/engine.h"
 #include "zerofleet/move_choice.h"
 #include "zerofleet/prediction_queue.h"

@@ -7,10 +7,10 @@
 #include <optional>
 #include <span>
 
+#include "zerofleet/leaf.h"
 #include "zerofleet/leaf_batch.h"
 #include "zerofleet/prediction.h"
 #include "zerofleet/prediction_cache.h"
-#include "zerofleet/search.h"
 #include "zerofleet/search_config.h"
 
 namespace zerofleet {

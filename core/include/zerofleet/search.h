@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -10,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "zerofleet/decisive_moves.h"
 #include "zerofleet/forced_visits.h"
 #include "zerofleet/game.h"
 #include "zerofleet/gumbel_root.h"
+#include "zerofleet/leaf.h"
 #include "zerofleet/move_choice.h"
 #include "zerofleet/prediction.h"
 #include "zerofleet/proofs.h"
@@ -23,31 +24,6 @@
 #include "zerofleet/tree.h"
 
 namespace zerofleet {
-
-// Room for the longest path of a game.
-template <Game G>
-struct PathOf {
-  using type = std::array<EdgeId, G::kMaxLength>;
-};
-template <>
-struct PathOf<DynamicPosition> {
-  using type = std::vector<EdgeId>;
-};
-
-// A leaf on its way from select to expand.
-template <Game G>
-struct Leaf {
-  G position;
-  std::uint64_t hash = 0;
-  int depth = 0;                    // 0: the leaf is the root itself
-  NodeId parent = kRoot;            // owner of the last edge
-  typename PathOf<G>::type path{};  // [depth], from the root down
-
-  void step_down(EdgeId edge) {
-    if constexpr (!FixedGame<G>) path.resize(static_cast<std::size_t>(depth) + 1);
-    path[depth++] = edge;
-  }
-};
 
 enum class Selected {
   kLeaf,      // its prediction is needed: expand, then backup follows
@@ -337,21 +313,17 @@ class Search {
     return puct.decisive_moves ? decided_value(position) : std::nullopt;
   }
 
-  // Visits the action that decides a new root, if there is one: of several the network's favourite.
-  // (A kept root with visits was looked at when it was a leaf.)
+  // Visits the action that decides a new root, if there is one. (A kept root with visits was looked
+  // at when it was a leaf.)
   bool decide_root(Leaf<G>& leaf) {
     if (root_visits_ + root_leaves_out_ > 0) return false;
     const auto decided = decided_value(root_);
     if (!decided) return false;
-    int best = -1;
-    for (int i = 0; i < tree_.edge_count[kRoot]; ++i) {
-      if (best >= 0 && tree_.prior[i] <= tree_.prior[best]) continue;
-      if (value_of_ending(root_, tree_.action[i]) == decided) best = i;
-    }
-    leaf.step_down(static_cast<EdgeId>(best));
+    const EdgeId edge = decisive_edge(tree_, root_, *decided);
+    leaf.step_down(edge);
     leaf.parent = kRoot;
     leaf.position = root_;
-    leaf.position.apply(tree_.action[best]);
+    leaf.position.apply(tree_.action[edge]);
     prove(leaf, end(leaf, terminal_value(leaf.position)));
     tree_.proof[kRoot] = proof_of(*decided);
     return true;

@@ -47,6 +47,7 @@ FAST: Values = {
         "temperature_final": 0.2,
         "temperature_halflife": 8.0,
         "prove_results": True,
+        "decisive_moves": True,
     },
     "resign": {"enabled": True},
     "network": {"value_head": "outcome"},
