@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import math
 import os
 import time
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from zerofleet.config import load_run
 from zerofleet.database import MatchGame
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
+from zerofleet.gtp.analysis import lower_bound
 from zerofleet.match.openings import draw_openings
 from zerofleet.match.play_match import ActionPlayer, PairQueue, Place, SearchPlayer, play_match
 from zerofleet.models.session import ModelSession
@@ -125,11 +125,11 @@ def main() -> None:
     options = parser.parse_args()
     began = time.process_time()
     scores = [each.score for each in asyncio.run(play(options))]
-    mean = sum(scores) / len(scores)
-    error = math.sqrt(mean * (1 - mean) / len(scores))
+    mean, games = sum(scores) / len(scores), len(scores)
     print(
-        f"{scores.count(1)} won, {scores.count(0.5)} drawn, {scores.count(0)} lost: "
-        f"{mean:.1%} ± {1.96 * error:.1%}, {time.process_time() - began:.0f} CPU-seconds"
+        f"{scores.count(1)} won, {scores.count(0.5)} drawn, {scores.count(0)} lost: {mean:.1%} "
+        f"(95% sure: {lower_bound(mean, games):.1%} to {1 - lower_bound(1 - mean, games):.1%}), "
+        f"{time.process_time() - began:.0f} CPU-seconds"
     )
 
 

@@ -163,6 +163,7 @@ async def exam_figures(
         positions: of each kind, at most.
     """
     found, answers = dict[str, float](), dict[str, NDArray[np.float64]]()
+    prior_alone = run.search.model_copy(update={"decisive_moves": False})
     for kind, number in itertools.product(position_kinds(run.game.name), simulations):
         result = await examine(
             run.game.name,
@@ -170,7 +171,7 @@ async def exam_figures(
             num_simulations=number,
             positions=positions,
             kind=kind,
-            search=run.search,
+            search=run.search if number > 1 else prior_alone,
         )
         of = f"{kind}@{number}"
         found[of] = round(result.error_rate, 5)

@@ -380,6 +380,7 @@ int main() {
          const Go<5> start({.komi = 0.5f, .suicide = false, .max_length = 20});
          ending_actions_are_complete<Go<5>>(FixedRules<Go<5>>("go", start));
        }},
+      {"ending actions, rows", [] { ending_actions_are_complete<Gomoku>(FixedRules<Gomoku>()); }},
       {"ending actions behind virtual calls",
        [] { ending_actions_are_complete<DynamicPosition>(to_dynamic(FixedRules<Othello>())); }},
   });

@@ -169,6 +169,17 @@ class MnkPosition : public Sizes {
     return actions;
   }
 
+  // What completes a row, or the last point.
+  constexpr ActionList<kCapacity> ending_actions() const {
+    const ActionList<kCapacity> actions = legal_actions();
+    if (actions.size() == 1) return actions;
+    ActionList<kCapacity> ending;
+    for (const Action action : actions) {
+      if (completes_row(stones_[to_play()], action)) ending.push_back(action);
+    }
+    return ending;
+  }
+
   constexpr void apply(Action action) {
     const Player player = to_play();
     stones_[player].set(action);
