@@ -113,8 +113,8 @@ class SearchSection(Section):
     """With ``prove_results``: below the root a position whose player can win at once is won without
     the network being asked, and a root's first simulation plays such a move (Teytaud & Teytaud
     2010, "On the Huge Benefit of Decisive Moves in Monte-Carlo Tree Search Algorithms"); likewise
-    where every move ends the game. Games written in Python are not looked at: a look at each move
-    would cost more than the network."""
+    where every move ends the game. Games written in Python and OpenSpiel's are not looked at: a
+    look at each move would cost more than the network."""
     reuse_tree: bool = True
     """Keep the chosen child's subtree as the next root, under fresh noise."""
     cache_positions: int = Field(default=200_000, ge=0)
