@@ -20,34 +20,26 @@ std::optional<float> value_of_ending(const G& position, Action action) {
   return next.to_play() == position.to_play() ? value : -value;
 }
 
-// As `decided_value`, of a position with these actions alone, or with others that do not end it.
-template <Game G, class Actions>
-std::optional<float> decided_value_by(const G& position, const Actions& actions, bool are_all) {
-  std::optional<float> best;
-  for (const Action action : actions) {
-    const auto value = value_of_ending(position, action);
-    if (value == 1.0f) return value;
-    if (!value) {
-      are_all = false;
-    } else if (!best || *value > *best) {
-      best = value;
-    }
-  }
-  return are_all ? best : std::nullopt;
-}
-
 // The result of a position that is not terminal, for the player to move, if one action tells it:
 // some action wins at once, or every action ends the game.
 template <Game G>
 std::optional<float> decided_value(const G& position) {
-  if constexpr (TellsEndingActions<G>) {
-    const auto actions = position.ending_actions();
-    if (actions.empty()) return std::nullopt;
-    return decided_value_by(position, actions,
-                            std::size(actions) == std::size(position.legal_actions()));
-  } else {
-    return decided_value_by(position, position.legal_actions(), true);
+  const auto actions = ending_actions_of(position);
+  std::optional<float> best;
+  bool all_end = true;
+  for (const Action action : actions) {
+    const auto value = value_of_ending(position, action);
+    if (value == 1.0f) return value;
+    if (!value) {
+      all_end = false;
+    } else if (!best || *value > *best) {
+      best = value;
+    }
   }
+  if (!best || !all_end || std::size(actions) < std::size(position.legal_actions())) {
+    return std::nullopt;
+  }
+  return best;
 }
 
 // The root's edge that leads to the result that is decided there: of several the likeliest.

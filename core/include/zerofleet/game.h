@@ -109,6 +109,16 @@ concept TellsEndingActions = requires(const G position) {
   { position.ending_actions() } -> std::same_as<decltype(position.legal_actions())>;
 };
 
+// What may end a game that tells, or else every legal action.
+template <class G>
+auto ending_actions_of(const G& position) {
+  if constexpr (TellsEndingActions<G>) {
+    return position.ending_actions();
+  } else {
+    return position.legal_actions();
+  }
+}
+
 // A packed observation: planes, then rows, then columns, most significant bit first.
 template <FixedGame G>
 using Observation = std::array<std::uint8_t, kObservationBytes<G>>;

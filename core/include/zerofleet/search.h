@@ -187,8 +187,7 @@ class Search {
       }
       if (plan_.gumbel.is_on) gumbel_.advance();
       if (found != kUnexpanded) {
-        const bool is_known = tree_.edge_count[found] == 0;
-        backup(leaf, is_known ? tree_.value[found] : tree_.proven_value(found));
+        backup(leaf, tree_.value[found]);
         return Selected::kTerminal;
       }
     }
@@ -350,7 +349,8 @@ class Search {
     return forced_child(edges, plan_, static_cast<float>(root_visits_), may_be_visited);
   }
 
-  // `value` is for the player to move at the end of the path.
+  // `value` is for the player to move at the end of the path; from a proven node on up it is that
+  // node's result.
   void backup(const Leaf<G>& leaf, float value) {
     const EdgeId last = leaf.path[leaf.depth - 1];
     if (tree_.visit_count[last] == 0) {
@@ -361,7 +361,7 @@ class Search {
     for (int i = leaf.depth - 1; i >= 0; --i) {
       const EdgeId edge = leaf.path[i];
       const NodeId child = tree_.child[edge];
-      if (tree_.is_proven(child)) value = tree_.proven_value(child);  // since the leaf went out
+      if (tree_.is_proven(child)) value = tree_.proven_value(child);
       value = seen_from(i == 0 ? kRoot : tree_.child[leaf.path[i - 1]], child, value);
       ++tree_.visit_count[leaf.path[i]];
       tree_.value_sum[leaf.path[i]] += value;

@@ -37,12 +37,8 @@ class WrappedState final : public DynamicState {
   }
   void apply(Action action) override { position_.apply(action); }
   std::vector<Action> ending_actions() const override {
-    if constexpr (TellsEndingActions<G>) {
-      const auto actions = position_.ending_actions();
-      return {actions.begin(), actions.end()};
-    } else {
-      return legal_actions();
-    }
+    const auto actions = ending_actions_of(position_);
+    return {actions.begin(), actions.end()};
   }
   void write_observation(std::span<std::uint8_t> packed) const override {
     if constexpr (FixedGame<G>) {
