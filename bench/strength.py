@@ -5,6 +5,7 @@ process, without stores and without a wall clock, and prints a row for each mode
 its games were, and how it does in the exam: ``random`` and ``good`` are the shares of errors in
 positions of random play and near good play, at each number of simulations (1 is the prior's best
 action), and ``mse`` the mean squared error of the searched value. Exams cost the run nothing.
+Without a clock, what is given here stands for all of the run's ``trainer.budget_minutes``.
 
 ``--compare 'trainer.samples_per_position=12' 'search.c_puct=3,trainer.l2=0'`` lets several variants
 learn in turns, each until it has used up its budget, and prints how their last models differ from
@@ -98,6 +99,8 @@ async def learn(
     learning = list(compared)
     while learning:
         one = min(learning, key=lambda each: budget.share(each.loop))
+        minutes = one.loop.run.trainer.budget_minutes
+        one.loop.learner.seconds = 60 * minutes * budget.share(one.loop)
         published = one.loop.turn()
         if budget.share(one.loop) >= 1:
             learning.remove(one)

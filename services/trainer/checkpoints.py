@@ -43,6 +43,7 @@ class TrainerState:
     received: int  # positions that have paid into it
     drawn: int  # samples that have been drawn from it
     next_tx: int  # watermark: games up to here have paid into the bucket
+    seconds: float = 0.0  # of training
     overfit: Mapping[str, Any] = field(default_factory=dict[str, Any])  # the watch's own state
 
 

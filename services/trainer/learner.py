@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from services.trainer.measurement import TracedBatch, TrainBatch, measurement
-from services.trainer.schedule import learning_rate
+from services.trainer.schedule import budget_used, learning_rate
 from services.trainer.team import Order, ProcessTeam, Team
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
@@ -86,6 +86,7 @@ class Learner:
         self.network = network.to(self._team.device).train()
         self.step = 0
         self.samples = 0  # positions drawn, by all processes
+        self.seconds = 0.0  # of training, by the clock of who trains it
         parameters = self.network.parameters()
         if settings.optimizer == "adamw":
             self._optimizer = AdamW(parameters, settings.momentum, settings.weight_decay)
@@ -106,7 +107,12 @@ class Learner:
     @property
     def learning_rate(self) -> float:
         """Of the next step."""
-        return learning_rate(self._settings, self.step, self.samples)
+        return learning_rate(self._settings, self.step, self.samples, self.seconds)
+
+    @property
+    def budget_used(self) -> float | None:
+        """The share of the budget that is used up; None without one."""
+        return budget_used(self._settings, self.samples, self.seconds)
 
     @property
     def published(self) -> PolicyValueNet:
@@ -125,7 +131,7 @@ class Learner:
 
     def train(self, batch: TrainBatch) -> None:
         """Take one gradient step, together with the other processes of the team."""
-        self.train_on(self._team.deal(batch))
+        self.train_on(self._team.deal(batch, self.seconds))
 
     def train_on(self, share: TrainBatch) -> None:
         """Take one gradient step on this process's share of a batch."""
@@ -185,7 +191,9 @@ class Learner:
             state["loss_scale"] = self._precision.loss_scale.state()
         return {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
 
-    def restore(self, state: Mapping[str, Tensor], step: int, samples: int) -> None:
+    def restore(
+        self, state: Mapping[str, Tensor], step: int, samples: int, seconds: float = 0.0
+    ) -> None:
         """Continue from ``state()`` as it was after ``step`` steps on ``samples`` positions.
 
         An average that the state does not hold begins with the state's weights.
@@ -215,12 +223,12 @@ class Learner:
             self._average.network.load_state_dict({name: average[name] for name in ours})
         if self._precision.loss_scale is not None and "loss_scale" in state:
             self._precision.loss_scale.restore(state["loss_scale"])
-        self.step, self.samples = step, samples
+        self.step, self.samples, self.seconds = step, samples, seconds
 
     def share(self) -> None:
         """Let every process of the team go on from here."""
         if self._team.size > 1:
-            self._team.share(self.state(), self.step, self.samples)
+            self._team.share(self.state(), self.step, self.samples, self.seconds)
 
     def follow(self, team: ProcessTeam, row: tuple[int, int]) -> None:
         """Do what the team's leader says, until it says to leave.
@@ -233,8 +241,9 @@ class Learner:
             if said.order == Order.STATE:
                 state = self.state()
                 team.receive_state(state)
-                self.restore(state, said.step, said.samples)
+                self.restore(state, said.step, said.samples, said.seconds)
             else:
+                self.seconds = said.seconds  # one clock, and so one learning rate
                 heads = self.network.auxiliary
                 width = 0 if heads is None else sum(heads.widths.values())
                 self.train_on(team.receive_batch(row, width))

@@ -11,22 +11,28 @@ from zerofleet.errors import ConfigError
 LEAST_SHARE = 1 / 20
 
 
-def learning_rate(settings: TrainerSection, step: int, samples: int) -> float:
+def learning_rate(settings: TrainerSection, step: int, samples: int, seconds: float = 0.0) -> float:
     """The rate of the step after ``step`` others, for which ``samples`` positions were drawn.
 
     Annealed at ``learning_rate_steps``, which count steps or samples; over the first
     ``warmup_samples`` it rises in a straight line from a twentieth of itself, and over the last
-    part of ``budget_samples`` it falls to that along a cosine.
+    part of the budget, of samples or of ``seconds`` of training, it falls to that along a cosine.
     """
     position = samples if settings.schedule == "samples" else step
     rate = settings.learning_rate[bisect_right(settings.learning_rate_steps, position)]
-    share = 1.0
     if samples < settings.warmup_samples:
         share = samples / settings.warmup_samples
-    elif settings.budget_samples:
-        left = (1 - samples / settings.budget_samples) / settings.annealing_share
-        share = (1 - math.cos(math.pi * min(1.0, max(0.0, left)))) / 2
+    else:
+        left = (1 - (budget_used(settings, samples, seconds) or 0)) / settings.annealing_share
+        share = (1 - math.cos(math.pi * min(1.0, left))) / 2
     return rate * (LEAST_SHARE + (1 - LEAST_SHARE) * share)
+
+
+def budget_used(settings: TrainerSection, samples: int, seconds: float) -> float | None:
+    """The share of the budget that is used up, at most 1; None without a budget."""
+    parts = ((samples, settings.budget_samples), (seconds, 60 * settings.budget_minutes))
+    shares = [used / budget for used, budget in parts if budget]
+    return min(1.0, max(shares)) if shares else None
 
 
 def window_limit(settings: TrainerSection, positions: int) -> int:

@@ -78,7 +78,7 @@ class Checkpoints:
                 f"{checkpoint.path} belongs to the run '{state.run}' of {state.game}, not to "
                 f"'{self._run.name}' of {self._run.game.name}: give another checkpoint folder"
             )
-        training.learner.restore(checkpoint.tensors, state.step, state.drawn)
+        training.learner.restore(checkpoint.tensors, state.step, state.drawn, state.seconds)
         training.bucket.samples = state.samples
         training.bucket.received, training.bucket.drawn = state.received, state.drawn
         training.watch.restore(state.overfit)
@@ -110,6 +110,7 @@ class Checkpoints:
             received=bucket.received,
             drawn=bucket.drawn,
             next_tx=self._training.paid_tx,
+            seconds=learner.seconds,
             overfit=self._training.watch.state(),
         )
         self._folder.write(state, learner.state(), self._epoch)

@@ -40,14 +40,14 @@ class Team:
     def close(self) -> None:
         """Leave the team."""
 
-    def deal(self, batch: TrainBatch) -> TrainBatch:
-        """Give every process its share of a batch; the leader's own share."""
+    def deal(self, batch: TrainBatch, seconds: float) -> TrainBatch:
+        """Give every process its share of a batch, and the leader's clock; the leader's share."""
         return batch
 
     def average(self, vectors: Sequence[Tensor]) -> None:
         """Replace float vectors by their means over all processes, in place."""
 
-    def share(self, state: Mapping[str, Tensor], step: int, samples: int) -> None:
+    def share(self, state: Mapping[str, Tensor], step: int, samples: int, seconds: float) -> None:
         """Let the others go on from the leader's state."""
 
     def dismiss(self) -> None:
@@ -64,11 +64,12 @@ class Order(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """An order, and the leader's place in training that goes with ``STATE``."""
+    """An order with the leader's clock, and its place in training that goes with ``STATE``."""
 
     order: Order
     step: int
     samples: int
+    seconds: float
 
 
 class ProcessTeam(Team):
@@ -104,9 +105,9 @@ class ProcessTeam(Team):
         """Leave the team."""
         self._torch.destroy_process_group()
 
-    def deal(self, batch: TrainBatch) -> TrainBatch:
+    def deal(self, batch: TrainBatch, seconds: float) -> TrainBatch:
         """Scatter the rows of a batch, in order of rank."""
-        self._say(Order.STEP)
+        self._say(Order.STEP, seconds=seconds)
         for column in batch:
             whole = torch.from_numpy(column)  # pyright: ignore[reportUnknownMemberType]
             shares = list(whole.chunk(self.size))
@@ -124,9 +125,9 @@ class ProcessTeam(Team):
                 vector.copy_(whole[offset : offset + vector.numel()])
                 offset += vector.numel()
 
-    def share(self, state: Mapping[str, Tensor], step: int, samples: int) -> None:
+    def share(self, state: Mapping[str, Tensor], step: int, samples: int, seconds: float) -> None:
         """Send the state to the others."""
-        self._say(Order.STATE, step, samples)
+        self._say(Order.STATE, step, samples, seconds)
         for tensor in state.values():
             self._torch.broadcast(tensor.contiguous(), 0)
 
@@ -138,10 +139,10 @@ class ProcessTeam(Team):
 
     def hear(self) -> Said:
         """Wait for the leader's next order."""
-        words = torch.empty(3, dtype=torch.int64)
+        words = torch.empty(4, dtype=torch.float64)  # which holds whole numbers up to 2^53
         self._torch.broadcast(words, 0)
-        order, step, samples = cast("list[int]", words.tolist())  # pyright: ignore[reportUnknownMemberType]
-        return Said(Order(order), step, samples)
+        order, step, samples, seconds = cast("list[float]", words.tolist())  # pyright: ignore[reportUnknownMemberType]
+        return Said(Order(int(order)), int(step), int(samples), seconds)
 
     def receive_state(self, state: Mapping[str, Tensor]) -> None:
         """Take over the leader's tensors, in place; after ``STATE``."""
@@ -167,8 +168,9 @@ class ProcessTeam(Team):
             self._torch.scatter(column)
         return cast("TrainBatch", tuple(cast("Any", column).numpy() for column in columns))
 
-    def _say(self, order: Order, step: int = 0, samples: int = 0) -> None:
-        self._torch.broadcast(torch.tensor([order, step, samples]), 0)
+    def _say(self, order: Order, step: int = 0, samples: int = 0, seconds: float = 0.0) -> None:
+        words = torch.tensor([order, step, samples, seconds], dtype=torch.float64)
+        self._torch.broadcast(words, 0)
 
 
 def open_team(batch_size: int) -> Team | ProcessTeam:

@@ -25,6 +25,7 @@ from zerofleet.waiting import Backoff, StoppedError
 
 POLL_SECONDS = 0.5
 _LOG_SECONDS = 15.0
+_LONGEST_GAP = 60.0  # seconds between two steps that count as training
 
 _log = structlog.get_logger()
 
@@ -74,6 +75,7 @@ class Trainer:
         self._publish_after = 0.0  # of the monotonic clock
         self._unpublished = ""  # why a model that is due is not published yet
         self._window_read = False
+        self._stepped: float | None = None  # when the last step began, of the monotonic clock
         self._next_poll = 0.0
         self._next_log = 0.0
         self.lacks = ""
@@ -178,6 +180,11 @@ class Trainer:
 
     def _train(self) -> None:
         size = self._run.trainer.batch_size
+        now = time.monotonic()
+        if self._stepped is not None:
+            # A store that was away for a night must not have used up the budget.
+            self._learner.seconds += min(now - self._stepped, _LONGEST_GAP)
+        self._stepped = now
         self._learner.train(self._window.sample(size, self._sample_seed("train")))
         self._training.bucket.draw(size)
         if self._learner.step % self._run.trainer.metrics_every_steps == 0:
@@ -250,6 +257,7 @@ class Trainer:
             samples_per_position=bucket.reuse,
             pace=bucket.pace,
             learning_rate=self._learner.learning_rate,
+            budget_used=self._learner.budget_used,
             overfit=watch.active,
             policy_gap=watch.policy_gap,
             value_gap=watch.value_gap,

@@ -164,6 +164,8 @@ class TrainerFigures:
     """Share of ``trainer.samples_per_position`` that a new position pays for at present."""
     learning_rate: float = 0.0
     """Of the next step."""
+    budget_used: float | None = None
+    """Share of the budget over whose last part that rate falls; None: it has no budget."""
     overfit: bool = False
     """Whether the run overfits at present."""
     policy_gap: float | None = None

@@ -20,6 +20,7 @@ from services.trainer.checkpoints import CheckpointFolder
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError, StaleEpochError
+from zerofleet.figures import TrainerFigures
 from zerofleet.games import spec
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.postgres import EmbeddedPostgres
@@ -220,6 +221,28 @@ def test_stopped_in_the_middle_it_goes_on_from_the_same_step(surroundings: Surro
     for models in (2, 3, 4):
         surroundings.train_until(lambda models=models: len(surroundings.steps()) >= models)
     assert surroundings.steps() == [PUBLISH * i for i in range(len(surroundings.steps()))]
+
+
+def test_minutes_of_training_are_counted_over_restarts_and_waits_are_not(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    surroundings.run = a_run(budget_minutes=1e-6)
+    rate = surroundings.run.trainer.learning_rate[0]
+
+    def shows(used: float, rate: float) -> bool:
+        beat = surroundings.beat()
+        figures = beat.figures if beat is not None and surroundings.idle() else None
+        return isinstance(figures, TrainerFigures) and (
+            (figures.budget_used, figures.learning_rate) == (used, pytest.approx(rate))
+        )
+
+    surroundings.submit(range(40))
+    with monkeypatch.context() as patch:
+        patch.setattr("services.trainer.trainer._LONGEST_GAP", 0.0)
+        surroundings.train_until(lambda: shows(0.0, rate))
+    surroundings.submit(range(40, 80))
+    surroundings.train_until(lambda: shows(1.0, rate / 20))
+    surroundings.train_until(lambda: shows(1.0, rate / 20))  # without a step
 
 
 def test_a_game_that_does_not_replay_is_left_out(surroundings: Surroundings) -> None:

@@ -58,6 +58,7 @@ with contextlib.closing(ProcessTeam(run.trainer.batch_size)) as team:
             learner.share()
             with np.load(folder / f"{series}.npz") as batches:
                 for step in range(len(batches["value"])):
+                    learner.seconds = 15.0 * step  # the leader has the clock
                     columns = ("observations", "policy", "value", "replies")
                     learner.train(tuple(batches[column][step] for column in columns))
             team.dismiss()
@@ -82,6 +83,8 @@ metrics_every_steps = 1
 average_decay = 0.5
 average_every_steps = 2
 opponent_policy_weight = 0.15
+budget_minutes = 1
+annealing_share = 1
 """
 
 
@@ -153,7 +156,8 @@ def test_two_processes_take_the_steps_of_one(run: RunConfig, tmp_path: Path) -> 
     found = train_in_two_processes(tmp_path, alike=alike)
     found |= train_in_two_processes(tmp_path, unlike=[joined(*halves)])
     alone = Learner(GAME, run)
-    for batch in alike:
+    for step, batch in enumerate(alike):
+        alone.seconds = 15.0 * step
         alone.train(batch)
     for name, tensor in alone.state().items():
         # One process divides its running variances by n - 1 of twice as many numbers.

@@ -93,6 +93,29 @@ def test_the_table_says_everything() -> None:
     assert "45.7% of the last 1,000" in shown
 
 
+@pytest.mark.parametrize(
+    ("used", "words"),
+    [
+        (0.25, "0.0123 (25% of its budget used)"),
+        (1.0, "0.0123, and stays there: its budget is used up (trainer.budget_minutes)"),
+    ],
+)
+def test_a_learning_rate_with_a_budget_is_shown(used: float, words: str) -> None:
+    trainer = ServiceState(
+        "trainer", "trains", figures=TrainerFigures(learning_rate=0.01234, budget_used=used)
+    )
+    text = io.StringIO()
+    Console(file=text, width=120).print(draw(FULL, [trainer], 1.0))
+    shown = (
+        one_line(FULL, [trainer], 1.0),
+        text.getvalue(),
+        status_text(FULL, KEPT, [trainer], ""),
+    )
+    assert all(words in each for each in shown)
+    without = replace(trainer, figures=TrainerFigures())
+    assert "learning rate" not in one_line(FULL, [without], 1.0)
+
+
 def test_the_title_is_one_line_at_the_terminals_width() -> None:
     text = io.StringIO()
     named = replace(FULL, game="go(size=9,komi=7.5,suicide=false)", run="a-long-name-of-a-run")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.trainer.schedule import learning_rate, window_limit, window_reach
+from services.trainer.schedule import budget_used, learning_rate, window_limit, window_reach
 from zerofleet.config import TrainerSection
 
 RATES = {"learning_rate": (0.1, 0.01, 0.001), "learning_rate_steps": (200, 300)}
@@ -30,6 +30,23 @@ def test_the_rate_falls_to_a_twentieth_along_a_cosine_at_the_end_of_a_budget() -
     settings = TrainerSection(**RATES, budget_samples=1_000, annealing_share=0.5)
     rates = [learning_rate(settings, 0, samples) for samples in (0, 500, 750, 1_000, 9_999)]
     assert rates == pytest.approx([0.1, 0.1, 0.0525, 0.005, 0.005])
+
+
+def test_a_budget_of_minutes_is_used_up_by_the_clock() -> None:
+    settings = TrainerSection(**RATES, budget_minutes=2, annealing_share=0.5)
+    rates = [learning_rate(settings, 0, 10**9, seconds) for seconds in (0, 60, 90, 120, 9_999)]
+    assert rates == pytest.approx([0.1, 0.1, 0.0525, 0.005, 0.005])
+
+
+@pytest.mark.parametrize(
+    ("samples", "seconds", "used"), [(0, 0, 0), (100, 30, 0.5), (900, 30, 0.9), (0, 600, 1)]
+)
+def test_of_two_budgets_the_one_nearer_to_its_end_counts(
+    samples: int, seconds: float, used: float
+) -> None:
+    both = TrainerSection(budget_samples=1_000, budget_minutes=1)
+    assert budget_used(both, samples, seconds) == used
+    assert budget_used(TrainerSection(), samples, seconds) is None
 
 
 def test_warm_up_goes_with_steps_too() -> None:

@@ -18,6 +18,7 @@ from zerofleet.cli.progress import (
     exam_text,
     loss_text,
     newest_exam_text,
+    rate_text,
 )
 from zerofleet.database import Kept
 from zerofleet.figures import InferenceFigures
@@ -70,6 +71,9 @@ def status_text(
         "loss, trained on": loss_text(figures.train),
         "loss, held out": loss_text(figures.held_out),
     }
+    rate = rate_text(services)
+    if rate is not None:
+        rows["learning rate"] = rate
     if figures.refused_variants is not None:
         rows["refused variants"] = figures.refused_variants
     for service in services:

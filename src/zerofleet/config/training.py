@@ -51,8 +51,12 @@ class TrainerSection(Section):
     budget_samples: int = Field(default=0, ge=0)
     """Samples after which the rate has fallen to a twentieth, along a cosine, and stays there
     (Loshchilov and Hutter 2017, arXiv 1608.03983, section 3); 0: it does not."""
+    budget_minutes: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Minutes of training after which it has fallen likewise, however fast the machine is; 0: it
+    does not. They count from the first step on, over restarts, and a wait of more than a minute as
+    one. Of two budgets the one that is nearer to its end counts."""
     annealing_share: float = Field(default=0.25, gt=0, le=1)
-    """Last share of ``budget_samples`` over which it falls."""
+    """Last share of the budget over which it falls."""
     warmup_samples: int = Field(default=0, ge=0)
     """The rate rises in a straight line from a twentieth over the first this many samples."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
