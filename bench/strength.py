@@ -99,9 +99,9 @@ async def learn(
     learning = list(compared)
     while learning:
         one = min(learning, key=lambda each: budget.share(each.loop))
+        published = one.loop.turn()
         minutes = one.loop.run.trainer.budget_minutes
         one.loop.learner.seconds = 60 * minutes * budget.share(one.loop)
-        published = one.loop.turn()
         if budget.share(one.loop) >= 1:
             learning.remove(one)
             one.loop.finish()
@@ -130,6 +130,7 @@ async def report(one: ComparedRun, simulations: Sequence[int], options: argparse
         "positions": loop.bucket.received,
         "steps": loop.learner.step,
         "samples": loop.learner.samples,
+        "learning_rate": loop.learner.learning_rate,
         "v_resign": loop.resignation.threshold,
         **loop.figures.row(),
     }

@@ -67,8 +67,9 @@ class Precision:
 class Learner:
     """The network, its optimiser and the number of steps taken.
 
-    The same seed and the same batches in the same order give the same weights, bit for bit, on
-    one kind of CPU with one number of threads.
+    The same seed and the same batches in the same order, at the same ``seconds`` where there is a
+    budget of minutes, give the same weights, bit for bit, on one kind of CPU with one number of
+    threads.
 
     Args:
         spec: the game's board and actions.
@@ -86,7 +87,7 @@ class Learner:
         self.network = network.to(self._team.device).train()
         self.step = 0
         self.samples = 0  # positions drawn, by all processes
-        self.seconds = 0.0  # of training, by the clock of who trains it
+        self.seconds = 0.0  # of training: the caller has the clock
         parameters = self.network.parameters()
         if settings.optimizer == "adamw":
             self._optimizer = AdamW(parameters, settings.momentum, settings.weight_decay)
@@ -228,7 +229,7 @@ class Learner:
     def share(self) -> None:
         """Let every process of the team go on from here."""
         if self._team.size > 1:
-            self._team.share(self.state(), self.step, self.samples, self.seconds)
+            self._team.share(self.state(), self.step, self.samples)
 
     def follow(self, team: ProcessTeam, row: tuple[int, int]) -> None:
         """Do what the team's leader says, until it says to leave.
@@ -241,7 +242,7 @@ class Learner:
             if said.order == Order.STATE:
                 state = self.state()
                 team.receive_state(state)
-                self.restore(state, said.step, said.samples, said.seconds)
+                self.restore(state, said.step, said.samples)
             else:
                 self.seconds = said.seconds  # one clock, and so one learning rate
                 heads = self.network.auxiliary

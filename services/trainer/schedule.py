@@ -11,7 +11,7 @@ from zerofleet.errors import ConfigError
 LEAST_SHARE = 1 / 20
 
 
-def learning_rate(settings: TrainerSection, step: int, samples: int, seconds: float = 0.0) -> float:
+def learning_rate(settings: TrainerSection, step: int, samples: int, seconds: float) -> float:
     """The rate of the step after ``step`` others, for which ``samples`` positions were drawn.
 
     Annealed at ``learning_rate_steps``, which count steps or samples; over the first

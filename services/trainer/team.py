@@ -41,13 +41,17 @@ class Team:
         """Leave the team."""
 
     def deal(self, batch: TrainBatch, seconds: float) -> TrainBatch:
-        """Give every process its share of a batch, and the leader's clock; the leader's share."""
+        """Give every process its share of a batch and the leader's seconds of training.
+
+        Returns:
+            The leader's share.
+        """
         return batch
 
     def average(self, vectors: Sequence[Tensor]) -> None:
         """Replace float vectors by their means over all processes, in place."""
 
-    def share(self, state: Mapping[str, Tensor], step: int, samples: int, seconds: float) -> None:
+    def share(self, state: Mapping[str, Tensor], step: int, samples: int) -> None:
         """Let the others go on from the leader's state."""
 
     def dismiss(self) -> None:
@@ -64,7 +68,7 @@ class Order(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """An order with the leader's clock, and its place in training that goes with ``STATE``."""
+    """An order, with the leader's place in training (``STATE``) or its seconds (``STEP``)."""
 
     order: Order
     step: int
@@ -125,9 +129,9 @@ class ProcessTeam(Team):
                 vector.copy_(whole[offset : offset + vector.numel()])
                 offset += vector.numel()
 
-    def share(self, state: Mapping[str, Tensor], step: int, samples: int, seconds: float) -> None:
+    def share(self, state: Mapping[str, Tensor], step: int, samples: int) -> None:
         """Send the state to the others."""
-        self._say(Order.STATE, step, samples, seconds)
+        self._say(Order.STATE, step, samples)
         for tensor in state.values():
             self._torch.broadcast(tensor.contiguous(), 0)
 

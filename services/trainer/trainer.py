@@ -25,7 +25,7 @@ from zerofleet.waiting import Backoff, StoppedError
 
 POLL_SECONDS = 0.5
 _LOG_SECONDS = 15.0
-_LONGEST_GAP = 60.0  # seconds between two steps that count as training
+_LONGEST_GAP_SECONDS = 60.0  # between two steps, that count as training
 
 _log = structlog.get_logger()
 
@@ -183,7 +183,7 @@ class Trainer:
         now = time.monotonic()
         if self._stepped is not None:
             # A store that was away for a night must not have used up the budget.
-            self._learner.seconds += min(now - self._stepped, _LONGEST_GAP)
+            self._learner.seconds += min(now - self._stepped, _LONGEST_GAP_SECONDS)
         self._stepped = now
         self._learner.train(self._window.sample(size, self._sample_seed("train")))
         self._training.bucket.draw(size)

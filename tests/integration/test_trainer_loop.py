@@ -238,11 +238,13 @@ def test_minutes_of_training_are_counted_over_restarts_and_waits_are_not(
 
     surroundings.submit(range(40))
     with monkeypatch.context() as patch:
-        patch.setattr("services.trainer.trainer._LONGEST_GAP", 0.0)
+        patch.setattr("services.trainer.trainer._LONGEST_GAP_SECONDS", 0.0)
         surroundings.train_until(lambda: shows(0.0, rate))
     surroundings.submit(range(40, 80))
     surroundings.train_until(lambda: shows(1.0, rate / 20))
-    surroundings.train_until(lambda: shows(1.0, rate / 20))  # without a step
+    step = surroundings.saved_step()
+    surroundings.train_until(lambda: shows(1.0, rate / 20))
+    assert surroundings.saved_step() == step
 
 
 def test_a_game_that_does_not_replay_is_left_out(surroundings: Surroundings) -> None:

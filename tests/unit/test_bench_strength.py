@@ -24,6 +24,8 @@ SMALL = (
     "trainer.min_positions=200",
     "trainer.publish_every_steps=10",
     "trainer.average_every_steps=5",
+    "trainer.warmup_samples=0",
+    "trainer.budget_minutes=5",
     "search.num_simulations=12",
     "selfplay.games_per_engine=64",
     "resign.min_games=5",
@@ -64,7 +66,8 @@ def test_one_seed_gives_one_run_whoever_learns_beside_it(
     ]
     assert mine == learnt(rows, same)
     assert mine[-1] != learnt(rows, other)[-1]
-    last = mine[-1]
+    first, last = mine[0], mine[-1]
+    assert last["learning_rate"] == pytest.approx(first["learning_rate"] / 20)
     assert last["positions"] * 8 >= last["samples"]
     assert 0 < last["distinct"] <= 1
     assert 5 <= last["length"] <= 9

@@ -97,23 +97,19 @@ def test_the_table_says_everything() -> None:
     ("used", "words"),
     [
         (0.25, "0.0123 (25% of its budget used)"),
-        (1.0, "0.0123, and stays there: its budget is used up (trainer.budget_minutes)"),
+        (1.0, "0.0123 (its budget is used up: give trainer.budget_minutes more to learn faster"),
     ],
 )
 def test_a_learning_rate_with_a_budget_is_shown(used: float, words: str) -> None:
-    trainer = ServiceState(
-        "trainer", "trains", figures=TrainerFigures(learning_rate=0.01234, budget_used=used)
-    )
-    text = io.StringIO()
-    Console(file=text, width=120).print(draw(FULL, [trainer], 1.0))
-    shown = (
-        one_line(FULL, [trainer], 1.0),
-        text.getvalue(),
-        status_text(FULL, KEPT, [trainer], ""),
-    )
-    assert all(words in each for each in shown)
-    without = replace(trainer, figures=TrainerFigures())
-    assert "learning rate" not in one_line(FULL, [without], 1.0)
+    def shown(figures: RunFigures) -> list[str]:
+        text = io.StringIO()
+        Console(file=text, width=120).print(draw(figures, [], 1.0))
+        return [one_line(figures, [], 1.0), status_text(figures, KEPT, [], ""), text.getvalue()]
+
+    with_budget = shown(replace(FULL, learning_rate=0.01234, budget_used=used))
+    assert all(words in text for text in with_budget)
+    without = shown(replace(FULL, learning_rate=0.01234))
+    assert not any("learning rate" in text for text in without)
 
 
 def test_the_title_is_one_line_at_the_terminals_width() -> None:

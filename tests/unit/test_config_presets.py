@@ -84,6 +84,7 @@ LATER = {
         "average_decay": 0.0,
         "warmup_samples": 0,
         "budget_samples": 0,
+        "budget_minutes": 0.0,
         "optimizer": "sgd",
         "value_lambda": 1.0,
         "opponent_policy_weight": 0.0,

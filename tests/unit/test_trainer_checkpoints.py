@@ -21,6 +21,7 @@ def state(step: int) -> TrainerState:
         received=2,
         drawn=3,
         next_tx=step,
+        seconds=2.5 * step,
     )
 
 

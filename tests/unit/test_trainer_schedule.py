@@ -16,19 +16,19 @@ RATES = {"learning_rate": (0.1, 0.01, 0.001), "learning_rate_steps": (200, 300)}
 def test_rates_change_at_their_steps_or_samples(step: int, rate: float) -> None:
     by_steps = TrainerSection(**RATES)
     by_samples = TrainerSection(**RATES, schedule="samples")
-    assert learning_rate(by_steps, step, samples=1_000_000) == rate
-    assert learning_rate(by_samples, 1_000_000, samples=step) == rate
+    assert learning_rate(by_steps, step, 1_000_000, 0) == rate
+    assert learning_rate(by_samples, 1_000_000, step, 0) == rate
 
 
 def test_the_rate_rises_from_a_twentieth_in_a_straight_line() -> None:
     settings = TrainerSection(**RATES, schedule="samples", warmup_samples=100)
-    rates = [learning_rate(settings, 0, samples) for samples in (0, 50, 99, 100, 250)]
+    rates = [learning_rate(settings, 0, samples, 0) for samples in (0, 50, 99, 100, 250)]
     assert rates == pytest.approx([0.005, 0.0525, 0.09905, 0.1, 0.01])
 
 
 def test_the_rate_falls_to_a_twentieth_along_a_cosine_at_the_end_of_a_budget() -> None:
     settings = TrainerSection(**RATES, budget_samples=1_000, annealing_share=0.5)
-    rates = [learning_rate(settings, 0, samples) for samples in (0, 500, 750, 1_000, 9_999)]
+    rates = [learning_rate(settings, 0, samples, 0) for samples in (0, 500, 750, 1_000, 9_999)]
     assert rates == pytest.approx([0.1, 0.1, 0.0525, 0.005, 0.005])
 
 
@@ -51,7 +51,7 @@ def test_of_two_budgets_the_one_nearer_to_its_end_counts(
 
 def test_warm_up_goes_with_steps_too() -> None:
     settings = TrainerSection(**RATES, warmup_samples=1_000)
-    assert learning_rate(settings, 200, samples=500) == pytest.approx(0.01 * 0.525)
+    assert learning_rate(settings, 200, 500, 0) == pytest.approx(0.01 * 0.525)
 
 
 def growing(**options: float) -> TrainerSection:

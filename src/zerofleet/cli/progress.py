@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from zerofleet.cli.match import Z_95
-from zerofleet.figures import TrainerFigures
 from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState
 
 _LINE_SECONDS = 5.0
@@ -131,11 +130,11 @@ def draw(figures: RunFigures, services: Sequence[ServiceState], seconds: float) 
     # Not the table's own title, which is folded at the width of the table.
     title = Text(f"{figures.run} ({figures.game}), up {duration(seconds)}", "bold")
     title.no_wrap, title.overflow = True, "ellipsis"
-    tables = [_figures_table(figures, rate_text(services)), _services_table(services)]
+    tables = [_figures_table(figures), _services_table(services)]
     return Group(title, *(tables if services else tables[:1]))
 
 
-def _figures_table(figures: RunFigures, rate: str | None) -> Table:
+def _figures_table(figures: RunFigures) -> Table:
     table = Table(
         show_header=False,
         box=None,
@@ -152,8 +151,8 @@ def _figures_table(figures: RunFigures, rate: str | None) -> Table:
     table.add_row("positions", f"{figures.positions_per_s:,.0f}/s predicted for self-play")
     table.add_row("loss, trained on", loss_text(figures.train))
     table.add_row("loss, held out", loss_text(figures.held_out))
-    if rate is not None:
-        table.add_row("learning rate", rate)
+    if figures.budget_used is not None:
+        table.add_row("learning rate", rate_text(figures))
     table.add_row("best model", best_text(figures))
     if figures.refused_variants is not None:
         table.add_row("refused variants", figures.refused_variants)
@@ -185,9 +184,8 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
         f"best {best_text(figures)}",
         f"Elo {elo_text(figures)}",
     ]
-    rate = rate_text(services)
-    if rate is not None:
-        parts.append(f"learning rate {rate}")
+    if figures.budget_used is not None:
+        parts.append(f"learning rate {rate_text(figures)}")
     if figures.refused_variants is not None:
         parts.append(f"refused variants {figures.refused_variants}")
     if figures.has_exam:
@@ -211,16 +209,13 @@ def loss_text(loss: Loss | None) -> str:
     return "none yet" if loss is None else f"policy {loss.policy:.3f} value {loss.value:.3f}"
 
 
-def rate_text(services: Sequence[ServiceState]) -> str | None:
-    """The learning rate and how far its budget is used up; None where it has none."""
-    trainers = (each.figures for each in services if isinstance(each.figures, TrainerFigures))
-    trainer = next(trainers, None)
-    if trainer is None or trainer.budget_used is None:
-        return None
-    rate = f"{trainer.learning_rate:.3g}"
-    if trainer.budget_used < 1:
-        return f"{rate} ({trainer.budget_used:.0%} of its budget used)"
-    return f"{rate}, and stays there: its budget is used up (trainer.budget_minutes)"
+def rate_text(figures: RunFigures) -> str:
+    """The learning rate, and how far the budget is used up over whose last part it falls."""
+    used = figures.budget_used or 0.0
+    words = f"{used:.0%} of its budget used"
+    if used >= 1:
+        words = "its budget is used up: give trainer.budget_minutes more to learn faster again"
+    return f"{figures.learning_rate or 0.0:.3g} ({words})"
 
 
 def distinct_text(figures: RunFigures) -> str:

@@ -71,9 +71,8 @@ def status_text(
         "loss, trained on": loss_text(figures.train),
         "loss, held out": loss_text(figures.held_out),
     }
-    rate = rate_text(services)
-    if rate is not None:
-        rows["learning rate"] = rate
+    if figures.budget_used is not None:
+        rows["learning rate"] = rate_text(figures)
     if figures.refused_variants is not None:
         rows["refused variants"] = figures.refused_variants
     for service in services:

@@ -53,8 +53,9 @@ class TrainerSection(Section):
     (Loshchilov and Hutter 2017, arXiv 1608.03983, section 3); 0: it does not."""
     budget_minutes: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Minutes of training after which it has fallen likewise, however fast the machine is; 0: it
-    does not. They count from the first step on, over restarts, and a wait of more than a minute as
-    one. Of two budgets the one that is nearer to its end counts."""
+    does not. They count from the first step on, over restarts; more than a minute between two steps
+    counts as one minute. Of two budgets the one that is nearer to its end counts, and a larger one
+    lifts the rate again."""
     annealing_share: float = Field(default=0.25, gt=0, le=1)
     """Last share of the budget over which it falls."""
     warmup_samples: int = Field(default=0, ge=0)

@@ -84,6 +84,10 @@ class RunFigures:
     """One for each kind of positions, of the model that was examined last."""
     train: Loss | None = None
     held_out: Loss | None = None
+    learning_rate: float | None = None
+    """Of the next step; None: no trainer says."""
+    budget_used: float | None = None
+    """Share of the trainer's budget; None: no trainer says, or it has none."""
     best_version: int | None = None
     best_age_s: float | None = None
     refused_variants: str | None = None
@@ -180,6 +184,8 @@ class Monitor:
             self._beats = self._heartbeats.read()
         said = [beat.figures for beat in self._beats]
         workers = [figures for figures in said if isinstance(figures, SelfplayFigures)]
+        trainers = (figures for figures in said if isinstance(figures, TrainerFigures))
+        trainer = next(trainers, None)
         summary = self._database.summary(self._run.name)
         history = self._database.promotion_history(self._run.name)
         promoted = {row.promotion.version for row in history}
@@ -208,6 +214,8 @@ class Monitor:
             newest_exams=tuple(newest.values()),
             train=_loss(summary.policy_loss, summary.value_loss),
             held_out=_loss(summary.held_out_policy_loss, summary.held_out_value_loss),
+            learning_rate=None if trainer is None else trainer.learning_rate,
+            budget_used=None if trainer is None else trainer.budget_used,
             best_version=summary.best_model,
             best_age_s=age,
             refused_variants=summary.refused_variants,
