@@ -27,6 +27,7 @@ from zerofleet.errors import InferenceUnavailableError, StoreUnavailableError, Z
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.heartbeat_history import HeartbeatHistory, ServiceHistory
 from zerofleet.rpc.credentials import client_credentials
+from zerofleet.search_configs import served_simulations
 
 _CONNECTIONS = 6  # of the 20 that the role has
 _STATEMENT_SECONDS = 10
@@ -108,7 +109,7 @@ class Sources:
             searches=settings.dashboard_searches,
             whose="all visitors together have",
         )
-        self._num_simulations = run.search.num_simulations
+        self._num_simulations = served_simulations(run)
         self._away: dict[str, Away] = {}
 
     async def __aenter__(self) -> Self:

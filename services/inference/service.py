@@ -38,6 +38,7 @@ from zerofleet.rpc.credentials import ServerCredentials
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.limits import Limits
 from zerofleet.rpc.server import Server
+from zerofleet.search_configs import served_simulations
 from zerofleet.service import Pulse, beat, first_of, served_metrics
 
 if TYPE_CHECKING:
@@ -156,7 +157,8 @@ async def _answer(
     shape = RequestShape(spec.observation_bytes, spec.num_actions, run.inference.max_batch_rows)
     backend = Backend(models, batcher, shape, provider.name)
     load = Load(batcher, models, provider.name)
-    player = ModelPlayer(run.game.name, run.search, models, batcher)
+    search = run.search.model_copy(update={"num_simulations": served_simulations(run)})
+    player = ModelPlayer(run.game.name, search, models, batcher)
     server = Server(
         settings.listen_address,
         inference=backend,

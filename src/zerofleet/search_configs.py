@@ -6,7 +6,7 @@ from typing import Any
 
 from zerofleet_core import SearchConfig
 
-from zerofleet.config import SearchSection
+from zerofleet.config import RunConfig, SearchSection
 
 _ALWAYS_FULL: dict[str, Any] = {
     "full_search_share": 1.0,
@@ -31,6 +31,15 @@ _WITHOUT_CHANCE: dict[str, Any] = {
     "temperature_halflife": 0.0,
     "random_symmetry": False,
 }
+
+
+def served_simulations(run: RunConfig) -> int:
+    """Simulations of a client's search that does not say how many.
+
+    No fewer than in matches: self-play learns most by few, and whoever plays against a model meets
+    the player that was measured.
+    """
+    return max(run.search.num_simulations, run.evaluator.num_simulations)
 
 
 def served_search(section: SearchSection, num_simulations: int, *, noise: bool) -> SearchConfig:

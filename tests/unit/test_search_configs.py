@@ -3,8 +3,8 @@
 import pytest
 from zerofleet_core import SearchConfig
 
-from zerofleet.config import SearchSection
-from zerofleet.search_configs import match_search, served_search
+from zerofleet.config import SearchSection, run_from_values
+from zerofleet.search_configs import match_search, served_search, served_simulations
 
 # Every field away from its default.
 SECTION = SearchSection(
@@ -116,3 +116,16 @@ def test_a_served_search_has_gumbel_noise_where_it_was_asked_for(
 
 def test_a_served_search_caches_no_more_than_it_can_visit() -> None:
     assert served_search(SearchSection(), 20, noise=False).cache_positions == 20
+
+
+@pytest.mark.parametrize(("of_self_play", "of_matches"), [(30, 40), (40, 30)])
+def test_a_client_gets_no_fewer_simulations_than_a_match(
+    of_self_play: int, of_matches: int
+) -> None:
+    run = run_from_values({
+        "name": "served",
+        "game": "tic_tac_toe",
+        "search": {"num_simulations": of_self_play},
+        "evaluator": {"num_simulations": of_matches},
+    })  # fmt: skip
+    assert served_simulations(run) == 40

@@ -129,6 +129,7 @@ async def _is_serving(address: str) -> bool:
 
 async def _check_player(fleet: Any) -> None:
     async with AsyncPlayer(fleet.address, timeout=120) as player:
+        assert (await player.describe()).num_simulations == 40  # as in matches
         table = await player.search([3, 3], game=GAME, seed=1)
         assert (table.run, table.version) == ("serving", 4)
         assert len(table.children) == 7
