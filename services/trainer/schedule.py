@@ -24,15 +24,15 @@ def learning_rate(settings: TrainerSection, step: int, samples: int, seconds: fl
         share = samples / settings.warmup_samples
     else:
         left = (1 - (budget_used(settings, samples, seconds) or 0)) / settings.annealing_share
-        share = (1 - math.cos(math.pi * min(1.0, left))) / 2
+        share = (1 - math.cos(math.pi * min(1.0, max(0.0, left)))) / 2
     return rate * (LEAST_SHARE + (1 - LEAST_SHARE) * share)
 
 
 def budget_used(settings: TrainerSection, samples: int, seconds: float) -> float | None:
-    """The share of the budget that is used up, at most 1; None without a budget."""
+    """The share of the budget that is used up, above 1 after its end; None without a budget."""
     parts = ((samples, settings.budget_samples), (seconds, 60 * settings.budget_minutes))
     shares = [used / budget for used, budget in parts if budget]
-    return min(1.0, max(shares)) if shares else None
+    return max(shares) if shares else None
 
 
 def window_limit(settings: TrainerSection, positions: int) -> int:

@@ -165,7 +165,8 @@ class TrainerFigures:
     learning_rate: float = 0.0
     """Of the next step."""
     budget_used: float | None = None
-    """Share of the budget over whose last part that rate falls; None: it has no budget."""
+    """Share of the budget over whose last part that rate falls, above 1 after its end; None: it
+    has no budget."""
     overfit: bool = False
     """Whether the run overfits at present."""
     policy_gap: float | None = None

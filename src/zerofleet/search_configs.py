@@ -36,10 +36,11 @@ _WITHOUT_CHANCE: dict[str, Any] = {
 def served_simulations(run: RunConfig) -> int:
     """Simulations of a client's search that does not say how many.
 
-    No fewer than in matches: self-play learns most by few, and whoever plays against a model meets
-    the player that was measured.
+    No fewer than in matches and rating games: self-play learns most by few, and whoever plays
+    against a model meets the player that was measured.
     """
-    return max(run.search.num_simulations, run.evaluator.num_simulations)
+    of_games = max(run.evaluator.num_simulations, run.rating.num_simulations)
+    return max(run.search.num_simulations, of_games)
 
 
 def served_search(section: SearchSection, num_simulations: int, *, noise: bool) -> SearchConfig:

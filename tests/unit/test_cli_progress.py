@@ -97,7 +97,10 @@ def test_the_table_says_everything() -> None:
     ("used", "words"),
     [
         (0.25, "0.0123 (25% of its budget used)"),
-        (1.0, "0.0123 (its budget is used up: give trainer.budget_minutes more to learn faster"),
+        (
+            2.5,
+            "0.0123 (250% of its budget used; trainer.budget_minutes or budget_samples above that",
+        ),
     ],
 )
 def test_a_learning_rate_with_a_budget_is_shown(used: float, words: str) -> None:

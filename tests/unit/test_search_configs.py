@@ -118,14 +118,16 @@ def test_a_served_search_caches_no_more_than_it_can_visit() -> None:
     assert served_search(SearchSection(), 20, noise=False).cache_positions == 20
 
 
-@pytest.mark.parametrize(("of_self_play", "of_matches"), [(30, 40), (40, 30)])
-def test_a_client_gets_no_fewer_simulations_than_a_match(
-    of_self_play: int, of_matches: int
+@pytest.mark.parametrize("numbers", [(30, 40, 20), (40, 30, 20), (20, 30, 40)])
+def test_a_client_gets_no_fewer_simulations_than_a_measured_player(
+    numbers: tuple[int, int, int],
 ) -> None:
+    of_self_play, of_matches, of_ratings = numbers
     run = run_from_values({
         "name": "served",
         "game": "tic_tac_toe",
         "search": {"num_simulations": of_self_play},
         "evaluator": {"num_simulations": of_matches},
+        "rating": {"num_simulations": of_ratings},
     })  # fmt: skip
     assert served_simulations(run) == 40

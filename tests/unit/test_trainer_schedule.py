@@ -39,7 +39,7 @@ def test_a_budget_of_minutes_is_used_up_by_the_clock() -> None:
 
 
 @pytest.mark.parametrize(
-    ("samples", "seconds", "used"), [(0, 0, 0), (100, 30, 0.5), (900, 30, 0.9), (0, 600, 1)]
+    ("samples", "seconds", "used"), [(0, 0, 0), (100, 30, 0.5), (900, 30, 0.9), (0, 600, 10)]
 )
 def test_of_two_budgets_the_one_nearer_to_its_end_counts(
     samples: int, seconds: float, used: float

@@ -212,10 +212,10 @@ def loss_text(loss: Loss | None) -> str:
 def rate_text(figures: RunFigures) -> str:
     """The learning rate, and how far the budget is used up over whose last part it falls."""
     used = figures.budget_used or 0.0
-    words = f"{used:.0%} of its budget used"
+    words = f"{figures.learning_rate or 0.0:.3g} ({used:.0%} of its budget used"
     if used >= 1:
-        words = "its budget is used up: give trainer.budget_minutes more to learn faster again"
-    return f"{figures.learning_rate or 0.0:.3g} ({words})"
+        words += "; trainer.budget_minutes or budget_samples above that lifts it again"
+    return f"{words})"
 
 
 def distinct_text(figures: RunFigures) -> str:

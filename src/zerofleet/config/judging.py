@@ -31,8 +31,7 @@ class EvaluatorSection(Section):
     games: int = Field(default=400, ge=2)
     """Games of a match, or the most of them, in pairs of one opening with colours swapped."""
     num_simulations: int = Field(default=100, ge=1)
-    """Simulations for each move of a match; also of a client's search that does not say how many,
-    where ``search.num_simulations`` is less."""
+    """Simulations for each move of a match."""
     threshold: float = Field(default=0.55, ge=0, le=1)
     """The candidate is promoted when its score (draws count half) is above this."""
     draws_only: Literal["promote", "reject"] = "promote"

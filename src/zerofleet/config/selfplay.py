@@ -22,7 +22,8 @@ class SearchSection(Section):
     """``[search]``: MCTS as in AlphaGo Zero (Nature 2017, Methods, "Search algorithm")."""
 
     num_simulations: int = Field(default=100, ge=1)
-    """Simulations for each move."""
+    """Simulations for each move. A client's search that does not say how many has these, those of
+    matches (``[evaluator]``) or those of rating games (``[rating]``), whichever are most."""
     full_search_share: float = Field(default=1.0, gt=0, le=1)
     """Self-play: share of moves, drawn at random, that get the full search and become training
     targets (playout cap randomization, Wu 2019, section 3.1)."""

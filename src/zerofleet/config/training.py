@@ -54,8 +54,8 @@ class TrainerSection(Section):
     budget_minutes: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Minutes of training after which it has fallen likewise, however fast the machine is; 0: it
     does not. They count from the first step on, over restarts; more than a minute between two steps
-    counts as one minute. Of two budgets the one that is nearer to its end counts, and a larger one
-    lifts the rate again."""
+    counts as one minute. Of two budgets the one that is nearer to its end counts, and one
+    that is larger than what was used lifts the rate again."""
     annealing_share: float = Field(default=0.25, gt=0, le=1)
     """Last share of the budget over which it falls."""
     warmup_samples: int = Field(default=0, ge=0)

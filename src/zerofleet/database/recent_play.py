@@ -48,8 +48,9 @@ class RecentPlay:
             return None
         return (
             f"{share:.1%} of the last {self.games:,} games differ, less than {least:.0%}: raise "
-            "random_opening_plies and random_opening_share, fork_share, temperature, "
-            "root_policy_temperature or dirichlet_fraction of [search]"
+            "random_opening_plies and random_opening_share, fork_share, and temperature, "
+            "root_policy_temperature or dirichlet_fraction (at a Gumbel root gumbel_scale) "
+            "of [search]"
         )
 
 

@@ -105,6 +105,7 @@ def fleet(tmp_path: Path, database_url: str, valkey_url: str, make_marker: Any) 
     run_file.write_text(
         f'name = "serving"\n[game]\nname = "{GAME}"\n[inference]\nmax_batch_rows = 128\n'
         "sessions = 2\n[search]\nnum_simulations = 30\n[evaluator]\nnum_simulations = 40\n"
+        "[rating]\nnum_simulations = 20\n"
     )
     run = load_run(run_file)
     folder = ModelFolder(tmp_path / "models", run.name)
