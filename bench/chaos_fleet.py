@@ -40,7 +40,6 @@ _SMALL = (
     "network.blocks=1",
     "network.channels=8",
     "search.num_simulations=16",
-    "search.simulations_start=16",
     "selfplay.save_every_plies=4",
     "selfplay.lease_seconds=2",
     "selfplay.games_per_engine=32",
