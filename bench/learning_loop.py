@@ -3,7 +3,7 @@
 Self-play, window, train bucket, learner and models are those of the fleet: a position is trained on
 as soon as it is paid for, and the newest model plays on. Left out are the gate, the overfit watch,
 and what takes a service's time: messages, commits, waits. One seed gives one run on one machine,
-however busy that is, but for ``trainer.budget_minutes``: the caller sets ``learner.seconds``.
+however busy that is; the clock of ``trainer.budget_minutes`` is the caller's (``learner.seconds``).
 """
 
 from __future__ import annotations

@@ -100,9 +100,9 @@ async def learn(
     while learning:
         one = min(learning, key=lambda each: budget.share(each.loop))
         published = one.loop.turn()
-        minutes = one.loop.run.trainer.budget_minutes
-        one.loop.learner.seconds = 60 * minutes * budget.share(one.loop)
-        if budget.share(one.loop) >= 1:
+        used = budget.share(one.loop)
+        one.loop.learner.seconds = 60 * one.loop.run.trainer.budget_minutes * used
+        if used >= 1:
             learning.remove(one)
             one.loop.finish()
             await report(one, options.last_simulations or options.simulations, options)

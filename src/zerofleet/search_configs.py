@@ -39,8 +39,7 @@ def served_simulations(run: RunConfig) -> int:
     No fewer than in matches and rating games: self-play learns most by few, and whoever plays
     against a model meets the player that was measured.
     """
-    of_games = max(run.evaluator.num_simulations, run.rating.num_simulations)
-    return max(run.search.num_simulations, of_games)
+    return max(section.num_simulations for section in (run.search, run.evaluator, run.rating))
 
 
 def served_search(section: SearchSection, num_simulations: int, *, noise: bool) -> SearchConfig:
