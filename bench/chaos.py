@@ -185,7 +185,9 @@ def one_fleet(options: argparse.Namespace, numbers: Iterable[int]) -> Iterable[R
         stack.callback(fleet.kill)
         fleet.start()
         watch = Watch(fleet)
-        eventually(lambda: fleet.stored_games() > 50, "the first games", 120)
+        eventually(lambda: fleet.has_ended or fleet.stored_games() > 50, "the first games", 120)
+        if fleet.has_ended:
+            raise NotInTimeError(f"`zerofleet up` has ended: {fleet.last_words()}")
         took, lacks = watch.settle(options.settle)
         if lacks:
             raise NotInTimeError(f"a fresh fleet does not settle in {took:.0f} s: {lacks}")

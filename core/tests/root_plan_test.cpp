@@ -208,6 +208,8 @@ void gumbel_target_by_hand() {
   const double sum = raw[0] + raw[1] + raw[2];
   for (int i = 0; i < 3; ++i) check_near(weights[i], 10'000 * raw[i] / sum, 1.0);
   check(root.best(children.window(), 0.1f) == 0);
+  const double worth = (raw[0] * 0.2 + raw[1] * -0.4) / sum;
+  check_near(GumbelRoot::policy_value(children.window(), 0.1f, weights), worth, 1e-4);
 }
 
 // With equal values the first choice is drawn with the probabilities of the priors (the Gumbel-max
@@ -318,6 +320,33 @@ void a_gumbel_target_is_of_the_priors_that_the_network_gave() {
   for (std::size_t i = 0; i < weights.size(); ++i) check_near(weights[i], 10'000 * priors[i], 2.0);
 }
 
+// Of four actions that halving visits alike at first only one is good: the root is worth what its
+// policy makes of them, not the mean of the visits.
+void a_gumbel_root_is_worth_what_its_policy_is() {
+  auto search = expanded({0.3f, 0.2f, 0.2f, 0.2f, 0.02f, 0.02f, 0.02f, 0.02f, 0.02f});
+  const Puct puct{SearchConfig()};
+  Leaf<TicTacToe> leaf;
+  Random random(3);
+  search.start_root({.num_simulations = 16, .gumbel = {.is_on = true, .actions = 4, .scale = 0.0}},
+                    random);
+  check(search.root_value() == 0.0f);  // the network's
+  while (search.root_visits() < 16) {
+    if (search.select<false>(puct, leaf) == Selected::kTerminal) continue;
+    const bool is_good = search.tree().action[leaf.path[0]] == 0;
+    const float value = (is_good ? 0.5f : -0.5f) * (leaf.depth % 2 == 0 ? 1.0f : -1.0f);
+    LeafPrediction<TicTacToe> prediction(leaf.position, value);
+    prediction.priors.fill(1.0f / static_cast<float>(prediction.num_actions()));
+    search.expand(leaf, prediction);
+  }
+  std::vector<std::int32_t> weights;
+  search.policy_weights(puct, weights);
+  const EdgeWindow edges = search.tree().edges_of(kRoot);
+  double visited = 0.0;
+  for (int i = 0; i < edges.count; ++i) visited += edges.value_sum[i] / 17.0;
+  check(weights[0] > 9'900 && visited < 0.2);
+  check_near(search.root_value(), 0.5, 0.01);
+}
+
 // 0.3 to the power of 1,000 is 0 in any precision: only the ratios of the priors survive.
 void a_low_root_temperature_takes_the_best_prior() {
   auto search = expanded({0.1f, 0.1f, 0.1f, 0.3f, 0.1f, 0.1f, 0.1f, 0.05f, 0.05f});
@@ -347,6 +376,7 @@ int main() {
       {"share of noise", noise_has_its_share},
       {"root temperature", a_root_temperature_flattens_the_priors},
       {"Gumbel and temperature", a_gumbel_target_is_of_the_priors_that_the_network_gave},
+      {"value of a Gumbel root", a_gumbel_root_is_worth_what_its_policy_is},
       {"low root temperature", a_low_root_temperature_takes_the_best_prior},
   });
 }

@@ -81,7 +81,7 @@ class GumbelRoot {
   static constexpr int kWholeTarget = 10'000;
   void improved_policy(const EdgeWindow& edges, float network_value,
                        std::span<std::int32_t> weights) const {
-    const std::vector<float> bonus = sigma(edges, network_value);
+    const std::vector<float> bonus = sigma(edges, completed_q(edges, network_value));
     double largest = -1e300;
     for (std::size_t i = 0; i < weights.size(); ++i) {
       largest = std::max(largest, static_cast<double>(logits_[i] + bonus[i]));
@@ -95,6 +95,21 @@ class GumbelRoot {
     for (std::size_t i = 0; i < weights.size(); ++i) {
       weights[i] = static_cast<std::int32_t>(std::floor(kWholeTarget * shares[i] / sum + 0.5));
     }
+  }
+
+  // The value of a policy, such as the improved one: the mean of the completed q by its weights.
+  // (The mean of all simulations would be that of halving's schedule, which visits bad children
+  // as often as good ones at first.)
+  static float policy_value(const EdgeWindow& edges, float network_value,
+                            std::span<const std::int32_t> weights) {
+    const std::vector<float> q = completed_q(edges, network_value);
+    double sum = 0.0;
+    double weighted_q = 0.0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      sum += weights[i];
+      weighted_q += static_cast<double>(q[i]) * weights[i];
+    }
+    return static_cast<float>(weighted_q / sum);
   }
 
  private:
@@ -112,21 +127,19 @@ class GumbelRoot {
   }
 
   std::vector<float> scores(const EdgeWindow& edges, float network_value) const {
-    std::vector<float> score = sigma(edges, network_value);
+    std::vector<float> score = sigma(edges, completed_q(edges, network_value));
     for (std::size_t i = 0; i < score.size(); ++i) score[i] += perturbed_[i];
     return score;
   }
 
-  // sigma of the completed q of every child.
-  std::vector<float> sigma(const EdgeWindow& edges, float network_value) const {
+  // The mean value of every child; where it was never visited, v_mix.
+  static std::vector<float> completed_q(const EdgeWindow& edges, float network_value) {
     float visited_prior = 0.0f;
     float weighted_q = 0.0f;
-    int most_visits = 0;
     int total_visits = 0;
     for (int i = 0; i < edges.count; ++i) {
       const int visits = edges.visit_count[i];
       if (visits == 0) continue;
-      most_visits = std::max(most_visits, visits);
       total_visits += visits;
       visited_prior += edges.prior[i];
       weighted_q += edges.prior[i] * edges.value_sum[i] / static_cast<float>(visits);
@@ -135,14 +148,19 @@ class GumbelRoot {
     const float mixed = visited_prior > 0.0f
                             ? (network_value + total * weighted_q / visited_prior) / (1.0f + total)
                             : network_value;
-    const double scale = (plan_.c_visit + most_visits) * plan_.c_scale;
-    std::vector<float> bonus(static_cast<std::size_t>(edges.count));
+    std::vector<float> q(static_cast<std::size_t>(edges.count), mixed);
     for (int i = 0; i < edges.count; ++i) {
       const int visits = edges.visit_count[i];
-      const float q = visits > 0 ? edges.value_sum[i] / static_cast<float>(visits) : mixed;
-      bonus[i] = static_cast<float>(scale * (q + 1.0f) / 2.0f);
+      if (visits > 0) q[i] = edges.value_sum[i] / static_cast<float>(visits);
     }
-    return bonus;
+    return q;
+  }
+
+  std::vector<float> sigma(const EdgeWindow& edges, std::vector<float> q) const {
+    const int most_visits = *std::max_element(edges.visit_count, edges.visit_count + edges.count);
+    const double scale = (plan_.c_visit + most_visits) * plan_.c_scale;
+    for (float& each : q) each = static_cast<float>(scale * (each + 1.0f) / 2.0f);
+    return q;
   }
 
   GumbelPlan plan_;

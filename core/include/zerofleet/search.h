@@ -45,11 +45,15 @@ class Search {
   int root_visits() const { return root_visits_; }
   const RootPlan& plan() const { return plan_; }  // since `start_root`
 
-  // Mean value at the root: its own prediction and all simulations; its result if that is certain.
-  // 0 before the root's expansion.
+  // The root's value: its result if that is certain; under Gumbel sampling that of the policy that
+  // is learnt; else the mean of its own prediction and all simulations. 0 before its expansion.
   float root_value() const {
     if (is_proven()) return tree_.proven_value(kRoot);
-    return is_expanded() ? static_cast<float>(root_value_sum_ / (1 + root_visits_)) : 0.0f;
+    if (!is_expanded()) return 0.0f;
+    if (!plan_.gumbel.is_on || root_visits_ == 0) return mean_value();
+    std::vector<std::int32_t> weights;
+    improved_policy(weights);
+    return GumbelRoot::policy_value(root_edges(), tree_.value[kRoot], weights);
   }
 
   // Whether the root's result is certain: more simulations would tell nothing.
@@ -125,13 +129,11 @@ class Search {
   // forcing caused if the plan says so; under Gumbel sampling the improved policy. A child that is
   // certain to be worse than another has none.
   void policy_weights(const Puct& puct, std::vector<std::int32_t>& weights) const {
-    const EdgeWindow edges = root_edges();
-    weights.assign(edges.visit_count, edges.visit_count + edges.count);
-    if (plan_.gumbel.is_on) gumbel_.improved_policy(edges, tree_.value[kRoot], weights);
-    leave_out_worse(tree_, weights);
-    if (plan_.prune_targets && !plan_.gumbel.is_on) {
+    if (plan_.gumbel.is_on) return improved_policy(weights);
+    visit_weights(weights);
+    if (plan_.prune_targets) {
       const auto visits = static_cast<float>(root_visits_);
-      prune_forced(edges, plan_, puct.exploration(visits), visits, weights);
+      prune_forced(root_edges(), plan_, puct.exploration(visits), visits, weights);
     }
   }
 
@@ -146,9 +148,8 @@ class Search {
   // otherwise drawn at a temperature. (The visits of sequential halving are a schedule: among few
   // simulations every child has about as many.)
   int choose(std::span<const std::int32_t> weights, double temperature, Random& random) const {
-    const EdgeWindow edges = root_edges();
     if (plan_.gumbel.is_on && (plan_.gumbel.scale > 0.0 || temperature == 0.0)) {
-      const int best = gumbel_.best(edges, tree_.value[kRoot]);
+      const int best = gumbel_.best(root_edges(), tree_.value[kRoot]);
       if (is_open(tree_, kRoot, best)) return best;
       temperature = 0.0;
     }
@@ -157,18 +158,13 @@ class Search {
 
   // The child to play without a temperature.
   int best_child() const {
-    const EdgeWindow edges = tree_.edges_of(kRoot);
-    const auto size = static_cast<std::size_t>(edges.count);
     if (plan_.gumbel.is_on) {
       const int best = gumbel_.best(root_edges(), tree_.value[kRoot]);
       if (is_open(tree_, kRoot, best)) return best;
     }
-    if (tree_.proof[kRoot] == Proof::kNone) {
-      return most_visited({edges.visit_count, size}, {edges.prior, size});
-    }
     std::vector<std::int32_t> weights;
     visit_weights(weights);
-    return most_visited(weights, {edges.prior, size});
+    return most_visited(weights, {tree_.prior.data(), weights.size()});
   }
 
   // Follows the formula down to a position without a prediction. With kVirtualLoss, paths of the
@@ -230,12 +226,20 @@ class Search {
   int leaves_out() const { return root_leaves_out_; }
 
  private:
+  void improved_policy(std::vector<std::int32_t>& weights) const {
+    weights.resize(tree_.edge_count[kRoot]);
+    gumbel_.improved_policy(root_edges(), tree_.value[kRoot], weights);
+    leave_out_worse(tree_, weights);
+  }
+
+  float mean_value() const { return static_cast<float>(root_value_sum_ / (1 + root_visits_)); }
+
   // Ends at a proven node, at one without edges, or at an edge without a node (kUnexpanded).
   template <bool kVirtualLoss>
   NodeId descend(const Puct& puct, Leaf<G>& leaf) {
     NodeId node = kRoot;
     float visits = static_cast<float>(root_visits_);  // of the node's edges
-    float value = root_value();
+    float value = mean_value();
     if constexpr (kVirtualLoss) visits += puct.virtual_loss * static_cast<float>(root_leaves_out_);
     for (;;) {
       EdgeWindow edges = node == kRoot ? root_edges() : tree_.edges_of(node);
@@ -372,11 +376,8 @@ class Search {
 
   // A value for the player to move at `other`, for the one to move at `node` beside it.
   float seen_from(NodeId node, NodeId other, float value) const {
-    if constexpr (FixedGame<G>) {
-      return -value;  // they take turns
-    } else {
-      return tree_.to_play[node] == tree_.to_play[other] ? value : -value;
-    }
+    const bool takes_turns = FixedGame<G> || tree_.to_play[node] != tree_.to_play[other];
+    return takes_turns ? -value : value;
   }
 
   EdgeId edge_of(Action action) const {
