@@ -9,7 +9,20 @@ Settings = dict[str, object]
 """Keys of a run file, with the section before the dot, and their values."""
 
 PARTS: dict[str, tuple[str, ...]] = {
-    "Gumbel root": ("search.root", "search.num_simulations"),
+    "fast searches": ("search.full_search_share",),
+    "forced visits": ("search.forced_playouts", "search.prune_targets"),
+    "moves from all visits": (
+        "search.play_pruned",
+        "search.temperature",
+        "search.temperature_final",
+        "search.temperature_halflife",
+    ),
+    "softened priors": (
+        "search.root_policy_temperature",
+        "search.root_policy_temperature_final",
+        "search.root_policy_temperature_halflife",
+    ),
+    "root without FPU reduction": ("search.root_fpu_reduction",),
     "proven results": ("search.prove_results", "search.decisive_moves"),
     "resignation": ("resign.enabled",),
     "outcome head": ("network.value_head",),
@@ -18,6 +31,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "trainer.learning_rate_steps",
         "trainer.warmup_samples",
     ),
+    "samples a position": ("trainer.samples_per_position",),
     "lambda-returns": ("trainer.value_lambda",),
     "growing window": ("trainer.growing_window",),
     "average of weights": ("trainer.average_decay",),

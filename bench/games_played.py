@@ -32,7 +32,7 @@ def run_of(workload: Workload) -> RunConfig:
 
 
 def played_games(workload: Workload, count: int, seed: int) -> list[GameRecord]:
-    """Whole games as a worker records them; none is left out.
+    """Whole games as a worker records them, full searches and fast ones; none is left out.
 
     Args:
         workload: what is played.

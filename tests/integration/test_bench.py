@@ -164,7 +164,7 @@ def test_replay(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["path"] for row in rows] == ["load", "sample"]
     assert_sane(rows, "positions_per_cpu_s", "positions_per_s")
     assert_sane(rows[:1], "rows_per_cpu_s", "rows_per_s", "games_per_s", "postgres_cpu_share")
-    assert rows[0]["rows_per_s"] >= rows[0]["positions_per_s"]  # what is no target is a row too
+    assert rows[0]["rows_per_s"] > rows[0]["positions_per_s"]  # fast searches are rows as well
     assert len(figures(rows)) == 2
 
 

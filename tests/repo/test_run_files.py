@@ -54,11 +54,10 @@ def test_the_page_of_keys_is_fresh() -> None:
         (
             'name = "a"\n[game]\nname = "x"\n[search]\nsimulations_start = 101\n'
             "simulations_growth_models = 5",
-            "simulations_start = 101 is above num_simulations = 32: lower the first",
+            "simulations_start = 101 is above num_simulations = 100: lower the first",
         ),
         (
-            'name = "a"\n[game]\nname = "x"\n[search]\ntemperature_moves = 6\n'
-            "temperature_halflife = 8",
+            'name = "a"\n[game]\nname = "x"\n[search]\ntemperature_moves = 6',
             "temperature_moves = 6 has no effect beside search.temperature_halflife = 8",
         ),
         (

@@ -35,8 +35,17 @@ AGZ: Values = {
 
 FAST: Values = {
     "search": {
-        "root": "gumbel",
-        "num_simulations": 32,
+        "full_search_share": 0.25,
+        "forced_playouts": 2.0,
+        "prune_targets": True,
+        "play_pruned": False,
+        "root_policy_temperature": 1.25,
+        "root_policy_temperature_final": 1.1,
+        "root_policy_temperature_halflife": 8.0,
+        "root_fpu_reduction": 0.0,
+        "temperature": 0.8,
+        "temperature_final": 0.2,
+        "temperature_halflife": 8.0,
         "prove_results": True,
         "decisive_moves": True,
     },
@@ -46,6 +55,7 @@ FAST: Values = {
         "learning_rate": (0.06,),
         "learning_rate_steps": (),
         "warmup_samples": 20_000,
+        "samples_per_position": 8.0,
         "value_lambda": 0.9,
         "growing_window": True,
         "average_decay": 0.75,
@@ -53,9 +63,9 @@ FAST: Values = {
     "precision": {"variants": ("int8",)},
     "evaluator": {"test": "sprt", "threshold": 0.5},
 }
-"""What later work proved: Danihelka et al. (ICLR 2022), Wu 2019 (arXiv 1902.10565), sections 3 and
-4, and KataGo since; the keys that docs/learning.md and bench/NOTES.md measure and that fit any
-game; predictions in 8 bits; sequential tests for the gate."""
+"""What later work proved: Wu 2019 (arXiv 1902.10565), sections 3 and 4, and KataGo since; the keys
+that docs/learning.md and bench/NOTES.md measure and that fit any game; predictions in 8 bits;
+sequential tests for the gate."""
 
 PRESETS: dict[str, Values] = {"agz": AGZ, "fast": FAST, "plain": {}}
 

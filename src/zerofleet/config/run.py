@@ -83,8 +83,8 @@ class RunConfig(BaseSettings):
         if given and search.temperature_halflife > 0:
             raise ValueError(
                 f"search.temperature_moves = {search.temperature_moves} has no effect beside "
-                f"search.temperature_halflife = {search.temperature_halflife:g}: leave one of "
-                "them out"
+                f"search.temperature_halflife = {search.temperature_halflife:g} (the preset fast "
+                "has one): leave it out, or set temperature_halflife = 0"
             )
         return self
 
