@@ -259,10 +259,10 @@ void bind_search(nb::module_& module) {
                    "Mean values; NaN where never visited.")
       .def_ro("principal_variations", &R::principal_variations,
               "For each action the line of most visits; it starts with the action.")
-      .def_ro(
-          "root_value", &R::root_value,
-          "After the search; exact for a terminal position and for a certain result. With a "
-          "Gumbel root it is the value of the improved policy, with PUCT the mean of all visits.")
+      .def_ro("root_value", &R::root_value,
+              "After the search; exact for a terminal position and for a certain result. With a "
+              "Gumbel root it is the value of the improved policy, with PUCT the mean of the "
+              "network's and of all visits.")
       .def_ro("network_value", &R::network_value, "Before the search.")
       .def_ro("simulations", &R::simulations, "The sum of visit_counts.")
       .def_ro("best_action", &R::best_action,

@@ -85,7 +85,7 @@ struct SearchResult {
   float root_value = 0.0f;     // after the search; exact when the position is terminal
   float network_value = 0.0f;  // before it
   int simulations = 0;
-  int best_action = -1;  // most visits, ties by prior; -1 while there are no actions
+  int best_action = -1;  // without a temperature; -1 while there are no actions
 };
 
 // Searches a fixed list of positions.

@@ -72,8 +72,8 @@ class SearchSection(Section):
     what is learnt from them."""
     root: Literal["puct", "gumbel"] = "puct"
     """How the root chooses: by PUCT, or by Gumbel sampling with sequential halving (Danihelka et
-    al., ICLR 2022), which improves the policy even at a few simulations; the root's value, from
-    which value targets are made, is then that of the improved policy."""
+    al., ICLR 2022), which improves the policy even at a few simulations; the root's value, which
+    ``[trainer] value_lambda`` makes targets of, is then that of the improved policy."""
     gumbel_actions: int = Field(default=16, ge=1)
     """Gumbel: actions of the root that are considered."""
     gumbel_scale: float = Field(default=1.0, ge=0)
