@@ -228,16 +228,15 @@ def test_the_partition_of_a_game_that_was_adopted_late_stays_while_the_window_ne
 ) -> None:
     epoch = database.acquire_fence("test", "trainer")
     adopted = new_record(NOW - 5 * DAY)
+    today = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
     for ago in (6, 5):
-        since = f"date_trunc('day', now(), 'UTC') - interval '{ago} days'"
+        since, until = today - ago * DAY, today - (ago - 1) * DAY
         ask(
             database,
             f"DO $$ BEGIN EXECUTE format('CREATE TABLE ago_{ago} PARTITION OF positions FOR VALUES "
-            f"FROM (%L) TO (%L)', first_game_uid({since}), first_game_uid({since} + interval "
-            "'1 day')); END $$",
+            f"FROM (%L) TO (%L)', first_game_uid('{since}'), first_game_uid('{until}')); END $$",
         )
-        values = f"'ago_{ago}', {since}, {since} + interval '1 day'"
-        ask(database, f"INSERT INTO position_partitions VALUES ({values})")
+        ask(database, f"INSERT INTO position_partitions VALUES ('ago_{ago}', '{since}', '{until}')")
     long_ago = new_record(NOW - 900 * DAY)  # of another clock; it is in positions_default
     for record in (adopted, long_ago):
         submit(database, record)

@@ -47,16 +47,16 @@ def drop_all(database: Database) -> None:
 
 def make_past(database: Database, days: int) -> None:
     """Partitions of the days before today, as they were made then."""
+    # By this module's clock: the database was copied from one that may be older than midnight.
+    today = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
     for ago in range(days, 0, -1):
-        name = f"positions_ago_{ago}"
-        since = f"date_trunc('day', now(), 'UTC') - interval '{ago} days'"
-        until = f"{since} + interval '1 day'"
+        name, since, until = f"positions_ago_{ago}", today - ago * DAY, today - (ago - 1) * DAY
         ask(
             database,
             f"DO $$ BEGIN EXECUTE format('CREATE TABLE {name} PARTITION OF positions FOR VALUES "
-            f"FROM (%L) TO (%L)', first_game_uid({since}), first_game_uid({until})); END $$",
+            f"FROM (%L) TO (%L)', first_game_uid('{since}'), first_game_uid('{until}')); END $$",
         )
-        ask(database, f"INSERT INTO position_partitions VALUES ('{name}', {since}, {until})")
+        ask(database, f"INSERT INTO position_partitions VALUES ('{name}', '{since}', '{until}')")
 
 
 def new_record(began_at: datetime) -> GameRecord:
