@@ -1,39 +1,23 @@
 """Partitions are made beside submissions and the trainer's window, and stop neither."""
 
-import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from typing import Any
 
 import psycopg2
 import pytest
 from sqlalchemy import exc
 
+from tests.integration.kept_searches import DAY, NOW, ask, drop_partitions, make_day, new_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.records import GameRecord, game_uid_of
-from zerofleet.testing.random_records import target_record
 
-NOW = datetime.now(UTC)
-DAY = timedelta(days=1)
-NUMBERS = count(1)
 MAKE = "SELECT make_partitions(24, now() + interval '9 days')"
-
-
-def ask(database: Database, statement: str) -> list[tuple[Any, ...]]:
-    with database._transaction() as connection:
-        result = connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
-        return [tuple(row) for row in result] if result.returns_rows else []
-
-
-def new_record(began_at: datetime) -> GameRecord:
-    number = next(NUMBERS)
-    return dataclasses.replace(target_record(number), game_uid=game_uid_of(began_at, number))
 
 
 def submit(database: Database, record: GameRecord) -> str:
@@ -52,14 +36,6 @@ def where(database: Database, record: GameRecord) -> list[str]:
 
 def partition(began_at: datetime) -> str:
     return f"positions_{began_at:%Y%m%d}_00"
-
-
-def forget_partitions(database: Database) -> None:
-    """As after a pause: those that were made ahead were for days that are over."""
-    for (name,) in ask(database, "SELECT partition FROM position_partitions"):
-        ask(database, f"DROP TABLE {name}")
-    ask(database, "DELETE FROM position_partitions")
-    ask(database, "DELETE FROM partition_tries")
 
 
 @pytest.fixture
@@ -104,7 +80,7 @@ def test_rows_on_their_way_to_the_default_partition_are_delivered_again(
 def test_after_a_pause_a_submission_waits_for_the_session_that_makes_todays_partition(
     database: Database, database_url: str, maker: Any
 ) -> None:
-    forget_partitions(database)
+    drop_partitions(database)
     game = new_record(datetime.now(UTC))
     with Database(database_url) as worker, maker.cursor() as cursor:
         cursor.execute(MAKE)
@@ -121,7 +97,7 @@ def test_a_row_that_breaks_a_rule_of_a_table_is_not_delivered_again(database: Da
 def test_a_migration_without_news_makes_the_partitions_of_today(
     database: Database, database_url: str
 ) -> None:
-    forget_partitions(database)
+    drop_partitions(database)
     migrate(database_url)
     assert ask(database, "SELECT has_partition(now()), has_partition(now() + interval '1 hour')")[
         0
@@ -146,7 +122,7 @@ def test_the_window_finds_a_game_whose_searches_are_moved_meanwhile(
 def test_while_the_window_is_read_no_rows_move_and_games_come_in(
     database: Database, database_url: str
 ) -> None:
-    forget_partitions(database)
+    drop_partitions(database)
     with closing(psycopg2.connect(database_url)) as reader, reader.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock_shared(hashtext('zerofleet move positions'))")
         game = new_record(datetime.now(UTC))
@@ -187,7 +163,7 @@ def test_a_day_with_too_much_of_clocks_ahead_gets_its_partition_later(database: 
 def test_submissions_try_to_make_a_partition_once_a_minute(
     database: Database, database_url: str
 ) -> None:
-    forget_partitions(database)
+    drop_partitions(database)
     with closing(psycopg2.connect(database_url)) as reader, reader.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM positions_default")
         submit(database, new_record(datetime.now(UTC)))
@@ -228,15 +204,8 @@ def test_the_partition_of_a_game_that_was_adopted_late_stays_while_the_window_ne
 ) -> None:
     epoch = database.acquire_fence("test", "trainer")
     adopted = new_record(NOW - 5 * DAY)
-    today = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
     for ago in (6, 5):
-        since, until = today - ago * DAY, today - (ago - 1) * DAY
-        ask(
-            database,
-            f"DO $$ BEGIN EXECUTE format('CREATE TABLE ago_{ago} PARTITION OF positions FOR VALUES "
-            f"FROM (%L) TO (%L)', first_game_uid('{since}'), first_game_uid('{until}')); END $$",
-        )
-        ask(database, f"INSERT INTO position_partitions VALUES ('ago_{ago}', '{since}', '{until}')")
+        make_day(database, f"ago_{ago}", ago)
     long_ago = new_record(NOW - 900 * DAY)  # of another clock; it is in positions_default
     for record in (adopted, long_ago):
         submit(database, record)
@@ -266,12 +235,12 @@ def test_without_a_trainer_partitions_are_made_as_long_as_a_run_of_the_database_
         values = {"name": name, "game": {"name": "tic_tac_toe"}}
         run = run_from_values(values | {"retention": {"partition_hours": partition_hours}})
         database.register_run(run)
-    forget_partitions(database)
+    drop_partitions(database)
     game = new_record(datetime.now(UTC))
     submit(database, game)
     assert where(database, game) not in ([], ["positions_default"])
     assert hours() == [6]
-    forget_partitions(database)
+    drop_partitions(database)
     migrate(database_url)
     assert hours() == [6]
 

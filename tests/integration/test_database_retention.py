@@ -1,35 +1,24 @@
 """What is forgotten, what stays, and that games go on coming in meanwhile."""
 
-import dataclasses
 import re
 import threading
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from itertools import count, pairwise
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import psycopg2
 import pytest
 
+from tests.integration.kept_searches import DAY, NOW, ask, drop_partitions, make_day, new_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.errors import StaleEpochError
 from zerofleet.records import GameRecord, game_uid_of
-from zerofleet.testing.random_records import target_record
 
-NOW = datetime.now(UTC)
-DAY = timedelta(days=1)
 OPERATIONS = Path(__file__).parents[2] / "docs/operations.md"
 MOST_RANDOM = (1 << 74) - 1
-NUMBERS = count(1)
-
-
-def ask(database: Database, statement: str) -> list[tuple[Any, ...]]:
-    with database._transaction() as connection:
-        result = connection.execution_options(no_parameters=True).exec_driver_sql(statement)
-        return [tuple(row) for row in result] if result.returns_rows else []
 
 
 def partitions(database: Database) -> list[str]:
@@ -37,31 +26,10 @@ def partitions(database: Database) -> list[str]:
     return [name for (name,) in rows]
 
 
-def drop_all(database: Database) -> None:
-    """As if those that were made ahead had been over long ago."""
-    for name in partitions(database):
-        ask(database, f"DROP TABLE {name}")
-    ask(database, "DELETE FROM position_partitions")
-    ask(database, "DELETE FROM partition_tries")
-
-
 def make_past(database: Database, days: int) -> None:
-    """Partitions of the days before today, as they were made then."""
-    # By this module's clock: the database was copied from one that may be older than midnight.
-    today = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
+    """Partitions of the days before today."""
     for ago in range(days, 0, -1):
-        name, since, until = f"positions_ago_{ago}", today - ago * DAY, today - (ago - 1) * DAY
-        ask(
-            database,
-            f"DO $$ BEGIN EXECUTE format('CREATE TABLE {name} PARTITION OF positions FOR VALUES "
-            f"FROM (%L) TO (%L)', first_game_uid('{since}'), first_game_uid('{until}')); END $$",
-        )
-        ask(database, f"INSERT INTO position_partitions VALUES ('{name}', '{since}', '{until}')")
-
-
-def new_record(began_at: datetime) -> GameRecord:
-    number = next(NUMBERS)
-    return dataclasses.replace(target_record(number), game_uid=game_uid_of(began_at, number))
+        make_day(database, f"positions_ago_{ago}", ago)
 
 
 def play(
@@ -151,7 +119,7 @@ def test_what_came_before_its_partition_moves_into_it(database: Database) -> Non
 def test_a_reader_of_the_default_partition_hinders_no_submission(
     database: Database, database_url: str
 ) -> None:
-    drop_all(database)
+    drop_partitions(database)
     with closing(psycopg2.connect(database_url)) as reader, reader.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM positions_default")
         [game] = play(database, datetime.now(UTC), games=1)

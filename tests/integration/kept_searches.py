@@ -1,0 +1,48 @@
+"""Searches in partitions by day, for tests: what a database holds, and days that are over."""
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+from zerofleet.database import Database
+from zerofleet.records import GameRecord, game_uid_of
+from zerofleet.testing.random_records import target_record
+
+# The tests' clock: the database was copied from one that may be older than midnight.
+NOW = datetime.now(UTC)
+DAY = timedelta(days=1)
+NUMBERS = count(1)
+
+
+def ask(database: Database, statement: str) -> list[tuple[Any, ...]]:
+    """What any statement answers."""
+    with database._transaction() as connection:
+        result = connection.execution_options(no_parameters=True).exec_driver_sql(statement)
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+
+def new_record(began_at: datetime) -> GameRecord:
+    """A game that began then, with a uid of its own."""
+    number = next(NUMBERS)
+    return dataclasses.replace(target_record(number), game_uid=game_uid_of(began_at, number))
+
+
+def make_day(database: Database, name: str, ago: int) -> None:
+    """The partition of the day so many days before today, as it was made then."""
+    today = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
+    since, until = today - ago * DAY, today - (ago - 1) * DAY
+    ask(
+        database,
+        f"DO $$ BEGIN EXECUTE format('CREATE TABLE {name} PARTITION OF positions FOR VALUES "
+        f"FROM (%L) TO (%L)', first_game_uid('{since}'), first_game_uid('{until}')); END $$",
+    )
+    ask(database, f"INSERT INTO position_partitions VALUES ('{name}', '{since}', '{until}')")
+
+
+def drop_partitions(database: Database) -> None:
+    """As after a pause: those that were made ahead were for days that are over."""
+    for (name,) in ask(database, "SELECT partition FROM position_partitions"):
+        ask(database, f"DROP TABLE {name}")
+    ask(database, "DELETE FROM position_partitions")
+    ask(database, "DELETE FROM partition_tries")
