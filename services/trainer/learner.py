@@ -19,6 +19,7 @@ from zerofleet.network import (
     Losses,
     LossScale,
     Momentum,
+    Muon,
     PolicyValueNet,
     WeightAverage,
     l2_penalty,
@@ -91,6 +92,9 @@ class Learner:
         parameters = self.network.parameters()
         if settings.optimizer == "adamw":
             self._optimizer = AdamW(parameters, settings.momentum, settings.weight_decay)
+        elif settings.optimizer == "muon":
+            decay = settings.weight_decay
+            self._optimizer = Muon(parameters, settings.momentum, settings.l2, decay)
         else:
             self._optimizer = Momentum(parameters, settings.momentum, settings.l2)
         self._precision = Precision(

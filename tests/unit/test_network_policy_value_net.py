@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from zerofleet.config import NetworkSection
-from zerofleet.network import AdamW, Momentum, PolicyValueNet, l2_penalty, losses
+from zerofleet.network import AdamW, Momentum, Muon, PolicyValueNet, l2_penalty, losses
 from zerofleet.network.loss import outcome_target
+from zerofleet.network.optimizer import orthogonal
 from zerofleet.network.policy_value_net import UnpackBits
 
 
@@ -163,6 +165,54 @@ def test_adamw_goes_where_torchs_own_goes() -> None:
         theirs.zero_grad()
     for first, second in zip(ours.parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-5)
+
+
+def test_muon_goes_where_torchs_own_goes_and_momentum_moves_all_but_kernels() -> None:
+    section = NetworkSection(blocks=1, channels=8)
+    ours, reference = (PolicyValueNet(CONNECT_FOUR, section, seed=2) for _ in range(2))
+    muon = Muon(ours.parameters(), 0.9, l2=0.01, weight_decay=0.05)
+    weights = list(reference.parameters())
+    kernels = [weight for weight in weights if weight.ndim == 4 and weight.shape[2] == 3]
+    others = [weight for weight in weights if all(weight is not kernel for kernel in kernels)]
+    matrices = [nn.Parameter(kernel.detach().flatten(1)) for kernel in kernels]
+    theirs = torch.optim.Muon(matrices, weight_decay=0.05, momentum=0.9, nesterov=True)
+    momentum = torch.optim.SGD(others, momentum=0.9, weight_decay=0.02)
+    assert len(matrices) == 3
+    bits = np.random.default_rng(0).integers(0, 256, (5, 32, 16), np.uint8)
+    for steps, observations in enumerate(torch.from_numpy(bits)):
+        for network in (ours, reference):
+            policy_logits, value = network(observations)
+            (policy_logits.square().mean() + value.sum()).backward()
+        rate = 0.01 / (1 + steps)
+        muon.step(rate, steps)
+        for matrix, kernel in zip(matrices, kernels, strict=True):
+            assert kernel.grad is not None
+            matrix.grad = kernel.grad.flatten(1)
+        for each in (theirs, momentum):
+            each.param_groups[0]["lr"] = rate
+            each.step()
+        with torch.no_grad():
+            for matrix, kernel in zip(matrices, kernels, strict=True):
+                kernel.copy_(matrix.view(kernel.shape))
+        reference.zero_grad()
+    for first, second in zip(ours.parameters(), weights, strict=True):
+        # Torch rounds its kernels' steps to bf16, of 8 bits.
+        torch.testing.assert_close(first, second, rtol=1e-2, atol=5e-4)
+
+
+def test_orthogonal_matrices_keep_their_directions_and_lose_their_lengths() -> None:
+    generator = torch.Generator().manual_seed(3)
+    for rows, columns in ((8, 72), (72, 8), (16, 16)):
+        matrices = torch.randn((2, rows, columns), generator=generator)
+        left, _, right = torch.linalg.svd(matrices, full_matrices=False)
+        lengths = torch.linspace(0.1, 3.0, min(rows, columns))
+        found = orthogonal(left * lengths @ right)
+        # In the same directions the matrix found is diagonal, with about 1 in each place.
+        turned = left.mT @ found @ right.mT
+        diagonal = turned.diagonal(dim1=1, dim2=2)
+        assert diagonal.min() > 0.65
+        assert diagonal.max() < 1.25
+        torch.testing.assert_close(turned, torch.diag_embed(diagonal), rtol=0, atol=1e-4)
 
 
 def test_outcomes_of_values_are_those_of_two_tosses() -> None:

@@ -60,15 +60,16 @@ class TrainerSection(Section):
     """Last share of the budget over which it falls."""
     warmup_samples: int = Field(default=0, ge=0)
     """The rate rises in a straight line from a twentieth over the first this many samples."""
-    optimizer: Literal["sgd", "adamw"] = "sgd"
-    """SGD with momentum, as in the paper, or AdamW (Loshchilov and Hutter 2019, arXiv
-    1711.05101), whose rates are smaller by a factor of 10 to 30."""
+    optimizer: Literal["sgd", "adamw", "muon"] = "sgd"
+    """SGD with momentum, as in the paper; AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101),
+    whose rates are smaller by a factor of 10 to 30; or Muon (Jordan et al. 2024), which makes the
+    steps of convolution kernels orthogonal and leaves the others to SGD, at the same rate."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
-    """Momentum of SGD; of AdamW, the decay of the gradient's mean."""
+    """Momentum of SGD and Muon; of AdamW, the decay of the gradient's mean."""
     l2: float = Field(default=1e-4, ge=0)
-    """SGD: weight c of ``c * |theta|^2`` in the loss."""
+    """SGD and Muon: weight c of ``c * |theta|^2`` in the loss; of Muon without its kernels."""
     weight_decay: float = Field(default=0.01, ge=0)
-    """AdamW: share of each weight, times the rate, that a step takes off."""
+    """AdamW, and Muon for kernels: share of each weight, times the rate, that a step takes off."""
     value_loss_weight: float = Field(default=1.0, gt=0)
     """Weight of the value's loss beside the policy's cross-entropy."""
     value_lambda: float = Field(default=1.0, ge=0, le=1)

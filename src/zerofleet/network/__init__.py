@@ -7,7 +7,7 @@ only training asks, the average of weights and the scaled loss are options.
 
 from zerofleet.network.export import export_onnx
 from zerofleet.network.loss import Losses, LossScale, l2_penalty, losses
-from zerofleet.network.optimizer import AdamW, Momentum
+from zerofleet.network.optimizer import AdamW, Momentum, Muon
 from zerofleet.network.policy_value_net import PolicyValueNet, WeightAverage
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "LossScale",
     "Losses",
     "Momentum",
+    "Muon",
     "PolicyValueNet",
     "WeightAverage",
     "export_onnx",
