@@ -144,7 +144,7 @@ class Learner:
         policy_logits, value, *predicted = self._precision.predict(self._forward, observations)
         loss = self._weighted(losses(policy_logits, value, policy_target, value_target))
         if self.network.auxiliary is not None:
-            parts = self.network.auxiliary.losses(predicted[0], auxiliary[0])
+            parts = self.network.auxiliary.losses(predicted[0], policy_target, *auxiliary)
             self._auxiliary_losses = {name: part.detach() for name, part in parts.items()}
             weighted = [self._auxiliary_weights[name] * part for name, part in parts.items()]
             loss = loss + torch.stack(weighted).sum()
@@ -212,8 +212,8 @@ class Learner:
         except RuntimeError as error:
             raise ConfigError(
                 "the checkpoint belongs to a network of other sizes: [network] of the run file "
-                "must not change within a run, nor which of trainer.opponent_policy_weight, "
-                "final_planes_weight and final_score_weight are above 0"
+                "must not change within a run, nor which of trainer.soft_policy_weight, "
+                "opponent_policy_weight, final_planes_weight and final_score_weight are above 0"
             ) from error
         for name, average in self._gradient_averages().items():
             if name not in state:
@@ -250,7 +250,7 @@ class Learner:
             else:
                 self.seconds = said.seconds  # one clock, and so one learning rate
                 heads = self.network.auxiliary
-                width = 0 if heads is None else sum(heads.widths.values())
+                width = 0 if heads is None else heads.drawn_width
                 self.train_on(team.receive_batch(row, width))
 
     def _weighted(self, parts: Losses) -> Tensor:

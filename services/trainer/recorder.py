@@ -106,7 +106,7 @@ class Recorder:
         """Of the step before the newest measurement. Read here, in the thread that trains: on a GPU
         the number is there only when all work before it is done."""
         self.auxiliary_losses: Mapping[str, float] = {}
-        """Of that step's batch, as ``opponent_policy_loss`` and so on, where there are heads."""
+        """Of that step's batch, as ``soft_policy_loss`` and so on, where there are heads."""
         self.play = RecentPlay()
         """Of the newest games, at the newest measurement."""
         self.narrows: str | None = None

@@ -262,6 +262,7 @@ class Trainer:
             policy_gap=watch.policy_gap,
             value_gap=watch.value_gap,
             gradient_norm=self._recorder.gradient_norm,
+            soft_policy_loss=auxiliary.get("soft_policy_loss"),
             opponent_policy_loss=auxiliary.get("opponent_policy_loss"),
             final_planes_loss=auxiliary.get("final_planes_loss"),
             final_score_loss=auxiliary.get("final_score_loss"),

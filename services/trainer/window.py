@@ -218,7 +218,7 @@ def empty_buffer(run: RunConfig, most_positions: int, *, held_out: bool = False)
         policy_surprise_share=settings.policy_surprise_share,
         repeated_positions=settings.repeated_positions,
         age_halflife=settings.age_halflife * (share / (1 - share) if held_out else 1.0),
-        auxiliary=[] if held_out else list(settings.auxiliary_weights),
+        auxiliary=[] if held_out else settings.drawn_targets,
     )
 
 

@@ -175,8 +175,10 @@ class TrainerFigures:
     """The same of the value, squared error."""
     gradient_norm: float | None = None
     """Of the last step before a measurement; None before the first."""
+    soft_policy_loss: float | None = None
+    """Of the batch of that step, nats; None where the head has no weight, as in the next three."""
     opponent_policy_loss: float | None = None
-    """Of the batch of that step, nats; None where the head has no weight, as in the next two."""
+    """Likewise."""
     final_planes_loss: float | None = None
     """Mean over the points, nats."""
     final_score_loss: float | None = None

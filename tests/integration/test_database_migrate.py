@@ -40,6 +40,26 @@ def test_the_code_knows_the_newest_migration() -> None:
     assert directory.get_heads() == [schema.REVISION]
 
 
+def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> None:
+    with Database(database_url) as database:
+        database.register_run(run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}}))
+        epoch = database.acquire_fence("test", "trainer")
+        measured = {"policy_loss": 1.5, "value_loss": 0.5}
+        database.insert_train_metrics("test", 100, "train", measured, epoch)
+    run(
+        database_url,
+        "ALTER TABLE train_metrics DROP COLUMN soft_policy_loss CASCADE",  # and of the view
+        "UPDATE alembic_version SET version_num = '1000'",
+        "UPDATE definitions SET digest = 'other'",
+    )
+    migrate(database_url)
+    with Database(database_url) as database:
+        measured["soft_policy_loss"] = 1.25
+        database.insert_train_metrics("test", 200, "train", measured, epoch)
+    told = "SELECT step, train_policy_loss, soft_policy_loss FROM training_curve ORDER BY step"
+    assert run(database_url, told) == [(100, 1.5, None), (200, 1.5, 1.25)]
+
+
 def test_a_second_migration_changes_nothing(database_url: str) -> None:
     before = run(database_url, "SELECT oid, relname FROM pg_class ORDER BY oid")
     migrate(database_url)

@@ -21,6 +21,7 @@ FIGURES: dict[str, Any] = {
     "distinct_share": 0.75,
     "age_games": 12.5,
     "gradient_norm": 2.0,
+    "soft_policy_loss": 1.5,
     "opponent_policy_loss": 1.25,
     "final_planes_loss": 0.5,
     "final_score_loss": 0.75,

@@ -23,8 +23,9 @@ from zerofleet.network import PolicyValueNet, export_onnx
 from zerofleet.network.auxiliary import AuxiliaryHeads
 
 GO = "go(size=3,komi=0.5)"
-WEIGHTS = {"opponent_policy": 0.15, "final_planes": 1.5, "final_score": 0.5}
-WIDTHS = {"opponent_policy": 10, "final_planes": 9, "final_score": 1}
+DRAWN = {"opponent_policy": 0.15, "final_planes": 1.5, "final_score": 0.5}
+WEIGHTS = {"soft_policy": 4.0, **DRAWN}
+WIDTHS = {"soft_policy": 10, "opponent_policy": 10, "final_planes": 9, "final_score": 1}
 
 
 def a_run(game: str = GO, weights: dict[str, float] = WEIGHTS, **trainer: Any) -> RunConfig:
@@ -46,7 +47,8 @@ def a_run(game: str = GO, weights: dict[str, float] = WEIGHTS, **trainer: Any) -
 @cache
 def batch(*targets: str, game: str = GO) -> TrainBatch:
     """Of random games, every other one resigned, with a full search at three plies of four."""
-    buffer = ReplayBuffer(game, 10_000, 100, auxiliary=targets)
+    drawn = [target for target in targets if target in DRAWN]
+    buffer = ReplayBuffer(game, 10_000, 100, auxiliary=drawn)
     for seed in range(8):
         generator, state = random.Random(seed), State(game)
         actions, legal = list[int](), list[list[int]]()
@@ -98,8 +100,10 @@ def test_each_head_learns_its_target() -> None:
         learner.train(batch(*WEIGHTS))
         losses.append(learner.auxiliary_losses)
     first, last = losses[0], losses[-1]
+    assert first["soft_policy"] == pytest.approx(np.log(10), abs=0.1)
     assert first["opponent_policy"] == pytest.approx(np.log(10), abs=0.1)
     assert first["final_planes"] == pytest.approx(np.log(2), abs=0.05)
+    assert last["soft_policy"] < 1.9
     assert last["opponent_policy"] < 2.2  # of random policies little more can be known
     assert last["final_planes"] < 0.45
     assert last["final_score"] < 0.4 < first["final_score"]
@@ -122,16 +126,24 @@ def test_each_key_asks_for_its_head_alone(target: str) -> None:
 
 def test_losses_by_hand() -> None:
     heads = AuxiliaryHeads(spec(GO), NetworkSection(blocks=0, channels=2), [*WEIGHTS])
+    assert heads.drawn_width == 20
     nan = float("nan")
+    policy = torch.full((4, 10), 0.1)
+    policy[0] = torch.tensor([0.96, 0.04] + [0.0] * 8)
     target = torch.full((4, 20), nan)
     target[0, :10] = torch.tensor([0.5, 0.5] + [0.0] * 8)
     target[1, :10] = torch.tensor([0.0] * 9 + [1.0])
     target[2, 10:] = torch.tensor([1.0, -1.0, 0.0] * 3 + [7.5])
-    predicted = torch.zeros(4, 20)
-    predicted[1, 9] = 2.0
-    predicted[2, 10:] = torch.tensor([3.0, 0.0, 0.0] * 3 + [0.5])
+    predicted = torch.zeros(4, 30)
+    predicted[0, 0] = 1.0
+    predicted[1, 19] = 2.0
+    predicted[2, 20:] = torch.tensor([3.0, 0.0, 0.0] * 3 + [0.5])
     predicted.requires_grad_()
-    losses = heads.losses(predicted, target)
+    losses = heads.losses(predicted, policy, target)
+    # The fourth root of 0.96 / 0.04, which is 24, is the ratio of the first two.
+    first = 24**0.25 / (24**0.25 + 1)
+    soft = np.log(9 + np.e) - first
+    assert losses["soft_policy"].item() == pytest.approx((soft + 3 * np.log(10)) / 4)
     at_one = np.log(9 + np.exp(2)) - 2
     assert losses["opponent_policy"].item() == pytest.approx((np.log(10) + at_one) / 2)
     points = (np.log1p(np.exp(-3)) + 2 * np.log(2)) / 3
@@ -141,9 +153,9 @@ def test_losses_by_hand() -> None:
     torch.stack([*losses.values()]).sum().backward()  # pyright: ignore[reportUnknownMemberType]
     assert predicted.grad is not None
     assert predicted.grad.isfinite().all()
-    assert not predicted.grad[3].any()
-    none = heads.losses(predicted, torch.full((4, 20), nan))
-    assert {name: loss.item() for name, loss in none.items()} == dict.fromkeys(WEIGHTS, 0.0)
+    assert not predicted.grad[3, 10:].any()
+    none = heads.losses(predicted, policy, torch.full((4, 20), nan))
+    assert {name: none[name].item() for name in DRAWN} == dict.fromkeys(DRAWN, 0.0)
 
 
 def exported(network: PolicyValueNet) -> onnx.GraphProto:

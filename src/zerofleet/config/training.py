@@ -75,10 +75,14 @@ class TrainerSection(Section):
     value_lambda: float = Field(default=1.0, ge=0, le=1)
     """The value's target is the lambda-return of the searches' root values and the game's result
     (Sutton and Barto 2018, section 12.1); 1: the result alone, as in the paper."""
+    soft_policy_weight: float = Field(default=0.0, ge=0)
+    """Weight of the loss of a head that predicts the policy target at a temperature of 4, which
+    tells the less good actions apart (KataGo, docs/KataGoMethods.md, "Auxiliary Soft Policy
+    Target", has 8); 0: no such head. The models that are published have none of these heads: they
+    are there for what the tower learns from them."""
     opponent_policy_weight: float = Field(default=0.0, ge=0)
-    """Weight of the loss of a head that predicts the opponent's next policy, where that ply had a
-    full search (Wu 2019, arXiv 1902.10565, section 3.4: 0.15); 0: no such head. The models that are
-    published have none of these heads: they are there for what the tower learns from them."""
+    """Likewise for the opponent's next policy, where that ply had a full search (Wu 2019, arXiv
+    1902.10565, section 3.4: 0.15)."""
     final_planes_weight: float = Field(default=0.0, ge=0)
     """Likewise for who has which point in the end, as a mean over the points, in games that tell it
     (Go, Othello) and were not resigned (Wu 2019, section 4.1: 1.5)."""
@@ -143,13 +147,19 @@ class TrainerSection(Section):
 
     @property
     def auxiliary_weights(self) -> dict[str, float]:
-        """Of each auxiliary target that is learnt, by the name that a replay buffer knows it by."""
+        """Of each auxiliary target that is learnt, by its name."""
         weights = {
+            "soft_policy": self.soft_policy_weight,
             "opponent_policy": self.opponent_policy_weight,
             "final_planes": self.final_planes_weight,
             "final_score": self.final_score_weight,
         }
         return {name: weight for name, weight in weights.items() if weight > 0}
+
+    @property
+    def drawn_targets(self) -> list[str]:
+        """Those that a replay buffer gives, which knows them by these names."""
+        return [name for name in self.auxiliary_weights if name != "soft_policy"]
 
     @model_validator(mode="after")
     def _rates_and_steps_agree(self) -> TrainerSection:

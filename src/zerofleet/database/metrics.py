@@ -34,6 +34,7 @@ _TRAIN_METRICS = (
     "distinct_share",
     "age_games",
     "gradient_norm",
+    "soft_policy_loss",
     "opponent_policy_loss",
     "final_planes_loss",
     "final_score_loss",

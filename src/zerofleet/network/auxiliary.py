@@ -2,7 +2,8 @@
 
 Wu 2019 (arXiv 1902.10565), section 3.4 (the opponent's next policy) and section 4.1 (who has which
 point in the end, and by how much): a game's result is one number for all of its positions, these
-are many that say where it comes from.
+are many that say where it comes from. And the softened policy (KataGo, docs/KataGoMethods.md,
+"Auxiliary Soft Policy Target"): which of the actions that are not the best come near it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from torch.nn import functional
 
 from zerofleet.config import NetworkSection
 from zerofleet.network.blocks import over_the_board, policy_head
+
+SOFT_TEMPERATURE = 4.0
 
 
 class BoardShape(Protocol):
@@ -50,7 +53,7 @@ class AuxiliaryHeads(nn.Module):
         spec: the game; what it does not offer has no head.
         network: channels of the tower, and the sizes of policy and value heads, which these take
             over.
-        targets: names as ``zerofleet_core.ReplayBuffer`` takes them.
+        targets: ``soft_policy``, and names as ``zerofleet_core.ReplayBuffer`` takes them.
     """
 
     def __init__(self, spec: BoardShape, network: NetworkSection, targets: Sequence[str]) -> None:
@@ -58,13 +61,18 @@ class AuxiliaryHeads(nn.Module):
         _, rows, columns = spec.observation_shape
         points, channels, hidden = rows * columns, network.channels, network.value_hidden
         widths = {
+            "soft_policy": spec.num_actions,
             "opponent_policy": spec.num_actions,
             "final_planes": spec.num_final_planes * points,
             "final_score": int(spec.has_final_score),
         }
         self.widths = {name: width for name, width in widths.items() if name in targets and width}
         """Numbers that each head predicts of a position."""
+        self.drawn_width = sum(self.widths.values()) - self.widths.get("soft_policy", 0)
+        """Of those that a replay buffer gives the targets of."""
         self._side = math.sqrt(points)
+        if "soft_policy" in self.widths:
+            self.soft_policy = policy_head(network, points, spec.num_actions)
         if "opponent_policy" in self.widths:
             self.opponent_policy = policy_head(network, points, spec.num_actions)
         if "final_planes" in self.widths:
@@ -84,6 +92,8 @@ class AuxiliaryHeads(nn.Module):
             ``[batch, sum of widths]``.
         """
         found: list[Tensor] = []
+        if "soft_policy" in self.widths:
+            found.append(self.soft_policy(planes))
         if "opponent_policy" in self.widths:
             found.append(self.opponent_policy(planes))
         if "final_planes" in self.widths:
@@ -92,20 +102,25 @@ class AuxiliaryHeads(nn.Module):
             found.append(self.final_score(over_the_board(planes)))
         return torch.cat(found, 1)
 
-    def losses(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
+    def losses(self, predicted: Tensor, policy_target: Tensor, *drawn: Tensor) -> dict[str, Tensor]:
         """Of each head by name, a scalar: the mean over the positions that have the target.
 
-        The opponent's policy by its cross-entropy, each point of a final plane by that of having
+        Policies by their cross-entropy, each point of a final plane by that of having
         it, both in nats; the score by Huber's loss, which the great leads of young networks' games
         impress less than they do squares.
 
         Args:
             predicted: ``[batch, sum of widths]`` float32, as ``forward`` gives it.
-            target: likewise, as ``ReplayBuffer.sample_with_auxiliary`` gives it: the score in
-                points, NaN where a position has none. Without any, a loss is 0. Of processes that
-                share a batch each takes the mean over its own positions.
+            policy_target: ``[batch, num_actions]`` float32.
+            drawn: of the other heads, if there are any, ``[batch, drawn_width]``, as
+                ``ReplayBuffer.sample_with_auxiliary`` gives it: the score in points, NaN where a
+                position has none. Without any, a loss is 0. Of processes that share a batch each
+                takes the mean over its own positions.
         """
+        soft = [softened(policy_target)] if "soft_policy" in self.widths else []
+        target = torch.cat([*soft, *drawn], 1)
         row_losses = {
+            "soft_policy": _policy_losses,
             "opponent_policy": _policy_losses,
             "final_planes": _plane_losses,
             "final_score": self._score_losses,
@@ -121,6 +136,11 @@ class AuxiliaryHeads(nn.Module):
 
     def _score_losses(self, score: Tensor, target: Tensor) -> Tensor:
         return functional.huber_loss(score, target / self._side, reduction="none").squeeze(1)
+
+
+def softened(policy: Tensor) -> Tensor:
+    """Policies ``[batch, num_actions]`` at the soft temperature: ``p^(1 / T)``, normalised."""
+    return functional.normalize(policy.pow(1 / SOFT_TEMPERATURE), p=1, dim=1)
 
 
 def _policy_losses(logits: Tensor, target: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ class PolicyValueNet(nn.Module):
         spec: the game's board and actions.
         network: blocks, channels, the sizes of the heads, and whether blocks see the whole board.
         seed: of the first weights; they depend on nothing else.
-        auxiliary: targets beside policy and value, as ``zerofleet_core.ReplayBuffer`` takes them;
+        auxiliary: targets beside policy and value, as ``AuxiliaryHeads`` takes them;
             those that the game offers have heads, which only ``for_losses`` asks.
 
     Raises:

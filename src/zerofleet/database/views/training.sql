@@ -17,6 +17,7 @@ SELECT
     coalesce(h.value_gap, t.value_gap) AS value_gap,
     coalesce(h.overfit, t.overfit) AS overfit,
     t.gradient_norm,
+    t.soft_policy_loss,
     t.opponent_policy_loss,
     t.final_planes_loss,
     t.final_score_loss,
