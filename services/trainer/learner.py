@@ -93,8 +93,9 @@ class Learner:
         if settings.optimizer == "adamw":
             self._optimizer = AdamW(parameters, settings.momentum, settings.weight_decay)
         elif settings.optimizer == "muon":
-            decay = settings.weight_decay
-            self._optimizer = Muon(parameters, settings.momentum, settings.l2, decay)
+            self._optimizer = Muon(
+                parameters, settings.momentum, settings.l2, settings.weight_decay
+            )
         else:
             self._optimizer = Momentum(parameters, settings.momentum, settings.l2)
         self._precision = Precision(

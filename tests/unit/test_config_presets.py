@@ -87,6 +87,7 @@ LATER = {
         "budget_minutes": 0.0,
         "optimizer": "sgd",
         "value_lambda": 1.0,
+        "soft_policy_weight": 0.0,
         "opponent_policy_weight": 0.0,
         "final_planes_weight": 0.0,
         "final_score_weight": 0.0,

@@ -124,20 +124,36 @@ def test_loss_by_hand() -> None:
     assert parts.value.item() == pytest.approx((0.25 + 0.0) / 2)
 
 
+def two_alike() -> list[PolicyValueNet]:
+    section = NetworkSection(blocks=1, channels=8)
+    return [PolicyValueNet(CONNECT_FOUR, section, seed=2) for _ in range(2)]
+
+
+def random_batches(batches: int) -> torch.Tensor:
+    bits = np.random.default_rng(0).integers(0, 256, (batches, 32, 16), np.uint8)
+    return torch.from_numpy(bits)
+
+
+def some_loss(network: PolicyValueNet, observations: torch.Tensor) -> torch.Tensor:
+    policy_logits, value = network(observations)
+    return policy_logits.square().mean() + value.sum()
+
+
+def go_backward(observations: torch.Tensor, *networks: PolicyValueNet) -> None:
+    for network in networks:
+        some_loss(network, observations).backward()
+
+
 def test_momentum_goes_where_the_written_out_loss_goes() -> None:
     """The reference takes the gradient of the whole loss, l2 term and all, tensor by tensor."""
-    section = NetworkSection(blocks=1, channels=8)
-    ours, reference = (PolicyValueNet(CONNECT_FOUR, section, seed=2) for _ in range(2))
+    ours, reference = two_alike()
     momentum = Momentum(ours.parameters(), 0.9, l2=0.01)
     weights = list(reference.parameters())
     velocities = [torch.zeros_like(weight) for weight in weights]
-    bits = np.random.default_rng(0).integers(0, 256, (3, 32, 16), np.uint8)
-    for observations in torch.from_numpy(bits):
-        policy_logits, value = ours(observations)
-        (policy_logits.square().mean() + value.sum()).backward()
+    for observations in random_batches(3):
+        go_backward(observations, ours)
         momentum.step(0.05)
-        policy_logits, value = reference(observations)
-        loss = policy_logits.square().mean() + value.sum() + l2_penalty(weights, 0.01)
+        loss = some_loss(reference, observations) + l2_penalty(weights, 0.01)
         with torch.no_grad():
             gradients = torch.autograd.grad(loss, weights)
             for weight, velocity, gradient in zip(weights, velocities, gradients, strict=True):
@@ -149,15 +165,11 @@ def test_momentum_goes_where_the_written_out_loss_goes() -> None:
 
 
 def test_adamw_goes_where_torchs_own_goes() -> None:
-    section = NetworkSection(blocks=1, channels=8)
-    ours, reference = (PolicyValueNet(CONNECT_FOUR, section, seed=2) for _ in range(2))
+    ours, reference = two_alike()
     optimizer = AdamW(ours.parameters(), 0.9, weight_decay=0.05)
     theirs = torch.optim.AdamW(reference.parameters(), betas=(0.9, 0.999), weight_decay=0.05)
-    bits = np.random.default_rng(0).integers(0, 256, (5, 32, 16), np.uint8)
-    for steps, observations in enumerate(torch.from_numpy(bits)):
-        for network in (ours, reference):
-            policy_logits, value = network(observations)
-            (policy_logits.square().mean() + value.sum()).backward()
+    for steps, observations in enumerate(random_batches(5)):
+        go_backward(observations, ours, reference)
         rate = 0.01 / (1 + steps)
         optimizer.step(rate, steps)
         theirs.param_groups[0]["lr"] = rate
@@ -168,21 +180,17 @@ def test_adamw_goes_where_torchs_own_goes() -> None:
 
 
 def test_muon_goes_where_torchs_own_goes_and_momentum_moves_all_but_kernels() -> None:
-    section = NetworkSection(blocks=1, channels=8)
-    ours, reference = (PolicyValueNet(CONNECT_FOUR, section, seed=2) for _ in range(2))
-    muon = Muon(ours.parameters(), 0.9, l2=0.01, weight_decay=0.05)
+    ours, reference = two_alike()
+    muon = Muon(ours.parameters(), 0.9, l2=0.01, weight_decay=1.0)
     weights = list(reference.parameters())
     kernels = [weight for weight in weights if weight.ndim == 4 and weight.shape[2] == 3]
     others = [weight for weight in weights if all(weight is not kernel for kernel in kernels)]
     matrices = [nn.Parameter(kernel.detach().flatten(1)) for kernel in kernels]
-    theirs = torch.optim.Muon(matrices, weight_decay=0.05, momentum=0.9, nesterov=True)
+    theirs = torch.optim.Muon(matrices, weight_decay=1.0, momentum=0.9, nesterov=True)
     momentum = torch.optim.SGD(others, momentum=0.9, weight_decay=0.02)
     assert len(matrices) == 3
-    bits = np.random.default_rng(0).integers(0, 256, (5, 32, 16), np.uint8)
-    for steps, observations in enumerate(torch.from_numpy(bits)):
-        for network in (ours, reference):
-            policy_logits, value = network(observations)
-            (policy_logits.square().mean() + value.sum()).backward()
+    for steps, observations in enumerate(random_batches(5)):
+        go_backward(observations, ours, reference)
         rate = 0.01 / (1 + steps)
         muon.step(rate, steps)
         for matrix, kernel in zip(matrices, kernels, strict=True):

@@ -147,7 +147,7 @@ class AdamW(_Optimizer):
         return {"mean": self._views(self._mean), "square": self._views(self._square)}
 
 
-class Muon(_Optimizer):
+class Muon(Momentum):
     """Momentum whose steps of convolution kernels are made orthogonal (Jordan et al. 2024, "Muon").
 
     The gradient of a kernel, a matrix with a row for each output channel, has few directions that
@@ -170,20 +170,16 @@ class Muon(_Optimizer):
     def __init__(
         self, parameters: Iterable[nn.Parameter], momentum: float, l2: float, weight_decay: float
     ) -> None:
-        super().__init__(parameters)
-        self._momentum = momentum
+        super().__init__(parameters, momentum, l2)
         self._weight_decay = weight_decay
-        self._velocity = torch.zeros_like(self._weights)
         self._penalty = torch.full_like(self._weights, 2 * l2)
-        self._kernels: dict[tuple[int, int], list[slice]] = defaultdict(list)
-        offset = 0
+        self._kernels: dict[tuple[int, int], list[slice]] = defaultdict(list)  # by rows and columns
         for parameter in self._parameters:
-            size = parameter.numel()
             if parameter.ndim == 4 and parameter[0, 0].numel() > 1:
-                rows, place = len(parameter), slice(offset, offset + size)
+                first, size, rows = parameter.storage_offset(), parameter.numel(), len(parameter)
+                place = slice(first, first + size)
                 self._kernels[rows, size // rows].append(place)
                 self._penalty[place] = 0
-            offset += size
 
     @torch.no_grad()
     def step(self, learning_rate: float, steps: int = 0) -> None:
@@ -199,10 +195,6 @@ class Muon(_Optimizer):
                 step[at] = kernel.flatten().add_(self._weights[at], alpha=self._weight_decay)
         self._weights.add_(step, alpha=-learning_rate)
         self.clear()
-
-    def averages(self) -> Mapping[str, list[Tensor]]:
-        """The velocity."""
-        return {"momentum": self._views(self._velocity)}
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
