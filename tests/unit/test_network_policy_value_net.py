@@ -136,7 +136,8 @@ def random_batches(batches: int) -> torch.Tensor:
 
 def some_loss(network: PolicyValueNet, observations: torch.Tensor) -> torch.Tensor:
     policy_logits, value = network(observations)
-    return policy_logits.square().mean() + value.sum()
+    # Rows against each other: the gradients of two batches have little in common.
+    return policy_logits.square().mean() + value[::2].sum() - value[1::2].sum()
 
 
 def go_backward(observations: torch.Tensor, *networks: PolicyValueNet) -> None:
@@ -205,7 +206,7 @@ def test_muon_goes_where_torchs_own_goes_and_momentum_moves_all_but_kernels() ->
         reference.zero_grad()
     for first, second in zip(ours.parameters(), weights, strict=True):
         # Torch rounds its kernels' steps to bf16, of 8 bits.
-        torch.testing.assert_close(first, second, rtol=1e-2, atol=5e-4)
+        torch.testing.assert_close(first, second, rtol=1e-4, atol=5e-4)
 
 
 def test_orthogonal_matrices_keep_their_directions_and_lose_their_lengths() -> None:
