@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,12 @@ RUNS = sorted((ROOT / "runs").glob("*.toml"))
 def test_every_run_file_loads_and_names_a_game_that_exists(path: Path) -> None:
     run = load_run(path)
     assert games.spec(run.game.name).num_actions > 1
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_every_run_file_loads_without_its_preset(path: Path) -> None:
+    values = tomllib.loads(path.read_text()) | {"preset": "plain"}
+    assert run_from_values(values).preset == "plain"
 
 
 def test_the_page_of_keys_is_fresh() -> None:

@@ -53,7 +53,6 @@ FAST: Values = {
     "network": {"value_head": "outcome"},
     "trainer": {
         "learning_rate": (0.06,),
-        "learning_rate_steps": (),
         "warmup_samples": 20_000,
         "samples_per_position": 8.0,
         "value_lambda": 0.9,

@@ -42,9 +42,9 @@ class TrainerSection(Section):
 
     batch_size: int = Field(default=256, ge=1)
     """Positions of one SGD step."""
-    learning_rate: tuple[float, ...] = (0.01, 0.001, 0.0001)
-    """Learning rates, annealed in this order ..."""
-    learning_rate_steps: tuple[int, ...] = (400_000, 600_000)
+    learning_rate: tuple[float, ...] = (0.01,)
+    """One learning rate, or several, which come in this order ..."""
+    learning_rate_steps: tuple[int, ...] = ()
     """... each change at one of these steps (one fewer than the rates)."""
     schedule: Literal["steps", "samples"] = "steps"
     """Whether ``learning_rate_steps`` count SGD steps, or samples (positions drawn)."""
