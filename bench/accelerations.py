@@ -26,9 +26,9 @@ PARTS: dict[str, tuple[str, ...]] = {
     "proven results": ("search.prove_results", "search.decisive_moves"),
     "resignation": ("resign.enabled",),
     "outcome head": ("network.value_head",),
-    "learning rate": (
+    "optimizer": (
+        "trainer.optimizer",
         "trainer.learning_rate",
-        "trainer.learning_rate_steps",
         "trainer.warmup_samples",
     ),
     "samples a position": ("trainer.samples_per_position",),

@@ -52,7 +52,8 @@ FAST: Values = {
     "resign": {"enabled": True},
     "network": {"value_head": "outcome"},
     "trainer": {
-        "learning_rate": (0.06,),
+        "optimizer": "muon",
+        "learning_rate": (0.12,),
         "warmup_samples": 20_000,
         "samples_per_position": 8.0,
         "value_lambda": 0.9,
