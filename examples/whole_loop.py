@@ -41,7 +41,6 @@ RUN = run_from_values(
         "trainer": {
             "batch_size": 128,
             "learning_rate": [0.02],
-            "learning_rate_steps": [],
             "window_positions": 10_000,
         },
     }

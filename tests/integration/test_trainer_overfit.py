@@ -47,7 +47,6 @@ def a_run(action: str = "slow", **trainer: Any) -> RunConfig:
             "held_out_share": 0.5,
             "augment": False,
             "learning_rate": [0.05],
-            "learning_rate_steps": [],
             **trainer,
         },
         "overfit": {"action": action, "smoothing": 0.5, "min_positions": 100},

@@ -37,7 +37,6 @@ def a_run(game: str = GO, weights: dict[str, float] = WEIGHTS, **trainer: Any) -
         "trainer": {
             "batch_size": 64,
             "learning_rate": [0.05],
-            "learning_rate_steps": [],
             **{f"{name}_weight": weight for name, weight in weights.items()},
             **trainer,
         },

@@ -194,7 +194,7 @@ def test_the_memory_layout_is_the_run_files() -> None:
 def test_gradient_norm_is_that_of_the_data_terms() -> None:
     learner = Learner(SPEC, a_run(l2=5.0))
     assert learner.gradient_norm is None
-    reference = Learner(SPEC, a_run(l2=0.0, learning_rate=[1.0], learning_rate_steps=[]))
+    reference = Learner(SPEC, a_run(l2=0.0, learning_rate=[1.0]))
     before = [parameter.detach().clone() for parameter in reference.network.parameters()]
     for each in (learner, reference):
         each.train(batch(0))
