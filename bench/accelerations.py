@@ -29,6 +29,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "optimizer": (
         "trainer.optimizer",
         "trainer.learning_rate",
+        "trainer.learning_rate_steps",
         "trainer.warmup_samples",
     ),
     "samples a position": ("trainer.samples_per_position",),

@@ -13,20 +13,22 @@ from bench.predictors import NoNetwork
 from bench.workloads import Workload
 from services.selfplay.games_in_play import GamesInPlay
 from zerofleet.config import RunConfig, run_from_values
+from zerofleet.config.presets import Values
 from zerofleet.games import State
 from zerofleet.records import GameRecord
 
 RUN = "bench"
 
 
-def run_of(workload: Workload) -> RunConfig:
-    """The run file that a person would write for the workload: preset ``fast`` and sizes."""
+def run_of(workload: Workload, more: Values | None = None) -> RunConfig:
+    """The run file that a person would write for the workload: preset ``fast``, sizes, and more."""
     return run_from_values(
         {
             "name": RUN,
             "game": {"name": workload.game},
             "search": {"num_simulations": workload.simulations},
-            "network": workload.network.model_dump(),
+            "network": workload.network.model_dump(exclude_unset=True),
+            **(more or {}),
         }
     )
 

@@ -16,6 +16,7 @@ from services.trainer.candidates import random_positions
 from services.trainer.learner import Learner
 from services.trainer.trainer import sample_seed
 from zerofleet.config import RunConfig
+from zerofleet.database.metrics import Split
 from zerofleet.models.make_variant import measure
 from zerofleet.models.quantize import quantize_int8
 from zerofleet.models.session import ModelSession
@@ -88,8 +89,8 @@ class LoopModels:
         if self._wanted == FP32:
             return fp32
         settings = self._run.precision
-        calibration = self._draw(trained, settings.calibration_positions, learner.step)
-        check = self._draw(held_out, settings.check_positions, learner.step)
+        calibration = self._draw("train", trained, settings.calibration_positions, learner.step)
+        check = self._draw("held_out", held_out, settings.check_positions, learner.step)
         quantized = quantize_int8(exported, calibration)
         int8 = LoopModel(version, INT8, ModelSession(quantized, self._spec))
         bounds = Bounds(settings.max_policy_kl, settings.max_value_difference)
@@ -99,11 +100,14 @@ class LoopModels:
             self._wanted = _faster(fp32, int8, check[:_TIMED_ROWS])
         return int8 if self._wanted == INT8 else fp32
 
-    def _draw(self, buffer: ReplayBuffer, positions: int, step: int) -> NDArray[np.uint8]:
-        """Observations ``[positions, bytes]``, of random play while there are fewer."""
-        seed = sample_seed(self._run.seed, "variants", step)
+    def _draw(
+        self, split: Split, buffer: ReplayBuffer, positions: int, step: int
+    ) -> NDArray[np.uint8]:
+        """Observations ``[positions, bytes]`` as the trainer draws them, random while too few."""
+        seed = sample_seed(self._run.seed, f"variants/{split}", step)
         if buffer.positions >= positions:
-            return buffer.sample(positions, seed, symmetry=self._run.trainer.augment)[0]
+            symmetry = split == "train" and self._run.trainer.augment
+            return buffer.sample(positions, seed, symmetry=symmetry)[0]
         return random_positions(self._spec, positions, np.random.default_rng(seed))
 
 

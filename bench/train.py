@@ -4,7 +4,7 @@
 
 - ``bare``: the network, torch's own SGD, one batch that is in memory; forward, loss, backward,
   step and nothing else.
-- ``learner``: the trainer's learner on that same batch.
+- ``learner``: the trainer's learner on that same batch, by SGD too.
 - ``trainer``: the learner, each batch drawn from the window and rebuilt under random symmetries.
 """
 
@@ -18,7 +18,6 @@ from typing import cast
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 from zerofleet_core import ReplayBuffer
 
 from bench import blocks as measured
@@ -32,7 +31,7 @@ from services.trainer.measurement import Batch
 from services.trainer.team import Team
 from services.trainer.trainer import sample_seed
 from zerofleet.config import RunConfig
-from zerofleet.network import PolicyValueNet
+from zerofleet.network import PolicyValueNet, losses
 from zerofleet.records import GameRecord
 
 COLUMNS = {
@@ -68,7 +67,7 @@ async def measure(
     workload: Workload, size: int, games: int, seconds: float, blocks: int
 ) -> list[Row]:
     """Interleave blocks of the paths."""
-    run = run_of(workload)
+    run = run_of(workload, {"trainer": {"optimizer": "sgd", "learning_rate": [0.06]}})
     torch.set_num_threads(run.trainer.threads)  # as the trainer does
     window = window_of(workload, run, played_games(workload, games, seed=5))
     batch = window.sample(size, 1, symmetry=True)
@@ -128,9 +127,8 @@ def bare_step(workload: Workload, run: RunConfig, batch: Batch) -> Callable[[], 
 
     def step() -> None:
         optimiser.zero_grad()
-        policy_logits, value = precision.predict(forward, observations)
-        loss = functional.cross_entropy(policy_logits, policy_target)
-        (loss + functional.mse_loss(value, value_target)).backward()
+        parts = losses(*precision.predict(forward, observations), policy_target, value_target)
+        (parts.policy + parts.value).backward()
         optimiser.step()
 
     return step

@@ -1,8 +1,9 @@
 """Write docs/run-file.md from the docstrings of ``zerofleet.config``; ``--check`` only compares."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
@@ -17,7 +18,8 @@ HEAD = """# The run file
 
 One TOML file describes one run and is read by every service.
 Strongest first: `--set search.num_simulations=200` of `zerofleet up`, the environment
-(`ZEROFLEET_SEARCH__NUM_SIMULATIONS=200`), the file, the defaults.
+(`ZEROFLEET_SEARCH__NUM_SIMULATIONS=200`), the file, its preset (`fast` unless it names one), the
+defaults.
 An unknown key is an error that names the nearest known one.
 This page is generated from `zerofleet/config/` by `scripts/run_file_page.py`.
 """
@@ -44,10 +46,11 @@ def render() -> str:
     """The page: top-level keys, each section, then the settings of a process."""
     plain = {key: field for key, field in RunConfig.model_fields.items() if not section(field)}
     parts = [HEAD, "## Top level\n", table(plain), PRESETS_HEAD, presets_table()]
+    fast = dict(leaves(PRESETS["fast"]))
     for key, field in RunConfig.model_fields.items():
         model = section(field)
         if model:
-            parts += [f"## `[{key}]`\n", table(model.model_fields)]
+            parts += [f"## `[{key}]`\n", table(model.model_fields, key, fast)]
     parts += [
         "## Settings of a process\n",
         "Where a process finds the others: `ZEROFLEET_DATABASE_URL` and so on.\n",
@@ -65,12 +68,16 @@ def section(field: FieldInfo) -> type[BaseModel] | None:
     return None
 
 
-def table(fields: dict[str, FieldInfo]) -> str:
-    """A row for each key."""
+def table(
+    fields: dict[str, FieldInfo], name: str = "", fast: Mapping[str, object] = MappingProxyType({})
+) -> str:
+    """A row for each key, with what the preset ``fast`` sets in the place of a default."""
     rows = ["| Key | Default | Meaning |", "|---|---|---|"]
     for key, field in fields.items():
         default = "required" if field.default is PydanticUndefined else shown(field.default)
-        meaning = " ".join((field.description or "").split()).replace("``", "`")
+        if f"{name}.{key}" in fast:
+            default += f"; `fast`: {shown(fast[f'{name}.{key}'])}"
+        meaning = " ".join((field.description or "").split()).replace("``", "`").replace("|", r"\|")
         rows.append(f"| `{key}` | {default} | {meaning} |")
     return "\n".join(rows) + "\n"
 

@@ -155,7 +155,7 @@ void bind_self_play(nb::module_& module) {
           },
           "threshold"_a.none(), "play_on_share"_a,
           "Set v_resign for games that begin from now on; None: no player resigns.\n\n"
-          "The player to move resigns when the root's value and its most visited child's are\n"
+          "The player to move resigns when the root's value and its best child's are\n"
           "below the threshold. In a random share of games no player does (`plays_on`).\n\n"
           "Raises:\n    ValueError: a threshold outside [-1, 1], a share outside [0, 1].")
       .def_prop_ro("statistics", &statistics<SelfPlayEngine>);
@@ -167,7 +167,7 @@ void bind_match(nb::module_& module) {
       "Games between side 0 (the candidate) and side 1 (the best).\n\n"
       "Opening k gives game 2k, where side 0 moves first, and game 2k + 1, where\n"
       "side 1 does. There is no noise; moves follow the configured temperatures\n"
-      "(0: the most visited). For a side without a predictor call `games_to_move` and\n"
+      "(0: the best child). For a side without a predictor call `games_to_move` and\n"
       "`play` in place of `select` and `backup`.\n\n"
       "Args:\n"
       "    config: of the search of side 0, and of side 1 unless `other` is given.\n"
@@ -266,7 +266,8 @@ void bind_search(nb::module_& module) {
       .def_ro("network_value", &R::network_value, "Before the search.")
       .def_ro("simulations", &R::simulations, "The sum of visit_counts.")
       .def_ro("best_action", &R::best_action,
-              "Most visits, ties by prior; -1 while there are no actions.");
+              "Of the best child: with PUCT most visits, ties by prior; with a Gumbel root the one "
+              "left by halving; -1 while there are no actions.");
   nb::class_<PySearch>(module, "Search",
                        "The search of many independent positions.\n\n"
                        "More than one leaf of a position may be out at once, kept apart by\n"

@@ -16,7 +16,6 @@ from zerofleet.errors import ConfigError
 from zerofleet.figures import Measurement
 from zerofleet.network import (
     AdamW,
-    Losses,
     LossScale,
     Momentum,
     Muon,
@@ -143,11 +142,12 @@ class Learner:
         """Take one gradient step on this process's share of a batch."""
         observations, policy_target, value_target, *auxiliary = self._tensors(share)
         policy_logits, value, *predicted = self._precision.predict(self._forward, observations)
-        loss = self._weighted(losses(policy_logits, value, policy_target, value_target))
+        parts = losses(policy_logits, value, policy_target, value_target)
+        loss = parts.policy + self._settings.value_loss_weight * parts.value
         if self.network.auxiliary is not None:
-            parts = self.network.auxiliary.losses(predicted[0], policy_target, *auxiliary)
-            self._auxiliary_losses = {name: part.detach() for name, part in parts.items()}
-            weighted = [self._auxiliary_weights[name] * part for name, part in parts.items()]
+            beside = self.network.auxiliary.losses(predicted[0], policy_target, *auxiliary)
+            self._auxiliary_losses = {name: part.detach() for name, part in beside.items()}
+            weighted = [self._auxiliary_weights[name] * part for name, part in beside.items()]
             loss = loss + torch.stack(weighted).sum()
         self._precision.scaled(loss).backward()  # pyright: ignore[reportUnknownMemberType]
         gradient = self._optimizer.gradient
@@ -205,7 +205,8 @@ class Learner:
         An average that the state does not hold begins with the state's weights.
 
         Raises:
-            ConfigError: the state belongs to a network of other sizes.
+            ConfigError: the state belongs to a network of other sizes, or to an optimizer with
+                other averages: SGD and Muon may follow one another, AdamW may not.
         """
         weights = _below("network", state)
         try:
@@ -219,8 +220,8 @@ class Learner:
         for name, average in self._gradient_averages().items():
             if name not in state:
                 raise ConfigError(
-                    "the checkpoint belongs to another optimizer: trainer.optimizer of the run "
-                    "file must not change within a run"
+                    "the checkpoint belongs to another optimizer: within a run trainer.optimizer "
+                    "may change between sgd and muon, and neither to nor from adamw"
                 )
             average.copy_(state[name])
         if self._average is not None:
@@ -253,9 +254,6 @@ class Learner:
                 heads = self.network.auxiliary
                 width = 0 if heads is None else heads.drawn_width
                 self.train_on(team.receive_batch(row, width))
-
-    def _weighted(self, parts: Losses) -> Tensor:
-        return parts.policy + self._settings.value_loss_weight * parts.value
 
     def _gradient_averages(self) -> dict[str, Tensor]:
         names = [name for name, _ in self.network.named_parameters()]

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from zerofleet.figures import Measurement, Stage
-from zerofleet.network import losses
 
 STAGES = 4
 
@@ -55,10 +54,9 @@ def measurement(
     observations, policy_target, value_target = traced.batch
     pi = torch.from_numpy(policy_target)  # pyright: ignore[reportUnknownMemberType]
     z = torch.from_numpy(value_target)  # pyright: ignore[reportUnknownMemberType]
-    parts = losses(policy_logits, value, pi, z)
     policy_losses = -(pi * policy_logits.log_softmax(1)).sum(1).numpy()
     value_losses = (value - z).square().numpy()
-    policy_loss, value_loss = parts.policy.item(), parts.value.item()
+    policy_loss, value_loss = float(policy_losses.mean()), float(value_losses.mean())
     target_entropy = _mean_entropy(pi)
     errors = value.numpy() - traced.result
     variance = float(traced.result.var())

@@ -20,12 +20,10 @@ def learning_rate(settings: TrainerSection, step: int, samples: int, seconds: fl
     """
     position = samples if settings.schedule == "samples" else step
     rate = settings.learning_rate[bisect_right(settings.learning_rate_steps, position)]
-    if samples < settings.warmup_samples:
-        share = samples / settings.warmup_samples
-    else:
-        left = (1 - (budget_used(settings, samples, seconds) or 0)) / settings.annealing_share
-        share = (1 - math.cos(math.pi * min(1.0, max(0.0, left)))) / 2
-    return rate * (LEAST_SHARE + (1 - LEAST_SHARE) * share)
+    risen = min(1.0, samples / settings.warmup_samples) if settings.warmup_samples else 1.0
+    left = (1 - (budget_used(settings, samples, seconds) or 0)) / settings.annealing_share
+    fallen = (1 - math.cos(math.pi * min(1.0, max(0.0, left)))) / 2
+    return rate * (LEAST_SHARE + (1 - LEAST_SHARE) * min(risen, fallen))
 
 
 def budget_used(settings: TrainerSection, samples: int, seconds: float) -> float | None:
@@ -68,8 +66,12 @@ def held_out_limit(settings: TrainerSection, positions: int, least: int) -> int:
     return max(least, math.ceil(positions * share / (1 - share)))
 
 
-def check_sizes(settings: TrainerSection) -> None:
+def check_sizes(settings: TrainerSection, max_length: int) -> None:
     """Refuse sizes with which the trainer would wait for ever.
+
+    Args:
+        settings: the sizes.
+        max_length: most plies of a game.
 
     Raises:
         ConfigError: one line that names both keys.
@@ -79,6 +81,12 @@ def check_sizes(settings: TrainerSection) -> None:
         raise ConfigError(
             f"trainer.min_positions = {settings.min_positions}, but trainer.window_positions = "
             f"{room}: training could never start; lower the first or raise the second"
+        )
+    if settings.min_positions > settings.window_games * max_length:
+        raise ConfigError(
+            f"trainer.min_positions = {settings.min_positions}, but trainer.window_games = "
+            f"{settings.window_games} have {settings.window_games * max_length} at most: training "
+            "could never start; lower the first or raise the second"
         )
     if settings.batch_size > room * settings.samples_per_position:
         raise ConfigError(

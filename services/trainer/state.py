@@ -146,10 +146,11 @@ def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:
             run's.
         StoppedError: told to leave while a store or the disk was waited for.
     """
-    check_sizes(run.trainer)
+    spec = games.spec(run.game.name)
+    check_sizes(run.trainer, spec.max_length)
     torch.set_num_threads(run.trainer.threads)
     training = Training(
-        Learner(games.spec(run.game.name), run, team),
+        Learner(spec, run, team),
         TrainBucket(run.trainer.samples_per_position),
         OverfitWatch(run.overfit),
     )

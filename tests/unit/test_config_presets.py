@@ -129,3 +129,21 @@ def test_alpha_is_three_hundredths_on_19x19(agz: RunConfig) -> None:
     assert len(set(ours)) > 50
     assert ours == leaves(agz.search, dirichlet_alpha=0.03)
     assert ours != leaves(agz.search, dirichlet_alpha=0.031)
+
+
+@pytest.mark.parametrize(
+    ("preset", "optimizer"), [("fast", "adamw"), ("fast", "sgd"), ("plain", "muon")]
+)
+def test_an_optimizer_that_is_not_the_presets_brings_its_own_rate(
+    preset: str, optimizer: str
+) -> None:
+    values = {"name": "a", "preset": preset, "game": "tic_tac_toe"}
+    with pytest.raises(ValueError, match=rf'"{optimizer}" beside .* needs a trainer.learning_rate'):
+        run_from_values(values | {"trainer": {"optimizer": optimizer}})
+    given = {"optimizer": optimizer, "learning_rate": [0.03]}
+    assert run_from_values(values | {"trainer": given}).trainer.learning_rate == (0.03,)
+
+
+def test_the_presets_own_optimizer_has_the_presets_rate() -> None:
+    values = {"name": "a", "game": "tic_tac_toe", "trainer": {"optimizer": "muon"}}
+    assert run_from_values(values).trainer.learning_rate == (0.12,)

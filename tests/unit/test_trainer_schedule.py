@@ -54,6 +54,11 @@ def test_warm_up_goes_with_steps_too() -> None:
     assert learning_rate(settings, 200, 500, 0) == pytest.approx(0.01 * 0.525)
 
 
+def test_a_budget_ends_in_the_middle_of_warm_up() -> None:
+    settings = TrainerSection(**RATES, warmup_samples=1_000, budget_minutes=1)
+    assert learning_rate(settings, 0, 500, 60) == pytest.approx(0.1 / 20)
+
+
 def growing(**options: float) -> TrainerSection:
     return TrainerSection(growing_window=True, window_positions=100_000_000, **options)
 

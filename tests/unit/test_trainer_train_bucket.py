@@ -45,11 +45,14 @@ def test_what_left_the_window_is_not_owed_any_more() -> None:
 
 
 def test_sizes_with_which_training_could_never_start() -> None:
-    check_sizes(TrainerSection())
-    with pytest.raises(ConfigError, match="training could never start"):
-        check_sizes(TrainerSection(min_positions=50, window_positions=49))
+    check_sizes(TrainerSection(min_positions=420, window_games=10), 42)
+    with pytest.raises(ConfigError, match="window_positions = 49: training could never start"):
+        check_sizes(TrainerSection(min_positions=50, window_positions=49), 42)
+    with pytest.raises(ConfigError, match="window_games = 10 have 420 at most"):
+        check_sizes(TrainerSection(min_positions=421, window_games=10), 42)
+    few = TrainerSection(min_positions=1, window_positions=100, samples_per_position=0.5)
     with pytest.raises(ConfigError, match="pay for 50 samples at most"):
-        check_sizes(TrainerSection(min_positions=1, window_positions=100, samples_per_position=0.5))
+        check_sizes(few, 42)
 
 
 @given(st.lists(st.integers(0, 500), max_size=30), st.floats(0.1, 10), st.integers(1, 512))

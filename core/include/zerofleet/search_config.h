@@ -55,7 +55,7 @@ struct SearchConfig {
   std::optional<double> dirichlet_alpha;          // nothing: 0.03 * 361 / points of the board
   double forced_playouts = 0.0;  // k of sqrt(k * P * sum N) for the root's children; 0: off
   int min_child_visits = 0;      // of every child of the root; 0: off
-  bool prune_targets = false;    // without the visits that only forcing or noise caused
+  bool prune_targets = false;    // without the visits that only forcing caused
   bool play_pruned = true;       // moves are drawn from pruned targets too, not from all visits
   RootChoice root = RootChoice::kPuct;
   int gumbel_actions = 16;    // considered at the root

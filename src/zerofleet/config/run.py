@@ -16,7 +16,7 @@ from pydantic_settings import (
 from zerofleet.config.environment import Environment
 from zerofleet.config.inference import InferenceSection, PrecisionSection, ScalingSection
 from zerofleet.config.judging import EvaluatorSection, ExamSection, GoalSection, RatingSection
-from zerofleet.config.presets import PRESETS, merge
+from zerofleet.config.presets import PRESETS, Values, merge
 from zerofleet.config.process_settings import ENV_PREFIX
 from zerofleet.config.selfplay import GameSection, ResignSection, SearchSection, SelfplaySection
 from zerofleet.config.training import (
@@ -31,6 +31,19 @@ def _plain_name(value: str) -> str:
     if not value.replace("_", "").replace("-", "").isalnum() or len(value) > 48:
         raise ValueError("use letters, digits, '-' and '_', at most 48 of them")
     return value
+
+
+def _check_rate(preset: Values, given: object) -> None:
+    """An optimizer that is not the preset's learns nothing, or too much, at the preset's rate."""
+    if not isinstance(given, dict) or "learning_rate" in given:
+        return
+    optimizer = preset.get("optimizer", TrainerSection.model_fields["optimizer"].default)
+    if given.get("optimizer", optimizer) != optimizer:
+        raise ValueError(
+            f'trainer.optimizer = "{given["optimizer"]}" beside a preset with "{optimizer}" needs '
+            "a trainer.learning_rate of its own: sgd [0.06], adamw [0.002] and muon [0.12] were "
+            "measured"
+        )
 
 
 class RunConfig(BaseSettings):
@@ -74,7 +87,9 @@ class RunConfig(BaseSettings):
             values = {**values, "game": {"name": values["game"]}}
         preset = values.get("preset", "fast")
         known = isinstance(preset, str) and preset in PRESETS  # else the field's check says so
-        return merge(PRESETS[preset] if known else {}, values)
+        base = PRESETS[preset] if known else {}
+        _check_rate(base.get("trainer", {}), values.get("trainer"))
+        return merge(base, values)
 
     @model_validator(mode="after")
     def _the_temperature_falls_in_one_way(self) -> RunConfig:

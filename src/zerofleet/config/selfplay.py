@@ -66,7 +66,8 @@ class SearchSection(Section):
     """Self-play, full searches: every child of the root gets at least this many visits, as far as
     half of the simulations suffice for all; 0: off."""
     prune_targets: bool = False
-    """Leave visits that only forcing or noise caused out of the training target (Wu 2019, 3.2)."""
+    """Leave visits that only forcing caused (``forced_playouts``, ``min_child_visits``) out of the
+    training target (Wu 2019, 3.2)."""
     play_pruned: bool = True
     """Draw moves from pruned targets too; off: from all visits, so that games explore more than
     what is learnt from them."""

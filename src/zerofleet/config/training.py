@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -41,35 +41,39 @@ class TrainerSection(Section):
     """``[trainer]``: window, loss and pace."""
 
     batch_size: int = Field(default=256, ge=1)
-    """Positions of one SGD step."""
-    learning_rate: tuple[float, ...] = (0.01,)
+    """Positions of one step."""
+    learning_rate: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] = (0.01,)
     """One learning rate, or several, which come in this order ..."""
     learning_rate_steps: tuple[int, ...] = ()
     """... each change at one of these steps (one fewer than the rates)."""
     schedule: Literal["steps", "samples"] = "steps"
-    """Whether ``learning_rate_steps`` count SGD steps, or samples (positions drawn)."""
+    """Whether ``learning_rate_steps`` count steps, or samples (positions drawn)."""
     budget_samples: int = Field(default=0, ge=0)
     """Samples after which the rate has fallen to a twentieth, along a cosine, and stays there
-    (Loshchilov and Hutter 2017, arXiv 1608.03983, section 3); 0: it does not."""
+    (Loshchilov and Hutter 2017, arXiv 1608.03983, section 3); 0: it does not. Of two budgets the
+    one that is nearer to its end counts, and one that is larger than what was used lifts the rate
+    again."""
     budget_minutes: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Minutes of training after which it has fallen likewise, however fast the machine is; 0: it
-    does not. They count from the first step on, over restarts; more than a minute between two steps
-    counts as one minute. Of two budgets the one that is nearer to its end counts, and one
-    that is larger than what was used lifts the rate again."""
+    """Minutes of training after which the rate has fallen to a twentieth, as with
+    ``budget_samples``, however fast the machine is; 0: it does not. They count from the first step
+    on, over restarts; more than a minute between two steps counts as one minute."""
     annealing_share: float = Field(default=0.25, gt=0, le=1)
     """Last share of the budget over which it falls."""
     warmup_samples: int = Field(default=0, ge=0)
     """The rate rises in a straight line from a twentieth over the first this many samples."""
     optimizer: Literal["sgd", "adamw", "muon"] = "sgd"
-    """SGD with momentum, as in the paper; AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101),
-    whose rates are smaller by a factor of 10 to 30; or Muon (Jordan et al. 2024), which makes the
-    steps of convolution kernels orthogonal and leaves the others to SGD, at the same rate."""
+    """SGD with momentum, as in the paper; AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101); or
+    Muon (Jordan et al. 2024), which makes the steps of the convolution kernels larger than 1x1
+    orthogonal; all other weights take SGD's step at the same rate. Each needs a ``learning_rate``
+    of its own: 0.06 for SGD, 0.002 for AdamW and 0.12 for Muon were measured."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
     """Momentum of SGD and Muon; of AdamW, the decay of the gradient's mean."""
     l2: float = Field(default=1e-4, ge=0)
-    """SGD and Muon: weight c of ``c * |theta|^2`` in the loss; of Muon without its kernels."""
+    """SGD and Muon: weight c of ``c * |theta|^2`` in the loss; with Muon, of the weights that take
+    SGD's step."""
     weight_decay: float = Field(default=0.01, ge=0)
-    """AdamW, and Muon for kernels: share of each weight, times the rate, that a step takes off."""
+    """AdamW, and Muon for its kernels: a step takes this share of each weight, times the rate,
+    off."""
     value_loss_weight: float = Field(default=1.0, gt=0)
     """Weight of the value's loss beside the policy's cross-entropy."""
     value_lambda: float = Field(default=1.0, ge=0, le=1)
@@ -81,14 +85,16 @@ class TrainerSection(Section):
     Target", has 8); 0: no such head. The models that are published have none of these heads: they
     are there for what the tower learns from them."""
     opponent_policy_weight: float = Field(default=0.0, ge=0)
-    """Likewise for the opponent's next policy, where that ply had a full search (Wu 2019, arXiv
-    1902.10565, section 3.4: 0.15)."""
+    """Weight of the loss of a head, not published either, that predicts the opponent's next policy,
+    where that ply had a full search (Wu 2019, arXiv 1902.10565, section 3.4: 0.15)."""
     final_planes_weight: float = Field(default=0.0, ge=0)
-    """Likewise for who has which point in the end, as a mean over the points, in games that tell it
-    (Go, Othello) and were not resigned (Wu 2019, section 4.1: 1.5)."""
+    """Weight of the loss of a head, not published either, that predicts who has which point in the
+    end, as a mean over the points, in games that tell it (Go, Othello) and were not resigned (Wu
+    2019, section 4.1: 1.5)."""
     final_score_weight: float = Field(default=0.0, ge=0)
-    """Likewise for the lead in the end, counted in sides of the board, by Huber's loss, which is
-    simpler than Wu's distribution of scores."""
+    """Weight of the loss of a head, not published either, that predicts the lead in the end,
+    counted in sides of the board, by Huber's loss, which is simpler than Wu's distribution of
+    scores; in the games of ``final_planes_weight``."""
     window_games: int = Field(default=500_000, ge=1)
     """Only the most recent this many games are sampled."""
     window_positions: int = Field(default=1_000_000, ge=1)

@@ -36,7 +36,7 @@ class ExaminedPlayer:
         return cls(game, predictor, match_search(search, num_simulations), most_rows)
 
     async def choose(self, positions: Sequence[Sequence[int]]) -> list[int]:
-        """The most visited action in each position; a position is its list of actions so far."""
+        """The best action in each position; a position is its list of actions so far."""
         return [result.best_action for result in await self.search(positions)]
 
     async def search(self, positions: Sequence[Sequence[int]]) -> list[SearchResult]:

@@ -1,7 +1,7 @@
 """The loss of AlphaGo Zero: ``l = (z - v)^2 - pi^T log p + c * |theta|^2``.
 
 Where a network tells win, draw and loss apart, the first term is a cross-entropy. The last one is
-not computed at each step: ``zerofleet.network.optimizer`` adds its gradient, ``2 * c * theta``, to
+not computed at each step: the optimizers with such a term add its gradient, ``2 * c * theta``, to
 the others'. ``LossScale`` keeps small gradients above the least number that half precision can tell
 from 0.
 """
@@ -35,8 +35,8 @@ def losses(
     Args:
         policy_logits: ``[batch, num_actions]`` float32.
         value: ``[batch]`` float32, or logits of win, draw and loss ``[batch, 3]``.
-        policy_target: ``[batch, num_actions]`` float32, normalised visit counts (pi).
-        value_target: ``[batch]`` float32, the game's result for the player to move (z).
+        policy_target: ``[batch, num_actions]`` float32, what the search made of the policy (pi).
+        value_target: ``[batch]`` float32, the result or lambda-return for the player to move (z).
     """
     return Losses(
         policy=functional.cross_entropy(policy_logits, policy_target),
