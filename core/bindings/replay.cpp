@@ -264,6 +264,7 @@ void bind_replay(nb::module_& module) {
            "Returns:\n"
            "    observations [batch, observation_bytes] uint8, policy_target [batch, num_actions]\n"
            "    float32 (normalised weights), value_target [batch] float32 (the result or\n"
-           "    lambda-return for the player to move). A random symmetry moves observation and policy alike.\n\n"
+           "    lambda-return for the player to move). A random symmetry moves observation and\n"
+           "    policy alike.\n\n"
            "Raises:\n    ValueError: the buffer is empty, or batch_size is below 1.");
 }
