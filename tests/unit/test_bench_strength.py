@@ -153,8 +153,9 @@ def test_parts_of_the_preset_are_taken_off_and_put_on() -> None:
         for section in ("search", "resign", "network", "trainer")
         for key in PRESETS["fast"][section]
     }
+    learning.add("trainer.learning_rate_steps")  # that fit the one rate
     assert {key for keys in PARTS.values() for key in keys} == learning
-    for game in ("connect_four", "go9", "othello", "tictactoe"):
+    for game in ("connect_four", "go9", "go19", "othello", "tictactoe"):
         runs = parse(None, [f"runs/{game}.toml", "--steps=1", "--variants", *VARIANTS]).runs
         run, plain = runs["run"], runs["plain"]
         assert not plain.search.prove_results
