@@ -155,7 +155,7 @@ def test_parts_of_the_preset_are_taken_off_and_put_on() -> None:
     }
     learning.add("trainer.learning_rate_steps")  # that fit the one rate
     assert {key for keys in PARTS.values() for key in keys} == learning
-    for game in ("connect_four", "go9", "go19", "othello", "tictactoe"):
+    for game in ("connect_four", "go9", "othello", "tictactoe"):
         runs = parse(None, [f"runs/{game}.toml", "--steps=1", "--variants", *VARIANTS]).runs
         run, plain = runs["run"], runs["plain"]
         assert not plain.search.prove_results
@@ -164,3 +164,9 @@ def test_parts_of_the_preset_are_taken_off_and_put_on() -> None:
             expected = base.model_dump()
             expected["search"] |= {"prove_results": proves, "decisive_moves": proves}
             assert runs[f"{other} proven results"].model_dump() == expected
+
+
+def test_parts_are_taken_off_a_run_whose_rate_has_steps() -> None:
+    runs = parse(None, ["runs/go19.toml", "--steps=1", "--variants", *VARIANTS]).runs
+    assert runs["run"].trainer.learning_rate_steps
+    assert not runs["plain"].trainer.learning_rate_steps

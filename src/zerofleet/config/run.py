@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_settings import (
@@ -35,12 +35,12 @@ def _plain_name(value: str) -> str:
 
 def _check_rate(preset: Values, given: object) -> None:
     """An optimizer that is not the preset's learns nothing, or too much, at the preset's rate."""
-    if not isinstance(given, dict) or "learning_rate" in given:
-        return
-    optimizer = preset.get("optimizer", TrainerSection.model_fields["optimizer"].default)
-    if given.get("optimizer", optimizer) != optimizer:
+    trainer = cast("Values", given) if isinstance(given, dict) else {}
+    known = preset.get("optimizer", TrainerSection.model_fields["optimizer"].default)
+    named = trainer.get("optimizer", known)
+    if named != known and "learning_rate" not in trainer:
         raise ValueError(
-            f'trainer.optimizer = "{given["optimizer"]}" beside a preset with "{optimizer}" needs '
+            f'trainer.optimizer = "{named}" beside a preset with "{known}" needs '
             "a trainer.learning_rate of its own: sgd [0.06], adamw [0.002] and muon [0.12] were "
             "measured"
         )
