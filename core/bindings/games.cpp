@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -181,7 +182,9 @@ RootChoice to_root_choice(const std::string& name) {
 OpeningActions to_opening_actions(const std::string& name) {
   if (name == "uniform") return OpeningActions::kUniform;
   if (name == "policy") return OpeningActions::kPolicy;
-  throw std::invalid_argument("opening_actions must be 'uniform' or 'policy', not '" + name + "'");
+  if (name == "mixed") return OpeningActions::kMixed;
+  throw std::invalid_argument("opening_actions must be 'uniform', 'policy' or 'mixed', not '" +
+                              name + "'");
 }
 
 void make_config(SearchConfig* self, int num_simulations, double full_search_share,
@@ -309,7 +312,8 @@ void bind_config(nb::module_& module) {
       .def_ro("random_opening_share", &C::random_opening_share)
       .def_prop_ro("opening_actions",
                    [](const C& c) {
-                     return c.opening_actions == OpeningActions::kUniform ? "uniform" : "policy";
+                     constexpr std::array names{"uniform", "policy", "mixed"};
+                     return names.at(static_cast<std::size_t>(c.opening_actions));
                    })
       .def_ro("fork_share", &C::fork_share)
       .def_ro("virtual_loss", &C::virtual_loss)

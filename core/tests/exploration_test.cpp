@@ -61,12 +61,13 @@ void a_share_of_games_has_a_drawn_opening() {
   check_near(drawn / 400.0, 0.5 * 0.8, 4 * std::sqrt(0.4 * 0.6 / 400));
 }
 
-// The first drawn actions are spread as the priors of the games are that begin with a search.
-void openings_are_drawn_from_the_policy() {
+// The first drawn actions are spread as the priors of the games are that begin with a search, or
+// half-way between those and evenly.
+void openings_are_drawn_from_the_policy(OpeningActions actions, double policy_share) {
   SearchConfig config = small_config();
   config.num_simulations = 2;
   config.random_opening_plies = 1;
-  config.opening_actions = OpeningActions::kPolicy;
+  config.opening_actions = actions;
   std::array<double, 7> expected{};
   std::array<double, 7> drawn{};
   double drawn_games = 0.0;
@@ -80,8 +81,10 @@ void openings_are_drawn_from_the_policy() {
       for (std::size_t i = 0; i < 7; ++i) expected.at(i) += game.priors[i];
     }
   }
-  for (std::size_t i = 0; i < 7; ++i)
-    check_near(drawn[i] / drawn_games, expected[i] / others, 0.06);
+  for (std::size_t i = 0; i < 7; ++i) {
+    const double share = policy_share * expected[i] / others + (1 - policy_share) / 7;
+    check_near(drawn[i] / drawn_games, share, 0.06);
+  }
 }
 
 // A fork takes an earlier game up to some ply, then one action that may be any.
@@ -262,7 +265,9 @@ int main() {
   return test::run({
       {"random openings", openings_are_drawn_and_not_learnt},
       {"a share of openings", a_share_of_games_has_a_drawn_opening},
-      {"openings from the policy", openings_are_drawn_from_the_policy},
+      {"openings from the policy",
+       [] { openings_are_drawn_from_the_policy(OpeningActions::kPolicy, 1.0); }},
+      {"mixed openings", [] { openings_are_drawn_from_the_policy(OpeningActions::kMixed, 0.5); }},
       {"forks", forks_begin_as_earlier_games_did},
       {"half-lives", temperatures_fall_by_half_lives},
       {"first play at the root", root_children_may_be_tried_at_full_value},

@@ -131,3 +131,9 @@ def test_a_client_gets_no_fewer_simulations_than_a_measured_player(
         "rating": {"num_simulations": of_ratings},
     })  # fmt: skip
     assert served_simulations(run) == 40
+
+
+@pytest.mark.parametrize("way", ["uniform", "policy", "mixed"])
+def test_the_core_knows_each_way_to_draw_an_opening(way: str) -> None:
+    section = SearchSection(opening_actions=way)
+    assert SearchConfig(**section.model_dump()).opening_actions == way

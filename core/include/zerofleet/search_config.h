@@ -28,6 +28,7 @@ enum class RootChoice {
 enum class OpeningActions {
   kUniform,  // every legal action alike
   kPolicy,   // by the network's policy
+  kMixed,    // each by one of both, whose odds are drawn for the game
 };
 
 // What lies `plies` into an exponential change from `first` to `last` that has come half of its way

@@ -137,6 +137,7 @@ class SelfPlay final : public SelfPlayEngine {
     std::uint64_t symmetry_seed = 0;
     std::vector<Action> opening;    // how the game begins, if it is a fork
     std::size_t opening_plies = 0;  // of the game; they are drawn, not searched
+    double policy_share = 0.0;      // of those plies that the network's policy draws
     int new_simulations = 0;        // of the current ply
     int recalled = 0;               // leaves that the cache answered since the last question
     bool full_search = true;        // of the current ply
@@ -206,6 +207,7 @@ class SelfPlay final : public SelfPlayEngine {
   void draw_opening(Slot& slot) const {
     slot.opening.clear();
     slot.opening_plies = 0;
+    slot.policy_share = config_.opening_actions == OpeningActions::kPolicy ? 1.0 : 0.0;
     if (!slot.game.action.empty()) return;  // adopted
     if (!recent_.empty() && slot.random.uniform() < config_.fork_share) {
       const std::vector<Action>& earlier = recent_[slot.random.below(recent_.size())];
@@ -217,6 +219,9 @@ class SelfPlay final : public SelfPlayEngine {
     const auto most = static_cast<std::uint64_t>(config_.random_opening_plies);
     if (most == 0 || !happens(config_.random_opening_share, slot.random)) return;
     slot.opening_plies = static_cast<std::size_t>(slot.random.below(most + 1));
+    if (config_.opening_actions == OpeningActions::kMixed) {
+      slot.policy_share = slot.random.uniform();
+    }
   }
 
   // What happens always takes no random number.
@@ -315,7 +320,7 @@ class SelfPlay final : public SelfPlayEngine {
       const auto first = tree.action.begin();
       return static_cast<int>(std::find(first, first + children, slot.opening[ply]) - first);
     }
-    if (config_.opening_actions == OpeningActions::kUniform) {
+    if (slot.policy_share <= 0.0 || !happens(slot.policy_share, slot.random)) {
       return static_cast<int>(slot.random.below(weights_.size()));
     }
     double point = slot.random.uniform();

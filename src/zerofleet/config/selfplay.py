@@ -99,9 +99,9 @@ class SearchSection(Section):
     nearly solved from being played in one way alone."""
     random_opening_share: float = Field(default=1.0, ge=0, le=1)
     """Self-play: share of games that begin so."""
-    opening_actions: Literal["uniform", "policy"] = "uniform"
+    opening_actions: Literal["uniform", "policy", "mixed"] = "uniform"
     """Whether the actions of openings are drawn evenly, or by the network's policy, as KataGo's
-    are."""
+    are; mixed: each in one of these ways, by a share of the policy that is drawn for the game."""
     fork_share: float = Field(default=0.0, ge=0, le=1)
     """Self-play: share of games that begin as one of the games that ended lately, up to a ply drawn
     evenly, and go on with one drawn action."""
