@@ -41,7 +41,7 @@ test: setup ## the tests: nothing is needed beside what make setup made
 test-loaded: setup ## the tests three times in a row, with eight busy loops beside them
 	for i in 1 2 3; do $(BIN)/python scripts/under_load.py 8 $(MAKE) --no-print-directory test || exit 1; done
 
-test-fleet: setup ## whole fleets train, are killed and are looked at for secrets; benchmarks run
+test-fleet: setup ## whole fleets train, are killed and are looked at for secrets; benchmarks and slow tests run
 	$(TEST) -m "fleet and not docker and not cluster and not gpu"
 
 test-browser: setup ## the page in Chromium (Debian's package), clicked and looked at
@@ -74,7 +74,7 @@ sbom: $(RELEASE) ## what is in each image and under which licence, in dist/sbom;
 	$(RELEASE)/bin/python scripts/sbom.py $(IMAGES:%=zerofleet-%:$(TAG))
 
 compose-test: setup ## build the images, bring the fleet up by Compose, ask it, scale it, kill it
-	$(BIN)/python -m pytest -m docker -s tests/docker
+	NEEDS_DOCKER=1 $(BIN)/python -m pytest -m docker -s tests/docker
 
 cluster-test: setup ## a fleet on the trial cluster that kubectl names (CLUSTER_LOAD="kind load docker-image")
 	NEEDS_CLUSTER=1 $(BIN)/python -m pytest -m cluster -s tests/cluster

@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -167,24 +168,32 @@ void bind_game(nb::module_& module) {
              "    each 'legal action' of a ply, and what it says.");
 }
 
-Fpu to_fpu(const std::string& name) {
-  if (name == "zero") return Fpu::kZero;
-  if (name == "reduction") return Fpu::kReduction;
-  throw std::invalid_argument("fpu must be 'zero' or 'reduction', not '" + name + "'");
+template <typename Enum, std::size_t kCount>
+using Names = std::array<std::pair<const char*, Enum>, kCount>;
+
+constexpr Names<Fpu, 2> kFpuNames{{{"zero", Fpu::kZero}, {"reduction", Fpu::kReduction}}};
+constexpr Names<RootChoice, 2> kRootNames{
+    {{"puct", RootChoice::kPuct}, {"gumbel", RootChoice::kGumbel}}};
+constexpr Names<OpeningActions, 3> kOpeningActionsNames{{{"uniform", OpeningActions::kUniform},
+                                                         {"policy", OpeningActions::kPolicy},
+                                                         {"mixed", OpeningActions::kMixed}}};
+
+template <typename Enum, std::size_t kCount>
+Enum value_of(const Names<Enum, kCount>& names, const std::string& key, const std::string& name) {
+  std::string allowed;
+  for (const auto& [called, value] : names) {
+    if (name == called) return value;
+    if (!allowed.empty()) allowed += value == names.back().second ? " or " : ", ";
+    allowed += "'" + std::string(called) + "'";
+  }
+  throw std::invalid_argument(key + " must be " + allowed + ", not '" + name + "'");
 }
 
-RootChoice to_root_choice(const std::string& name) {
-  if (name == "puct") return RootChoice::kPuct;
-  if (name == "gumbel") return RootChoice::kGumbel;
-  throw std::invalid_argument("root must be 'puct' or 'gumbel', not '" + name + "'");
-}
-
-OpeningActions to_opening_actions(const std::string& name) {
-  if (name == "uniform") return OpeningActions::kUniform;
-  if (name == "policy") return OpeningActions::kPolicy;
-  if (name == "mixed") return OpeningActions::kMixed;
-  throw std::invalid_argument("opening_actions must be 'uniform', 'policy' or 'mixed', not '" +
-                              name + "'");
+template <typename Enum, std::size_t kCount>
+const char* name_of(const Names<Enum, kCount>& names, Enum value) {
+  return std::find_if(names.begin(), names.end(),
+                      [value](const auto& each) { return each.second == value; })
+      ->first;
 }
 
 void make_config(SearchConfig* self, int num_simulations, double full_search_share,
@@ -202,45 +211,46 @@ void make_config(SearchConfig* self, int num_simulations, double full_search_sha
                  const std::string& opening_actions, double fork_share, double virtual_loss,
                  bool prove_results, bool decisive_moves, bool reuse_tree, int cache_positions,
                  bool random_symmetry) {
-  const SearchConfig config{.num_simulations = num_simulations,
-                            .full_search_share = full_search_share,
-                            .fast_simulations = fast_simulations,
-                            .simulations_start = simulations_start,
-                            .simulations_growth_models = simulations_growth_models,
-                            .c_puct = c_puct,
-                            .c_puct_growth = c_puct_growth,
-                            .c_puct_base = c_puct_base,
-                            .fpu = to_fpu(fpu),
-                            .fpu_reduction = fpu_reduction,
-                            .root_fpu_reduction = root_fpu_reduction,
-                            .root_policy_temperature = root_policy_temperature,
-                            .root_policy_temperature_final = root_policy_temperature_final,
-                            .root_policy_temperature_halflife = root_policy_temperature_halflife,
-                            .dirichlet_fraction = dirichlet_fraction,
-                            .dirichlet_alpha = dirichlet_alpha,
-                            .forced_playouts = forced_playouts,
-                            .min_child_visits = min_child_visits,
-                            .prune_targets = prune_targets,
-                            .play_pruned = play_pruned,
-                            .root = to_root_choice(root),
-                            .gumbel_actions = gumbel_actions,
-                            .gumbel_scale = gumbel_scale,
-                            .gumbel_c_visit = gumbel_c_visit,
-                            .gumbel_c_scale = gumbel_c_scale,
-                            .temperature = temperature,
-                            .temperature_moves = temperature_moves,
-                            .temperature_final = temperature_final,
-                            .temperature_halflife = temperature_halflife,
-                            .random_opening_plies = random_opening_plies,
-                            .random_opening_share = random_opening_share,
-                            .opening_actions = to_opening_actions(opening_actions),
-                            .fork_share = fork_share,
-                            .virtual_loss = virtual_loss,
-                            .prove_results = prove_results,
-                            .decisive_moves = decisive_moves,
-                            .reuse_tree = reuse_tree,
-                            .cache_positions = cache_positions,
-                            .random_symmetry = random_symmetry};
+  const SearchConfig config{
+      .num_simulations = num_simulations,
+      .full_search_share = full_search_share,
+      .fast_simulations = fast_simulations,
+      .simulations_start = simulations_start,
+      .simulations_growth_models = simulations_growth_models,
+      .c_puct = c_puct,
+      .c_puct_growth = c_puct_growth,
+      .c_puct_base = c_puct_base,
+      .fpu = value_of(kFpuNames, "fpu", fpu),
+      .fpu_reduction = fpu_reduction,
+      .root_fpu_reduction = root_fpu_reduction,
+      .root_policy_temperature = root_policy_temperature,
+      .root_policy_temperature_final = root_policy_temperature_final,
+      .root_policy_temperature_halflife = root_policy_temperature_halflife,
+      .dirichlet_fraction = dirichlet_fraction,
+      .dirichlet_alpha = dirichlet_alpha,
+      .forced_playouts = forced_playouts,
+      .min_child_visits = min_child_visits,
+      .prune_targets = prune_targets,
+      .play_pruned = play_pruned,
+      .root = value_of(kRootNames, "root", root),
+      .gumbel_actions = gumbel_actions,
+      .gumbel_scale = gumbel_scale,
+      .gumbel_c_visit = gumbel_c_visit,
+      .gumbel_c_scale = gumbel_c_scale,
+      .temperature = temperature,
+      .temperature_moves = temperature_moves,
+      .temperature_final = temperature_final,
+      .temperature_halflife = temperature_halflife,
+      .random_opening_plies = random_opening_plies,
+      .random_opening_share = random_opening_share,
+      .opening_actions = value_of(kOpeningActionsNames, "opening_actions", opening_actions),
+      .fork_share = fork_share,
+      .virtual_loss = virtual_loss,
+      .prove_results = prove_results,
+      .decisive_moves = decisive_moves,
+      .reuse_tree = reuse_tree,
+      .cache_positions = cache_positions,
+      .random_symmetry = random_symmetry};
   config.check();
   new (self) SearchConfig(config);
 }
@@ -286,7 +296,7 @@ void bind_config(nb::module_& module) {
       .def_ro("c_puct", &C::c_puct)
       .def_ro("c_puct_growth", &C::c_puct_growth)
       .def_ro("c_puct_base", &C::c_puct_base)
-      .def_prop_ro("fpu", [](const C& c) { return c.fpu == Fpu::kZero ? "zero" : "reduction"; })
+      .def_prop_ro("fpu", [](const C& c) { return name_of(kFpuNames, c.fpu); })
       .def_ro("fpu_reduction", &C::fpu_reduction)
       .def_ro("root_fpu_reduction", &C::root_fpu_reduction)
       .def_ro("root_policy_temperature", &C::root_policy_temperature)
@@ -298,8 +308,7 @@ void bind_config(nb::module_& module) {
       .def_ro("min_child_visits", &C::min_child_visits)
       .def_ro("prune_targets", &C::prune_targets)
       .def_ro("play_pruned", &C::play_pruned)
-      .def_prop_ro("root",
-                   [](const C& c) { return c.root == RootChoice::kPuct ? "puct" : "gumbel"; })
+      .def_prop_ro("root", [](const C& c) { return name_of(kRootNames, c.root); })
       .def_ro("gumbel_actions", &C::gumbel_actions)
       .def_ro("gumbel_scale", &C::gumbel_scale)
       .def_ro("gumbel_c_visit", &C::gumbel_c_visit)
@@ -311,10 +320,7 @@ void bind_config(nb::module_& module) {
       .def_ro("random_opening_plies", &C::random_opening_plies)
       .def_ro("random_opening_share", &C::random_opening_share)
       .def_prop_ro("opening_actions",
-                   [](const C& c) {
-                     constexpr std::array names{"uniform", "policy", "mixed"};
-                     return names.at(static_cast<std::size_t>(c.opening_actions));
-                   })
+                   [](const C& c) { return name_of(kOpeningActionsNames, c.opening_actions); })
       .def_ro("fork_share", &C::fork_share)
       .def_ro("virtual_loss", &C::virtual_loss)
       .def_ro("prove_results", &C::prove_results)

@@ -26,7 +26,7 @@ class TrainerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """One gauge for each figure that is known by now, those of the game's stages by label."""
         pulse = self._pulse()
-        yield GaugeMetricFamily(f"{_PREFIX}_step", "Steps of SGD taken.", value=pulse.progress)
+        yield GaugeMetricFamily(f"{_PREFIX}_step", "Training steps taken.", value=pulse.progress)
         figures = pulse.figures
         measured = {"train": figures.train, "held_out": figures.held_out}
         known = numbers(figures) | numbers(figures.demand)

@@ -23,7 +23,7 @@ NOBODY = KUBECTL.format(label="echo nobody there >&2; exit 1")
 UNLABELLED = KUBECTL.format(label="")
 WITHOUT_METRICS = KUBECTL.format(label="printf true")
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.fleet  # pytest starts anew for each of them
 
 
 def run(command: str, kubectl: str, folder: Path) -> subprocess.CompletedProcess[str]:

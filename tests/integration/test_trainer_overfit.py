@@ -23,7 +23,7 @@ from zerofleet.records import GameRecord
 from zerofleet.service import Pulse
 from zerofleet.testing.random_records import changed, random_record
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.fleet  # it trains until it overfits
 
 DEADLINE = 120.0
 WINDOW = 160  # positions: about twenty games

@@ -9,6 +9,7 @@ import promql_parser
 import pytest
 
 from tests.repo.k8s.manifests import Manifests
+from zerofleet.figures import TrainerFigures, numbers
 
 ROOT = Path(__file__).resolve().parents[2]
 # Metrics that are not ours: the kubelet's.
@@ -42,8 +43,8 @@ def test_every_metric_is_one_that_a_service_has(expressions: dict[str, str]) -> 
 
 
 def exported_words() -> dict[str, set[str]]:
-    """Words that the sources of each service have as strings, which its metrics are named by."""
-    return {
+    """Words that metrics of each service are named by: strings in its sources, and figures."""
+    words = {
         service.name: {
             word
             for path in service.glob("*.py")
@@ -53,3 +54,5 @@ def exported_words() -> dict[str, set[str]]:
         for service in (ROOT / "services").iterdir()
         if service.is_dir()
     }
+    words["trainer"] |= numbers(TrainerFigures()).keys()
+    return words

@@ -1,5 +1,7 @@
 """Searches outside self-play: what a run's ``[search]`` says of play, without what trains."""
 
+from typing import Any
+
 import pytest
 from zerofleet_core import SearchConfig
 
@@ -133,7 +135,20 @@ def test_a_client_gets_no_fewer_simulations_than_a_measured_player(
     assert served_simulations(run) == 40
 
 
-@pytest.mark.parametrize("way", ["uniform", "policy", "mixed"])
-def test_the_core_knows_each_way_to_draw_an_opening(way: str) -> None:
-    section = SearchSection(opening_actions=way)
-    assert SearchConfig(**section.model_dump()).opening_actions == way
+NAMED = {"fpu": ("zero", "reduction"), "root": ("puct", "gumbel")} | {
+    "opening_actions": ("uniform", "policy", "mixed")
+}
+
+
+@pytest.mark.parametrize(("key", "name"), [(key, of) for key in NAMED for of in NAMED[key]])
+def test_the_core_knows_what_is_chosen_by_name(key: str, name: str) -> None:
+    section = SearchSection.model_validate({key: name})
+    assert getattr(SearchConfig(**section.model_dump()), key) == name
+
+
+@pytest.mark.parametrize("key", NAMED)
+def test_the_core_says_which_names_there_are(key: str) -> None:
+    other: dict[str, Any] = {key: "other"}
+    with pytest.raises(ValueError, match=f"^{key} must be '.*', not 'other'$") as refused:
+        SearchConfig(**other)
+    assert all(f"'{name}'" in str(refused.value) for name in NAMED[key])

@@ -205,6 +205,7 @@ def test_gradient_norm_is_that_of_the_data_terms() -> None:
     assert learner.gradient_norm == pytest.approx(moved**0.5, rel=1e-3)
 
 
+@pytest.mark.fleet  # tracing takes ten seconds
 def test_the_compiled_network_learns_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the back end that generates no code, so that no compiler has to run."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))

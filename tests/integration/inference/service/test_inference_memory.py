@@ -48,7 +48,7 @@ def _resident_bytes(pid: int) -> int:
     return int(pages) * resource.getpagesize()
 
 
-@pytest.mark.slow
+@pytest.mark.fleet  # a flood takes a quarter of a minute
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="needs glibc")
 async def test_memory_goes_back_after_a_flood(fleet: Any, until: Any) -> None:
     """Of metadata, before the client acknowledges the SETTINGS that would bound them."""
