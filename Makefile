@@ -41,7 +41,7 @@ test: setup ## the tests: nothing is needed beside what make setup made
 test-loaded: setup ## the tests three times in a row, with eight busy loops beside them
 	for i in 1 2 3; do $(BIN)/python scripts/under_load.py 8 $(MAKE) --no-print-directory test || exit 1; done
 
-test-fleet: setup ## whole fleets train, are killed and are looked at for secrets; benchmarks and slow tests run
+test-fleet: setup ## whole fleets train, are killed and are looked at for secrets; benchmarks and a few slow tests run
 	$(TEST) -m "fleet and not docker and not cluster and not gpu"
 
 test-browser: setup ## the page in Chromium (Debian's package), clicked and looked at

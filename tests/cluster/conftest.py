@@ -19,11 +19,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 import zerofleet
+from tests.missing import is_missing
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "zerofleet-trial"
@@ -36,6 +37,7 @@ WORKLOADS = (
     *("statefulset/postgres", "statefulset/redis"),
 )
 LOG_LINES = 30
+NEEDED = "NEEDS_CLUSTER"
 EXTERNAL_METRICS = "/apis/external.metrics.k8s.io/v1beta1"
 
 _T = TypeVar("_T")
@@ -158,13 +160,6 @@ class Cluster:
         return "\n".join(parts)
 
 
-def is_missing(what: str) -> NoReturn:
-    """Skip for want of something; under ``make cluster-test``, end."""
-    if os.environ.get("NEEDS_CLUSTER"):
-        pytest.exit(what, returncode=2)
-    pytest.skip(what)
-
-
 def why_without_hpa(found: Cluster, context: str) -> str:
     """Why plain HPAs are left out; nothing where they are not."""
     if os.environ.get("WITHOUT_HPA"):
@@ -177,7 +172,7 @@ def why_without_hpa(found: Cluster, context: str) -> str:
             "HPAs read: give it an adapter for external metrics, or leave their tests out by "
             f"WITHOUT_HPA=1. It says: {error.output.strip()}"
         )
-        if os.environ.get("NEEDS_CLUSTER"):
+        if os.environ.get(NEEDED):
             pytest.exit(lacking, returncode=2)
         return lacking
     return ""
@@ -187,7 +182,7 @@ def why_without_hpa(found: Cluster, context: str) -> str:
 def cluster() -> Iterator[Cluster]:
     """The cluster, with the images there and nothing of a fleet; afterwards nothing again."""
     if shutil.which("kubectl") is None:
-        is_missing("no Kubernetes here: there is no program 'kubectl' on PATH: install it")
+        is_missing("no Kubernetes here: there is no program 'kubectl' on PATH: install it", NEEDED)
     found = Cluster()
     context = "none"
     label = f"jsonpath={{.metadata.labels.{LABEL}}}"
@@ -197,12 +192,14 @@ def cluster() -> Iterator[Cluster]:
     except subprocess.CalledProcessError as error:
         is_missing(
             f"no cluster answers for kubectl's context {context!r}: start one, or name another by "
-            f"kubectl config use-context. kubectl says: {error.output.strip()}"
+            f"kubectl config use-context. kubectl says: {error.output.strip()}",
+            NEEDED,
         )
     if allowed != "true":
         is_missing(
             f"kubectl's context {context!r} may be anybody's cluster: this needs one for trials. "
-            f"If it is one: kubectl label namespace default {LABEL}=true"
+            f"If it is one: kubectl label namespace default {LABEL}=true",
+            NEEDED,
         )
     if found.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found"):
         pytest.exit(

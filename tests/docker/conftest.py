@@ -16,19 +16,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import docker
 import pytest
 from docker.models.containers import Container
 
 import zerofleet
+from tests.missing import is_missing
 from zerofleet.local.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PORTS = ("INFERENCE_PORT", "DASHBOARD_PORT", "CONSOLE_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")
 SERVICES = ("inference", "selfplay", "trainer", "evaluator")
 LOG_LINES = 40
+NEEDED = "NEEDS_DOCKER"
 PYTHON_IMAGE = "python:3.11-slim-bookworm"
 BUILD_SECONDS = 5400.0
 
@@ -185,23 +187,17 @@ class Stack:
         return f"{time.monotonic() - self.started_at:.1f} s"
 
 
-def is_missing(what: str) -> NoReturn:
-    """Skip for want of something; under ``make compose-test``, end."""
-    if os.environ.get("NEEDS_DOCKER"):
-        pytest.exit(what, returncode=2)
-    pytest.skip(what)
-
-
 @pytest.fixture(scope="session")
 def engine() -> Iterator[docker.DockerClient]:
     """The Docker engine of this machine."""
     if shutil.which("docker") is None:
-        is_missing("no Docker here: there is no program 'docker' on PATH")
+        is_missing("no Docker here: there is no program 'docker' on PATH", NEEDED)
     # Asked by the program first: a library that finds no engine leaves its socket open.
     for words, what in ((["version"], "engine"), (["compose", "version"], "plugin for Compose")):
         done = subprocess.run(["docker", *words], capture_output=True, text=True, check=False)
         if done.returncode:
-            is_missing(f"no Docker {what} answers: {done.stderr.strip().splitlines()[-1]}")
+            said = done.stderr.strip().splitlines()[-1]
+            is_missing(f"no Docker {what} answers: {said}", NEEDED)
     client = docker.from_env(timeout=120)
     with contextlib.closing(client):
         yield client
