@@ -3,7 +3,8 @@
 Self-play, window, train bucket, learner and models are those of the fleet: a position is trained on
 as soon as it is paid for, and the newest model plays on. Left out are the gate, the overfit watch,
 and what takes a service's time: messages, commits, waits. One seed gives one run on one machine,
-however busy that is; the clock of ``trainer.budget_minutes`` is the caller's (``learner.seconds``).
+however busy that is, where the precision is given (``LoopModels`` times fp32 against int8 where it
+is not); the clock of ``trainer.budget_minutes`` is the caller's (``learner.seconds``).
 """
 
 from __future__ import annotations

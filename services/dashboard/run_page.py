@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from services.dashboard.charts import ChartPanel, Drawing
@@ -10,6 +10,7 @@ from services.dashboard.frame import Frame, Visit, said_heading
 from services.dashboard.run_drawings import RunDrawings, Scale
 from services.dashboard.run_queries import BLOCK_GAMES, CurveReader, RunCurves
 from services.dashboard.toolkit import events, ui
+from zerofleet.database.metrics import TrainingWarning
 from zerofleet.exam import has_exam
 
 _SECONDS = 10.0
@@ -45,6 +46,8 @@ class RunView:
             )
             ui.switch("smoothed", value=True, on_change=self._choose_smooth).props("dense")
             self._read_so_far = ui.label().classes("zf-note").props('role="status"')
+        self._warned: Sequence[TrainingWarning] = ()
+        self._warnings = ui.element("div").classes("zf-warnings").props('role="status"')
         with ui.element("div").classes("zf-panels"):
             self._strength(visit.run.game)
             self._learning()
@@ -54,6 +57,7 @@ class RunView:
         """Draw the curves as they are now."""
         self._curves = curves
         self._say_read_so_far()
+        self._warn()
         drawings = RunDrawings(curves, self._scale, self._smooth)
         for panel, draw in self._panels:
             panel.show(draw(drawings))
@@ -71,6 +75,19 @@ class RunView:
         self._read_so_far.set_visibility(stored is not None)
         for panel, note in self._of_games:
             panel.note(f"{note} {words}".strip())
+
+    def _warn(self) -> None:
+        """Say what is wrong with the run's training; nothing where nothing is."""
+        if self._curves.warnings == self._warned:
+            return  # or who hears the page would be told again
+        self._warned = self._curves.warnings
+        self._warnings.clear()
+        with self._warnings:
+            for each in self._warned:
+                with ui.element("div").classes("zf-lamp"):
+                    ui.element("span").classes("zf-light zf-warning")
+                    ui.label(each.warning).classes("zf-name")
+                    ui.label(each.words).classes("zf-words")
 
     def _strength(self, game: str) -> None:
         self._panel(
@@ -100,7 +117,7 @@ class RunView:
             lambda drawings: drawings.loss("value_loss", "squared error"),
             "Value loss",
             _MEASURED,
-            "Against the games' results; thin lines are promotions.",
+            "Against its target, between result and root values; thin lines are promotions.",
         )
         self._panel(
             RunDrawings.entropies,

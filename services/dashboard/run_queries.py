@@ -14,6 +14,7 @@ from sqlalchemy import Row
 
 from services.dashboard.sources import Sources
 from services.dashboard.strip import GameCount
+from zerofleet.database.metrics import TRAINING_WARNINGS, TrainingWarning
 
 MOST_POINTS = 500
 BLOCK_GAMES = 100
@@ -39,6 +40,7 @@ ORDER BY t.step
 """
 
 _NEWEST = "SELECT step, at FROM train_metrics WHERE run = :run ORDER BY step DESC, at DESC LIMIT 1"
+
 
 _RATINGS = """
 SELECT DISTINCT ON (m.version) m.version, m.created_at AS at, p.at AS promoted_at, m.step,
@@ -214,6 +216,7 @@ class RunCurves:
     held_out: Sequence[Row[tuple[object, ...]]] = ()
     ratings: Sequence[Row[tuple[object, ...]]] = ()
     anchors: dict[str, float] = field(default_factory=dict[str, float])
+    warnings: Sequence[TrainingWarning] = ()
     exams: Sequence[Row[tuple[object, ...]]] = ()
     stages: Sequence[Row[tuple[object, ...]]] = ()
     resignations: Sequence[Row[tuple[object, ...]]] = ()
@@ -255,6 +258,7 @@ class CurveReader:
             self._measured,
             ratings=await ask(_RATINGS, run=run, most=MOST_POINTS),
             anchors={row.player: row.elo for row in anchors},
+            warnings=[TrainingWarning(*row) for row in await ask(TRAINING_WARNINGS, run=run)],
             exams=await ask(_EXAMS, run=run, most=MOST_POINTS),
             resignations=await ask(_RESIGNATIONS, run=run, most=MOST_POINTS),
             blocks=tuple(self._play.blocks),

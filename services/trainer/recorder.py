@@ -133,8 +133,8 @@ class Recorder:
                 partial(insert, run, learner.step, split, self._row(split, found), epoch)
             )
         if event is not None:
-            self._happened(event)
-        self._look_at_play()
+            self._change_pace()
+        self._warn()
         if self._tensorboard is not None:
             self._tensorboard.write(learner.step, self.by_name())
 
@@ -148,7 +148,8 @@ class Recorder:
             self._measured_at = bucket.received
         event = watch.look_at_window(bucket.received)
         if event is not None:
-            self._happened(event)
+            self._change_pace()
+            self._warn()
         elif bucket.received - self._measured_at >= self._interval:
             self.measure()
 
@@ -170,20 +171,28 @@ class Recorder:
         found |= {name: figure for name, figure in known.items() if figure is not None}
         return {**found, **self.auxiliary_losses}
 
-    def _look_at_play(self) -> None:
-        """See whether self-play still explores; say when that changes."""
-        database, step = self._stores.database, self._training.learner.step
-        self.play = self._stores.ask(partial(database.recent_play, self._run.name))
-        self.narrows = self.play.narrows(self._max_length)
-        # Against the last event, not against the last look: a restart is no news, and an event that
-        # this step has already (training may wait, and looks again) is written at the next one.
-        if (self.narrows is not None) == self.play.was_narrow:
-            return
-        event = "narrow_ends" if self.play.was_narrow else "narrow_begins"
-        detail = self.narrows or "self-play explores again"
-        _log.warning(event, step=step, detail=detail)
-        insert = partial(database.insert_train_event, self._run.name, step, event, detail)
-        self._stores.ask(partial(insert, self._epoch))
+    def _warn(self) -> None:
+        """Write down what has begun to be wrong with training, or has ended."""
+        run, database, watch = self._run, self._stores.database, self._training.watch
+        step, samples = self._training.learner.step, self._training.bucket.samples_per_position
+        warnings = self._stores.ask(partial(database.training_warnings, run.name))
+        told = {each.warning for each in warnings}
+        self.play = self._stores.ask(partial(database.recent_play, run.name))
+        self.narrows = self.play.narrows(self._max_length, was_narrow="narrows" in told)
+        overfit = f"{watch.explain()}: {watch.consequence(samples)}"
+        # Against the last events, not against the last look: a restart is no news, what a crash
+        # made untrue is told, and an event that this step has already (training may wait, and
+        # looks again) is written at the next one.
+        for name, is_wrong, detail in (
+            ("overfit", watch.active, overfit),
+            ("narrow", self.narrows is not None, self.narrows or "self-play explores again"),
+        ):
+            if is_wrong == (f"{name}s" in told):
+                continue
+            event = f"{name}_begins" if is_wrong else f"{name}_ends"
+            _log.warning(event, step=step, detail=detail)
+            insert = partial(database.insert_train_event, run.name, step, event, detail)
+            self._stores.ask(partial(insert, self._epoch))
 
     def _observe(self) -> Event | None:
         if len(self.measured) < len(SPLITS):
@@ -196,25 +205,12 @@ class Recorder:
             self._window.trained.positions,
         )
 
-    def _happened(self, event: Event) -> None:
-        """The watch's state has changed: change the pace, and say so."""
+    def _change_pace(self) -> None:
         bucket, watch = self._training.bucket, self._training.watch
         if watch.pace < 1:
             bucket.slow(watch.pace)
         else:
             bucket.full_pace()
-        detail = f"{watch.explain()}: {watch.consequence(bucket.samples_per_position)}"
-        step = self._training.learner.step
-        _log.warning(
-            event,
-            step=step,
-            detail=detail,
-            policy_gap=watch.policy_gap,
-            value_gap=watch.value_gap,
-            action=self._run.overfit.action,
-        )
-        insert = self._stores.database.insert_train_event
-        self._stores.ask(partial(insert, self._run.name, step, event, detail, self._epoch))
 
     def _row(self, split: Split, measured: Measurement) -> dict[str, Any]:
         learner, bucket, watch = self._training.learner, self._training.bucket, self._training.watch

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from services.dashboard.frame import Frame
 from services.dashboard.service import add_pages
-from zerofleet.database import Submission
+from zerofleet.database import RecentPlay, Submission
 from zerofleet.figures import EvaluatorFigures, SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat
 from zerofleet.testing.databases import DatabaseTemplate
@@ -108,6 +108,14 @@ def test_figures_are_those_of_the_database(shown: Any, open_page: Callable[..., 
         "VALUES ('shown', 2, 'random', 100, 1000, 37) RETURNING 1"
     )
     expect(page.locator("section", has_text="Exam errors").locator("svg")).to_be_visible()
+    warning = page.get_by_text("70.0% of the last 1,000 games differ")
+    expect(warning).to_be_visible()
+    shown.query(
+        "INSERT INTO train_events (run, step, event, detail, epoch) "
+        "SELECT run, step, 'narrow_ends', 'self-play explores again', epoch FROM train_events "
+        "RETURNING 1"
+    )
+    expect(warning).to_have_count(0)
 
 
 def test_another_run_is_chosen_by_its_name_which_is_no_markup(
@@ -231,3 +239,5 @@ def fill(shown: Any, games: int) -> None:
         for split in ("train", "held_out"):
             losses = {"policy_loss": 2.0 - step / 2_000, "value_loss": 1.0}
             database.insert_train_metrics(run, step, split, losses, trainer)
+    narrow = RecentPlay(1_000, 0.7).narrows(42, was_narrow=False)
+    database.insert_train_event(run, 2_000, "narrow_begins", str(narrow), trainer)

@@ -131,6 +131,23 @@ async def test_a_long_series_is_thinned_between_its_ends(
     assert (curves.ratings, curves.exams, curves.resignations) == ([], [], [])
 
 
+async def test_what_is_wrong_with_training_is_said_until_it_ends(
+    database: Database, sources: Sources
+) -> None:
+    epoch = database.acquire_fence("test", "trainer")
+    reader = CurveReader(sources, "test")
+
+    async def said_after(step: int, event: str, detail: str) -> list[tuple[object, object]]:
+        database.insert_train_event("test", step, event, detail, epoch)
+        return [(row.warning, row.detail) for row in (await reader.read()).warnings]
+
+    overfits, narrows = ("overfits", "gaps"), ("narrows", "70% differ")
+    assert await said_after(1, "overfit_begins", "gaps") == [overfits]
+    assert await said_after(2, "narrow_begins", "70% differ") == [overfits, narrows]
+    assert await said_after(3, "overfit_ends", "closed") == [narrows]
+    assert await said_after(4, "narrow_ends", "86% differ") == []
+
+
 async def test_nothing_can_be_written(sources: Sources) -> None:
     with pytest.raises(StoreUnavailableError, match="read-only"):
         await sources.rows("CREATE TABLE more (one integer)")

@@ -146,17 +146,20 @@ def test_recent_play_is_known(database: Database, epoch: int) -> None:
 
 def test_a_run_that_narrows_says_what_to_do() -> None:
     wide = RecentPlay(1_000, 0.8, 0.1, 0.5, 0.4, 1.9)
-    assert wide.narrows(42) is None
-    told = replace(wide, distinct_game_share=0.5).narrows(42)
+    assert wide.narrows(42, was_narrow=False) is None
+    told = replace(wide, distinct_game_share=0.5).narrows(42, was_narrow=False)
     assert told is not None
     assert told.startswith("50.0% of the last 1,000 games differ, less than 75%: raise random_op")
-    told = replace(wide, was_narrow=True).narrows(42)
+    told = wide.narrows(42, was_narrow=True)
     assert told is not None
     assert "80.0% of the last 1,000 games differ, less than 85%" in told
-    assert replace(wide, was_narrow=True, distinct_game_share=0.85).narrows(42) is None
-    assert replace(wide, policy_entropy=0.01).narrows(42) is None  # shown, and not judged
-    assert replace(wide, distinct_game_share=0.5, games=999).narrows(42) is None  # too few to tell
-    assert replace(wide, distinct_game_share=0.5).narrows(9) is None  # a short game has few lines
+    assert replace(wide, distinct_game_share=0.85).narrows(42, was_narrow=True) is None
+    for unjudged, max_length in (
+        (replace(wide, policy_entropy=0.01), 42),  # shown, and not judged
+        (replace(wide, distinct_game_share=0.5, games=999), 42),  # too few to tell
+        (replace(wide, distinct_game_share=0.5), 9),  # a short game has few lines
+    ):
+        assert unjudged.narrows(max_length, was_narrow=False) is None
 
 
 def test_a_run_keeps_its_game_and_takes_new_settings(database: Database) -> None:

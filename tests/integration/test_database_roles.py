@@ -28,13 +28,14 @@ VIEWS = {
     *("duplicates", "game_moves", "promotion_history", "match_history", "variant_history"),
     *("resign_audit", "resign_check", "resign_history", "training_curve", "value_by_stage"),
     *("rated_games", "ratings_with_interval", "positions_on_disk"),
-    *("recent_play", "exam_results"),
+    *("recent_play", "training_warnings", "exam_results"),
 }
 MAY_READ = {
     "worker": EVERYBODY,
     "trainer": EVERYBODY
     | {"games", "positions", "rejected_games", "position_needs", "position_partitions"}
-    | {"train_metrics", "train_events", "resign_thresholds", "recent_play"},
+    | {"train_metrics", "train_events", "resign_thresholds", "recent_play"}
+    | {"training_warnings"},
     "evaluator": EVERYBODY
     | {"games", "matches", "match_games", "rated_games", "exams", "ratings", "fences"},
     "console": TABLES | VIEWS,

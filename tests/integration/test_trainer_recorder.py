@@ -171,6 +171,24 @@ def test_a_run_that_narrows_says_so_once(recorder: Recorder, database: Database)
     assert told(740) == [*events, ("narrow_begins", 8)]
 
 
+def test_what_a_crash_made_untrue_of_overfitting_is_told(
+    recorder: Recorder, database: Database
+) -> None:
+    def told(*, active: bool) -> list[tuple[str, int]]:
+        recorder._training.watch.active = active
+        recorder._warn()
+        return [(event.event, event.step) for event in database.train_events("test")]
+
+    learner = cast("PredictsHalf", recorder._training.learner)
+    begins = ("overfit_begins", learner.step)
+    assert told(active=True) == told(active=True) == [begins]
+    assert [each.warning for each in database.training_warnings("test")] == ["overfits"]
+    # After a crash, from a checkpoint of before, when it does not overfit again.
+    learner.step -= 1
+    assert told(active=False) == [begins, ("overfit_ends", learner.step)]
+    assert database.training_warnings("test") == []
+
+
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ConfigError, match=r"pip install 'zerofleet\[tensorboard\]'"):

@@ -233,9 +233,6 @@ def test_status_as_text_and_json() -> None:
         held_up, KEPT, [], None
     )
     assert "games wait for" not in text
-    assert "narrows" not in text
-    narrow = replace(FULL, narrows="40.0% of the last 1,000 games differ")
-    assert "narrows           40.0% of the last" in status_text(narrow, KEPT, [], None)
     assert "newest exam       none yet" in text
     kinds = Exam(4, 50, 300, 24, 0.08, "random", 0.263, 0.31), Exam(4, 50, 300, 42, 0.14, "good")
     examined = status_text(replace(FULL, newest_exams=kinds), KEPT, [], None)
@@ -250,6 +247,15 @@ def test_status_as_text_and_json() -> None:
     assert values["services"][1]["restarts"] == 2
     assert values["kept"]["bytes_per_day"] == 987_600_000
     assert values["kept"]["since"] == "2026-05-01T09:30:00+00:00"
+
+
+def test_warnings_are_said_wherever_figures_are() -> None:
+    told = {"narrows": "40.0% differ: raise fork_share of [search]", "overfits": "wide gaps"}
+    warned, text = replace(FULL, warnings=told), io.StringIO()
+    Console(file=text, width=120).print(draw(warned, [], 0.0))
+    for shown in (status_text(warned, KEPT, [], None), text.getvalue(), one_line(warned, [], 0.0)):
+        assert all(name in shown and detail in shown for name, detail in told.items())
+    assert json.loads(json.dumps(status_values(warned, KEPT, [], None)))["warnings"] == told
 
 
 def test_refused_variants_are_said_wherever_figures_are() -> None:

@@ -144,8 +144,8 @@ def _figures_table(figures: RunFigures) -> Table:
     table.add_column()
     table.add_row("games", f"{figures.games:,} ({figures.games_per_hour:,.0f} an hour)")
     table.add_row("distinct games", distinct_text(figures))
-    if figures.narrows is not None:
-        table.add_row("narrows", figures.narrows)
+    for warning, detail in figures.warnings.items():
+        table.add_row(warning, Text(detail))
     if figures.disk is not None:
         table.add_row("disk", Text(figures.disk, style="red"))
     table.add_row("positions", f"{figures.positions_per_s:,.0f}/s predicted for self-play")
@@ -190,6 +190,7 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
         parts.append(f"refused variants {figures.refused_variants}")
     if figures.has_exam:
         parts.append(f"exam errors {exam_text(figures)}")
+    parts += [f"{warning}: {detail}" for warning, detail in figures.warnings.items()]
     if figures.disk is not None:
         parts.append(f"disk {figures.disk}")
     parts += [f"{service.name}: {service.doing}" for service in services if _is_news(service)]

@@ -86,8 +86,7 @@ def status_text(
         rows["newest exam"] = newest_exam_text(figures)
     if figures.disk is not None:
         rows["disk"] = figures.disk
-    if figures.narrows is not None:
-        rows["narrows"] = figures.narrows
+    rows |= figures.warnings
     if figures.window_blocker is not None:
         rows["games wait for"] = figures.window_blocker
     rows |= doing_by_name(services)

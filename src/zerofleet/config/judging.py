@@ -24,7 +24,8 @@ class EvaluatorSection(Section):
     """``[evaluator]``: matches and the gate."""
 
     gate: bool = True
-    """Play a match before promoting; off, every model that loads is promoted."""
+    """Play a match before promoting, as AlphaGo Zero did; off, every model that loads is promoted,
+    as in AlphaZero (Silver et al. 2018)."""
     test: Literal["fixed", "sprt"] = "fixed"
     """fixed: all games, then the threshold; sprt: a sequential test on pairs that may stop early
     (Wald 1945, on pentanomial pair scores), then the threshold."""

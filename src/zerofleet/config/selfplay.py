@@ -92,7 +92,7 @@ class SearchSection(Section):
     """Temperature afterwards; 0 takes the most visited action."""
     temperature_halflife: float = Field(default=0.0, ge=0)
     """Plies after which ``temperature`` is half-way to ``temperature_final``, in place of the step
-    after ``temperature_moves``; 0: the step."""
+    after ``temperature_moves`` (KataGo: the board's width); 0: the step."""
     random_opening_plies: int = Field(default=0, ge=0)
     """Self-play: a game begins with so many plies at most (a number drawn evenly from 0 to this)
     whose actions are drawn without a search; they are no training targets. Keeps a game that is
@@ -104,7 +104,7 @@ class SearchSection(Section):
     are; mixed: each in one of these ways, by a share of the policy that is drawn for the game."""
     fork_share: float = Field(default=0.0, ge=0, le=1)
     """Self-play: share of games that begin as one of the games that ended lately, up to a ply drawn
-    evenly, and go on with one drawn action."""
+    evenly, and go on with one drawn action (KataGo's forks, which choose it by the value)."""
     virtual_loss: float = Field(default=1.0, ge=0)
     """Losses a path counts while its leaf is away (only where one tree has several leaves out)."""
     prove_results: bool = False

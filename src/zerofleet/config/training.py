@@ -20,16 +20,18 @@ class NetworkSection(Section):
     """Filters of the policy head's 1x1 convolution."""
     policy_head: Literal["dense", "convolutional"] = "dense"
     """convolutional: an action is a point of the board, and its logit comes from what is around
-    it (one more action, a pass, from the whole board). For games with as many actions as points,
-    or one more, in the order of the points, such as Go, Othello and m,n,k."""
+    it (one more action, a pass, from the whole board), as in Wu 2019, appendix A. For games with as
+    many actions as points, or one more, in the order of the points, such as Go, Othello and
+    m,n,k."""
     value_channels: int = Field(default=1, ge=1)
     """Filters of the value head's 1x1 convolution."""
     value_hidden: int = Field(default=64, ge=1)
     """Width of the value head's hidden layer (256 in the paper)."""
     value_head: Literal["scalar", "outcome"] = "scalar"
     """scalar: one number, learnt by squared error, as in the paper; outcome: probabilities of win,
-    draw and loss, learnt by cross-entropy against two tosses of a coin that wins with (1 + value) /
-    2 (of a drawn game 25, 50 and 25%), of which the model tells P(win) - P(loss)."""
+    draw and loss, as Lc0 has them, learnt by cross-entropy against two tosses of a coin that wins
+    with (1 + value) / 2 (of a drawn game 25, 50 and 25%), of which the model tells P(win) -
+    P(loss)."""
     global_pooling: bool = False
     """Every third block, and the policy head, also see means and maxima over the whole board (Wu
     2019, section 3.3)."""
@@ -111,7 +113,8 @@ class TrainerSection(Section):
     min_positions: int = Field(default=2_000, ge=1)
     """Training starts when the window holds this many."""
     samples_per_position: float = Field(default=4.0, gt=0)
-    """The train bucket: each new position pays for this many samples, never more."""
+    """The train bucket: each new position pays for this many samples, never more (KataGo's loop on
+    one machine: 8)."""
     held_out_share: float = Field(default=0.05, ge=0, lt=1)
     """Share of games (by hash of their uid) that is never trained on."""
     publish_every_steps: int = Field(default=1_000, ge=1)

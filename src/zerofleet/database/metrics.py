@@ -45,6 +45,9 @@ _TRAIN_METRICS = (
     "calibration",
 )
 
+TRAINING_WARNINGS = "SELECT warning, detail, at FROM training_warnings WHERE run = :run ORDER BY at"
+"""Rows of ``TrainingWarning``."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainEvent:
@@ -55,6 +58,22 @@ class TrainEvent:
     event: str
     detail: str
     at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingWarning:
+    """What is wrong with the training of a run."""
+
+    warning: str
+    """``narrows`` or ``overfits``."""
+    detail: str
+    """With the figures of the moment when it began."""
+    at: datetime
+
+    @property
+    def words(self) -> str:
+        """For a person."""
+        return f"{self.detail} (since {self.at:%Y-%m-%d %H:%M} UTC)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +181,10 @@ class Metrics(ConnectionPool):
             detail=detail,
             epoch=epoch,
         )
+
+    def training_warnings(self, run: str) -> list[TrainingWarning]:
+        """What is wrong with a run's training, by the last events that say so; oldest first."""
+        return [TrainingWarning(*row) for row in self._rows(TRAINING_WARNINGS, run=run)]
 
     def train_events(self, run: str) -> list[TrainEvent]:
         """Every event of a run's training, oldest first."""

@@ -31,19 +31,18 @@ class RecentPlay:
     """Of the search's policy, likewise."""
     first_policy_entropy: float | None = None
     """What policy_entropy was when it was first measured."""
-    was_narrow: bool = False
-    """Whether the trainer's last event said so; then it takes more to be wide again."""
 
-    def narrows(self, max_length: int) -> str | None:
+    def narrows(self, max_length: int, *, was_narrow: bool) -> str | None:
         """Why self-play is too narrow, and what to do; None while it is not.
 
         Args:
             max_length: of a game, in plies.
+            was_narrow: whether it was before; then it takes more to be wide again.
         """
         if max_length <= _SHORT_GAME:
             return None
         share = self.distinct_game_share
-        least = ENOUGH_DISTINCT if self.was_narrow else LEAST_DISTINCT
+        least = ENOUGH_DISTINCT if was_narrow else LEAST_DISTINCT
         if self.games < NEWEST_GAMES or share is None or share >= least:
             return None
         return (
@@ -61,7 +60,7 @@ class RecentPlays(ConnectionPool):
         """Of the view ``recent_play``, whose cost does not grow with the run."""
         rows = self._rows(
             "SELECT games, distinct_game_share, drawn_game_share, policy_entropy, target_entropy, "
-            "first_policy_entropy, was_narrow FROM recent_play WHERE run = :run",
+            "first_policy_entropy FROM recent_play WHERE run = :run",
             run=run,
         )
         return RecentPlay(*rows[0]) if rows else RecentPlay()

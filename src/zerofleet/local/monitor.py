@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from zerofleet import games
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, ExamRow, Kept, RecentPlay
 from zerofleet.errors import StoreUnavailableError
@@ -100,8 +99,8 @@ class RunFigures:
     """Standard error."""
     play: RecentPlay = field(default_factory=RecentPlay)
     """Whether self-play still explores."""
-    narrows: str | None = None
-    """Why it explores too little, and what to do."""
+    warnings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """That it ``narrows`` or ``overfits``: since when, and why."""
     window_blocker: str | None = None
     """The open transaction that keeps stored games from the trainer."""
     disk: str | None = None
@@ -196,7 +195,6 @@ class Monitor:
             if row.version in promoted and row.kind in kinds
         ]
         newest = {exam.kind: exam for exam in exams if exam.version == exams[-1].version}
-        play = self._database.recent_play(self._run.name)
         blocker = self._database.window_blocker(self._run.name)
         age = (datetime.now(UTC) - history[0].at).total_seconds() if history else None
         return RunFigures(
@@ -222,8 +220,11 @@ class Monitor:
             rated_version=summary.rated_model,
             elo=summary.elo,
             elo_error=summary.elo_error,
-            play=play,
-            narrows=play.narrows(games.spec(self._run.game.name).max_length),
+            play=self._database.recent_play(self._run.name),
+            warnings={
+                each.warning: each.words
+                for each in self._database.training_warnings(self._run.name)
+            },
             window_blocker=None if blocker is None else str(blocker),
             disk=self.disk(),
         )

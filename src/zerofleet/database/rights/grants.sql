@@ -50,7 +50,7 @@ GRANT EXECUTE ON FUNCTION first_game_uid, game_began TO zerofleet_trainer, zerof
 GRANT INSERT ON models TO zerofleet_trainer;
 GRANT SELECT, INSERT, UPDATE ON train_metrics TO zerofleet_trainer;
 GRANT SELECT, INSERT ON train_events TO zerofleet_trainer;
-GRANT SELECT ON recent_play TO zerofleet_trainer;
+GRANT SELECT ON recent_play, training_warnings TO zerofleet_trainer;
 
 -- Resignation.
 GRANT SELECT, INSERT ON resign_thresholds TO zerofleet_trainer;

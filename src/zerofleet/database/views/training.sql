@@ -48,8 +48,7 @@ SELECT
     g.drawn_game_share,
     newest.policy_entropy,
     newest.target_entropy,
-    oldest.policy_entropy AS first_policy_entropy,
-    coalesce(told.event = 'narrow_begins', false) AS was_narrow
+    oldest.policy_entropy AS first_policy_entropy
 FROM runs AS r
 CROSS JOIN LATERAL (
     SELECT
@@ -68,15 +67,23 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT policy_entropy FROM train_metrics
     WHERE run = r.name AND split = 'train' ORDER BY step LIMIT 1
-) AS oldest ON true
-LEFT JOIN LATERAL (
-    SELECT event FROM train_events
-    WHERE run = r.name AND event IN ('narrow_begins', 'narrow_ends') ORDER BY event_id DESC LIMIT 1
-) AS told ON true;
+) AS oldest ON true;
 COMMENT ON VIEW recent_play IS
     'Does self-play still explore: different games and draws among the last 1,000 of each run, and '
-    'the entropy of the network''s policy beside that of the search, in nats, as last measured. '
-    'was_narrow: by the last event that said so.';
+    'the entropy of the network''s policy beside that of the search, in nats, as last measured.';
+
+CREATE VIEW training_warnings AS
+SELECT run, warning, detail, step, at
+FROM (
+    SELECT DISTINCT ON (run, split_part(event, '_', 1))
+        run, split_part(event, '_', 1) || 's' AS warning, event, detail, step, at
+    FROM train_events
+    ORDER BY run, split_part(event, '_', 1), event_id DESC
+) AS newest
+WHERE event IN ('narrow_begins', 'overfit_begins');
+COMMENT ON VIEW training_warnings IS
+    'What is wrong with the training of a run, by the last event that says so: it narrows, or it '
+    'overfits. detail has the figures of the moment when that began.';
 
 CREATE VIEW value_by_stage AS
 SELECT
