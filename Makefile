@@ -101,7 +101,7 @@ fmt: setup ## format the sources
 proto: setup ## regenerate what is generated from proto/
 	$(BIN)/python proto/generate.py
 
-bench: setup ## all benchmarks, about six minutes; one alone: python -m bench.tree go9
+bench: setup ## the benchmarks of speed, about six minutes; one alone: python -m bench.tree go9
 	@$(BIN)/python -m bench
 
 clean: ## remove the environment and everything built

@@ -220,6 +220,7 @@ def served_metrics(
         ) from error
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
+    structlog.get_logger().info("metrics", address=address)
     try:
         yield
     finally:
