@@ -41,7 +41,6 @@ ORDER BY t.step
 
 _NEWEST = "SELECT step, at FROM train_metrics WHERE run = :run ORDER BY step DESC, at DESC LIMIT 1"
 
-
 _RATINGS = """
 SELECT DISTINCT ON (m.version) m.version, m.created_at AS at, p.at AS promoted_at, m.step,
     r.elo, r.elo_error

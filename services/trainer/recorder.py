@@ -190,7 +190,9 @@ class Recorder:
             if is_wrong == (f"{name}s" in told):
                 continue
             event = f"{name}_begins" if is_wrong else f"{name}_ends"
-            _log.warning(event, step=step, detail=detail)
+            gaps = {"policy_gap": watch.policy_gap, "value_gap": watch.value_gap}
+            figures = gaps | {"action": run.overfit.action} if name == "overfit" else {}
+            _log.warning(event, step=step, detail=detail, **figures)
             insert = partial(database.insert_train_event, run.name, step, event, detail)
             self._stores.ask(partial(insert, self._epoch))
 

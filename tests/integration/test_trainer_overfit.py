@@ -138,6 +138,7 @@ def test_a_run_that_learns_by_heart_is_caught_and_slowed(surroundings: LocalProg
     assert words.figures.unspent_positions == 0
 
     [said] = [log for log in logs if log["event"] == "overfit_begins"]
+    assert said["policy_gap"] > 0.2 or said["value_gap"] > 0.1
     [event] = surroundings.database.train_events("overfit")
     assert said["detail"] == event.detail
     assert "a new position pays for 80 samples" in event.detail

@@ -233,6 +233,9 @@ def test_status_as_text_and_json() -> None:
         held_up, KEPT, [], None
     )
     assert "games wait for" not in text
+    assert "narrows" not in text
+    narrow = replace(FULL, warnings={"narrows": "40.0% of the last 1,000 games differ"})
+    assert "narrows           40.0% of the last" in status_text(narrow, KEPT, [], None)
     assert "newest exam       none yet" in text
     kinds = Exam(4, 50, 300, 24, 0.08, "random", 0.263, 0.31), Exam(4, 50, 300, 42, 0.14, "good")
     examined = status_text(replace(FULL, newest_exams=kinds), KEPT, [], None)
