@@ -23,7 +23,12 @@ from services.dashboard.visitors import Allowance, Visitor
 from zerofleet.client import AsyncPlayer
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database.connection import ConnectionPool
-from zerofleet.errors import InferenceUnavailableError, StoreUnavailableError, ZerofleetError
+from zerofleet.errors import (
+    ConfigError,
+    InferenceUnavailableError,
+    StoreUnavailableError,
+    ZerofleetError,
+)
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.heartbeat_history import HeartbeatHistory, ServiceHistory
 from zerofleet.rpc.credentials import client_credentials
@@ -40,7 +45,7 @@ _RUN = "SELECT name, game, config FROM runs WHERE name = :run"
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """A source that does not answer."""
+    """A source that does not answer, or a database that has not this version's tables and views."""
 
     name: str
     since: datetime
@@ -49,7 +54,7 @@ class Away:
     @property
     def words(self) -> str:
         """For the page."""
-        return f"{self.name} does not answer since {self.since:%H:%M:%S} UTC: {self.why}"
+        return f"{self.name} has been unavailable since {self.since:%H:%M:%S} UTC: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +70,22 @@ class ShownRun:
 class ReadOnlyPool(ConnectionPool):
     """Connections whose transactions write nothing and end in seconds."""
 
+    _is_checked = False
+
     @contextlib.contextmanager
     def reading(self, seconds: int = _STATEMENT_SECONDS) -> Generator[Connection]:
         """A read-only transaction, each of whose statements may take this long.
 
         Raises:
-            StoreUnavailableError: Postgres does not answer, or took longer.
+            StoreUnavailableError: Postgres does not answer, took longer, or has the tables and
+                views of another version.
         """
+        if not self._is_checked:
+            try:
+                self.check_schema()
+            except ConfigError as error:  # of a newer version: until it is updated or put back
+                raise StoreUnavailableError(str(error)) from error
+            self._is_checked = True
         with self._transaction() as connection:
             connection.exec_driver_sql(
                 f"SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = '{seconds:d}s'"

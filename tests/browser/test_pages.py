@@ -160,7 +160,7 @@ def test_the_page_stays_while_postgres_is_away(
     admin = postgres.url("superuser", "postgres")
     allow(admin, name, allowed=False)
     expect(
-        page.get_by_text(re.compile(r"Postgres does not answer since \d\d:\d\d"))
+        page.get_by_text(re.compile(r"Postgres has been unavailable since \d\d:\d\d"))
     ).to_be_visible()
     expect(figure(page, "games")).to_have_text("0")
     page.goto(shown.base + "/?run=other")

@@ -161,9 +161,21 @@ async def test_a_source_says_since_when_it_is_away(settings: DashboardSettings) 
         again = await reader.read()
         assert [each.name for each in again.away] == ["Redis"]
         assert again.away[0].since == first.away[0].since
-        assert "Redis does not answer since" in again.away[0].words
+        assert "Redis has been unavailable since" in again.away[0].words
         assert again.figures is not None
         assert again.said is None
+
+
+async def test_the_views_of_another_version_are_said_until_they_are_mended(
+    database: Database, sources: Sources
+) -> None:
+    database._run("UPDATE definitions SET digest = 'other' || digest")
+    reader = StripReader(sources, sources.run)
+    [away] = (await reader.read()).away
+    assert away.name == "Postgres"
+    assert "another version of zerofleet: run `zerofleet migrate`" in away.words
+    database._run("UPDATE definitions SET digest = substr(digest, 6)")
+    assert (await reader.read()).away == ()
 
 
 def test_the_strip_says_what_services_say() -> None:
