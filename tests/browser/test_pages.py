@@ -166,9 +166,9 @@ def test_the_page_stays_while_postgres_is_away(
     page.goto(shown.base + "/?run=other")
     expect(page.get_by_text("The page comes back by itself.")).to_be_visible()
     page.goto(shown.base + "/")
-    expect(page.get_by_text("Postgres does not answer")).to_be_visible()
+    expect(page.get_by_text("Postgres has been unavailable")).to_be_visible()
     allow(admin, name, allowed=True)
-    expect(page.get_by_text("Postgres does not answer")).to_have_count(0)
+    expect(page.get_by_text("Postgres has been unavailable")).to_have_count(0)
 
 
 def test_it_leaves_in_seconds_and_its_pages_come_back(
