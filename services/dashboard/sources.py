@@ -82,7 +82,7 @@ class ReadOnlyPool(ConnectionPool):
         """
         if not self._is_checked:
             try:
-                self.check_schema()
+                self.wait_ready(timeout=0)
             except ConfigError as error:  # of a newer version: until it is updated or put back
                 raise StoreUnavailableError(str(error)) from error
             self._is_checked = True

@@ -110,7 +110,7 @@ class ConnectionPool:
         deadline = time.monotonic() + timeout
         while True:
             try:
-                self.check_schema()
+                self._check_schema()
             except StoreUnavailableError:
                 if time.monotonic() >= deadline:
                     raise
@@ -118,13 +118,7 @@ class ConnectionPool:
             else:
                 return
 
-    def check_schema(self) -> None:
-        """Find the tables, functions and views of this version.
-
-        Raises:
-            StoreUnavailableError: Postgres does not answer, or has others.
-            ConfigError: the database was made by a newer version, or by 0.1.
-        """
+    def _check_schema(self) -> None:
         with self._transaction() as connection:
             version = read_schema_version(connection, self._place)
         if version.revision != expected().revision:
