@@ -1,6 +1,6 @@
 """The whole loop on a page: self-play, replay buffer, learner, export, exam; without services.
 
-python examples/whole_loop.py           # tic-tac-toe, ten models in 15 s of CPU time
+python examples/whole_loop.py           # tic-tac-toe, ten models in 15 s
 python examples/whole_loop.py 20        # twenty models
 
 A fleet does the same with a process for each part, Postgres and gRPC between them, and an evaluator

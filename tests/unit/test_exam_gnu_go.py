@@ -1,16 +1,20 @@
 """The exam against GNU Go: by a program in its place, and by itself where it is installed."""
 
+import json
 import shutil
 import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from zerofleet.cli.exam import _Asked, _examine, _InProcess
 from zerofleet.config import run_from_values
+from zerofleet.database import Database
 from zerofleet.errors import ConfigError
 from zerofleet.exam.gnu_go import GnuGoGames, play_gnu_go
 from zerofleet.gtp.protocol import GtpError
@@ -41,6 +45,8 @@ tell("ended")
 
 class FillsTwoRows:
     """A predictor that would play the first ten points, in their order, and then pass."""
+
+    version = 2
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
         logits = np.zeros((len(observations), 26), np.float16)
@@ -82,6 +88,31 @@ async def test_who_always_passes_loses_the_board(
     [command] = set(lines) - {"ended"}
     assert "--level 7" in command
     assert "--never-resign" in command
+
+
+async def test_the_command_keeps_what_it_prints(
+    gnugo: Callable[[str], Path], database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gnugo("pass")
+    run = RUN.model_copy(update={"name": "go"})
+    database.register_run(run)
+    epoch = database.acquire_fence("go", "trainer")
+    for version in (1, 2):
+        database.insert_model("go", version, f"{version:064x}", 9, {}, "where", epoch)
+    asked = _Asked(run, 2, positions=1, perfect_play=None, gnugo=4, levels=(1, 10))
+    await _examine(asked, cast("_InProcess", FillsTwoRows()), database, as_json=True)
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for level, told, row in zip((1, 10), printed, database.exams("go"), strict=True):
+        assert (row.version, row.kind, row.num_simulations) == (2, f"gnugo:{level}", 2)
+        assert (row.positions, row.errors, row.error_rate) == (4, 0, 0)
+        assert (row.figures.wins, row.figures.draws, row.figures.given_away) == (4, 0, None)
+        assert (row.figures.margin or 0) >= 8
+        assert (row.figures.even_komi or 0) <= -8
+        assert told["wins"] == 4
+        for name in ("kind", "errors"):
+            assert told[name] == getattr(row, name)
+        for name in ("margin", "even_komi"):
+            assert told[name] == getattr(row.figures, name)
 
 
 async def test_who_gives_up_before_the_first_action_is_named(

@@ -20,7 +20,7 @@ from zerofleet.exam import PositionKind, examine
 from zerofleet.exam.examined_player import ExaminedPlayer
 from zerofleet.exam.good_play import MOST_A_PLY, draw_good_positions, good_sample
 from zerofleet.exam.opening_scores import action_outcomes, best_actions, outcome
-from zerofleet.exam.perfect_play import play_from
+from zerofleet.exam.perfect_play import PerfectPlay, play_first, play_from
 from zerofleet.exam.sample import LabelledPosition, random_sample, symmetry_key
 from zerofleet.games import parse_actions
 from zerofleet.prediction import Prediction
@@ -217,6 +217,19 @@ async def test_whole_games_against_the_solver(sample: tuple[LabelledPosition, ..
     assert perfect == await play_from(cast("ExaminedPlayer", Solver(1)), positions)
     longest = await play_from(cast("ExaminedPlayer", Solver(1)), positions, "longest")
     assert (longest.wins, longest.draws, longest.given_away) == (values[1], values[0], 0)
+
+
+class Hurries:
+    """A player that wins as soon as it can."""
+
+    async def choose(self, positions: Sequence[Sequence[int]]) -> list[int]:
+        return [best_actions(actions)[0] for actions in positions]
+
+
+@pytest.mark.slow
+async def test_perfect_play_wins_from_the_start() -> None:
+    ended = await play_first(cast("ExaminedPlayer", Hurries()), 2, "longest")
+    assert ended == PerfectPlay(games=2, wins=2, draws=0, kept=2, given_away=0)
 
 
 def test_the_first_scores_are_those_published() -> None:
