@@ -163,7 +163,7 @@ class Learner:
         every = self._settings.average_every_steps
         if self._average is not None and (self.step < every or self.step % every == 0):
             # Until the first snapshot the average is the network itself.
-            self._average.add(self.network, first=self.step <= every)
+            self._average.add(self.network, max(1, self.step // every))
 
     @torch.no_grad()
     def measure(self, traced: TracedBatch) -> Measurement:

@@ -67,16 +67,21 @@ def one_thread() -> None:
 
 
 def test_the_average_is_that_of_the_snapshots() -> None:
-    """Weights and running figures; the first snapshot stands alone."""
-    snapshots = [trained(steps).network.state_dict() for steps in (2, 4, 6)]
-    average = trained(7, **AVERAGED).published.state_dict()
-    for name, found in average.items():
-        first, second, third = (snapshot[name] for snapshot in snapshots)
-        if found.is_floating_point():
-            wanted = 0.75 * (0.75 * first + 0.25 * second) + 0.25 * third
-            torch.testing.assert_close(found, wanted)
-        else:
-            assert torch.equal(found, third), name
+    """Weights and running figures: the mean of the first four, then exponential."""
+    snapshots = [trained(steps).network.state_dict() for steps in (2, 4, 6, 8, 10)]
+    for steps, shares in (
+        (3, (1.0,)),
+        (7, (1 / 3, 1 / 3, 1 / 3)),
+        (11, (3 / 16, 3 / 16, 3 / 16, 3 / 16, 1 / 4)),
+    ):
+        average = trained(steps, **AVERAGED).published.state_dict()
+        for name, found in average.items():
+            taken = [snapshot[name] for snapshot in snapshots[: len(shares)]]
+            if found.is_floating_point():
+                parts = [share * each for share, each in zip(shares, taken, strict=True)]
+                torch.testing.assert_close(found, torch.stack(parts).sum(0))
+            else:
+                assert torch.equal(found, taken[-1]), name
 
 
 def test_before_the_first_snapshot_the_network_itself_is_published() -> None:

@@ -165,11 +165,13 @@ class UnpackBits(nn.Module):
 class WeightAverage:
     """The exponential average of a network's snapshots: steadier than the last of them.
 
-    ``average = decay * average + (1 - decay) * snapshot``, weights and running figures alike.
+    ``average = decay * average + (1 - decay) * snapshot``, weights and running figures alike; of
+    the first ``1 / (1 - decay)`` snapshots it is the mean, or the first, of a network that knows
+    little, would long weigh most.
 
     Wu 2019 (arXiv 1902.10565), appendix C ("weight averaging", after Izmailov et al. 2018). Batch
     normalisation's running means and variances are averaged with the weights, so the average needs
-    no pass over data. The first snapshot replaces the random first weights.
+    no pass over data.
 
     Args:
         network: copied without its auxiliary heads; ``network`` of the average stays in
@@ -183,14 +185,14 @@ class WeightAverage:
         self.network.auxiliary = None
 
     @torch.no_grad()
-    def add(self, snapshot: PolicyValueNet, *, first: bool) -> None:
+    def add(self, snapshot: PolicyValueNet, number: int) -> None:
         """Take a snapshot in.
 
         Args:
             snapshot: a network of the same sizes; only read.
-            first: whether no snapshot was taken before it.
+            number: of the snapshot; 1 is the first, which replaces the untrained weights.
         """
-        share = 1.0 if first else 1.0 - self._decay
+        share = max(1.0 - self._decay, 1.0 / number)
         ours, theirs = self.network.state_dict(), snapshot.state_dict()
         for name, average in ours.items():
             if average.is_floating_point():
