@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
@@ -28,6 +29,10 @@ from zerofleet.network.policy_value_net import BoardShape
 
 Wanted = Literal["auto", "off", "bf16", "fp16"]
 _BF16_CHANNELS = 32  # of a network that gains by bf16 on a CPU
+# Of mallopt in glibc's malloc.h.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_MOST_KEPT = 1 << 30  # bytes
+_LARGEST_KEPT = 32 << 20  # bytes; glibc takes no more
 
 
 class Precision:
@@ -64,12 +69,25 @@ class Precision:
         return self.loss_scale is None or self.loss_scale.unscale(gradient)
 
 
+def keep_freed_memory() -> None:
+    """Have this process keep what a step on a CPU frees for the next one.
+
+    glibc gives it back to the kernel, which fills the next step's pages with zeros: 4,000 to 7,000
+    of them with the networks of the run files. Another C library does as it likes.
+    """
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
+        mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT)
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT)
+
+
 class Learner:
     """The network, its optimiser and the number of steps taken.
 
     The same seed and the same batches in the same order, at the same ``seconds`` where there is a
     budget of minutes, give the same weights, bit for bit, on one kind of CPU with one number of
     threads.
+
+    The process keeps the memory that its steps free (``keep_freed_memory``).
 
     Args:
         spec: the game's board and actions.
@@ -78,6 +96,7 @@ class Learner:
     """
 
     def __init__(self, spec: BoardShape, run: RunConfig, team: Team | None = None) -> None:
+        keep_freed_memory()
         self._settings = settings = run.trainer
         self._team = team or Team()
         self._auxiliary_weights = settings.auxiliary_weights
