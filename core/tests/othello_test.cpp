@@ -133,6 +133,14 @@ class SlowOthello {
 
   int owner(int point) const { return owners_[index(point)]; }
 
+  std::vector<int> placements(int player) const {
+    std::vector<int> actions;
+    for (int action = 0; action < 64; ++action) {
+      if (owner(action) < 0 && !flipped(action, player).empty()) actions.push_back(action);
+    }
+    return actions;
+  }
+
  private:
   static std::size_t index(int point) { return static_cast<std::size_t>(point); }
   int& at(int row, int column) { return owners_[index(8 * row + column)]; }
@@ -158,17 +166,17 @@ class SlowOthello {
     return all;
   }
 
-  std::vector<int> placements(int player) const {
-    std::vector<int> actions;
-    for (int action = 0; action < 64; ++action) {
-      if (owner(action) < 0 && !flipped(action, player).empty()) actions.push_back(action);
-    }
-    return actions;
-  }
-
   std::vector<int> owners_ = std::vector<int>(64, -1);  // by point; -1 for an empty square
   int to_play_ = kFirstPlayer;
 };
+
+std::vector<int> points(const Plane<64>& plane) {
+  std::vector<int> set;
+  for (int point = 0; point < 64; ++point) {
+    if (plane.test(point)) set.push_back(point);
+  }
+  return set;
+}
 
 void agrees_with_reference(const Othello& position, const SlowOthello& reference) {
   const std::vector<int> actions = reference.legal_actions();
@@ -177,6 +185,9 @@ void agrees_with_reference(const Othello& position, const SlowOthello& reference
   const int lead = reference.count(kFirstPlayer) - reference.count(kSecondPlayer);
   const int winner = lead > 0 ? 1 : lead < 0 ? -1 : 0;
   check(position.result() == (actions.empty() ? winner : 0));
+  const auto planes = position.observe();
+  check(points(planes[3]) == reference.placements(position.to_play()));
+  check(points(planes[4]) == reference.placements(1 - position.to_play()));
   for (int point = 0; point < 64; ++point) {
     const int owner = reference.owner(point);
     check(((position.discs(kFirstPlayer) >> point) & 1) == (owner == kFirstPlayer));

@@ -18,7 +18,9 @@ namespace zerofleet {
 // Action and point `8 * row + column`; row 0 is the top. Action 64 passes: it is the only legal
 // action of a player who cannot flip a disc while the opponent can, and it counts as a ply. The
 // game ends when neither can. Black is the first player. Observed are the discs of the player to
-// move, the opponent's, and the side to move (all ones when that is the second player).
+// move, the opponent's, the side to move (all ones when that is the second player), and the squares
+// where each of them, the player to move first, could place a disc: what takes a network many
+// layers to find, for a disc may enclose six others in a row.
 //
 // A symmetry keeps the rules, not always the start: 1, 2 and the two quarter turns exchange the
 // colours of the four discs there, so the images of a game under those begin elsewhere.
@@ -29,7 +31,7 @@ class Othello {
   static constexpr int kColumns = 8;
   static constexpr int kPass = kRows * kColumns;
   static constexpr int kNumActions = kPass + 1;
-  static constexpr int kPlanes = 3;
+  static constexpr int kPlanes = 5;
   static constexpr int kFinalPlanes = 1;
   static constexpr int kNumSymmetries = 8;
   // 60 squares are empty at the start, and a disc follows every pass: a pass needs an opponent who
@@ -116,8 +118,10 @@ class Othello {
   constexpr Planes<kPlanes, kRows * kColumns> observe() const {
     using PlaneType = Plane<kRows * kColumns>;
     const Player player = to_play();
-    return {PlaneType(discs_[player]), PlaneType(discs_[1 - player]),
-            PlaneType::filled(player == kSecondPlayer)};
+    const std::uint64_t own = discs_[player];
+    const std::uint64_t opponent = discs_[1 - player];
+    return {PlaneType(own), PlaneType(opponent), PlaneType::filled(player == kSecondPlayer),
+            PlaneType(placements_), PlaneType(placements(opponent, own))};
   }
 
   // Discs of a player; bit p is point p.
