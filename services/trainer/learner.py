@@ -70,7 +70,7 @@ class Precision:
 
 
 def keep_freed_memory() -> None:
-    """Have this process keep what a step on a CPU frees for the next one.
+    """Have this process keep the memory that a step frees for the next one.
 
     glibc gives it back to the kernel, which fills the next step's pages with zeros: 4,000 to 7,000
     of them with the networks of the run files. Another C library does as it likes.

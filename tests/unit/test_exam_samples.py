@@ -220,7 +220,7 @@ async def test_whole_games_against_the_solver(sample: tuple[LabelledPosition, ..
 
 
 class Hurries:
-    """A player that wins as soon as it can."""
+    """A perfect player that wins as soon as it can."""
 
     async def choose(self, positions: Sequence[Sequence[int]]) -> list[int]:
         return [best_actions(actions)[0] for actions in positions]

@@ -101,11 +101,13 @@ def test_a_step_takes_no_new_memory_from_the_kernel() -> None:
     large = batch(0, 2048)
     for _ in range(3):
         learner.train(large)
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(3):
+    taken: list[int] = []
+    for _ in range(4):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         learner.train(large)
-    taken = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
-    assert taken < 1_500  # pages; without keep_freed_memory some 3,200 a step
+        taken.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    # The least, for other threads may take some. Without keep_freed_memory it is some 3,200 pages.
+    assert min(taken) < 500
 
 
 def test_averaging_does_not_touch_what_is_trained() -> None:

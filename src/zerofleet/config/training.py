@@ -124,7 +124,8 @@ class TrainerSection(Section):
     metrics_every_steps: int = Field(default=100, ge=1)
     """Losses are recorded this often, on trained and on held-out games."""
     average_decay: float = Field(default=0.0, ge=0, lt=1)
-    """Published weights are an exponential average of snapshots with this decay; 0: the last."""
+    """Published weights are an exponential average of snapshots with this decay, at first their
+    mean; 0: the last."""
     average_every_steps: int = Field(default=50, ge=1)
     """Steps between two snapshots."""
     policy_surprise_share: float = Field(default=0.0, ge=0, le=1)

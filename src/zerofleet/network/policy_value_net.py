@@ -165,9 +165,9 @@ class UnpackBits(nn.Module):
 class WeightAverage:
     """The exponential average of a network's snapshots: steadier than the last of them.
 
-    ``average = decay * average + (1 - decay) * snapshot``, weights and running figures alike; of
-    the first ``1 / (1 - decay)`` snapshots it is the mean, or the first, of a network that knows
-    little, would long weigh most.
+    ``average = decay * average + (1 - decay) * snapshot``, weights and running figures alike. Of
+    the first ``1 / (1 - decay)`` snapshots it is the plain mean: else the first one, of a network
+    that knows little, would weigh most for long.
 
     Wu 2019 (arXiv 1902.10565), appendix C ("weight averaging", after Izmailov et al. 2018). Batch
     normalisation's running means and variances are averaged with the weights, so the average needs

@@ -19,8 +19,8 @@ namespace zerofleet {
 // action of a player who cannot flip a disc while the opponent can, and it counts as a ply. The
 // game ends when neither can. Black is the first player. Observed are the discs of the player to
 // move, the opponent's, the side to move (all ones when that is the second player), and the squares
-// where each of them, the player to move first, could place a disc: what takes a network many
-// layers to find, for a disc may enclose six others in a row.
+// where each of them, the player to move first, could place a disc. A network needs many layers to
+// find these, since a disc may enclose six others in a row.
 //
 // A symmetry keeps the rules, not always the start: 1, 2 and the two quarter turns exchange the
 // colours of the four discs there, so the images of a game under those begin elsewhere.
