@@ -233,7 +233,8 @@ class Learner:
         except RuntimeError as error:
             raise ConfigError(
                 "the checkpoint belongs to a network of other sizes: [network] of the run file "
-                "must not change within a run, nor which of trainer.soft_policy_weight, "
+                "must not change within a run, nor what a version of zerofleet shows of the game "
+                "(its changes say so: start anew), nor which of trainer.soft_policy_weight, "
                 "opponent_policy_weight, final_planes_weight and final_score_weight are above 0"
             ) from error
         for name, average in self._gradient_averages().items():
