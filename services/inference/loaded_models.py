@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -34,6 +35,10 @@ class Session(Protocol):
         """Logits ``[batch, num_actions]`` and value ``[batch]``."""
         ...
 
+    def paused(self) -> AbstractContextManager[object]:
+        """Let no other thread run it meanwhile, where it shares a device with other sessions."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class LoadedModel:
@@ -50,6 +55,14 @@ class LoadedModel:
     ) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
         """Predict on the calling model thread's own session."""
         return self.sessions[thread].run(observations)
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Let no other thread run it meanwhile, where it shares a device with other models."""
+        with ExitStack() as stack:
+            for session in self.sessions:
+                stack.enter_context(session.paused())
+            yield
 
 
 class ModelLoader:

@@ -39,6 +39,18 @@ signal.signal(signal.SIGTERM, lambda *_: (tell_lost_games(13_187), sys.exit()))
 print("up", flush=True)
 signal.pause()
 """
+TOGETHER = """
+import pathlib, signal, sys, time
+mine, other = map(pathlib.Path, sys.argv[1:])
+def leave(*_):
+    mine.touch()
+    while not other.exists():
+        time.sleep(0.01)
+    sys.exit()
+signal.signal(signal.SIGTERM, leave)
+print("up", flush=True)
+signal.pause()
+"""
 
 LISTENER = """
 import socket, sys
@@ -80,6 +92,26 @@ async def test_children_are_stopped_in_reverse_order(tmp_path: Path) -> None:
     for child in supervisor.children:
         assert child.process is not None
         assert child.process.returncode is not None
+
+
+async def test_programs_of_one_service_stop_at_once(tmp_path: Path) -> None:
+    """Each waits for the other's signal."""
+    names = ("selfplay-1", "selfplay-2")
+    files = [str(tmp_path / name) for name in names]
+    workers = [
+        replace(each, arguments=(*each.arguments, *order))
+        for each, order in zip(
+            (program(tmp_path, name, TOGETHER, 60.0) for name in names),
+            (files, files[::-1]),
+            strict=True,
+        )
+    ]
+    said: list[str] = []
+    inference = program(tmp_path, "inference", SLEEPER)
+    async with Supervisor([inference, *workers], said.append) as supervisor:
+        await until(lambda: all(each.last_log_lines(1) == ["up"] for each in workers))
+    assert said == ["stopping selfplay-2", "stopping selfplay-1", "stopping inference"]
+    assert not any(child.killed for child in supervisor.children)
 
 
 async def test_a_child_says_how_many_games_it_lost_by_no_file(tmp_path: Path) -> None:

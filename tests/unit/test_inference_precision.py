@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 import pytest
@@ -29,10 +30,41 @@ class Clocked:
         self._clock[0] += next(self._seconds)
         return np.zeros((len(observations), 1), np.float16), np.zeros(len(observations), np.float32)
 
+    def paused(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
 
 class Broken:
     def run(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         raise MemoryError("no room for it")
+
+    def paused(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+
+class Answering(Clocked):
+    """The one that clients ask all the time, unless it is paused."""
+
+    is_paused = False
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        self.is_paused = True
+        yield
+        self.is_paused = False
+
+
+class Beside(Clocked):
+    """One on the same device, which waits for the other's batch where there is one."""
+
+    def __init__(self, clock: list[float], seconds: float, answering: Answering) -> None:
+        super().__init__(clock, seconds)
+        self._answering = answering
+
+    def run(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if not self._answering.is_paused:
+            self._clock[0] += 1.0
+        return super().run(observations)
 
 
 def measured(**seconds: list[float] | float) -> str:
@@ -54,6 +86,17 @@ def measured(**seconds: list[float] | float) -> str:
 )
 def test_fp32_stays_unless_another_is_clearly_faster(fp32: float, int8: float, taken: str) -> None:
     assert measured(fp32=fp32, int8=int8) == taken
+
+
+def test_what_answers_meanwhile_makes_no_other_slow() -> None:
+    clock = [0.0]
+    answering = Answering(clock, 1.0)
+    models = [
+        LoadedModel(1, "a", (answering,)),
+        LoadedModel(1, "b", (Beside(clock, 0.3, answering),), "fp16"),
+    ]
+    assert fastest_model(models, ROWS, lambda: clock[0]).precision == "fp16"
+    assert not answering.is_paused
 
 
 def test_of_several_the_fastest() -> None:

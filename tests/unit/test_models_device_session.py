@@ -74,6 +74,19 @@ def test_threads_take_turns() -> None:
     assert wrong == []
 
 
+@GRAPHS
+def test_while_it_is_paused_only_who_paused_it_runs_it(cuda_graphs: bool) -> None:
+    session = DeviceSession(model_bytes(), spec(GAME), Provider(cuda_graphs=cuda_graphs))
+    ran = threading.Event()
+    other = threading.Thread(target=lambda: (session.run(rows(2)), ran.set()))
+    with session.paused():
+        other.start()
+        session.run(rows(3))
+        assert not ran.wait(0.2)
+    assert ran.wait(60)
+    other.join()
+
+
 def test_a_graph_is_never_replayed_for_other_buffers() -> None:
     session = DeviceSession(model_bytes(), spec(GAME), Provider(max_rows=4, cuda_graphs=True))
     session.run(rows(4))

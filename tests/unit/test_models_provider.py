@@ -148,6 +148,17 @@ def test_tensorrt_may_use_half_only_for_files_of_half() -> None:
     assert tensorrt(half)["trt_fp16_enable"] == "1"
 
 
+def test_tensor_cores_are_for_files_of_half() -> None:
+    """To ONNX Runtime use_tf32 stands for all of them, and fp16 has no other convolutions."""
+    half = probe_model(0.5, np.float16)
+    for name in ("cuda", "tensorrt"):
+        told = [
+            dict(Provider(name).options(model, 1))["CUDAExecutionProvider"]["use_tf32"]
+            for model in (PROBE_MODEL, half)
+        ]
+        assert told == ["0", "1"]
+
+
 def probe_model(weight: float = 1 / 256, kind: type = np.float32) -> bytes:
     """The model of ``services.inference.device``, written out."""
     nodes = [

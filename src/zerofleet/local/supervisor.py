@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from subprocess import Popen
 from typing import Self
@@ -51,6 +52,11 @@ class Program:
     optional: bool = False
     """Whether the others go on without it when it cannot be kept running."""
 
+    @property
+    def service(self) -> str:
+        """What it is one of: ``selfplay-3`` is one of self-play."""
+        return self.name.partition("-")[0]
+
     def last_log_lines(self, count: int) -> list[str]:
         """The end of its log, which says why it died."""
         with contextlib.suppress(OSError), self.log.open("rb") as log:
@@ -85,6 +91,9 @@ class Child:
 class Supervisor:
     """Keeps programs running until it is left; stops them in the reverse order of their start.
 
+    Programs of one service stop at once: a worker may wait for its predictions, and there may be
+    dozens.
+
     Args:
         programs: in the order of starting.
         say: called with each line that a person should read.
@@ -105,8 +114,9 @@ class Supervisor:
 
     async def __aexit__(self, *exception: object) -> None:
         try:
-            for child, keeper in reversed(list(zip(self.children, self._keepers, strict=True))):
-                await self._stop(child)
+            for _, alike in groupby(reversed(self.children), lambda child: child.program.service):
+                await asyncio.gather(*map(self._stop, alike))
+            for keeper in self._keepers:
                 keeper.cancel()
             await asyncio.gather(*self._keepers, return_exceptions=True)
         finally:

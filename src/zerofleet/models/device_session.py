@@ -11,6 +11,7 @@ import contextlib
 import threading
 from bisect import bisect_left
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,7 @@ def _text(buffers: Sequence[tuple[int, tuple[int, ...]]] | None) -> str:
 # While a thread records a graph, no other thread may allocate on the device or wait for it. So
 # where graphs are used, one model is made at a time, and no model runs while another one records.
 _MAKING = threading.Lock()
-_RUNNING = threading.Lock()
+_RUNNING = threading.RLock()
 
 _Answer = tuple[NDArray[np.float16], NDArray[np.float32]]
 
@@ -123,7 +124,7 @@ class DeviceSession(ModelSession):
     """
 
     def __init__(self, model_bytes: bytes, spec: ModelShape, provider: Provider) -> None:
-        self._run_lock = _RUNNING if provider.records_graphs else threading.Lock()
+        self._run_lock = _RUNNING if provider.records_graphs else threading.RLock()
         self._graphs = GraphIds()
         with _MAKING if provider.records_graphs else contextlib.nullcontext():
             super().__init__(model_bytes, spec, provider=provider)
@@ -140,6 +141,10 @@ class DeviceSession(ModelSession):
         return np.concatenate([logits for logits, _ in parts]), np.concatenate(
             [value for _, value in parts]
         )
+
+    def paused(self) -> AbstractContextManager[object]:
+        """Let no other thread run it meanwhile; the one that asked may."""
+        return self._run_lock
 
     def _prepare(self) -> None:
         self._sizes = self.provider.buckets

@@ -82,15 +82,15 @@ class Provider:
         """
         cpu: tuple[str, Options] = (ONNX_NAMES["cpu"], {})
         if self.name == "cuda":
-            return [(ONNX_NAMES["cuda"], self._cuda()), cpu]
+            return [(ONNX_NAMES["cuda"], self._cuda(model_bytes)), cpu]
         if self.name == "tensorrt":
             tensorrt = (ONNX_NAMES["tensorrt"], self._tensorrt(model_bytes, observation_bytes))
-            return [tensorrt, (ONNX_NAMES["cuda"], self._cuda()), cpu]
+            return [tensorrt, (ONNX_NAMES["cuda"], self._cuda(model_bytes)), cpu]
         if self.name == "openvino":
             return [(ONNX_NAMES["openvino"], _openvino()), cpu]
         return [cpu]
 
-    def _cuda(self) -> Options:
+    def _cuda(self, model_bytes: bytes) -> Options:
         return {
             "device_id": str(self.device),
             "arena_extend_strategy": "kSameAsRequested",
@@ -100,8 +100,10 @@ class Provider:
             "cudnn_conv_use_max_workspace": "1",
             # A copy stream of its own would race with the computation.
             "do_copy_in_default_stream": "1",
-            # fp32 is what variants are held against: who wants 16 bits takes fp16, which was.
-            "use_tf32": "0",
+            # fp32 is what variants are held against: who wants 16 bits takes fp16, which was. To
+            # ONNX Runtime it means any use of tensor cores, and convolutions in fp16 have no other:
+            # each would log an error and run without its bias and activation.
+            "use_tf32": "1" if has_half_weights(model_bytes) else "0",
             "enable_cuda_graph": "1" if self.records_graphs else "0",
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import cast
 
 import numpy as np
@@ -90,6 +91,10 @@ class ModelSession:
         parts = [self._run(observations[start : start + rows]) for start in starts]
         logits, values = zip(*parts, strict=True)
         return np.concatenate(logits), np.concatenate(values)
+
+    def paused(self) -> AbstractContextManager[object]:
+        """Let no other thread run it meanwhile, where it shares a device with other sessions."""
+        return nullcontext()
 
     def _run(
         self, observations: NDArray[np.uint8]
