@@ -107,7 +107,6 @@ def active_provider(run: RunConfig, settings: InferenceSettings) -> Provider:
 
 
 def _tried(provider: Provider, *, named: bool, required: bool) -> Provider:
-    only_errors()  # it warns at each session of a way to load providers that is not used
     try:
         probe(provider)
     except (IncompatibleModelError, InferenceUnavailableError, OSError) as error:
@@ -119,6 +118,7 @@ def _tried(provider: Provider, *, named: bool, required: bool) -> Provider:
             ) from error
         _log.warning("gpu_not_used", reason=reason)
         return CPU
+    only_errors()  # it warns at each session of a way to load providers that is not used
     return provider
 
 

@@ -96,17 +96,18 @@ def fastest_model(
     """
     seconds = dict.fromkeys(models, np.inf)
     end = time.monotonic() + _MOST_SECONDS
-    for number in range(1 + _ROUNDS):
-        # On a GPU the one that answers meanwhile would slow down all but itself: its own runs wait.
+    for model in models:
+        _seconds(model, observations, clock)  # the first run may have to allocate
+    for _ in range(_ROUNDS):
+        # On a GPU the batches of the one that answers would delay the others, but not itself: with
+        # them it takes turns.
         with ExitStack() as stack:
             for model in models:
                 stack.enter_context(model.paused())
             for model in models:
-                taken = _seconds(model, observations, clock)
-                if number > 0:  # the first may have to allocate
-                    # The least of several: other work on the machine only adds time.
-                    seconds[model] = min(seconds[model], taken)
-        if number and time.monotonic() >= end:
+                # The least of several: other work on the machine only adds time.
+                seconds[model] = min(seconds[model], _seconds(model, observations, clock))
+        if time.monotonic() >= end:
             break
     reference = next(model for model in models if model.precision == FP32)
     best = min(models, key=lambda model: seconds[model])

@@ -46,6 +46,18 @@ def leave(*_):
     mine.touch()
     while not other.exists():
         time.sleep(0.01)
+    time.sleep(0.2)
+    mine.with_suffix(".gone").touch()
+    sys.exit()
+signal.signal(signal.SIGTERM, leave)
+print("up", flush=True)
+signal.pause()
+"""
+
+LAST = """
+import pathlib, signal, sys
+def leave(*_):
+    print(all(pathlib.Path(name).exists() for name in sys.argv[1:]), flush=True)
     sys.exit()
 signal.signal(signal.SIGTERM, leave)
 print("up", flush=True)
@@ -95,7 +107,7 @@ async def test_children_are_stopped_in_reverse_order(tmp_path: Path) -> None:
 
 
 async def test_programs_of_one_service_stop_at_once(tmp_path: Path) -> None:
-    """Each waits for the other's signal."""
+    """Each waits for the other's signal, and the service before them for both to be gone."""
     names = ("selfplay-1", "selfplay-2")
     files = [str(tmp_path / name) for name in names]
     workers = [
@@ -107,11 +119,15 @@ async def test_programs_of_one_service_stop_at_once(tmp_path: Path) -> None:
         )
     ]
     said: list[str] = []
-    inference = program(tmp_path, "inference", SLEEPER)
-    async with Supervisor([inference, *workers], said.append) as supervisor:
-        await until(lambda: all(each.last_log_lines(1) == ["up"] for each in workers))
+    inference = program(tmp_path, "inference", LAST)
+    gone = (f"{file}.gone" for file in files)
+    inference = replace(inference, arguments=(*inference.arguments, *gone))
+    programs = [inference, *workers]
+    async with Supervisor(programs, said.append) as supervisor:
+        await until(lambda: all(each.last_log_lines(1) == ["up"] for each in programs))
     assert said == ["stopping selfplay-2", "stopping selfplay-1", "stopping inference"]
     assert not any(child.killed for child in supervisor.children)
+    assert inference.last_log_lines(1) == ["True"]
 
 
 async def test_a_child_says_how_many_games_it_lost_by_no_file(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ class Broken:
 
 
 class Answering(Clocked):
-    """The one that clients ask all the time, unless it is paused."""
+    """One that clients ask all the time, unless it is paused."""
 
     is_paused = False
 
@@ -57,12 +57,12 @@ class Answering(Clocked):
 class Beside(Clocked):
     """One on the same device, which waits for the other's batch where there is one."""
 
-    def __init__(self, clock: list[float], seconds: float, answering: Answering) -> None:
+    def __init__(self, clock: list[float], seconds: float, answering: list[Answering]) -> None:
         super().__init__(clock, seconds)
         self._answering = answering
 
     def run(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if not self._answering.is_paused:
+        if not all(each.is_paused for each in self._answering):
             self._clock[0] += 1.0
         return super().run(observations)
 
@@ -90,13 +90,13 @@ def test_fp32_stays_unless_another_is_clearly_faster(fp32: float, int8: float, t
 
 def test_what_answers_meanwhile_makes_no_other_slow() -> None:
     clock = [0.0]
-    answering = Answering(clock, 1.0)
+    answering = [Answering(clock, 1.0) for _ in range(2)]
     models = [
-        LoadedModel(1, "a", (answering,)),
+        LoadedModel(1, "a", answering),
         LoadedModel(1, "b", (Beside(clock, 0.3, answering),), "fp16"),
     ]
     assert fastest_model(models, ROWS, lambda: clock[0]).precision == "fp16"
-    assert not answering.is_paused
+    assert not any(each.is_paused for each in answering)
 
 
 def test_of_several_the_fastest() -> None:

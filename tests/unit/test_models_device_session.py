@@ -87,6 +87,22 @@ def test_while_it_is_paused_only_who_paused_it_runs_it(cuda_graphs: bool) -> Non
     other.join()
 
 
+def test_where_graphs_are_recorded_all_sessions_are_paused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Provider, "records_graphs", True)
+    paused, other = (DeviceSession(model_bytes(), spec(GAME), Provider()) for _ in range(2))
+    ran = threading.Event()
+    thread = threading.Thread(target=lambda: (other.run(rows(2)), ran.set()))
+    with paused.paused():
+        thread.start()
+        paused.run(rows(3))
+        other.run(rows(3))
+        assert not ran.wait(0.2)
+    assert ran.wait(60)
+    thread.join()
+
+
 def test_a_graph_is_never_replayed_for_other_buffers() -> None:
     session = DeviceSession(model_bytes(), spec(GAME), Provider(max_rows=4, cuda_graphs=True))
     session.run(rows(4))

@@ -102,7 +102,7 @@ class Provider:
             "do_copy_in_default_stream": "1",
             # fp32 is what variants are held against: who wants 16 bits takes fp16, which was. To
             # ONNX Runtime it means any use of tensor cores, and convolutions in fp16 have no other:
-            # each would log an error and run without its bias and activation.
+            # each would log an error and run unfused, bias and activation as kernels of their own.
             "use_tf32": "1" if has_half_weights(model_bytes) else "0",
             "enable_cuda_graph": "1" if self.records_graphs else "0",
         }
