@@ -10,7 +10,7 @@ from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import DataFolder, full_disk_named
 from zerofleet.local.ports import LOOPBACK, free_port, try_port
 from zerofleet.local.stores import StoreUrls
-from zerofleet.local.supervisor import Program
+from zerofleet.local.supervisor import Program, service_of
 
 _ROLE = {"trainer": "trainer", "evaluator": "evaluator", "dashboard": "console"}
 _NOT_HERE = tuple(
@@ -58,11 +58,11 @@ class LocalPrograms:
 
     def inference(self) -> Program:
         """The inference service alone: all that ``zerofleet play`` needs."""
-        return self._program("inference", "inference", free_port())
+        return self._program("inference", free_port())
 
     def trials(self) -> Program:
         """An evaluator that plays ``zerofleet match`` of a stopped run, and promotes nothing."""
-        program = self._program("evaluator", "evaluator", free_port())
+        program = self._program("evaluator", free_port())
         environment = {**program.environment, "ZEROFLEET_TRIALS_ONLY": "true"}
         return replace(program, environment=environment)
 
@@ -72,9 +72,10 @@ class LocalPrograms:
         if self.dashboard_address is not None:
             names.insert(0, "dashboard")
         names += ["selfplay"] if workers == 1 else [f"selfplay-{i + 1}" for i in range(workers)]
-        return [self._program(name.partition("-")[0], name, free_port()) for name in names]
+        return [self._program(name, free_port()) for name in names]
 
-    def _program(self, service: str, name: str, metrics_port: int) -> Program:
+    def _program(self, name: str, metrics_port: int) -> Program:
+        service = service_of(name)
         environment = {
             "ZEROFLEET_DATABASE_URL": self.urls.database[_ROLE.get(service, "worker")],
             "ZEROFLEET_REDIS_URL": self.urls.redis,

@@ -52,11 +52,6 @@ class Program:
     optional: bool = False
     """Whether the others go on without it when it cannot be kept running."""
 
-    @property
-    def service(self) -> str:
-        """What it is one of: ``selfplay-3`` is one of self-play."""
-        return self.name.partition("-")[0]
-
     def last_log_lines(self, count: int) -> list[str]:
         """The end of its log, which says why it died."""
         with contextlib.suppress(OSError), self.log.open("rb") as log:
@@ -114,7 +109,10 @@ class Supervisor:
 
     async def __aexit__(self, *exception: object) -> None:
         try:
-            for _, alike in groupby(reversed(self.children), lambda child: child.program.service):
+            by_service = groupby(
+                reversed(self.children), lambda child: service_of(child.program.name)
+            )
+            for _, alike in by_service:
                 await asyncio.gather(*map(self._stop, alike))
             for keeper in self._keepers:
                 keeper.cancel()
@@ -190,6 +188,11 @@ class Supervisor:
             child.killed = True
             _kill_session(child.process)
             await child.ended
+
+
+def service_of(name: str) -> str:
+    """The service that a program of this name is one of: ``selfplay`` of ``selfplay-3``."""
+    return name.partition("-")[0]
 
 
 def _start(program: Program) -> tuple[Popen[bytes], int]:
