@@ -91,7 +91,6 @@ def active_provider(run: RunConfig, settings: InferenceSettings) -> Provider:
             name,
             device,
             section.max_batch_rows,
-            section.cuda_graphs,
             settings.engine_folder if name == "tensorrt" else None,
         )
         provider = _tried(provider, named=section.provider != "auto", required=section.require_gpu)

@@ -80,7 +80,7 @@ async def serve(run: RunConfig, settings: InferenceSettings, stop: asyncio.Event
             precisions_for(run, provider),
         )
         with contextlib.closing(models):
-            async with batcher_for(run, models) as batcher:
+            async with batcher_for(run, models, provider) as batcher:
                 await _answer(run, settings, models, batcher, heartbeats, provider, stop)
 
 
@@ -115,7 +115,7 @@ def model_loader(run: RunConfig, settings: InferenceSettings, provider: Provider
     return ModelLoader(
         store.read_verified,
         opened,
-        run.inference.sessions,
+        sessions_of(run, provider),
         games.State(run.game.name).observation()[np.newaxis],
     )
 
@@ -137,10 +137,16 @@ def precisions_for(run: RunConfig, provider: Provider) -> Precisions:
     )
 
 
-def batcher_for(run: RunConfig, models: ServedModels) -> Batcher:
+def sessions_of(run: RunConfig, provider: Provider) -> int:
+    """How many batches are computed side by side."""
+    return run.inference.sessions or (2 if provider.is_gpu else 1)
+
+
+def batcher_for(run: RunConfig, models: ServedModels, provider: Provider) -> Batcher:
     """The batcher that the run file asks for; models it finds broken are served no more."""
     section = run.inference
-    limits = BatchLimits(section.max_batch_rows, section.max_queue_rows, threads=section.sessions)
+    threads = sessions_of(run, provider)
+    limits = BatchLimits(section.max_batch_rows, section.max_queue_rows, threads)
     return Batcher(limits, models.mark_bad, models.is_best)
 
 

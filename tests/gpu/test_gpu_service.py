@@ -76,11 +76,10 @@ def take_half(models: Sequence[LoadedModel]) -> LoadedModel:
 
 
 @pytest.mark.parametrize("sessions", [1, 2])
-@pytest.mark.parametrize("cuda_graphs", [False, True])
 async def test_no_answer_names_another_model_under_swaps(
-    make_model: Any, rows: Any, sessions: int, cuda_graphs: bool
+    make_model: Any, rows: Any, sessions: int
 ) -> None:
-    provider = Provider("cuda", max_rows=MOST, cuda_graphs=cuda_graphs)
+    provider = Provider("cuda", max_rows=MOST)
     stored = Stored(make_model)
     loader = ModelLoader(
         stored.files.__getitem__,

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.gpu
 
 SPEC = games.spec("connect_four")
 MOST = 256
-GRAPHS = pytest.mark.parametrize("cuda_graphs", [False, True])
 SIZES = (1, 2, 3, 31, 64, 65, 255, 256, 257, 600)
 
 
@@ -42,12 +41,11 @@ def assert_alike(answer: Any, wanted: Any, logits: float = 4e-3, value: float = 
         np.testing.assert_allclose(mine.astype(np.float32), theirs.astype(np.float32), atol=most)
 
 
-@GRAPHS
-def test_the_gpu_says_what_the_cpu_says(make_model: Any, rows: Any, cuda_graphs: bool) -> None:
-    provider = Provider("cuda", max_rows=MOST, cuda_graphs=cuda_graphs)
+def test_the_gpu_says_what_the_cpu_says(make_model: Any, rows: Any) -> None:
+    provider = Provider("cuda", max_rows=MOST)
     session, plain = open_session(make_model(), SPEC, provider), ModelSession(make_model(), SPEC)
     assert isinstance(session, DeviceSession)
-    for _ in range(3):  # with graphs: recorded, then replayed
+    for _ in range(3):
         for size in SIZES:
             assert_alike(session.run(rows(size)), plain.run(rows(size)))
 
@@ -57,10 +55,9 @@ def test_a_session_without_buffers_of_its_own(make_model: Any, rows: Any) -> Non
     assert_alike(session.run(rows(40)), ModelSession(make_model(), SPEC).run(rows(40)))
 
 
-@GRAPHS
-def test_half_precision_stays_close(make_model: Any, rows: Any, cuda_graphs: bool) -> None:
+def test_half_precision_stays_close(make_model: Any, rows: Any) -> None:
     model_bytes = make_model(blocks=5, channels=64)
-    provider = Provider("cuda", max_rows=MOST, cuda_graphs=cuda_graphs)
+    provider = Provider("cuda", max_rows=MOST)
     half = open_session(to_fp16(model_bytes), SPEC, provider)
     logits, value = half.run(rows(500))
     wanted_logits, wanted_value = ModelSession(model_bytes, SPEC).run(rows(500))
@@ -70,12 +67,9 @@ def test_half_precision_stays_close(make_model: Any, rows: Any, cuda_graphs: boo
     assert np.abs(value - wanted_value).mean() < 1e-2
 
 
-@GRAPHS
-def test_models_come_and_go_while_others_answer(
-    make_model: Any, rows: Any, cuda_graphs: bool
-) -> None:
+def test_models_come_and_go_while_others_answer(make_model: Any, rows: Any) -> None:
     """A new model is loaded, tuned and recorded while the one before answers without a pause."""
-    provider = Provider("cuda", max_rows=MOST, cuda_graphs=cuda_graphs)
+    provider = Provider("cuda", max_rows=MOST)
     wanted = {seed: ModelSession(make_model(seed), SPEC).run(rows(100)) for seed in range(6)}
     present = [(0, open_session(make_model(0), SPEC, provider))]
     stop, failures, answers = threading.Event(), list[BaseException](), [0, 0]
@@ -106,9 +100,8 @@ def used_mebibytes() -> int:
     return int(subprocess.run(query, capture_output=True, text=True, check=True).stdout)
 
 
-@GRAPHS
-def test_swaps_leave_no_memory_behind(make_model: Any, rows: Any, cuda_graphs: bool) -> None:
-    provider = Provider("cuda", max_rows=MOST, cuda_graphs=cuda_graphs)
+def test_swaps_leave_no_memory_behind(make_model: Any, rows: Any) -> None:
+    provider = Provider("cuda", max_rows=MOST)
     for swap in range(24):
         open_session(make_model(swap % 3), SPEC, provider).run(rows(10))
         if swap == 3:  # the libraries have what they keep for good
@@ -138,7 +131,7 @@ def test_what_is_active_by_default() -> None:
         values = {"name": "r", "game": {"name": "connect_four"}, "inference": inference}
         return active_provider(run_from_values(values), InferenceSettings(run_file=Path("r.toml")))
 
-    for wish in ({}, {"require_gpu": True}, {"provider": "cuda", "cuda_graphs": True}):
+    for wish in ({}, {"require_gpu": True}, {"provider": "cuda"}):
         provider = active(**wish)
         assert provider.is_gpu
         assert provider.name == "cuda"

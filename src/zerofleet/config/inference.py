@@ -44,9 +44,9 @@ class InferenceSection(Section):
     """Most rows of one batch; also the most of one request."""
     max_queue_rows: int = Field(default=16_384, ge=1)
     """Rows that may wait; beyond, requests are refused with RESOURCE_EXHAUSTED."""
-    sessions: int = Field(default=1, ge=1)
-    """ONNX Runtime sessions that run side by side: on the CPU of one thread each; on a GPU a second
-    one overlaps copies with computation."""
+    sessions: int = Field(default=0, ge=0)
+    """Batches that are computed side by side: on the CPU on one thread each; on a GPU a second one
+    overlaps copies with computation. 0: one on the CPU, two on a GPU."""
     provider: Literal["auto", "cpu", "cuda", "tensorrt", "openvino"] = "auto"
     """What the network runs on; ``auto`` is CUDA where the installed ONNX Runtime has it and it
     works, else the CPU."""
@@ -55,8 +55,6 @@ class InferenceSection(Section):
     precision: Literal["auto", "fp32", "int8", "fp16"] = "auto"
     """Which variant of a model answers, where it was published and accepted; ``auto`` measures
     which is fastest here and takes another one than fp32 when it is at least 15% faster."""
-    cuda_graphs: bool = False
-    """Record a CUDA graph for each batch size and replay it (provider ``cuda`` only)."""
 
 
 class ScalingSection(Section):

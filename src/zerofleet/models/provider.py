@@ -43,7 +43,6 @@ class Provider:
         name: which one.
         device: number of the GPU, as ``CUDA_VISIBLE_DEVICES`` counts them.
         max_rows: most rows of a batch; on a GPU the largest of the buckets.
-        cuda_graphs: replay a recorded graph for each bucket; only the CUDA provider does.
         cache_folder: where TensorRT keeps its engines and timings; None: nowhere, so that every
             start builds them again.
     """
@@ -51,7 +50,6 @@ class Provider:
     name: ProviderName = "cpu"
     device: int = 0
     max_rows: int = 1024
-    cuda_graphs: bool = False
     cache_folder: Path | None = None
 
     @property
@@ -60,18 +58,16 @@ class Provider:
         return self.name in GPUS
 
     @property
-    def records_graphs(self) -> bool:
-        """Whether its sessions replay CUDA graphs."""
-        return self.cuda_graphs and self.name == "cuda"
-
-    @property
     def buckets(self) -> tuple[int, ...]:
-        """Batch sizes that batches are padded to, ascending: powers of two, then ``max_rows``.
+        """Batch sizes that batches are padded to, ascending; the last is ``max_rows``.
 
-        Every size that cuDNN, TensorRT or a CUDA graph meets costs a preparation of its own.
+        Each costs a session of its own. Up to some 64 rows a GPU takes about as long for a batch
+        as for one row, so that the small ones are far apart; above, each is twice the last.
         """
-        powers = [1 << power for power in range(self.max_rows.bit_length())]
-        return tuple(sorted({*powers, self.max_rows}))
+        sizes = [1, 8, 64]
+        while sizes[-1] < self.max_rows:
+            sizes.append(2 * sizes[-1])
+        return (*(size for size in sizes if size < self.max_rows), self.max_rows)
 
     def options(self, model_bytes: bytes, observation_bytes: int) -> list[tuple[str, Options]]:
         """What ``onnxruntime.InferenceSession`` is given, in order of preference.
@@ -104,7 +100,6 @@ class Provider:
             # ONNX Runtime it means any use of tensor cores, and convolutions in fp16 have no other:
             # each would log an error and run unfused, bias and activation as kernels of their own.
             "use_tf32": "1" if has_half_weights(model_bytes) else "0",
-            "enable_cuda_graph": "1" if self.records_graphs else "0",
         }
 
     def _tensorrt(self, model_bytes: bytes, observation_bytes: int) -> Options:

@@ -72,14 +72,6 @@ class Binding(Protocol):
         ...
 
 
-class RunOptions(Protocol):
-    """What one run is told."""
-
-    def add_run_config_entry(self, key: str, value: str) -> None:
-        """Set one option."""
-        ...
-
-
 class OrtSession(Protocol):
     """A loaded model."""
 
@@ -103,7 +95,7 @@ class OrtSession(Protocol):
         """A binding of this session."""
         ...
 
-    def run_with_iobinding(self, iobinding: Binding, run_options: RunOptions | None) -> None:
+    def run_with_iobinding(self, iobinding: Binding) -> None:
         """Run it on what is bound; when it returns, the outputs are written."""
         ...
 
@@ -166,13 +158,6 @@ def new_value(shape: Sequence[int], kind: type[np.generic], memory: str, device:
         device: number of the GPU.
     """
     return _ort.OrtValue.ortvalue_from_shape_and_type(list(shape), kind, memory, device)
-
-
-def graph_options(graph_id: int) -> RunOptions:
-    """Options of a run that records the CUDA graph of this number, or replays it."""
-    options: RunOptions = _ort.RunOptions()
-    options.add_run_config_entry("gpu_graph_id", str(graph_id))
-    return options
 
 
 def offered_providers() -> list[str]:

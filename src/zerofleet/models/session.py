@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from zerofleet.errors import IncompatibleModelError, InferenceUnavailableError, ZerofleetError
 from zerofleet.models.graph import check_graph
 from zerofleet.models.provider import CPU, ONNX_NAMES, Provider
-from zerofleet.models.runtime import Node, is_machine_failure, open_runtime
+from zerofleet.models.runtime import Node, OrtSession, is_machine_failure, open_runtime
 from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT, ModelShape
 
 # Rows of one run on a CPU. Measured on networks of 31 to 73 MFLOP: runs of 64 rows are 4 to 8%
@@ -58,13 +60,14 @@ class ModelSession:
         self.provider = provider
         try:
             options = provider.options(model_bytes, spec.observation_bytes)
-            self._session = open_runtime(model_bytes, options, threads)
+            opened = partial(open_runtime, model_bytes, options, threads)
+            self._session = opened()
         except Exception as error:  # ONNX Runtime's own classes share no base of their own
             raise not_loaded("ONNX Runtime refuses the model", error) from error
         self._check_provider()
         self._check_interface()
         try:
-            self._prepare()
+            self._prepare(opened)
             self._part_rows = self._choose_part() if provider.name == "cpu" else 0
             self._check_answers()
         except IncompatibleModelError:
@@ -119,8 +122,12 @@ class ModelSession:
             starts.append(time.perf_counter())
         return min(end - start for start, end in itertools.pairwise(starts))
 
-    def _prepare(self) -> None:
-        """What has to be done once before the first run."""
+    def _prepare(self, opened: Callable[[], OrtSession]) -> None:
+        """What has to be done once before the first run.
+
+        Args:
+            opened: another session like the first one.
+        """
 
     def _check_provider(self) -> None:
         """Raise where ONNX Runtime left the provider out: it does if a library cannot be loaded."""
