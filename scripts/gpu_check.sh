@@ -84,6 +84,28 @@ PYTHON
   tee -a "$results/gpu_check.txt"
 
 [ -n "${SKIP_BENCH:-}" ] && exit 0
+# A session is slow after each change of the batch size: the second figure shows whether one still
+# meets any.
+"$venv/bin/python" - <<'PYTHON' | tee -a "$results/gpu_check.txt"
+import time
+
+import numpy as np
+from bench.model_file import model_bytes
+from bench.providers import provider_of
+from bench.workloads import WORKLOADS
+from zerofleet.models.device_session import open_session
+
+workload = WORKLOADS["connect_four"]
+session = open_session(model_bytes(workload, "fp16"), workload.spec, provider_of("cuda"))
+for sizes in ((1024,), (1024, 512, 100, 3)):
+    batches = [np.zeros((rows, workload.spec.observation_bytes), np.uint8) for rows in sizes]
+    start = time.perf_counter()
+    for _ in range(200):
+        for batch in batches:
+            session.run(batch)
+    mean = (time.perf_counter() - start) / 200 / len(sizes) * 1e3
+    print(f"batches of {', '.join(map(str, sizes))} rows in turn: {mean:.2f} ms each")
+PYTHON
 for workload in connect_four go9; do
   for precision in fp32 fp16; do
     "$venv/bin/python" -m bench.efficiency "$workload" --provider cuda --precision "$precision" \

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from services.inference.device import active_provider, numbers
+from services.inference.service import sessions_of
 from services.inference.settings import InferenceSettings
 from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError
-from zerofleet.models.provider import CPU, Provider
+from zerofleet.models.provider import CPU, Provider, ProviderName
 from zerofleet.models.runtime import offered_providers
 
 NO_GPU = pytest.mark.skipif(
@@ -47,6 +48,15 @@ def test_a_device_named_twice() -> None:
 def test_all_devices_where_there_is_none() -> None:
     with pytest.raises(ConfigError, match=r"'all': no NVIDIA GPU can be found .*by number"):
         numbers("all")
+
+
+def test_two_batches_at_once_on_a_gpu_where_the_run_file_says_nothing() -> None:
+    def sessions(provider: ProviderName, **inference: int) -> int:
+        values = {"name": "r", "game": {"name": "connect_four"}, "inference": inference}
+        return sessions_of(run_from_values(values), Provider(provider))
+
+    assert [sessions(name) for name in ("cpu", "openvino", "cuda", "tensorrt")] == [1, 1, 2, 2]
+    assert [sessions(name, sessions=3) for name in ("cpu", "cuda")] == [3, 3]
 
 
 @NO_GPU

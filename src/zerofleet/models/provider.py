@@ -61,10 +61,10 @@ class Provider:
     def buckets(self) -> tuple[int, ...]:
         """Batch sizes that batches are padded to, ascending; the last is ``max_rows``.
 
-        Each costs a session of its own. Up to some 64 rows a GPU takes about as long for a batch
-        as for one row, so that the small ones are far apart; above, each is twice the last.
+        Each costs a session of its own. For a small network a GPU takes about as long for 64 rows
+        as for one, so that the small sizes are far apart; above, each is twice the last.
         """
-        sizes = [1, 8, 64]
+        sizes = [1, 4, 16, 64]
         while sizes[-1] < self.max_rows:
             sizes.append(2 * sizes[-1])
         return (*(size for size in sizes if size < self.max_rows), self.max_rows)
