@@ -43,14 +43,6 @@ class Node(Protocol):
 class Value(Protocol):
     """A tensor on some device."""
 
-    def data_ptr(self) -> int:
-        """Its address there."""
-        ...
-
-    def shape(self) -> Sequence[int]:
-        """Its sizes."""
-        ...
-
     def update_inplace(self, data: NDArray[Any]) -> None:
         """Copy an array of the same size into it."""
         ...
