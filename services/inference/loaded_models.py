@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from zerofleet.errors import (
     IncompatibleModelError,
+    InferenceUnavailableError,
     ModelNotFoundError,
     StoreUnavailableError,
     ZerofleetError,
@@ -148,7 +149,8 @@ class LoadedModels:
 
     Args:
         load: version and sha256 to a model, blocking; raises as ``load`` here.
-        keep: how many files at once; beyond, the longest unused are dropped.
+        keep: how many files at once; beyond, the longest unused are dropped. Where this machine
+            fails to load one, memory may be short: the longest unused is dropped then, too.
     """
 
     def __init__(self, load: Callable[[int, str], LoadedModel], keep: int) -> None:
@@ -217,7 +219,7 @@ class LoadedModels:
         return True
 
     def close(self) -> None:
-        """Begin no more loads; one that runs ends by itself and is not waited for."""
+        """Begin no more loads; before the process ends, one that runs ends by itself."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -238,15 +240,21 @@ class LoadedModels:
                 self._threads, self._load_blocking, version, sha256
             )
         except ZerofleetError as error:
-            self._note_failure(version, precision, sha256, error)
-            raise
+            failure = self._note_failure(version, precision, sha256, error)
+        else:
+            return self._take_in(replace(model, precision=precision))
         finally:
             del self._loading[sha256]
+        if issubclass(failure.kind, InferenceUnavailableError):
+            self._evict(len(self._models) - 1)
+        raise failure.kind(failure.reason)  # the error itself is let go: see `_Failure`
+
+    def _take_in(self, model: LoadedModel) -> LoadedModel:
+        version, precision, sha256 = model.version, model.precision, model.sha256
         self._failures.pop(sha256, None)
-        model = replace(model, precision=precision)
         self._models[version, precision] = model
         self._models.move_to_end((version, precision))
-        self._evict((version, precision))
+        self._evict(self._keep, newest=(version, precision))
         _log.info("model_loaded", version=version, precision=precision, sha256=sha256)
         return model
 
@@ -256,11 +264,12 @@ class LoadedModels:
         precision: str,
         sha256: str,
         error: ZerofleetError,
-    ) -> None:
+    ) -> _Failure:
         last = self._failures.get(sha256)
         pause = _FIRST_RETRY_SECONDS if last is None else min(2 * last.pause, _LAST_RETRY_SECONDS)
         reason = str(error)
-        self._failures[sha256] = _Failure(type(error), reason, time.monotonic() + pause, pause)
+        failure = _Failure(type(error), reason, time.monotonic() + pause, pause)
+        self._failures[sha256] = failure
         self.failed_loads += 1
         if last is None or last.reason != reason:
             # A variant that does not load costs speed, a version that does not is missing.
@@ -272,10 +281,11 @@ class LoadedModels:
                 sha256=sha256,
                 reason=reason,
             )
+        return failure
 
-    def _evict(self, newest: Key) -> None:
+    def _evict(self, keep: int, newest: Key | None = None) -> None:
         for key in [key for key in self._models if key not in self.pinned and key != newest]:
-            if len(self._models) <= self._keep:
+            if len(self._models) <= keep:
                 return
             del self._models[key]  # its session goes when its last batch is done
 

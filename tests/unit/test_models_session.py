@@ -175,6 +175,7 @@ def test_want_of_memory_is_not_the_files_fault() -> None:
         # As people reported them, shortened.
         "[ONNXRuntimeError] : 1 : FAIL : CUDA failure 2: out of memory ; GPU=0 ; hostname=a",
         "CUDNN failure 4: CUDNN_STATUS_INTERNAL_ERROR ; GPU=0 ; hostname=a ; expr=cudnnCreate()",
+        "CUDNN_FE failure 8: HEURISTIC_QUERY_FAILED ; GPU=0 ; hostname=a",
         "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0",
         "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : std::bad_alloc",
     ],

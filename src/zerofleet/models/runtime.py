@@ -28,7 +28,8 @@ _ort = cast("Any", ort)
 # What ONNX Runtime writes when memory is short or a call of CUDA's libraries fails. The classes of
 # its errors do not tell: files that it refuses raise the same ones.
 _OF_THE_MACHINE = re.compile(
-    r"Failed to allocate memory|std::bad_alloc|\b(CUDA|CUDNN|CUBLAS|CURAND|CUFFT) failure \d"
+    r"Failed to allocate memory|std::bad_alloc"
+    r"|\b(CUDA|CUDNN|CUDNN_FE|CUBLAS|CURAND|CUFFT) failure \d"
 )
 
 
