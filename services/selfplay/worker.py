@@ -23,7 +23,7 @@ from services.selfplay.unfinished_games import UnfinishedGames
 from services.selfplay.writer import AuditFile, GameWriter
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
-from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.errors import StoreUnavailableError
 from zerofleet.figures import SelfplayFigures
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.prediction import Predictor
@@ -88,6 +88,7 @@ class Worker:
         self.figures = SelfplayFigures()
         """Of the last heartbeat."""
         self._rates = Rates(PlyCost(run))
+        self._plays = False
 
     async def run(self, stop: asyncio.Event, *beside: Coroutine[Any, Any, object]) -> None:
         """Play until ``stop`` is set; then keep everything and return within seconds.
@@ -110,7 +111,7 @@ class Worker:
                 *beside,
             )
         except Exception as error:
-            if isinstance(error, ConfigError) or writing.done():
+            if not self._plays or writing.done():  # there is nothing to keep, or no way to
                 writing.cancel()
             else:  # the games that were played are kept, whatever the error
                 _log.error("leaving_after_error", error=repr(error))
@@ -130,6 +131,7 @@ class Worker:
         await self.unfinished.release()  # a worker of this name may have been killed
         await self._adopt()
         await self.resignation.read()
+        self._plays = True
         _log.info("playing", worker=self._name, run=self._run.name, engines=len(self.loops))
         loops = (loop.play(self._pause) for loop in self.loops)
         await first_of(*loops, self._keep_leases(), self.resignation.watch())
@@ -211,8 +213,9 @@ class Worker:
             if done != simulations or self.waits:
                 await self.unfinished.extend(self._held())
             simulations = done
-            await asyncio.sleep(self._run.selfplay.lease_seconds / 3)
+            # After the extension: a process that was stopped for long would adopt its own.
             await self._adopt()
+            await asyncio.sleep(self._run.selfplay.lease_seconds / 3)
 
     def _held(self) -> list[UUID]:
         """The games that this worker plays, or has finished and not stored yet."""

@@ -84,7 +84,9 @@ def test_after_a_pause_a_submission_waits_for_the_session_that_makes_todays_part
     game = new_record(datetime.now(UTC))
     with Database(database_url) as worker, maker.cursor() as cursor:
         cursor.execute(MAKE)
-        future = beside(database, maker, lambda: submit(worker, game), "locktype = 'advisory'")
+        future = beside(
+            database, maker, lambda: submit(worker, game), "relation = 'partition_tries'::regclass"
+        )
         assert future.result() == "stored"
     assert where(database, game) not in ([], ["positions_default"])
 
@@ -124,13 +126,30 @@ def test_while_the_window_is_read_no_rows_move_and_games_come_in(
 ) -> None:
     drop_partitions(database)
     with closing(psycopg2.connect(database_url)) as reader, reader.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock_shared(hashtext('zerofleet move positions'))")
+        cursor.execute("LOCK TABLE positions_default IN ACCESS SHARE MODE")  # as read_games
         game = new_record(datetime.now(UTC))
         assert submit(database, game) == "stored"
         assert where(database, game) == ["positions_default"]
         assert database.make_partitions(24, DAY) == 0
     assert database.make_partitions(24, DAY) > 0
     assert where(database, game) not in ([], ["positions_default"])
+
+
+def test_a_console_that_holds_all_that_it_may_stops_neither_games_nor_window(
+    database: Database, role_url: Callable[[str], str]
+) -> None:
+    drop_partitions(database)
+    with closing(psycopg2.connect(role_url("console"))) as console, console.cursor() as cursor:
+        for table in ("partition_tries", "positions", "position_partitions", "games"):
+            cursor.execute(f"LOCK TABLE {table} IN ACCESS SHARE MODE")
+            with pytest.raises(psycopg2.Error), closing(psycopg2.connect(role_url("console"))) as b:
+                b.cursor().execute(f"LOCK TABLE {table} IN ROW SHARE MODE")
+        game = new_record(datetime.now(UTC))
+        with Database(role_url("worker")) as worker, Database(role_url("trainer")) as trainer:
+            assert submit(worker, game) == "stored"
+            assert [read.game_uid for read in trainer.read_games("test", 0, 10).games] == [
+                game.game_uid
+            ]
 
 
 def test_a_day_with_too_much_of_clocks_ahead_gets_its_partition_later(database: Database) -> None:

@@ -265,12 +265,15 @@ async def test_leases_end_though_not_everything_could_be_stored(
     assert stores.log[-1] == "release"
 
 
-@pytest.mark.parametrize("part", ["predict", "save"])
-async def test_an_unforeseen_error_takes_no_finished_game_along(
+@pytest.mark.parametrize("part", ["predict", "save", "beat"])
+async def test_an_error_takes_no_finished_game_along(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     async def fail(*_: object) -> None:
         raise RuntimeError("unforeseen")
+
+    def refuse(_: object) -> None:
+        raise ConfigError("unforeseen: Redis has other users now")
 
     worker = make_worker(stores)
     [loop] = worker.loops
@@ -278,13 +281,15 @@ async def test_an_unforeseen_error_takes_no_finished_game_along(
     await until(lambda: stores.stored and worker.writer.spooled)
     if part == "predict":
         monkeypatch.setattr(loop._predictor, "predict", fail)
-    else:
+    elif part == "save":
         monkeypatch.setattr(worker.unfinished, "save", fail)
-    with pytest.raises(RuntimeError, match="unforeseen"):
+    else:
+        monkeypatch.setattr(stores, "beat", refuse)
+    with pytest.raises((RuntimeError, ConfigError), match="unforeseen"):
         await asyncio.wait_for(task, 120)
     assert worker.writer.spooled == 0
     assert len(stores.stored) == worker.totals().games
-    if part == "predict":
+    if part != "save":
         played = [game for game in loop.engine.unfinished() if game.plies > 0]
         assert {loop.in_play.unfinished(game)[0].game_uid for game in played} <= stores.saved
     assert stores.log[-1] == "release"

@@ -105,7 +105,7 @@ BEGIN
         -- Without a partition for now the rows of this batch would be on their way to
         -- positions_default while another session makes that partition: wait until it has.
         IF NOT has_partition(now()) THEN
-            PERFORM pg_advisory_xact_lock(hashtext('zerofleet make_partitions'));
+            LOCK TABLE partition_tries IN EXCLUSIVE MODE;
         END IF;
         IF partitions_due() THEN
             PERFORM make_partitions(NULL, now() + interval '2 days');

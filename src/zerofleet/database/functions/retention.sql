@@ -59,10 +59,13 @@ BEGIN
         RAISE EXCEPTION 'a partition of % hours cannot be made', hours
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    -- One caller at a time; the others go on without.
-    IF NOT pg_try_advisory_xact_lock(hashtext('zerofleet make_partitions')) THEN
-        RETURN 0;
-    END IF;
+    -- One caller at a time; the others go on without. Not an advisory lock, which any role could
+    -- hold: who may only read a table cannot lock it against this.
+    BEGIN
+        LOCK TABLE partition_tries IN EXCLUSIVE MODE NOWAIT;
+    EXCEPTION
+        WHEN lock_not_available THEN RETURN 0;
+    END;
     INSERT INTO partition_tries VALUES (now()) ON CONFLICT ((true)) DO UPDATE SET at = now();
     WHILE next_at < in_until LOOP
         SELECT p.until INTO until FROM position_partitions AS p
@@ -92,10 +95,9 @@ BEGIN
         ) > most_moved;
         -- ATTACH lets submissions go on: it locks positions against other such changes alone, and
         -- positions_default, which it searches, against everything. That one is all but empty,
-        -- and what it holds of the new stretch moves out of it first. The advisory lock keeps the
-        -- trainer's window from looking for these rows meanwhile.
+        -- and what it holds of the new stretch moves out of it first; the trainer's window does not
+        -- look for these rows meanwhile, for it locks that table too.
         BEGIN
-            PERFORM pg_advisory_xact_lock(hashtext('zerofleet move positions'));
             LOCK TABLE positions_default IN ACCESS EXCLUSIVE MODE;
             EXECUTE format('CREATE TABLE %I (LIKE positions INCLUDING ALL)', partition);
             EXECUTE format(
