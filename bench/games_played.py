@@ -21,16 +21,18 @@ RUN = "bench"
 
 
 def run_of(workload: Workload, more: Values | None = None) -> RunConfig:
-    """The run file that a person would write for the workload: preset ``fast``, sizes, and more."""
-    return run_from_values(
-        {
-            "name": RUN,
-            "game": {"name": workload.game},
-            "search": {"num_simulations": workload.simulations},
-            "network": workload.network.model_dump(exclude_unset=True),
-            **(more or {}),
-        }
-    )
+    """A run of the workload: see ``run_values``."""
+    return run_from_values(run_values(workload) | (more or {}))
+
+
+def run_values(workload: Workload) -> Values:
+    """The run file that a person would write for the workload: preset ``fast`` and sizes."""
+    return {
+        "name": RUN,
+        "game": {"name": workload.game},
+        "search": {"num_simulations": workload.simulations},
+        "network": workload.network.model_dump(exclude_unset=True),
+    }
 
 
 def played_games(workload: Workload, count: int, seed: int) -> list[GameRecord]:

@@ -9,10 +9,10 @@ Without a clock, what is given here stands for all of the run's ``trainer.budget
 
 ``--compare 'trainer.samples_per_position=12' 'search.c_puct=3,trainer.l2=0'`` lets several variants
 learn in turns, each until it has used up its budget, and prints how their last models differ from
-the first's. ``--match 60`` has them play so many games against the first's besides, which tells
-variants of any game apart, and ``--gnugo 20`` has each play GNU Go. ``--variants run 'no proven
-results'`` takes parts of the preset ``fast`` off or leaves one alone, and ``--seed 1 2`` does it
-all with each seed.
+the first's, all of them behind the first's ``[search]``. ``--match 60`` has them play so many games
+against the first's besides, which tells variants of any game apart, and ``--gnugo 20`` has each
+play GNU Go. ``--variants run 'no proven results'`` takes parts of the preset ``fast`` off or leaves
+one alone, and ``--seed 1 2`` does it all with each seed.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class ComparedRun:
 
     variant: str
     loop: LearningLoop
+    examined_by: RunConfig
+    """The first variant's run, whose search, simulations and openings all exams and games have."""
     answers: dict[str, NDArray[np.float64]] = field(default_factory=dict[str, NDArray[np.float64]])
     """Of the newest exam: [positions] 1 where the model erred, or [1] the share of lines lost."""
     last: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -88,9 +90,11 @@ async def learn(
     runs: dict[str, RunConfig], seed: int, options: argparse.Namespace
 ) -> list[ComparedRun]:
     """All variants with one seed, in turns."""
+    seeded = {name: run.model_copy(update={"seed": seed}) for name, run in runs.items()}
+    first = next(iter(seeded.values()))
     compared = [
-        ComparedRun(name, LearningLoop(run.model_copy(update={"seed": seed}), options.precision))
-        for name, run in runs.items()
+        ComparedRun(name, LearningLoop(run, options.precision), first)
+        for name, run in seeded.items()
     ]
     print_heading(runs, seed)
     for one in compared:
@@ -112,7 +116,7 @@ async def learn(
     if options.match:
         for one in compared[1:]:
             players = (one.loop.model, compared[0].loop.model)
-            one.match = await play_pairs(compared[0].loop.run, players, options.match)
+            one.match = await play_pairs(one.examined_by, players, options.match)
     return compared
 
 
@@ -137,21 +141,23 @@ async def report(one: ComparedRun, simulations: Sequence[int], options: argparse
     loop.figures = PlayFigures()
     if simulations:
         row |= await ask(one, simulations, options.positions)
-    if options.perfect_play and options.budget.share(loop) >= 1:
-        row |= await play_perfect(loop, options.perfect_play)
-    if options.gnugo and options.budget.share(loop) >= 1:
-        row |= await play_gnugo(loop, options.gnugo)
     one.last = row
-    width = max(map(len, options.runs)) if len(options.runs) > 1 else 0
-    print_row(row, width)
-    if options.output is not None:
-        with options.output.open("a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(row)}\n")
+    try:
+        if options.perfect_play and options.budget.share(loop) >= 1:
+            row |= await play_perfect(one.examined_by, loop.model, options.perfect_play)
+        if options.gnugo and options.budget.share(loop) >= 1:
+            row |= await play_gnugo(one.examined_by, loop.model, options.gnugo)
+    finally:  # GNU Go may fail; what was learnt is told all the same
+        width = max(map(len, options.runs)) if len(options.runs) > 1 else 0
+        print_row(row, width)
+        if options.output is not None:
+            with options.output.open("a", encoding="utf-8") as file:
+                file.write(f"{json.dumps(row)}\n")
 
 
 async def ask(one: ComparedRun, simulations: Sequence[int], positions: int) -> dict[str, float]:
     """The newest model's errors and its values' error, by kind and simulations."""
-    found, one.answers = await exam_figures(one.loop.run, one.loop.model, simulations, positions)
+    found, one.answers = await exam_figures(one.examined_by, one.loop.model, simulations, positions)
     return found
 
 

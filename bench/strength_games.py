@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.learning_loop import LearningLoop
 from zerofleet.config import RunConfig
 from zerofleet.database import MatchGame
 from zerofleet.exam import SOLVER_CHOICES, play_first, play_second
@@ -26,11 +25,10 @@ PairScores = NDArray[np.float64]
 _PAIRS_AT_ONCE = 32
 
 
-async def play_perfect(loop: LearningLoop, games: int) -> dict[str, Any]:
-    """Against the solver, at the simulations of the run's ``[exam]``."""
-    run = loop.run
+async def play_perfect(run: RunConfig, predictor: Predictor, games: int) -> dict[str, Any]:
+    """Against the solver, by the run's ``[search]`` at the simulations of its ``[exam]``."""
     simulations = run.exam.num_simulations
-    player = ExaminedPlayer.of(run.game.name, loop.model, simulations, run.search)
+    player = ExaminedPlayer.of(run.game.name, predictor, simulations, run.search)
     found = dict[str, Any]()
     for choice in SOLVER_CHOICES:
         first = await play_first(player, games, choice, run.seed)
@@ -42,12 +40,11 @@ async def play_perfect(loop: LearningLoop, games: int) -> dict[str, Any]:
     return found
 
 
-async def play_gnugo(loop: LearningLoop, games: int) -> dict[str, Any]:
-    """Against GNU Go at each level, at the simulations of the run's ``[exam]``."""
-    run = loop.run
+async def play_gnugo(run: RunConfig, predictor: Predictor, games: int) -> dict[str, Any]:
+    """Against GNU Go at each level, by the run's ``[search]`` and ``[exam]``."""
     found: list[dict[str, Any]] = []
     for level in LEVELS:
-        ended = await play_gnu_go(run, loop.model, level, games, run.exam.num_simulations)
+        ended = await play_gnu_go(run, predictor, level, games, run.exam.num_simulations)
         derived = ("given_up", "mean_margin", "even_komi")
         found.append(asdict(ended) | {name: getattr(ended, name) for name in derived})
     return {"gnugo": found}

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bench.accelerations import VARIANTS
-from bench.games_played import run_of
+from bench.games_played import run_values
 from bench.learning_loop import LearningLoop
 from bench.report import positive
 from bench.workloads import workload
@@ -103,6 +103,8 @@ def parse(doc: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
     if options.perfect_play and game != "connect_four":
         raise ConfigError(f"--perfect-play is for connect_four, not for {game}: leave it out")
     if options.gnugo:
+        if options.gnugo % 2:
+            found.error(f"--gnugo {options.gnugo}: give an even number, half for each colour")
         check_gnu_go(game)
     return options
 
@@ -130,7 +132,7 @@ def _values(source: str) -> dict[str, Any]:
     """What a run file says, or the run file of a workload."""
     if not source.endswith(".toml"):
         try:
-            return run_of(workload(source)).model_dump()
+            return run_values(workload(source))
         except argparse.ArgumentTypeError as error:
             raise ConfigError(f"{source} is no run file (RUN.toml) and no game: {error}") from error
     path = Path(source)

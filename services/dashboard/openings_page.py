@@ -152,7 +152,8 @@ class OpeningsView:
     def _draw(self) -> None:
         """What the games do in the position; whoever is about to move there is not disturbed."""
         line = format_actions(self._game_board.game, self._actions).split()
-        by_model = self._openings.position(line)
+        to_play = State(self._game_board.game, self._actions).to_play
+        by_model = self._openings.position(line, to_play)
         shown = next((each for each in by_model if each.version == self._choice.value), None)
         self._shown = shown
         if not self._board.is_seeking:

@@ -86,15 +86,20 @@ class Openings:
 
     models: tuple[ModelGames, ...] = ()
 
-    def position(self, line: Sequence[str]) -> tuple[OpeningPosition, ...]:
-        """What each model's games do after these moves."""
-        return tuple(_position(model, tuple(line)) for model in self.models)
+    def position(self, line: Sequence[str], to_play: int) -> tuple[OpeningPosition, ...]:
+        """What each model's games do after these moves.
+
+        Args:
+            line: the moves.
+            to_play: the player to move after them, 0 the first; not every game takes turns.
+        """
+        return tuple(_position(model, tuple(line), to_play) for model in self.models)
 
 
-def _position(model: ModelGames, line: tuple[str, ...]) -> OpeningPosition:
+def _position(model: ModelGames, line: tuple[str, ...], to_play: int) -> OpeningPosition:
     ply = len(line)
     reached = [game for game in model.games if game.moves[:ply] == line]
-    side = 1 - 2 * (ply % 2)
+    side = 1 - 2 * to_play
     games: Counter[str] = Counter()
     points: Counter[str] = Counter()
     for game in reached:

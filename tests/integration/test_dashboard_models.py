@@ -183,22 +183,24 @@ async def test_openings_are_those_of_the_promoted_models_newest_games(
             play(database, "match", 1, "b3 b2", 1)
     play(database, "selfplay", 2, "a2", 1)  # of a model that was not promoted
     openings = await reader.read()
-    [start] = openings.position([])
+    [start] = openings.position([], 0)
     assert (start.version, start.games) == (1, 4)
     assert [(each.move, each.games, each.score) for each in start.moves] == [
         ("a1", 3, 0.5),
         ("b2", 1, 0.0),
     ]
     assert (start.share("a1"), start.share("c1")) == (0.75, 0.0)
-    [after] = openings.position(["a1"])
+    [after] = openings.position(["a1"], 1)
     assert [(each.move, each.games, each.score) for each in after.moves] == [
         ("b2", 2, 0.25),
         ("c3", 1, 1.0),
     ]
+    [again] = openings.position(["a1"], 0)  # where the first player moves twice
+    assert [(each.move, each.score) for each in again.moves] == [("b2", 0.75), ("c3", 0.0)]
     [row] = database._rows("SELECT game_uid::text AS uid FROM games WHERE moves = 'a1 c3'")
     assert after.uid == row.uid
-    [nowhere] = openings.position(["c1"])
+    [nowhere] = openings.position(["c1"], 1)
     assert (nowhere.games, nowhere.moves, nowhere.uid, nowhere.share("a1")) == (0, (), None, None)
     database.promote("test", 3, None, "test", 1, epoch=epoch)
     play(database, "selfplay", 3, "b2", 1)
-    assert [each.games for each in (await reader.read()).position(["b2"])] == [1, 1]
+    assert [each.games for each in (await reader.read()).position(["b2"], 1)] == [1, 1]

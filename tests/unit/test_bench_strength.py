@@ -13,7 +13,7 @@ from bench.accelerations import PARTS, VARIANTS
 from bench.learning_loop import LearningLoop
 from bench.strength_games import play_pairs
 from bench.strength_options import Budget, parse
-from zerofleet.config import run_from_values
+from zerofleet.config import RunConfig, run_from_values
 from zerofleet.config.presets import PRESETS
 from zerofleet.errors import ConfigError
 
@@ -145,6 +145,27 @@ def test_a_variant_is_made_of_its_settings() -> None:
     assert first.trainer.learning_rate == (0.1, 0.01)
     assert (first.search.root, first.search.num_simulations) == ("gumbel", 12)
     assert (second.search.root, second.network.blocks) == ("puct", 1)
+
+
+def test_a_preset_fills_in_what_a_game_leaves_open() -> None:
+    """What stands in a run goes before its preset, so a game alone must not say all of it."""
+    runs = parse(None, ["connect_four", "--steps=1", "--compare", "-", "preset=plain"]).runs
+    first, plain = runs.values()
+    assert first.search.prove_results
+    assert not plain.search.prove_results
+
+
+def test_all_variants_sit_the_first_ones_exam(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[tuple[float, int]] = []
+
+    async def noted(run: RunConfig, *_: object) -> tuple[dict[str, float], dict[str, Any]]:
+        searches.append((run.search.c_puct, run.seed))
+        return {}, {}
+
+    monkeypatch.setattr(strength, "exam_figures", noted)
+    strength.main(arguments("--steps=1", "--seed", "4", "--compare", "-", "search.c_puct=3"))
+    assert len(searches) >= 4  # the first and the last model of each
+    assert set(searches) == {(1.5, 4)}
 
 
 def test_parts_of_the_preset_are_taken_off_and_put_on() -> None:

@@ -198,6 +198,8 @@ def test_a_full_disk_is_named_with_its_folder(
         DataFolder.for_run(root / "new", run)
     with pytest.raises(ConfigError, match=f"the disk of {root / 'valkey'} is full"):
         EmbeddedValkey(root / "valkey").start()
+    (root.parent / "filler").unlink()
+    DataFolder.for_run(root / "new", run)  # what did not fit left nothing that is in the way
 
 
 def test_a_run_file_that_cannot_be_copied_is_named(tmp_path: Path, run: RunConfig) -> None:

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
-from zerofleet.config import ProcessSettings, read_settings
+from zerofleet.config import ProcessSettings, load_run, read_settings, run_from_values
 from zerofleet.errors import ConfigError
 
 
@@ -21,3 +22,28 @@ def test_without_a_run_file_it_says_where_to_give_it(
     monkeypatch.delenv("ZEROFLEET_RUN_FILE", raising=False)
     with pytest.raises(ConfigError, match=r"give one argument.*ZEROFLEET_RUN_FILE"):
         read_settings(ProcessSettings, arguments)
+
+
+def test_a_variable_of_no_section_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROFLEET_SERCH__C_PUCT", "9")
+    with pytest.raises(ConfigError, match=r"ZEROFLEET_SERCH__C_PUCT.*did you mean 'search'\?"):
+        load_run(Path("tictactoe"))
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("retention", "searches_days", float("inf")),
+        ("search", "c_puct", float("inf")),
+        ("evaluator", "sprt_elo", (float("nan"), 35.0)),
+    ],
+)
+def test_numbers_are_finite(section: str, key: str, value: object) -> None:
+    values = {"name": "test", "game": {"name": "tic_tac_toe"}, section: {key: value}}
+    with pytest.raises(ValidationError, match="finite number"):
+        run_from_values(values)
+
+
+def test_a_seed_has_64_bits() -> None:
+    with pytest.raises(ValidationError, match="seed"):
+        run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}, "seed": 2**64})

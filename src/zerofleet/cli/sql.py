@@ -43,7 +43,9 @@ def sql(
 
     database_url = fleet_database(data, database_url)
     if database_url is not None:
-        _leave(_psql(logged_in(database_url, password_file), query or []))
+        with interrupts_ignored():
+            status = _psql(logged_in(database_url, password_file), query or [])
+        _leave(status)
     folder = chosen_folder(data, run_file)
     with joined(folder, "sql") as running, interrupts_ignored():
         status = _psql(running.database_urls["console"], query or [])

@@ -47,6 +47,7 @@ def load_run(path: Path) -> RunConfig:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
+    _check_environment()
     try:
         return RunConfig(**values)
     except ValidationError as error:
@@ -75,6 +76,16 @@ def read_settings(kind: type[_Settings], arguments: Sequence[str]) -> _Settings:
         raise ConfigError(f"{variable} = {first['input']!r}: {first['msg']}") from error
 
 
+def _check_environment() -> None:
+    """Refuse variables of sections that there are not, which pydantic-settings overlooks."""
+    for variable in map(str.upper, sorted(os.environ)):
+        section, of_section, _ = variable.removeprefix(ENV_PREFIX).lower().partition("__")
+        if variable.startswith(ENV_PREFIX) and of_section and section not in _known_keys([]):
+            raise ConfigError(
+                f"{told(variable)}: unknown section '{section}'{_near_key(section, [])}"
+            )
+
+
 def _nearest(path: Path) -> str:
     """The file beside it that may have been meant, or those that zerofleet comes with."""
     others = [other.name for other in path.parent.glob("*.toml") if other != path]
@@ -95,10 +106,7 @@ def _explain(error: ValidationError, source: str) -> str:
     if variable is not None:
         source = told(variable)
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(location[-1], _known_keys(location[:-1]), n=1, cutoff=0.5)
-        prefix = ".".join([*location[:-1], ""])
-        hint = f": did you mean '{prefix}{near[0]}'?" if near else _key_list(location[:-1])
-        return f"{source}: unknown key '{key}'{hint}"
+        return f"{source}: unknown key '{key}'{_near_key(location[-1], location[:-1])}"
     if first["type"] == "missing":
         return f"{source}: the key '{key}' is missing"
     if not location:
@@ -121,6 +129,12 @@ def _section(path: list[str]) -> type[BaseModel] | None:
             return None
         model = sections[0]
     return model
+
+
+def _near_key(key: str, path: list[str]) -> str:
+    """The key that may have been meant, or those that there are."""
+    near = difflib.get_close_matches(key, _known_keys(path), n=1, cutoff=0.5)
+    return f": did you mean '{'.'.join([*path, near[0]])}'?" if near else _key_list(path)
 
 
 def _known_keys(path: list[str]) -> list[str]:

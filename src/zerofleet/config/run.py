@@ -59,7 +59,7 @@ class RunConfig(BaseSettings):
 
     name: Annotated[str, AfterValidator(_plain_name)]
     """Name of the run: its rows, its model and its pointer carry it."""
-    seed: int = Field(default=1, ge=0)
+    seed: int = Field(default=1, ge=0, lt=2**63)
     """Seed of the network's first weights and of everything sampled."""
     preset: Literal["fast", "agz", "plain"] = "fast"
     """What the file starts from: ``fast`` adds the accelerations of later work, ``agz`` has the

@@ -44,7 +44,7 @@ class TrainerSection(Section):
 
     batch_size: int = Field(default=256, ge=1)
     """Positions of one step."""
-    learning_rate: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] = (0.01,)
+    learning_rate: tuple[Annotated[float, Field(ge=0)], ...] = (0.01,)
     """One learning rate, or several, which come in this order ..."""
     learning_rate_steps: tuple[int, ...] = ()
     """... each change at one of these steps (one fewer than the rates)."""
@@ -55,7 +55,7 @@ class TrainerSection(Section):
     (Loshchilov and Hutter 2017, arXiv 1608.03983, section 3); 0: it does not. Of two budgets the
     one that is nearer to its end counts, and one that is larger than what was used lifts the rate
     again."""
-    budget_minutes: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    budget_minutes: float = Field(default=0.0, ge=0)
     """Minutes of training after which the rate has fallen to a twentieth, as with
     ``budget_samples``, however fast the machine is; 0: it does not. They count from the first step
     on, over restarts; more than a minute between two steps counts as one minute."""
@@ -137,7 +137,7 @@ class TrainerSection(Section):
     repeated_positions: Literal["all", "once"] = "all"
     """once: a position that the window has k times is drawn as often as one that it has once, and
     so learns the mean of its k targets."""
-    age_halflife: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    age_halflife: float = Field(default=0.0, ge=0)
     """A position's chance to be drawn halves with every so many newer positions in the window; 0:
     it does not."""
     augment: bool = True

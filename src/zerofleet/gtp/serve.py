@@ -13,6 +13,8 @@ from zerofleet.games.go_rules import is_go
 from zerofleet.gtp.engine import Engine, EngineOptions
 from zerofleet.rpc.credentials import ClientCredentials
 
+_GREETING_SECONDS = 5.0  # a board says nothing while it waits for its engine
+
 
 async def serve_gtp(address: str, options: EngineOptions, credentials: ClientCredentials) -> None:
     """Answer a controller until it says ``quit`` or goes away.
@@ -21,8 +23,9 @@ async def serve_gtp(address: str, options: EngineOptions, credentials: ClientCre
         ConfigError: the server plays another game than Go, or it would be reached in plaintext.
         ZerofleetError: the server cannot be asked.
     """
+    async with AsyncPlayer(address, timeout=_GREETING_SECONDS, **credentials) as greeter:
+        description = await greeter.describe()
     async with AsyncPlayer(address, **credentials) as player:
-        description = await player.describe()
         if not is_go(description.game):
             raise ConfigError(
                 f"GTP is for Go, and {address} plays '{description.game}': "

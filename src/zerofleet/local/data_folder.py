@@ -217,10 +217,14 @@ def full_disk_named(folder: Path) -> Generator[None]:
 def write_json(path: Path, content: dict[str, Any], *, mode: int = 0o644) -> None:
     """Write a small file in one step: readers see the old content or the new."""
     temporary = path.with_name(f"{path.name}.new")
-    temporary.touch(mode)
-    temporary.chmod(mode)
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.touch(mode)
+        temporary.chmod(mode)
+        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _locked(lock: FileIO, *, patience: float) -> bool:
