@@ -128,10 +128,10 @@ class Worker:
     async def _live(self) -> None:
         """Wait for the stores, take over what was left behind, play until cancelled."""
         await self._register()
+        self._plays = True
         await self.unfinished.release()  # a worker of this name may have been killed
         await self._adopt()
         await self.resignation.read()
-        self._plays = True
         _log.info("playing", worker=self._name, run=self._run.name, engines=len(self.loops))
         loops = (loop.play(self._pause) for loop in self.loops)
         await first_of(*loops, self._keep_leases(), self.resignation.watch())

@@ -138,6 +138,9 @@ def test_while_the_window_is_read_no_rows_move_and_games_come_in(
 def test_a_console_that_holds_all_that_it_may_stops_neither_games_nor_window(
     database: Database, role_url: Callable[[str], str]
 ) -> None:
+    # Advisory locks are anybody's, in a read-only transaction too.
+    ours = "pronamespace = 'public'::regnamespace"
+    assert ask(database, f"SELECT FROM pg_proc WHERE {ours} AND prosrc ~ 'pg_.*advisory'") == []
     drop_partitions(database)
     with closing(psycopg2.connect(role_url("console"))) as console, console.cursor() as cursor:
         for table in ("partition_tries", "positions", "position_partitions", "games"):

@@ -80,7 +80,7 @@ def _check_environment() -> None:
     """Refuse variables of sections that there are not, which pydantic-settings overlooks."""
     for variable in map(str.upper, sorted(os.environ)):
         section, of_section, _ = variable.removeprefix(ENV_PREFIX).lower().partition("__")
-        if variable.startswith(ENV_PREFIX) and of_section and section not in _known_keys([]):
+        if variable.startswith(ENV_PREFIX) and of_section and _section([section]) is None:
             raise ConfigError(
                 f"{told(variable)}: unknown section '{section}'{_near_key(section, [])}"
             )

@@ -54,11 +54,12 @@ FROM (
 ) AS page
 """
 
-# make_partitions locks this table against everything while it moves rows to a new partition.
+# make_partitions locks positions_default against everything while it moves rows to a new partition.
 # Without a lock, what reads games could be planned before such a move commits and look after it:
 # the rows are gone from where it looks, and the game would be taken for forgotten. A statement of
-# its own, so that the reading is planned and takes its snapshot with the lock in hand.
-_KEEP_ROWS = "LOCK TABLE positions_default IN ACCESS SHARE MODE"
+# its own, so that the reading is planned and takes its snapshot with the locks in hand; positions
+# first, as drop_partition does.
+_KEEP_ROWS = "LOCK TABLE ONLY positions, ONLY positions_default IN ACCESS SHARE MODE"
 
 
 # The uids between which the page's games are tell the planner which partitions to leave out; to
