@@ -88,7 +88,7 @@ class Worker:
         self.figures = SelfplayFigures()
         """Of the last heartbeat."""
         self._rates = Rates(PlyCost(run))
-        self._plays = False
+        self._registered = False
 
     async def run(self, stop: asyncio.Event, *beside: Coroutine[Any, Any, object]) -> None:
         """Play until ``stop`` is set; then keep everything and return within seconds.
@@ -111,7 +111,7 @@ class Worker:
                 *beside,
             )
         except Exception as error:
-            if not self._plays or writing.done():  # there is nothing to keep, or no way to
+            if not self._registered or writing.done():  # there is nothing to keep, or no way to
                 writing.cancel()
             else:  # the games that were played are kept, whatever the error
                 _log.error("leaving_after_error", error=repr(error))
@@ -128,7 +128,7 @@ class Worker:
     async def _live(self) -> None:
         """Wait for the stores, take over what was left behind, play until cancelled."""
         await self._register()
-        self._plays = True
+        self._registered = True
         await self.unfinished.release()  # a worker of this name may have been killed
         await self._adopt()
         await self.resignation.read()

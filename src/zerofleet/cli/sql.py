@@ -38,16 +38,13 @@ def sql(
     A run that is stopped has its database started for the time. Where ZEROFLEET_DATABASE_URL is
     set, as in the containers of a fleet, that Postgres is asked.
     """
-    from zerofleet.cli.signals import interrupts_ignored
     from zerofleet.local.running import joined
 
     database_url = fleet_database(data, database_url)
     if database_url is not None:
-        with interrupts_ignored():
-            status = _psql(logged_in(database_url, password_file), query or [])
-        _leave(status)
+        _leave(_psql(logged_in(database_url, password_file), query or []))
     folder = chosen_folder(data, run_file)
-    with joined(folder, "sql") as running, interrupts_ignored():
+    with joined(folder, "sql") as running:
         status = _psql(running.database_urls["console"], query or [])
     _leave(status)
 
@@ -89,10 +86,11 @@ def _program() -> str:
 
 
 def _run(arguments: list[str], url: str, environment: dict[str, str]) -> int:
+    from zerofleet.cli.signals import interrupts_ignored
     from zerofleet.database import without_password
 
     target, password = without_password(url)
-    with _password_file(password) as path:
+    with _password_file(password) as path, interrupts_ignored():
         if path is not None:
             environment["PGPASSFILE"] = str(path)
         completed = subprocess.run(
