@@ -216,15 +216,7 @@ def full_disk_named(folder: Path) -> Generator[None]:
 
 def write_json(path: Path, content: dict[str, Any], *, mode: int = 0o644) -> None:
     """Write a small file in one step: readers see the old content or the new."""
-    temporary = path.with_name(f"{path.name}.new")
-    try:
-        temporary.touch(mode)
-        temporary.chmod(mode)
-        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    _write_in_one_step(path, json.dumps(content, indent=2) + "\n", mode)
 
 
 def _locked(lock: FileIO, *, patience: float) -> bool:
@@ -275,8 +267,17 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_private(path: Path, content: str) -> None:
     """Write a file of mode 0600 in one step; at no moment may another user read it."""
+    _write_in_one_step(path, content, 0o600)
+
+
+def _write_in_one_step(path: Path, text: str, mode: int) -> None:
     temporary = path.with_name(f"{path.name}.new")
     temporary.unlink(missing_ok=True)
-    temporary.touch(0o600)
-    temporary.write_text(content, encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.touch(mode)
+        temporary.chmod(mode)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
