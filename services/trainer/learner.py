@@ -228,15 +228,15 @@ class Learner:
                 other averages: SGD and Muon may follow one another, AdamW may not.
         """
         weights = _below("network", state)
-        try:
-            self.network.load_state_dict(weights)
-        except RuntimeError as error:
+        if difference := _difference(weights, self.network.state_dict()):
             raise ConfigError(
-                "the checkpoint belongs to a network of other sizes: [network] of the run file "
-                "must not change within a run, nor what a version of zerofleet shows of the game "
-                "(its changes say so: start anew), nor which of trainer.soft_policy_weight, "
-                "opponent_policy_weight, final_planes_weight and final_score_weight are above 0"
-            ) from error
+                f"the checkpoint belongs to a network of other sizes ({difference}): [network] of "
+                "the run file must not change within a run, nor what a version of zerofleet shows "
+                "of the game (its changes say so: start anew), nor which of "
+                "trainer.soft_policy_weight, opponent_policy_weight, final_planes_weight and "
+                "final_score_weight are above 0"
+            )
+        self.network.load_state_dict(weights)
         for name, average in self._gradient_averages().items():
             if name not in state:
                 raise ConfigError(
@@ -308,6 +308,19 @@ def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         for name, tensor in tensors.items()
         if name.startswith(start)
     }
+
+
+def _difference(theirs: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> str:
+    """The first tensor that a checkpoint has and the network has not, or has otherwise."""
+
+    def size(tensors: Mapping[str, Tensor], name: str) -> str:
+        return "x".join(map(str, tensors[name].shape)) or "one" if name in tensors else "none"
+
+    for name in {**ours, **theirs}:
+        sizes = size(theirs, name), size(ours, name)
+        if sizes[0] != sizes[1]:
+            return f"{name}: {sizes[0]} in it, {sizes[1]} here"
+    return ""
 
 
 def _dtype(wanted: Wanted, device: torch.device, channels: int) -> torch.dtype | None:

@@ -108,8 +108,9 @@ def test_a_watched_run_that_is_started_anew_is_found_where_it_is_then(
     del database  # has the run
     run_file = tmp_path / "run.toml"
     run_file.write_text(RUN)
-    folder = DataFolder.for_run(tmp_path / "data", load_run(run_file))
-    folder.keep_run_file(run_file)
+    run = load_run(run_file)
+    folder = DataFolder.for_run(tmp_path / "data", run)
+    folder.keep_run_file(run_file, run)
     urls = {"console": role_url("console")}
     with contextlib.ExitStack() as runs:
         runs.enter_context(folder.hold("up"))

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -234,10 +235,11 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
     assert reached, up.text()
     best = int(reached[1])
     assert "CPU-seconds since the first game" in up.text()
-    again = start("--until", "goal", "--set", "goal.exam_error_rate=0.06")
-    assert again.process.wait(120) == 0
-    assert f"Goal reached: model {best}" in again.text()
-    assert "stopping selfplay" not in again.text()
+    go_on = re.search(r"go on +\S+ (.*)", up.text())
+    assert go_on, up.text()
+    again = ask(*shlex.split(go_on[1]), "--until", "goal")  # the folder's run file has that goal
+    assert f"Goal reached: model {best}" in again
+    assert "stopping selfplay" not in again
 
     exam = ask("exam", "--data", str(data), "--json", "--simulations", "5")
     values = json.loads(exam)

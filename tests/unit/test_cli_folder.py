@@ -16,7 +16,7 @@ from typer.main import get_command
 from zerofleet.cli import app
 from zerofleet.cli.serving import tell_of_damage
 from zerofleet.cli.which_run import chosen_folder
-from zerofleet.config import RunConfig, find_run_file, load_run
+from zerofleet.config import ENV_PREFIX, RunConfig, find_run_file, load_run
 from zerofleet.database import Promotion
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import DataFolder, full_disk
@@ -41,9 +41,32 @@ def test_a_new_folder_gets_its_marker(tmp_path: Path, run: RunConfig) -> None:
 
 def test_the_run_file_is_kept(tmp_path: Path, run: RunConfig) -> None:
     folder = DataFolder.for_run(tmp_path / "data", run)
-    folder.keep_run_file(RUN_FILE)
-    folder.keep_run_file(folder.run_file)
-    assert load_run(folder.run_file) == run
+    folder.keep_run_file(RUN_FILE, run)
+    folder.keep_run_file(folder.run_file, run)
+    assert folder.run_file.read_bytes() == RUN_FILE.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"SEED": "7", "SEARCH__NUM_SIMULATIONS": "9", "EXAM__POSITIONS": "70"},
+        {"GAME__NAME": "go(size=5)", "GOAL": "null", "RATING__ANCHORS": '["random"]'},
+        {"GAME": "go(size=5)", "SEARCH": '{"c_puct": 3}', "search__root": "puct"},
+    ],
+)
+def test_what_is_set_for_a_start_is_in_the_run_file_that_is_kept(
+    settings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = RUN_FILE.read_text()
+    with monkeypatch.context() as environment:
+        for key, value in settings.items():
+            environment.setenv(ENV_PREFIX + key, value)
+        chosen = load_run(RUN_FILE)
+        folder = DataFolder.for_run(tmp_path / "data", chosen)
+        folder.keep_run_file(RUN_FILE, chosen)
+    assert load_run(folder.run_file) == chosen != load_run(RUN_FILE)
+    remarks = {line for line in own.splitlines() if line.startswith("#")}
+    assert remarks <= set(folder.run_file.read_text().splitlines())
 
 
 def test_a_best_model_whose_file_is_damaged_is_named(
@@ -207,5 +230,5 @@ def test_a_run_file_that_cannot_be_copied_is_named(tmp_path: Path, run: RunConfi
     folder = DataFolder.for_run(tmp_path / "data", run)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(ConfigError, match=f"cannot copy {pipe}.*give a run file that is a plain"):
-        folder.keep_run_file(pipe)
+    with pytest.raises(ConfigError, match=f"cannot copy {pipe}: give a run file that is a plain"):
+        folder.keep_run_file(pipe, run)

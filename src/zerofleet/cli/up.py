@@ -83,7 +83,7 @@ def up(
             page_port=dashboard_port,
             goal=goal,
         )
-        folder.keep_run_file(run_file)
+        folder.keep_run_file(run_file, run)
         reached = local_run.go(database_url, redis_url)
     if not reached:
         raise typer.Exit(130)  # as a shell names an interrupted program

@@ -17,7 +17,7 @@ from zerofleet.config.judging import (
     GoalSection,
     RatingSection,
 )
-from zerofleet.config.load import find_run_file, load_run, read_settings
+from zerofleet.config.load import find_run_file, load_run, read_settings, run_file_text
 from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
 from zerofleet.config.run import RunConfig, run_from_values
 from zerofleet.config.section import Section
@@ -54,5 +54,6 @@ __all__ = [
     "find_run_file",
     "load_run",
     "read_settings",
+    "run_file_text",
     "run_from_values",
 ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -54,6 +54,23 @@ def load_run(path: Path) -> RunConfig:
         raise ConfigError(_explain(error, str(path))) from error
 
 
+def run_file_text(path: Path, run: RunConfig) -> str:
+    """A run file's text in which every key that the environment gives has the run's value.
+
+    Args:
+        path: the run file; its comments and what else it says stay as they are.
+        run: as ``load_run`` read it.
+    """
+    import tomlkit  # for `zerofleet up` alone; services and images do without
+
+    document = tomlkit.parse(path.read_text(encoding="utf-8"))
+    for variable in sorted(os.environ):  # a whole section before the keys of it
+        parts = variable.removeprefix(ENV_PREFIX).lower().split("__")
+        if variable.startswith(ENV_PREFIX) and parts[0] in RunConfig.model_fields:
+            _put(document, run.model_dump(mode="json", exclude_unset=True), parts)
+    return tomlkit.dumps(document)
+
+
 def read_settings(kind: type[_Settings], arguments: Sequence[str]) -> _Settings:
     """The settings of a service: the run file is its only argument, the rest is environment.
 
@@ -84,6 +101,18 @@ def _check_environment() -> None:
             raise ConfigError(
                 f"{told(variable)}: unknown section '{section}'{_near_key(section, [])}"
             )
+
+
+def _put(table: MutableMapping[str, Any], values: Mapping[str, Any], path: Sequence[str]) -> None:
+    """Give ``table`` the value that ``values`` has at this path."""
+    key, *below = path
+    inner = table.get(key)
+    if below and isinstance(inner, MutableMapping):
+        _put(cast("MutableMapping[str, Any]", inner), values[key], below)
+    elif values[key] is None:  # TOML has no word for it
+        table.pop(key, None)
+    else:  # all of a section that the file does not have, or names in a word, as a game
+        table[key] = values[key]
 
 
 def _nearest(path: Path) -> str:

@@ -4,7 +4,8 @@
 
     DATA/zerofleet.json     {"format": 1, "run": ..., "game": ...}: written once; its lock is
                             shared by the commands that use another's stores
-    DATA/run.toml           the run file as it was when the run was last started
+    DATA/run.toml           the run file as it was when the run was last started, with what --set
+                            and the environment said over it
     DATA/lock               held with flock by the command that runs the stores
     DATA/running.json       where the holder's stores and services listen
     DATA/postgres, valkey, models, checkpoints, logs
@@ -89,21 +90,23 @@ class DataFolder:
             )
         return folder
 
-    def keep_run_file(self, run_file: Path) -> None:
-        """Copy the run file into the folder: services and later commands read it there.
+    def keep_run_file(self, run_file: Path, run: RunConfig) -> None:
+        """Write the run file into the folder: services and later commands read it there.
+
+        What --set and the environment say over it is in it, for later commands do not hear them.
 
         Raises:
-            ConfigError: it cannot be copied.
+            ConfigError: it cannot be written, or is read a second time in vain.
         """
-        if run_file.resolve() == self.run_file:
-            return
+        from zerofleet.config import run_file_text
+
+        if not run_file.is_file():  # a shell's <(...): load_run has had what it says
+            raise ConfigError(f"cannot copy {run_file}: give a run file that is a plain file")
         try:
-            shutil.copyfile(run_file, self.run_file)
+            with full_disk_named(self.root):
+                _write_in_one_step(self.run_file, run_file_text(run_file, run), 0o644)
         except OSError as error:
-            raise ConfigError(
-                f"cannot copy {run_file} to {self.run_file}: {error}: give a run file that is a "
-                "plain file, and a data folder that can be written to"
-            ) from error
+            raise ConfigError(f"cannot write {self.run_file}: {error.strerror}") from error
 
     @property
     def run_file(self) -> Path:
