@@ -319,6 +319,12 @@ def test_an_exam_is_suggested_where_there_is_one(tmp_path: Path, has_exam: bool)
     assert "\nmodel " in words
 
 
+def test_a_run_goes_on_with_as_many_workers(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path, "r", "g")
+    said = [final_report(FULL, Usage(1.0, 1.0), folder, workers=number) for number in (1, 3)]
+    assert [words.endswith(" --workers 3") for words in said] == [False, True]
+
+
 def test_output_that_nobody_takes_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a terminal that was closed."""
 

@@ -50,13 +50,17 @@ def lost_text(games: int, killed: Sequence[str], disk: str | None) -> str:
 
 
 def final_report(
-    figures: RunFigures, usage: Usage, folder: DataFolder, page: str | None = None
+    figures: RunFigures,
+    usage: Usage,
+    folder: DataFolder,
+    page: str | None = None,
+    workers: int = 1,
 ) -> str:
-    """Several lines for a person; ``page`` is where the dashboard was."""
+    """Several lines for a person; ``page`` is where the dashboard was, ``workers`` how many."""
     lines = ["", *_cost(figures, usage)]
     if figures.best_version is not None:
         lines += ["", *_what_now(figures, folder)]
-    return "\n".join([*lines, *_go_on(folder, page)])
+    return "\n".join([*lines, *_go_on(folder, page, workers)])
 
 
 def _cost(figures: RunFigures, usage: Usage) -> list[str]:
@@ -89,10 +93,12 @@ def _what_now(figures: RunFigures, folder: DataFolder) -> list[str]:
     return [*lines, f"model    {model}", f"logs     {_short(folder.logs)}"]
 
 
-def _go_on(folder: DataFolder, page: str | None) -> list[str]:
+def _go_on(folder: DataFolder, page: str | None, workers: int) -> list[str]:
     root = shlex.quote(str(_short(folder.root)))
     run_file = shlex.quote(str(_short(folder.run_file)))
     go_on = f"go on    {_command()} up {run_file} --data {root}"
+    if workers > 1:
+        go_on += f" --workers {workers}"
     if page is None:
         return [go_on]
     port = page.rpartition(":")[2]

@@ -107,7 +107,8 @@ class LocalRun:
             typer.echo(goal_text(reached, self._goal))
         if self._lost:
             typer.echo(self._lost)
-        typer.echo(final_report(figures, self._meter.usage, self._folder, self._page))
+        usage = self._meter.usage
+        typer.echo(final_report(figures, usage, self._folder, self._page, self._workers))
         return self._goal is None or reached is not None
 
     def _train(self, stores: Stores) -> tuple[RunFigures, Exam | None]:
