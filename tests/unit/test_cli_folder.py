@@ -6,8 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.core import TyperArgument, TyperGroup
@@ -16,7 +18,8 @@ from typer.main import get_command
 from zerofleet.cli import app
 from zerofleet.cli.serving import tell_of_damage
 from zerofleet.cli.which_run import chosen_folder
-from zerofleet.config import ENV_PREFIX, RunConfig, find_run_file, load_run
+from zerofleet.config import RunConfig, find_run_file, load_run
+from zerofleet.config.presets import merge
 from zerofleet.database import Promotion
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import DataFolder, full_disk
@@ -47,24 +50,47 @@ def test_the_run_file_is_kept(tmp_path: Path, run: RunConfig) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "written"),
     [
-        {"SEED": "7", "SEARCH__NUM_SIMULATIONS": "9", "EXAM__POSITIONS": "70"},
-        {"GAME__NAME": "go(size=5)", "GOAL": "null", "RATING__ANCHORS": '["random"]'},
-        {"GAME": "go(size=5)", "SEARCH": '{"c_puct": 3}', "search__root": "puct"},
+        (
+            {"ZEROFLEET_SEED": "7", "zerofleet_search__NUM_simulations": "9"},
+            {"seed": 7, "search": {"num_simulations": 9}},
+        ),
+        (
+            {"ZEROFLEET_GAME__NAME": "go(size=5)", "ZEROFLEET_RATING__ANCHORS": '["random"]'},
+            {"game": {"name": "go(size=5)"}, "rating": {"anchors": ["random"]}},
+        ),
+        (
+            {"ZEROFLEET_GAME": "go(size=5)", "ZEROFLEET_RESIGN": '{"enabled": false}'},
+            {"game": {"name": "go(size=5)"}, "resign": {"enabled": False}},
+        ),
+        (
+            {"ZEROFLEET_PRESET": "plain", "ZEROFLEET_NETWORK__BLOCKS": "2"},
+            {"preset": "plain", "network": {"blocks": 2}},
+        ),
+        (
+            {"ZEROFLEET_GOAL": "null", "ZEROFLEET_SEARCH": '{"dirichlet_alpha": null}'},
+            {"search": {}},
+        ),
+        ({"ZEROFLEET_DATABASE_URL": "postgresql://elsewhere"}, {}),
     ],
 )
 def test_what_is_set_for_a_start_is_in_the_run_file_that_is_kept(
-    settings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, str],
+    written: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = RUN_FILE.read_text()
     with monkeypatch.context() as environment:
-        for key, value in settings.items():
-            environment.setenv(ENV_PREFIX + key, value)
+        for variable, value in settings.items():
+            environment.setenv(variable, value)
         chosen = load_run(RUN_FILE)
         folder = DataFolder.for_run(tmp_path / "data", chosen)
         folder.keep_run_file(RUN_FILE, chosen)
-    assert load_run(folder.run_file) == chosen != load_run(RUN_FILE)
+    assert load_run(folder.run_file) == chosen
+    kept = tomllib.loads(folder.run_file.read_text())
+    assert kept == merge(tomllib.loads(own), written)
     remarks = {line for line in own.splitlines() if line.startswith("#")}
     assert remarks <= set(folder.run_file.read_text().splitlines())
 

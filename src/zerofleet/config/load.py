@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from zerofleet.config.environment import told, variable_of
+from zerofleet.config.environment import Environment, told, variable_of
 from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
 from zerofleet.config.run import RunConfig
 from zerofleet.errors import ConfigError
@@ -57,17 +57,20 @@ def load_run(path: Path) -> RunConfig:
 def run_file_text(path: Path, run: RunConfig) -> str:
     """A run file's text in which every key that the environment gives has the run's value.
 
+    A key that the environment unsets is left out: TOML has no null.
+
     Args:
         path: the run file; its comments and what else it says stay as they are.
         run: as ``load_run`` read it.
     """
-    import tomlkit  # for `zerofleet up` alone; services and images do without
+    text = path.read_text(encoding="utf-8")
+    given = Environment(RunConfig)()
+    if not given:
+        return text
+    import tomlkit  # of what `zerofleet up` needs; services and images do without
 
-    document = tomlkit.parse(path.read_text(encoding="utf-8"))
-    for variable in sorted(os.environ):  # a whole section before the keys of it
-        parts = variable.removeprefix(ENV_PREFIX).lower().split("__")
-        if variable.startswith(ENV_PREFIX) and parts[0] in RunConfig.model_fields:
-            _put(document, run.model_dump(mode="json", exclude_unset=True), parts)
+    document = tomlkit.parse(text)
+    _put(document, given, run.model_dump(mode="json"))
     return tomlkit.dumps(document)
 
 
@@ -103,16 +106,20 @@ def _check_environment() -> None:
             )
 
 
-def _put(table: MutableMapping[str, Any], values: Mapping[str, Any], path: Sequence[str]) -> None:
-    """Give ``table`` the value that ``values`` has at this path."""
-    key, *below = path
-    inner = table.get(key)
-    if below and isinstance(inner, MutableMapping):
-        _put(cast("MutableMapping[str, Any]", inner), values[key], below)
-    elif values[key] is None:  # TOML has no word for it
-        table.pop(key, None)
-    else:  # all of a section that the file does not have, or names in a word, as a game
-        table[key] = values[key]
+def _put(
+    table: MutableMapping[str, Any], given: Mapping[str, Any], values: Mapping[str, Any]
+) -> None:
+    """Give ``table`` the keys of ``given``, with their values in ``values``."""
+    for key, inner in given.items():
+        value = values[key]
+        if isinstance(inner, Mapping) and value is not None:
+            if not isinstance(table.get(key), MutableMapping):  # not there, or a game as a word
+                table[key] = {}
+            _put(table[key], cast("Mapping[str, Any]", inner), value)
+        elif value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
 
 
 def _nearest(path: Path) -> str:

@@ -96,15 +96,16 @@ class DataFolder:
         What --set and the environment say over it is in it, for later commands do not hear them.
 
         Raises:
-            ConfigError: it cannot be written, or is read a second time in vain.
+            ConfigError: it cannot be read once more, or its copy cannot be written.
         """
         from zerofleet.config import run_file_text
 
         if not run_file.is_file():  # a shell's <(...): load_run has had what it says
             raise ConfigError(f"cannot copy {run_file}: give a run file that is a plain file")
+        text = run_file_text(run_file, run)
         try:
             with full_disk_named(self.root):
-                _write_in_one_step(self.run_file, run_file_text(run_file, run), 0o644)
+                _write_in_one_step(self.run_file, text, 0o644)
         except OSError as error:
             raise ConfigError(f"cannot write {self.run_file}: {error.strerror}") from error
 
