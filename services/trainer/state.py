@@ -151,7 +151,11 @@ def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:
     torch.set_num_threads(run.trainer.threads)
     training = Training(
         Learner(spec, run, team),
-        TrainBucket(run.trainer.samples_per_position),
+        TrainBucket(
+            run.trainer.samples_per_position,
+            run.trainer.least_samples_per_position,
+            run.selfplay.max_ahead_positions / 2,
+        ),
         OverfitWatch(run.overfit),
     )
     database, ask = stores.database, stores.ask

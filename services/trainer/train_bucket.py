@@ -26,14 +26,18 @@ class TrainBucket:
     """Samples that may still be drawn.
 
     Args:
-        samples_per_position: what one new position pays for.
+        samples_per_position: what one new position pays for ...
+        least_samples_per_position: ... and while the trainer is behind, if that is less.
+        behind: positions whose samples the bucket holds while the trainer is behind.
         samples: paid for and not yet drawn.
         received: positions that have paid since the run began.
         drawn: samples drawn since the run began.
-        pace: share of ``samples_per_position`` that a new position pays for at present.
+        pace: share of all this that a new position pays for at present, by the overfit watch.
     """
 
     samples_per_position: float
+    least_samples_per_position: float | None = None
+    behind: float = math.inf
     samples: float = 0.0
     received: int = 0
     drawn: int = 0
@@ -41,12 +45,15 @@ class TrainBucket:
 
     @property
     def rate(self) -> float:
-        """Samples that a new position pays for at present."""
+        """Samples that a new position pays for at present, unless the trainer is behind."""
         return self.samples_per_position * self.pace
 
     def pay(self, positions: int) -> None:
         """Enter new positions."""
-        self.samples += positions * self.rate
+        rate = self.rate
+        if self.least_samples_per_position is not None and self.samples >= self.behind * rate:
+            rate = self.least_samples_per_position * self.pace
+        self.samples += positions * rate
         self.received += positions
 
     def limit(self, window_positions: int, batch_size: int) -> None:

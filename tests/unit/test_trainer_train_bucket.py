@@ -26,6 +26,21 @@ def test_positions_pay_for_samples() -> None:
     assert (bucket.received, bucket.drawn, bucket.reuse) == (64, 256, 4.0)
 
 
+def test_positions_pay_for_less_while_the_trainer_is_behind() -> None:
+    bucket = TrainBucket(samples_per_position=4.0, least_samples_per_position=3.0, behind=100)
+    bucket.pay(99)
+    bucket.pay(10)
+    assert bucket.samples == 4 * 109
+    bucket.pay(10)
+    assert bucket.samples == 4 * 109 + 3 * 10
+    bucket.slow(0.5)
+    bucket.pay(10)
+    assert bucket.samples == (4 * 109 + 3 * 10) / 2 + 3 * 10 / 2
+    bucket.draw(256)
+    bucket.pay(10)
+    assert bucket.samples == (4 * 109 + 3 * 10) / 2 + 3 * 10 / 2 - 256 + 4 * 10 / 2
+
+
 def test_missing_positions_are_just_enough() -> None:
     bucket = TrainBucket(samples_per_position=0.3, samples=5.5)
     missing = bucket.missing_positions(256)
