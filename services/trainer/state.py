@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -151,11 +152,7 @@ def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:
     torch.set_num_threads(run.trainer.threads)
     training = Training(
         Learner(spec, run, team),
-        TrainBucket(
-            run.trainer.samples_per_position,
-            run.trainer.least_samples_per_position,
-            run.selfplay.max_ahead_positions / 2,
-        ),
+        _bucket(run),
         OverfitWatch(run.overfit),
     )
     database, ask = stores.database, stores.ask
@@ -175,3 +172,15 @@ def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:
     )
     next_tx = ask(lambda: database.window_start(run.name, window_reach(run.trainer)))
     return Resumed(epoch, training, checkpoints, published, next_tx)
+
+
+def _bucket(run: RunConfig) -> TrainBucket:
+    settings, ahead = run.trainer, run.selfplay.max_ahead_positions
+    # A trainer that could not take a step yet is not behind.
+    one_step = settings.batch_size / settings.samples_per_position
+    behind = max(ahead / 2, settings.min_positions, one_step) if ahead else math.inf
+    return TrainBucket(
+        settings.samples_per_position,
+        least_samples_per_position=settings.least_samples_per_position,
+        behind=behind,
+    )

@@ -26,22 +26,22 @@ class TrainBucket:
     """Samples that may still be drawn.
 
     Args:
-        samples_per_position: what one new position pays for ...
-        least_samples_per_position: ... and while the trainer is behind, if that is less.
-        behind: positions whose samples the bucket holds while the trainer is behind.
+        samples_per_position: what one new position pays for.
         samples: paid for and not yet drawn.
         received: positions that have paid since the run began.
         drawn: samples drawn since the run began.
         pace: share of all this that a new position pays for at present, by the overfit watch.
+        least_samples_per_position: what it pays for, if that is less, while the trainer is behind.
+        behind: positions; the trainer is behind while the bucket holds what so many pay for.
     """
 
     samples_per_position: float
-    least_samples_per_position: float | None = None
-    behind: float = math.inf
     samples: float = 0.0
     received: int = 0
     drawn: int = 0
     pace: float = 1.0
+    least_samples_per_position: float | None = None
+    behind: float = math.inf
 
     @property
     def rate(self) -> float:
@@ -50,9 +50,9 @@ class TrainBucket:
 
     def pay(self, positions: int) -> None:
         """Enter new positions."""
-        rate = self.rate
-        if self.least_samples_per_position is not None and self.samples >= self.behind * rate:
-            rate = self.least_samples_per_position * self.pace
+        rate, least = self.rate, self.least_samples_per_position
+        if least is not None and self.samples >= self.behind * rate:
+            rate = min(rate, least * self.pace)
         self.samples += positions * rate
         self.received += positions
 

@@ -55,15 +55,6 @@ def test_the_page_of_keys_is_fresh() -> None:
             "max_ahead_positions = 1000 would pause play before training can start: give 2000",
         ),
         (
-            'name = "a"\n[game]\nname = "x"\n[trainer]\nleast_samples_per_position = 3',
-            "least_samples_per_position = 3 needs a selfplay.max_ahead_positions above 0",
-        ),
-        (
-            'name = "a"\n[game]\nname = "x"\n[selfplay]\nmax_ahead_positions = 9000\n'
-            "[trainer]\nleast_samples_per_position = 9",
-            "and a trainer.samples_per_position of no less",
-        ),
-        (
             'name = "a"\n[game]\nname = "x"\n[search]\nsimulations_start = 9',
             "simulations_start = 9 and simulations_growth_models = 0: give both",
         ),

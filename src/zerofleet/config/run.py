@@ -113,13 +113,6 @@ class RunConfig(BaseSettings):
                 f"start: give {max(trainer.min_positions, step)} or more (trainer.min_positions, "
                 "and what one batch costs), or 0 to never pause"
             )
-        least = trainer.least_samples_per_position
-        if least is not None and (ahead == 0 or least > trainer.samples_per_position):
-            raise ValueError(
-                f"trainer.least_samples_per_position = {least:g} needs a "
-                f"selfplay.max_ahead_positions above 0 (now {ahead}) and a "
-                f"trainer.samples_per_position of no less (now {trainer.samples_per_position:g})"
-            )
         return self
 
     @classmethod
