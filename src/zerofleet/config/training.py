@@ -116,7 +116,7 @@ class TrainerSection(Section):
     """The train bucket: each new position pays for this many samples, never more (KataGo's loop on
     one machine: 8)."""
     least_samples_per_position: float | None = Field(default=None, gt=0)
-    """What it pays for, if that is less, while the trainer is behind by half of
+    """What a new position pays for, if that is less, while the trainer is behind by half of
     ``selfplay.max_ahead_positions``: self-play that is faster than training then pauses less, and
     brings more games. Unset: as many."""
     held_out_share: float = Field(default=0.05, ge=0, lt=1)
