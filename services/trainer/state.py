@@ -177,10 +177,9 @@ def take_over(run: RunConfig, stores: TrainerStores, team: Team) -> Resumed:
 def _bucket(run: RunConfig) -> TrainBucket:
     settings, ahead = run.trainer, run.selfplay.max_ahead_positions
     # A trainer that could not take a step yet is not behind.
-    one_step = settings.batch_size / settings.samples_per_position
-    behind = max(ahead / 2, settings.min_positions, one_step) if ahead else math.inf
+    behind = max(ahead / 2, settings.first_step_positions) if ahead else math.inf
     return TrainBucket(
         settings.samples_per_position,
-        least_samples_per_position=settings.least_samples_per_position,
+        least_samples_per_position=settings.least_samples_per_position or math.inf,
         behind=behind,
     )

@@ -40,7 +40,7 @@ class TrainBucket:
     received: int = 0
     drawn: int = 0
     pace: float = 1.0
-    least_samples_per_position: float | None = None
+    least_samples_per_position: float = math.inf
     behind: float = math.inf
 
     @property
@@ -50,9 +50,9 @@ class TrainBucket:
 
     def pay(self, positions: int) -> None:
         """Enter new positions."""
-        rate, least = self.rate, self.least_samples_per_position
-        if least is not None and self.samples >= self.behind * rate:
-            rate = min(rate, least * self.pace)
+        rate = self.rate
+        if self.samples >= self.behind * rate:
+            rate = min(rate, self.least_samples_per_position * self.pace)
         self.samples += positions * rate
         self.received += positions
 

@@ -112,12 +112,12 @@ def _put(
     """Give ``table`` the keys of ``given``, with their values in ``values``."""
     for key, inner in given.items():
         value = values[key]
-        if isinstance(inner, Mapping) and value is not None:
+        if value is None:
+            table.pop(key, None)
+        elif isinstance(inner, Mapping):
             if not isinstance(table.get(key), MutableMapping):  # not there, or a game as a word
                 table[key] = {}
             _put(table[key], cast("Mapping[str, Any]", inner), value)
-        elif value is None:
-            table.pop(key, None)
         else:
             table[key] = value
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Field, model_validator
@@ -105,12 +104,11 @@ class RunConfig(BaseSettings):
 
     @model_validator(mode="after")
     def _play_can_feed_training(self) -> RunConfig:
-        ahead, trainer = self.selfplay.max_ahead_positions, self.trainer
-        step = math.ceil(trainer.batch_size / trainer.samples_per_position)
-        if 0 < ahead < max(trainer.min_positions, step):
+        ahead, least = self.selfplay.max_ahead_positions, self.trainer.first_step_positions
+        if 0 < ahead < least:
             raise ValueError(
                 f"selfplay.max_ahead_positions = {ahead} would pause play before training can "
-                f"start: give {max(trainer.min_positions, step)} or more (trainer.min_positions, "
+                f"start: give {least} or more (trainer.min_positions, "
                 "and what one batch costs), or 0 to never pause"
             )
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -158,6 +159,11 @@ class TrainerSection(Section):
     ``tensorboard``)."""
     threads: int = Field(default=1, ge=1)
     """CPU threads of the trainer."""
+
+    @property
+    def first_step_positions(self) -> int:
+        """Positions before the first step: the fewest of a window, or what one batch costs."""
+        return max(self.min_positions, math.ceil(self.batch_size / self.samples_per_position))
 
     @property
     def auxiliary_weights(self) -> dict[str, float]:

@@ -107,7 +107,10 @@ class DataFolder:
             with full_disk_named(self.root):
                 _write_in_one_step(self.run_file, text, 0o644)
         except OSError as error:
-            raise ConfigError(f"cannot write {self.run_file}: {error.strerror}") from error
+            raise ConfigError(
+                f"cannot write {self.run_file}: {error.strerror}: give a data folder that can be "
+                "written to"
+            ) from error
 
     @property
     def run_file(self) -> Path:
