@@ -4,7 +4,7 @@ python examples/whole_loop.py           # tic-tac-toe, ten models in 15 s
 python examples/whole_loop.py 20        # twenty models
 
 A fleet does the same with a process for each part, Postgres and gRPC between them, and an evaluator
-that decides which model plays on. Here the newest model always does.
+that judges the models. Here, as in a fleet with ``evaluator.gate = false``, the newest plays on.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def keep(game: GameColumns, buffer: ReplayBuffer) -> int:
 
 
 async def main(models: int = 10, run: RunConfig = RUN, each: int = GAMES_PER_MODEL) -> list[float]:
-    """Train; the share of games lost against perfect play, of each model and of the untrained."""
+    """Train; the share of lines of play that each model loses, the untrained one first."""
     learner = Learner(games.spec(GAME), run)
     engine = SelfPlay(GAME, GAMES_AT_ONCE, SearchConfig(**run.search.model_dump()), run.seed)
     buffer = ReplayBuffer(GAME, run.trainer.window_positions, run.trainer.window_games)
@@ -98,7 +98,7 @@ async def main(models: int = 10, run: RunConfig = RUN, each: int = GAMES_PER_MOD
         result = await examine(GAME, model, num_simulations=2, positions=1)
         lost.append(result.error_rate)
         print(
-            f"model {version:2}: loses {result.error_rate:6.1%} of its games against perfect play, "
+            f"model {version:2}: loses {result.error_rate:6.1%} of all lines of play, "
             f"{learner.step:4} steps, {time.monotonic() - began:3.0f} s",
             flush=True,
         )
