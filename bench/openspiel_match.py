@@ -3,8 +3,8 @@
 ``python -m bench.openspiel_match RUN.toml MODEL.onnx --rollouts 10000 --games 40`` plays pairs of
 games from random openings of ``evaluator.opening_plies`` plies with colours swapped. The model
 searches as in a match of its run, with ``--simulations``. OpenSpiel's bot chooses as its example
-programs have it: UCT with c = 2, one rollout a simulation, proven results backed up, its tree thrown
-away after each move.
+programs have it: UCT with c = 2, one rollout a simulation, proven results backed up, its tree
+thrown away after each move.
 """
 
 from __future__ import annotations
