@@ -118,9 +118,9 @@ class TrainerSection(Section):
     one machine: 8)."""
     least_samples_per_position: float | None = Field(default=None, gt=0)
     """What a new position pays for, if that is less, while the trainer is behind by half of
-    ``selfplay.max_ahead_positions`` (by its first step at least): self-play that is faster than
-    training then pauses less, and brings more games. Without ``max_ahead_positions`` it does
-    nothing. Unset: as many."""
+    ``selfplay.max_ahead_positions`` (and by no fewer than its first step needs): self-play that
+    is faster than training then pauses less, and brings more games. Without
+    ``max_ahead_positions`` it does nothing. Unset: as many."""
     held_out_share: float = Field(default=0.05, ge=0, lt=1)
     """Share of games (by hash of their uid) that is never trained on."""
     publish_every_steps: int = Field(default=1_000, ge=1)
