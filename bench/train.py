@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import resource
 import time
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -40,6 +41,7 @@ COLUMNS = {
     "samples/CPU-s": ("samples_per_cpu_s", ",d"),
     "of bare": ("ratio_to_bare", ".3f"),
     "steps/s": ("steps_per_s", ".1f"),
+    "page faults/step": ("page_faults_per_step", ",d"),
 }
 
 
@@ -139,12 +141,14 @@ def repeated(step: Callable[[], None], samples: int) -> Work:
 
     async def block(seconds: float) -> Counts:
         end, steps = time.monotonic() + seconds, 0
+        faults = -resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         while steps == 0 or time.monotonic() < end:
             step()
             steps += 1
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        return {"samples": steps * samples, "steps": steps}
+        faults += resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        return {"samples": steps * samples, "steps": steps, "page_faults": faults}
 
     return block
 
@@ -165,6 +169,9 @@ def summary(workload: Workload, path: str, done: dict[str, list[Block]], size: i
             measured.ratio(mine, done["bare"], "samples", measured.per_s), 3
         ),
         "steps_per_s": round(measured.per_s(mine, "steps"), 2),
+        "page_faults_per_step": round(
+            measured.total(mine, "page_faults") / measured.total(mine, "steps")
+        ),
     }
 
 

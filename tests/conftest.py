@@ -1,8 +1,10 @@
 """Real stores for tests: one server of each kind for the session, fresh contents for each test."""
 
 import asyncio
+import ctypes
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -24,6 +26,12 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 # Several tests compute at a time: threads of one that wait for each other only take from the rest.
 # Processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Orphans of tests become our children, and we collect none: they stay zombies. Otherwise process 1
+# decides that, which collects them on most machines and does not in many containers.
+_PR_SET_CHILD_SUBREAPER = 36
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])

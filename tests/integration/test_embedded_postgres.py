@@ -15,6 +15,7 @@ import psycopg2
 import pytest
 
 import zerofleet
+from tests.processes import wait_ended
 from zerofleet.errors import ConfigError
 from zerofleet.local.child import Account, start_child, stop_child
 from zerofleet.local.ports import free_port
@@ -41,10 +42,6 @@ def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"
         time.sleep(0.01)
-
-
-def until_gone(pids: list[int]) -> None:
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
 def mode(path: Path) -> int:
@@ -313,7 +310,7 @@ def test_a_killed_parent_leaves_no_orphan(folder: Path) -> None:
         parent.kill()
         parent.wait()
         parent.stdout.close()
-        until_gone(stores)
+        wait_ended(stores)
     with EmbeddedPostgres(folder / "postgres") as server:
         assert run(server.url(), "SELECT 1") == [(1,)]
 

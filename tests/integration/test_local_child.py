@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import wait_ended
 from zerofleet.local.child import Account, start_child, stop_child
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
@@ -74,7 +75,4 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    deadline = time.monotonic() + 120
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_ended([pid])

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import wait_ended
 from zerofleet.cli.local_run import LocalRun
 from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError
@@ -85,14 +86,6 @@ async def until(condition: Callable[[], object], seconds: float = 120.0) -> None
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"
         await asyncio.sleep(0.02)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
 
 
 async def test_children_are_stopped_in_reverse_order(tmp_path: Path) -> None:
@@ -305,7 +298,4 @@ asyncio.run(main())
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    deadline = time.monotonic() + 120
-    while is_alive(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_ended([pid])

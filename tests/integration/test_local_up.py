@@ -16,6 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.processes import wait_ended
+
 RUN_FILE = Path(__file__).parents[2] / "runs" / "tictactoe.toml"
 QUICK = ("--set", "trainer.min_positions=500", "--set", "trainer.publish_every_steps=50")
 TINY = ("--set", "search.num_simulations=10", "--set", "network.channels=8")
@@ -102,8 +104,7 @@ class Up:
         return self.process.wait(90)
 
     def wait_for_no_orphans(self) -> None:
-        _, alive = psutil.wait_procs(self.family, timeout=120)
-        assert not alive
+        wait_ended(each.pid for each in self.family)
 
 
 @pytest.fixture

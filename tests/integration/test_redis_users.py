@@ -59,7 +59,7 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self.passwords = folder / "passwords"
-        self.passwords.mkdir(parents=True)
+        self.passwords.mkdir()
         for user in RULES:
             (self.passwords / user).write_text(f"canary-{user}\n")
         self.users = folder / "users.acl"
@@ -91,8 +91,8 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def running(store_folder: Path) -> Iterator[Server]:
-    server = Server(store_folder / "redis-users")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("redis-users"))
     yield server
     server.all.close()
     stop_child(server.process)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pyspiel
 import pytest
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from zerofleet_core import State
 from bench import peers
 from bench.children import ChildGoneError
 from bench.peer_predictor import PEERS, PeerPredictor
+from tests.processes import wait_ended
 from zerofleet.errors import ConfigError
 
 OPENING = [3, 3, 3, 2, 0, 6, 6]
@@ -92,7 +92,7 @@ def test_the_newest_checkpoint_is_the_one_of_the_last_whole_line(tmp_path: Path)
 
 
 HAND_MADE = """
-import os, signal, sys, time
+import os, signal, sys
 from bench.peer_process import run
 
 def learn(folder, seed):
@@ -100,8 +100,6 @@ def learn(folder, seed):
         sys.exit("no luck")
     (folder / "pid").write_text(str(os.getpid()))
     (folder / "checkpoint-0").touch()
-    while time.process_time() < 0.3:
-        pass
     signal.pause()
 
 def load(checkpoint):
@@ -122,14 +120,23 @@ def hand_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_peer_is_examined_at_its_mark_and_ended(hand_made: list[str], tmp_path: Path) -> None:
+def test_a_peer_is_examined_at_its_mark_and_ended(
+    hand_made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "hand_made"
+
+    def used(pid: int) -> float:
+        return 0.1 if peers.newest_checkpoint(folder) is None else next(seconds)
+
+    seconds = iter((0.2, 0.3))
+    monkeypatch.setattr(peers, "family_cpu_seconds", used)
     file = tmp_path / "rows.jsonl"
     peers.main([*hand_made, "--marks=0.25", "--simulations=2", f"--output={file}"])
     row = json.loads(file.read_text())
     assert (row["peer"], row["mark"], row["step"], row["games"]) == ("hand_made", 0.25, 0, 0)
-    assert 0 <= row["cpu_start"] <= row["cpu_seconds"] < 2
+    assert (row["cpu_start"] in {0.1, 0.2}, row["cpu_seconds"]) == (True, 0.3)
     assert {row["random@2"], row["good@2"]} <= {0, 0.33333, 0.66667, 1}
-    assert not psutil.pid_exists(int((tmp_path / "hand_made" / "pid").read_text()))
+    wait_ended([int((folder / "pid").read_text())])
 
 
 @pytest.mark.slow

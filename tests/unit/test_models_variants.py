@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from services.trainer.candidates import random_positions
+from tests.processes import wait_ended
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
@@ -380,9 +380,6 @@ def test_the_child_leaves_with_its_trainer(folder: ModelFolder, tmp_path: Path) 
         assert trainer.stdout.readline() == b"making\n"
         [child] = psutil.Process(trainer.pid).children()
         os.kill(trainer.pid, signal.SIGKILL)
-    deadline = time.monotonic() + DEADLINE
-    gone = psutil.wait_procs([child], timeout=DEADLINE)[0]
-    assert gone == [child]
-    assert time.monotonic() < deadline
+    wait_ended([child.pid])
     assert folder.sweep(lambda _: False) >= 1
     assert [path for path in folder.root.rglob("*") if path.is_file()] == []

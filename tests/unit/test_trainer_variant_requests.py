@@ -1,7 +1,7 @@
 """The learner's options: averaged weights, fewer bits, memory layouts, compilation."""
 
 import ctypes
-import resource
+import mmap
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from zerofleet.network import LossScale
 
 SPEC = spec("tic_tac_toe")
 CPU = torch.device("cpu")
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 AVERAGED = {"average_decay": 0.75, "average_every_steps": 2}
 
 
@@ -94,20 +95,27 @@ def test_before_the_first_snapshot_the_network_itself_is_published() -> None:
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="needs glibc")
-def test_a_step_takes_no_new_memory_from_the_kernel() -> None:
-    learner = Learner(
-        SPEC, a_run().model_copy(update={"network": NetworkSection(blocks=2, channels=32)})
-    )
-    large = batch(0, 2048)
-    for _ in range(3):
-        learner.train(large)
-    taken: list[int] = []
-    for _ in range(4):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        learner.train(large)
-        taken.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-    # The least, for other threads may take some. Without keep_freed_memory it is some 3,200 pages.
-    assert min(taken) < 500
+def test_the_process_keeps_the_memory_that_it_frees() -> None:
+    """Compared with glibc's own thresholds, which give each of these blocks back to the kernel."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    size, page = 16 << 20, mmap.PAGESIZE
+
+    def is_mapped(address: int) -> bool:
+        place = ctypes.c_void_p(address // page * page)
+        return libc.mincore(place, ctypes.c_size_t(page), ctypes.create_string_buffer(1)) == 0
+
+    def kept() -> int:
+        blocks = [libc.malloc(ctypes.c_size_t(size)) for _ in range(8)]
+        for block in blocks:
+            libc.free(ctypes.c_void_p(block))
+        return sum(is_mapped(block + size // 2) for block in blocks)
+
+    for threshold in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
+        assert libc.mallopt(threshold, 128 << 10)
+    assert kept() == 0
+    Learner(SPEC, a_run())
+    assert kept() == 8
 
 
 def test_averaging_does_not_touch_what_is_trained() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.processes import wait_ended
 from zerofleet import games
 from zerofleet.client import AsyncModel
 from zerofleet.heartbeat import Heartbeats
@@ -51,10 +52,6 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-def gone(processes: list[psutil.Process]) -> bool:
-    return not psutil.wait_procs(processes, timeout=120)[1]
-
-
 @pytest.mark.slow
 async def test_two_processes_answer_behind_one_address(fleet: Any) -> None:
     fleet.publish(1)
@@ -82,7 +79,7 @@ async def test_two_processes_answer_behind_one_address(fleet: Any) -> None:
         status = await asyncio.to_thread(parent.wait, 120)
         said = parent.said()
         assert status == 0, said
-        assert gone(children)
+        wait_ended(child.pid for child in children)
         assert "Traceback" not in said
 
 
@@ -99,7 +96,7 @@ async def test_when_one_process_ends_all_do_and_the_status_says_so(fleet: Any) -
         assert status == 1, said
         assert '"device": 1' in said
         assert "device_process_ended" in said
-        assert gone(children)
+        wait_ended(child.pid for child in children)
         assert "Traceback" not in said
 
 
