@@ -89,7 +89,7 @@ check: setup ## formatting, lint, types, layers
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'core/*.h' 'core/*.cpp')
 	$(BIN)/bandit -q -c pyproject.toml -r src services scripts
 
-check-deploy: setup ## render, validate and scan how it is deployed; needs kubectl, no cluster
+check-deploy: setup ## render, validate and scan how it is deployed; needs no cluster
 	NEEDS_KUBECTL=1 $(BIN)/python -m pytest -q tests/repo -k k8s
 	$(BIN)/python scripts/deploy_check.py
 

@@ -87,7 +87,10 @@ def main() -> int:
 
 def text(name: str) -> str:
     """The content of one file."""
-    lines = ["# Written by scripts/lock.py from constraints.txt: Linux, Python 3.11.\n"]
+    lines = [
+        "# Written by scripts/lock.py from constraints.txt: Linux, Python 3.11.\n",
+        header(name),
+    ]
     if name == "torch-cpu":
         lines.append("# The build for CPUs, from torch's own index or from PIP_FIND_LINKS.\n")
         lines.append(f"--extra-index-url {TORCH_CPU_INDEX}\n")
@@ -97,6 +100,13 @@ def text(name: str) -> str:
         options = "".join(f" \\\n    --hash=sha256:{sha256}" for sha256 in sorted(hashes))
         lines.append(f"{package}{equals}{version}{options}\n")
     return "".join(lines)
+
+
+def header(name: str) -> str:
+    """Return the line that says what the file was resolved from, without the packages below it."""
+    layer = LAYERS[name]
+    below = f", without {' and '.join(layer.below)}" if layer.below else ""
+    return f"# Requirements: {' '.join(requirements(*layer.roots))}{below}\n"
 
 
 @functools.cache

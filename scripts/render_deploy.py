@@ -19,8 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NO_KUBECTL = (
-    "no kubectl with kustomize 5 on PATH: install kubectl 1.27 or newer (Debian 13 has it as "
-    "kubectl; for others https://kubernetes.io/docs/tasks/tools)"
+    "needs kubectl 1.27 or newer ('make setup' installs one on Linux; for others "
+    "https://kubernetes.io/docs/tasks/tools)"
 )
 _LEAST_KUSTOMIZE = (5, 0)
 
@@ -42,9 +42,10 @@ def main() -> int:
 
 
 def find_kubectl() -> str | None:
-    """The kubectl on PATH, if it can render these overlays."""
-    kubectl = shutil.which("kubectl")
-    return kubectl if kubectl is not None and _is_new_enough(kubectl) else None
+    """Return a kubectl that can render these overlays: the pinned one of .venv, else PATH's."""
+    folders = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
+    found = (shutil.which("kubectl", path=each) for each in folders)
+    return next((each for each in found if each is not None and _is_new_enough(each)), None)
 
 
 def render(kubectl: str, out: Path) -> dict[str, Path]:

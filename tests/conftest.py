@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ import pytest
 import redis
 from hypothesis import HealthCheck, settings
 
+from tests.missing import skipped_line
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
 from zerofleet.local.postgres import EmbeddedPostgres
@@ -42,6 +43,14 @@ FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
 
 
 ENOUGH_BYTES = 2 << 30
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """Say at the end what was skipped, and how to have it."""
+    yield
+    if line := skipped_line(terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_line(line, yellow=True)
 
 
 @pytest.fixture(scope="session")

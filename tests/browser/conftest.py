@@ -141,7 +141,7 @@ def inference_address(shown_game: str) -> Iterator[str]:
 def chromium() -> Iterator[Browser]:
     path = shutil.which("chromium")
     if path is None:
-        pytest.skip("no chromium here: apt-get install chromium")
+        pytest.skip("needs chromium (Debian: apt-get install chromium)")
     expect.set_options(timeout=1000 * DEADLINE)  # machines are busy
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(OPTIONS))

@@ -24,7 +24,7 @@ from zerofleet.local.postgres_programs import find_programs, is_reachable
 
 UNSYNCED = {"fsync": "off"}
 NOBODY = 65534
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root changes users")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root (run the tests as root)")
 
 
 def run(url: str, statement: str) -> list[tuple]:
@@ -61,7 +61,7 @@ def others_python() -> str:
     for python in (ours, system):
         if python.exists() and is_reachable(python, Account(NOBODY, NOBODY)):
             return str(python)
-    pytest.skip("there is no Python that another user may run")
+    pytest.skip("needs a Python that every user can run (Debian: apt-get install python3)")
 
 
 @pytest.fixture

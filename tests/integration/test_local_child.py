@@ -41,7 +41,7 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     assert log.read_text() == "cannot execute /nonexistent/program: No such file or directory\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes users")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root (run the tests as root)")
 def test_a_child_becomes_another_user(tmp_path: Path) -> None:
     log = tmp_path / "log"
     command = ["/bin/sh", "-c", "id -u; id -g; id -G"]
@@ -59,7 +59,7 @@ def test_a_child_that_will_not_leave_is_killed(tmp_path: Path) -> None:
     assert stop_child(deaf, patience=0.1) == -signal.SIGKILL
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is Linux's")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = (

@@ -189,7 +189,7 @@ def small_disk(data: Path) -> Iterator[Path]:
     data.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=250m,mode=755", "none", str(data)]
     if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
-        pytest.skip("this user may not mount a small disk")
+        pytest.skip("needs to mount a file system (run the tests as root)")
     yield data
     subprocess.run(["umount", "-l", str(data)], check=True)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
 
+from tests.missing import is_missing
 from tests.repo.k8s.manifests import Manifests
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,8 +25,6 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifests]:
     """What each overlay, and each way of using it, renders to."""
     kubectl = render_deploy.find_kubectl()
     if kubectl is None:
-        if os.environ.get("NEEDS_KUBECTL"):
-            pytest.fail(render_deploy.NO_KUBECTL)
-        pytest.skip(render_deploy.NO_KUBECTL)
+        is_missing(render_deploy.NO_KUBECTL, "NEEDS_KUBECTL")
     files = render_deploy.render(kubectl, tmp_path_factory.mktemp("deploy"))
     return {name: Manifests.read(path) for name, path in files.items()}

@@ -221,7 +221,7 @@ def full_folder(tmp_path: Path, run: RunConfig) -> Iterator[DataFolder]:
     mounted.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(mounted)]
     if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
-        pytest.skip("this user may not mount a small disk")
+        pytest.skip("needs to mount a file system (run the tests as root)")
     try:
         folder = DataFolder.for_run(mounted / "data", run)
         with folder.hold("up"):

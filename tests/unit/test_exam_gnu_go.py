@@ -151,7 +151,9 @@ async def test_without_the_program_or_the_game_it_says_what_to_do(
         await play_gnu_go(other, HashPredictor("connect_four"), 1, 2, 1)
 
 
-@pytest.mark.skipif(shutil.which("gnugo") is None, reason="gnugo is not installed")
+@pytest.mark.skipif(
+    shutil.which("gnugo") is None, reason="needs gnugo (Debian: apt-get install gnugo)"
+)
 async def test_gnu_go_itself_plays_to_the_end() -> None:
     ended = await play_gnu_go(RUN, HashPredictor(GAME), level=1, games=4, num_simulations=2)
     assert len(ended.margins) == 4

@@ -16,7 +16,8 @@ from zerofleet.models.provider import CPU, Provider, ProviderName
 from zerofleet.models.runtime import offered_providers
 
 NO_GPU = pytest.mark.skipif(
-    "CUDAExecutionProvider" in offered_providers(), reason="this ONNX Runtime has CUDA"
+    "CUDAExecutionProvider" in offered_providers(),
+    reason="needs ONNX Runtime for CPUs (make setup)",
 )
 
 
@@ -44,7 +45,7 @@ def test_a_device_named_twice() -> None:
         numbers("1,0,1")
 
 
-@pytest.mark.skipif(find_library("cuda") is not None, reason="this machine has NVIDIA's driver")
+@pytest.mark.skipif(find_library("cuda") is not None, reason="needs a machine without a GPU")
 def test_all_devices_where_there_is_none() -> None:
     with pytest.raises(ConfigError, match=r"'all': no NVIDIA GPU can be found .*by number"):
         numbers("all")

@@ -185,7 +185,9 @@ async def test_programs_are_ended_together(tmp_path: Path) -> None:
     assert left(tmp_path) == 2
 
 
-@pytest.mark.skipif(shutil.which("gnugo") is None, reason="gnugo is not installed")
+@pytest.mark.skipif(
+    shutil.which("gnugo") is None, reason="needs gnugo (Debian: apt-get install gnugo)"
+)
 async def test_gnu_go_plays_whole_games_by_our_rules() -> None:
     game = "go(size=5,komi=0.5,suicide=true)"
     async with AsyncExitStack() as stack:

@@ -126,7 +126,7 @@ def test_the_cpu_gets_a_plain_session() -> None:
     assert type(session) is ModelSession
 
 
-@pytest.mark.skipif(find_library("cuda") is not None, reason="this machine has NVIDIA's driver")
+@pytest.mark.skipif(find_library("cuda") is not None, reason="needs a machine without a GPU")
 def test_memory_for_a_gpu_that_is_not_there_is_ordinary() -> None:
     with pytest.raises(OSError, match=r"libcuda\.so\.1"):
         device_count()

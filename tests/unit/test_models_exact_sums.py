@@ -65,7 +65,7 @@ def test_it_is_asked_for_where_the_cpu_has_no_vnni(
 
 def test_exact_sums_are_what_vnni_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     if not runtime._sums_bytes_exactly():
-        pytest.skip("this CPU has no VNNI")
+        pytest.skip("needs a CPU with VNNI")
     observations = random_positions(SPEC, 64, np.random.default_rng(2))
     answers = [a_session().run(observations)]
     monkeypatch.setattr(runtime, "_sums_bytes_exactly", lambda: False)

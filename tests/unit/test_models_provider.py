@@ -192,7 +192,7 @@ def test_the_cpu_passes_the_probe() -> None:
 def test_a_provider_that_is_left_out_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """ONNX Runtime drops what it cannot load and goes on with the CPU."""
     if "CUDAExecutionProvider" in offered_providers():
-        pytest.skip("this ONNX Runtime has CUDA")
+        pytest.skip("needs ONNX Runtime for CPUs (make setup)")
     with pytest.raises(IncompatibleModelError, match="CUDAExecutionProvider"):
         probe(Provider("cuda"))
     # Whatever a provider is called: the session says what it runs on, and is asked.

@@ -83,7 +83,9 @@ def test_promoted_models_play_each_other_and_the_anchors(make_fleet: Any) -> Non
         assert [row.first_model, row.second_model, row.reason] == [*sides, "rules"]
 
 
-@pytest.mark.skipif(shutil.which("gnugo") is None, reason="gnugo is not installed")
+@pytest.mark.skipif(
+    shutil.which("gnugo") is None, reason="needs gnugo (Debian: apt-get install gnugo)"
+)
 def test_gnu_go_is_an_anchor_of_go(make_fleet: Any) -> None:
     toml = RUN.format(threshold=0.5).replace("tic_tac_toe", "go(size=5,komi=0.5)")
     fleet = make_fleet(toml.replace('"random", "search", ', ""))
