@@ -124,7 +124,7 @@ def test_memory_of_a_worker(capsys: pytest.CaptureFixture[str]) -> None:
     [row] = here(tree.main, capsys, "tic_tac_toe", *small)
     assert (row["bench"], row["games"], row["simulations"]) == ("memory", 8, 8)
     assert row["simulations_played"] >= 3 * 8 * 8
-    assert 20 < row["resident_mib"] <= row["most_resident_mib"]  # Python alone takes more than 20
+    assert 0 < row["resident_mib"] <= row["most_resident_mib"]
 
 
 def test_search_match(capsys: pytest.CaptureFixture[str]) -> None:

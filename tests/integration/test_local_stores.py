@@ -58,12 +58,12 @@ def test_stores_stay_until_the_last_who_joined_has_ended(
         host.enter_context(joined(folder, "sql"))
         with joined(folder, "exam") as running:
             leaving = other.submit(host.close)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 120
             while "waiting for it" not in capsys.readouterr().err:
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
             psycopg2.connect(running.database_urls["owner"]).close()
-        leaving.result(timeout=60)
+        leaving.result(timeout=120)
     assert not folder.is_held()
 
 

@@ -101,7 +101,7 @@ class Up:
 
     def end(self, number: signal.Signals) -> int:
         self.process.send_signal(number)
-        return self.process.wait(90)
+        return self.process.wait(120)
 
     def wait_for_no_orphans(self) -> None:
         wait_ended(each.pid for each in self.family)
@@ -145,7 +145,7 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
 
     [page] = re.findall(r"^page: (http://127\.0\.0\.1:\d+)\n", up.text())
     wait_for(lambda: {"dashboard"} <= {each["name"] for each in services(data)})
-    with urllib.request.urlopen(page, timeout=30) as answer:
+    with urllib.request.urlopen(page, timeout=120) as answer:
         assert "<title>Run · tictactoe · zerofleet</title>" in answer.read().decode()
 
     worker = up.service("selfplay")

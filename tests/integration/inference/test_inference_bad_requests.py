@@ -208,7 +208,7 @@ async def test_a_full_queue_refuses_and_recovers(serve: Any, observations: Any) 
 async def test_before_the_first_promotion_requests_wait(
     serve: Any, models: Any, observations: Any
 ) -> None:
-    async with serve() as served, AsyncModel(served.address, RUN, timeout=0.3) as hasty:
+    async with serve() as served, AsyncModel(served.address, RUN, timeout=2) as hasty:
         assert not await hasty.server_ready()
         with pytest.raises(InferenceUnavailableError, match="first promoted model"):
             await hasty.predict(observations(1))

@@ -121,7 +121,7 @@ async def test_bytes_under_a_wrong_name_are_not_loaded(
     async with (
         serve() as served,
         AsyncModel(served.address, RUN) as patient,
-        AsyncModel(served.address, RUN, timeout=0.3) as client,
+        AsyncModel(served.address, RUN, timeout=2) as client,
     ):
         assert "do not hash to its name" in served.models.waiting_for
         assert not await patient.ready("1")
@@ -170,7 +170,7 @@ async def test_a_file_that_cannot_be_read_now_is_asked_for_again(
     content = path.read_bytes()
     path.unlink()
     path.mkdir()  # read() fails, as on a disk that fails
-    async with serve() as served, AsyncModel(served.address, RUN, timeout=0.3) as hasty:
+    async with serve() as served, AsyncModel(served.address, RUN, timeout=2) as hasty:
         with pytest.raises(InferenceUnavailableError, match=r"cannot read .*: Is a directory"):
             await hasty.predict(observations(1), "2")
         path.rmdir()
@@ -212,7 +212,7 @@ async def test_stores_away_leave_loaded_models_serving(
     async with (
         serve() as served,
         AsyncModel(served.address, RUN, timeout=120) as client,
-        AsyncModel(served.address, RUN, timeout=0.5) as hasty,
+        AsyncModel(served.address, RUN, timeout=2) as hasty,
     ):
         models.source.away = True
         await served.models.refresh()

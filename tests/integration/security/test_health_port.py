@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import time
+from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import pytest
 
 from zerofleet.errors import ConfigError
+from zerofleet.rpc import health as health_module
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.probe import probe
 
@@ -30,20 +32,21 @@ def test_it_follows_readiness_and_ticks() -> None:
     assert probe(address, timeout=1.0).startswith(("UNAVAILABLE", "DEADLINE_EXCEEDED"))
 
 
-async def test_a_loop_that_is_stuck_is_told_of() -> None:
-    with HealthServer("127.0.0.1:0", stuck_seconds=1.5) as health:
+async def test_a_loop_that_is_stuck_is_told_of(monkeypatch: pytest.MonkeyPatch, until: Any) -> None:
+    now = 0.0
+    monkeypatch.setattr(health_module, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(health_module, "_TICK_SECONDS", 0.001)
+    with HealthServer("127.0.0.1:0", stuck_seconds=60) as health:
         address = f"127.0.0.1:{health.port}"
         ticking = asyncio.create_task(health.keep_ticking())
         await asyncio.sleep(0)
-        assert probe(address) == ""
-        deadline = time.monotonic() + 120
-        while probe(address) == "":  # from the loop itself: it does not come round any more
-            assert time.monotonic() < deadline
-        assert probe(address, "live") == "NOT_SERVING"
-        for _ in range(3):
-            await asyncio.sleep(0.01)
-        health.tick()
-        assert probe(address) == ""
+        now = 59.0
+        # Probes from the loop itself keep it from coming round.
+        assert [probe(address, name) for name in ("", "live")] == ["", ""]
+        now = 61.0
+        assert [probe(address, name) for name in ("", "live")] == ["NOT_SERVING", "NOT_SERVING"]
+        await until(lambda: probe(address) == "")
+        assert probe(address, "live") == ""
         ticking.cancel()
         await asyncio.gather(ticking, return_exceptions=True)
 

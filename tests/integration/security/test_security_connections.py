@@ -96,7 +96,7 @@ async def test_who_does_not_finish_the_greeting_is_let_go(
     monkeypatch.setattr(server, "_OPTIONS", tuple(shortened))
     async with serve() as served:
         with _connected(served) as connection:
-            connection.settimeout(20)
+            connection.settimeout(120)
             connection.sendall(greeting)
             await asyncio.to_thread(lambda: list(_frames(connection)))
 
@@ -110,7 +110,7 @@ def test_the_health_port_lets_them_go_too(monkeypatch: pytest.MonkeyPatch, greet
     monkeypatch.setattr(health, "CONNECTION_OPTIONS", tuple(shortened))
     with (
         HealthServer("127.0.0.1:0") as served,
-        socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection,
+        socket.create_connection(("127.0.0.1", served.port), timeout=120) as connection,
     ):
         connection.sendall(greeting)
         list(_frames(connection))  # until the server ends it
