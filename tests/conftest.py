@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -20,6 +21,13 @@ from zerofleet.database import Database
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.testing.databases import DatabaseTemplate
+
+# A shell may have settings of another fleet, a bucket or a database, a proxy, or colours.
+_OF_A_SHELL = re.compile(
+    "ZEROFLEET_(?!ORACLE_)|AWS_|PG|(?i:[a-z]+_proxy$)|COLUMNS$|LINES$|NO_COLOR$|FORCE_COLOR$"
+)
+for _name in [name for name in os.environ if _OF_A_SHELL.match(name)]:
+    del os.environ[_name]
 
 # Some tests import onnxruntime themselves, perhaps before zerofleet.models.runtime does.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
