@@ -120,7 +120,8 @@ class ExamView:
         self._game_board = game_board
         self._kind = kind
         self._exams: tuple[ModelExam, ...] = ()
-        self._number = asked_number(visit.parameters, "position") or 1
+        self._asked_number = asked_number(visit.parameters, "position") or 1
+        self._number = self._asked_number
         self._asked = asked_number(visit.parameters, "model")
         self._is_first = True
         with ui.element("div").classes("zf-play"):
@@ -178,13 +179,12 @@ class ExamView:
             return
         if self._asked not in (None, shown.version):
             self._visit.note(
-                f"model={self._asked}: the exams of the newest {len(exams)} models that took this "
-                f"exam are kept here. Model {shown.version} is shown. "
-                f"{there_are(exam.version for exam in exams)}"
+                f"model={self._asked}: this page has no such exam of it. "
+                f"Model {shown.version} is shown. {there_are(exam.version for exam in exams)}"
             )
-        if self._number > max(1, len(shown.wrong)):
+        if self._asked_number > max(1, len(shown.wrong)):
             self._visit.note(
-                f"position={self._number}: the exam of model {shown.version} has "
+                f"position={self._asked_number}: the exam of model {shown.version} has "
                 f"{len(shown.wrong)} positions here. The last one is shown."
             )
 
