@@ -14,7 +14,7 @@ const PATHS = {
 const STYLE = `
 .zf-board { --paper: #fff; --ink: #263238; --rule: #90a4ae; --field: #eceff1; --field-2: #cfd8dc;
   --first: #22272b; --second: #fbfbf8; --edge: #37474f; --heat: #0277bd; --aim: #0277bd;
-  --last: #d84315; color: var(--ink); width: 100%; outline: none; border-radius: 6px; }
+  --last: #d84315; --won: #1b7f3b; color: var(--ink); width: 100%; outline: none; border-radius: 6px; }
 .body--dark .zf-board { --paper: #1d1d1d; --ink: #e0e0e0; --rule: #607d8b; --field: #2b3236;
   --field-2: #3b454b; --edge: #90a4ae; --heat: #4fc3f7; --aim: #4fc3f7; --last: #ff8a65; }
 .body--dark .zf-board.stones.squares, .body--dark .zf-board.stones.hexagons { --field: #5f6c74; --rule: #84949c; }
@@ -89,6 +89,10 @@ export default {
       <g v-for="piece in pieces" :key="piece.point" class="zf-piece" :transform="at(piece.point)"><g v-html="picture(piece.owner, piece.glyph)"></g></g>
       <g v-if="!lastMoves">
         <circle v-for="p in lastPoints" :key="'l' + p" :cx="x(p)" :cy="y(p)" r="6" fill="none" stroke="var(--last)" stroke-width="3" />
+      </g>
+      <g v-for="row in position.won_by" :key="'r' + row.join()" class="zf-won">
+        <line v-for="(colour, i) in ['#fff', 'var(--won)']" :key="i" :x1="x(row[0])" :y1="y(row[0])" :x2="x(row[row.length - 1])" :y2="y(row[row.length - 1])"
+          :stroke="colour" :stroke-width="i ? 5 : 9" stroke-linecap="round" />
       </g>
       <rect v-if="position.ko !== null" :x="x(position.ko) - 8" :y="y(position.ko) - 8" width="16" height="16" fill="none" stroke="var(--last)" stroke-width="2.5" />
       <g v-for="m in drawn" :key="'a' + m.action">

@@ -99,6 +99,7 @@ class Board(Element, component="board.js"):
             "actions": [asdict(action) for action in position.actions],
             "last": None if position.last is None else asdict(position.last),
             "ko": position.ko,
+            "won_by": position.won_by,
             "text": position.text if self._game_board.shape.style == "text" else "",
         }
         self._props["mover"] = self._game_board.owner_of_moves(position.to_play)
@@ -213,4 +214,5 @@ def _action(event: events.GenericEventArguments) -> int | None:
 
 def _label(position: BoardPosition) -> str:
     last = "" if position.last is None else f", last {position.last.text}"
-    return f"Board after {position.ply} plies{last}"
+    won = ", the winning row is marked" if position.won_by else ""
+    return f"Board after {position.ply} plies{last}{won}"

@@ -34,6 +34,10 @@ _STYLES: dict[str, Style] = {
     "othello": "felt",
     "connect_four": "frame",
 }
+# Of the games that a row of equal pieces wins: its length, where the name of the game has none.
+_ROW_TO_WIN = {"tic_tac_toe": 3, "connect_four": 4, "gomoku": 5}
+_ROW_IN_NAME = re.compile(r"\bk\s*=\s*(\d+)")  # mnk(m=7,n=7,k=4)
+_DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))  # rows, columns
 _LEARNING_PLIES = 120  # of the games that show whose pieces are whose
 _SAME_OWNER = 0.9  # of the times that a piece was placed
 _TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m|\[9\dm|\[0m")
@@ -92,6 +96,7 @@ class BoardPosition:
     to_play: int
     ply: int
     text: str  # the game's own
+    won_by: tuple[tuple[int, ...], ...] = ()  # the points of each row that won the game
 
 
 class GameBoard:
@@ -149,6 +154,7 @@ class GameBoard:
             to_play=state.to_play,
             ply=state.ply,
             text=_plain(state),
+            won_by=self._winning_rows(cells, last) if state.result else (),
         )
 
     def variation(self, actions: Sequence[int], line: Sequence[int]) -> tuple[VariationStep, ...]:
@@ -167,6 +173,33 @@ class GameBoard:
             glyph = after[placed.points[0]] if placed.points else ""
             steps.append(VariationStep(placed, owner, "" if glyph == self._empty else glyph))
         return tuple(steps)
+
+    def _winning_rows(
+        self, cells: tuple[str, ...], last: BoardAction | None
+    ) -> tuple[tuple[int, ...], ...]:
+        """The rows of pieces through the last move that won; none in a game without such rows."""
+        named = _ROW_IN_NAME.search(self.game) if self._family == "mnk" else None
+        needed = int(named[1]) if named else _ROW_TO_WIN.get(self._family, 0)
+        if not needed or last is None or not last.points or not cells:
+            return ()
+        point = last.points[0]
+        rows = (self._row_through(cells, point, *step) for step in _DIRECTIONS)
+        return tuple(dict.fromkeys(row for row in rows if len(row) >= needed))
+
+    def _row_through(
+        self, cells: tuple[str, ...], point: int, down: int, right: int
+    ) -> tuple[int, ...]:
+        """The pieces like the one on a point that follow each other in a direction, and back."""
+        row, column = divmod(point, self._columns)
+        found = [point]
+        for sign in (1, -1):
+            for distance in range(1, max(self._rows, self._columns)):
+                r, c = row + sign * distance * down, column + sign * distance * right
+                inside = 0 <= r < self._rows and 0 <= c < self._columns
+                if not inside or cells[r * self._columns + c] != cells[point]:
+                    break
+                found.append(r * self._columns + c)
+        return tuple(sorted(found))
 
     def owner_of_moves(self, player: int) -> int:
         """Whose pieces a player puts: the player's own, or -1 where both put the same."""

@@ -5,11 +5,11 @@ Charts are SVG, so that their colours are the variables of style.css and follow 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from services.dashboard.toolkit import ui
+from services.dashboard.toolkit import events, ui
 
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY = (
     f"var(--zf-{name})" for name in ("blue", "orange", "green", "red", "purple", "grey")
@@ -272,10 +272,20 @@ class ChartPanel:
         empty: what will appear, and when.
         note: one sentence on how to read it.
         wide: over the whole width.
+        on_point: called with the x of a point that is clicked.
     """
 
-    def __init__(self, title: str, empty: str, *, note: str = "", wide: bool = False) -> None:
+    def __init__(
+        self,
+        title: str,
+        empty: str,
+        *,
+        note: str = "",
+        wide: bool = False,
+        on_point: Callable[[float], None] | None = None,
+    ) -> None:
         self._options: Options | None = None
+        self._on_point = on_point
         with ui.element("section").classes(f"zf-panel{' zf-wide' if wide else ''}") as self.element:
             with ui.element("div").classes("zf-panel-head"):
                 ui.label(title).classes("zf-title").props('role="heading" aria-level="2"')
@@ -306,9 +316,19 @@ class ChartPanel:
         self._empty.set_visibility(False)
         if self._chart is None:
             with self._place:
-                self._chart = ui.echart(options, renderer="svg").classes("zf-chart")
+                self._chart = ui.echart(
+                    options,
+                    renderer="svg",
+                    on_point_click=self._clicked if self._on_point else None,
+                ).classes("zf-chart")
             return
         self._chart.options.clear()
         self._chart.options.update(options)
         self._chart.set_visibility(True)
         self._chart.update()
+
+    def _clicked(self, event: events.EChartPointClickEventArguments) -> None:
+        value = cast("object", event.value)
+        x = cast("list[object]", value)[0] if isinstance(value, list) and value else None
+        if self._on_point is not None and isinstance(x, int | float):
+            self._on_point(float(x))

@@ -7,23 +7,28 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from services.dashboard.address import (
+    allowed_simulations,
+    asked_actions,
+    asked_simulations,
+    there_are,
+    versions_of,
+)
 from services.dashboard.board import Board
 from services.dashboard.board_position import GameBoard, board_of
 from services.dashboard.frame import Frame, NothingThereError, Visit, said_heading
 from services.dashboard.search_table import Candidate, CandidateTable, visit_marks
 from services.dashboard.toolkit import events, ui
 from zerofleet.client import PlayerDescription, SearchTable
-from zerofleet.errors import IllegalActionError, ZerofleetError
-from zerofleet.games import State, format_actions, parse_actions
+from zerofleet.errors import ZerofleetError
+from zerofleet.games import State, format_actions
 from zerofleet.rpc.codec import BEST
-
-_LONGEST_LINK = 20_000  # characters of moves
 
 
 def add_compare_page(frame: Frame) -> None:
     """Register it."""
 
-    @frame.page("/compare", "Two models", in_menu=False)
+    @frame.page("/compare", "Two models", "models", "simulations", "moves", in_menu=False)
     async def _(visit: Visit) -> None:
         own = visit.sources.run
         said_heading("Two models on one position")
@@ -33,19 +38,11 @@ def add_compare_page(frame: Frame) -> None:
                 f"'{visit.run.name}' can be asked where its own dashboard runs."
             ).classes("zf-message")
             return
-        actions = await asyncio.to_thread(_asked_actions, own.game, visit.parameters)
+        actions = await asyncio.to_thread(asked_actions, visit, own.game)
         board = await asyncio.to_thread(board_of, own.game)
         with visit.sources.asking("Inference"):
             described = await visit.sources.player.describe()
         await CompareView(visit, board, described, actions).open()
-
-
-def _asked_actions(game: str, parameters: Mapping[str, str]) -> list[int]:
-    moves = parameters.get("moves", "")[:_LONGEST_LINK]
-    try:
-        return parse_actions(game, moves)
-    except IllegalActionError as error:
-        raise NothingThereError(f"moves={moves[:80]}: {error}") from error
 
 
 class ComparedModel:
@@ -69,7 +66,7 @@ class ComparedModel:
             )
             self._value = ui.label("").classes("zf-figure").props('role="status"')
             self._board = Board(game_board, on_play=view.play)
-            self._table = CandidateTable(None, "action", "visits", "share", "q", "prior")
+            self._table = CandidateTable(None, "action", "visits", "share", "value", "prior")
 
     def show(self, actions: list[int], words: str, then: Callable[[], None]) -> None:
         """Show a position that was not searched yet; ``then`` is called when it is there."""
@@ -87,15 +84,19 @@ class ComparedModel:
 
     def draw(self, table: SearchTable) -> None:
         """Draw what its search found."""
+        side = 1 - 2 * table.to_play
         candidates = [
             Candidate(
-                child.action, child.action_string, child.visit_count, child.prior, child.q_value
+                child.action,
+                child.action_string,
+                child.visit_count,
+                child.prior,
+                None if child.q_value is None else side * child.q_value,
             )
-            for child in table.children
+            for child in table.ranked
         ]
         self._table.show_search(candidates)
         self._board.draw_marks(visit_marks(candidates), best=table.best_action)
-        side = 1 - 2 * table.to_play
         self._value.set_text(
             f"{table.best_action_string}, value {table.root_value * side:+z.3f} for the first "
             f"player after {table.simulations:,} simulations, {table.network_value * side:+z.3f} "
@@ -131,15 +132,16 @@ class CompareView:
         self._visit = visit
         self._game_board = game_board
         self._actions = actions
-        self._simulations = described.num_simulations
+        self._described = described
+        self._simulations = asked_simulations(visit, described)
         self._searches: dict[ComparedModel, asyncio.Task[None]] = {}
         self._stopped: list[ComparedModel] = []
-        versions = {BEST: "best", **{str(v): f"model {v}" for v in reversed(described.versions)}}
+        versions = versions_of(described)
         self._tools(described)
         with ui.element("div").classes("zf-pair"):
             self._models = [
                 ComparedModel(versions, version, game_board, self)
-                for version in _asked_versions(visit.parameters, described, versions)
+                for version in _asked_versions(visit, described, versions)
             ]
         visit.while_here(self._stop, self._resume)
 
@@ -173,9 +175,15 @@ class CompareView:
         """What is asked is another thing: the address follows."""
         moves = format_actions(self._game_board.game, self._actions)
         models = ",".join(model.version for model in self._models)
+        usual = self._simulations == self._described.num_simulations
         with self._line:
             ui.navigate.history.replace(
-                self._visit.link("/compare", models=models, moves=moves or None)
+                self._visit.link(
+                    "/compare",
+                    models=models,
+                    simulations=None if usual else self._simulations,
+                    moves=moves or None,
+                )
             )
         self.ask()
 
@@ -191,12 +199,14 @@ class CompareView:
             )
             simulations.props(f'dense hint="1 to {described.max_simulations:,}"')
             simulations.classes("zf-field")
+            self._limits = ui.label("").classes("zf-trouble").props('role="alert"')
             for words, done in (("Back", self._back), ("Start", self._start)):
                 button = ui.button(words, on_click=done)
                 button.props('outline dense no-caps padding="2px 10px"')
             self._line = ui.label().classes("zf-wrap")
             ui.label(
-                "A click goes on. Any stored position comes here from its game's page."
+                "A click goes on. Any stored position comes here from its game's page. Values are "
+                "for the first player: +1 is a win, -1 a loss."
             ).classes("zf-note")
 
     def _begin(self, model: ComparedModel, *, over: bool) -> None:
@@ -214,8 +224,13 @@ class CompareView:
             model.say(str(error))
 
     def _choose_simulations(self, event: events.ValueChangeEventArguments[float | None]) -> None:
-        self._simulations = max(1, int(event.value or 1))
-        self.ask()
+        if event.value is None:
+            return
+        used, words = allowed_simulations(event.value, self._described)
+        if used != self._simulations or words:  # else the field has put in what is used
+            self._simulations = used
+            self._limits.set_text(words)
+            self.moved()
 
     def _back(self) -> None:
         with contextlib.suppress(IndexError):
@@ -238,15 +253,16 @@ class CompareView:
 
 
 def _asked_versions(
-    parameters: Mapping[str, str], described: PlayerDescription, versions: Mapping[str, str]
+    visit: Visit, described: PlayerDescription, versions: Mapping[str, str]
 ) -> list[str]:
     """The two that the address names; else the best, and the one before."""
-    asked = [each for each in parameters.get("models", "").split(",") if each]
+    asked = [each for each in visit.parameters.get("models", "").split(",") if each]
     for each in asked:
         if each not in versions:
             raise NothingThereError(
-                f"the inference service has no model '{each[:20]}' now: "
-                f"it has {', '.join(list(versions)[:20])}"
+                f"the inference service has no model '{each[:20]}' now. {there_are(versions)}"
             )
+    if len(asked) > 2:
+        visit.note(f"models names {len(asked)} models: the first two are compared.")
     older = [str(v) for v in reversed(described.versions) if v != described.best]
     return [*asked, *([] if BEST in asked else [BEST]), *older, BEST][:2]

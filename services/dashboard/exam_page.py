@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from services.dashboard.address import asked_number, there_are
 from services.dashboard.board import Board, BoardMark
 from services.dashboard.board_position import GameBoard, board_of
 from services.dashboard.frame import Frame, NothingThereError, Visit
@@ -69,7 +70,7 @@ class ModelExam:
 def add_exam_page(frame: Frame) -> None:
     """Register it."""
 
-    @frame.page("/exam", "Exam")
+    @frame.page("/exam", "Exam", "kind", "model", "position")
     async def _(visit: Visit) -> None:
         kinds = position_kinds(visit.run.game)
         if not kinds:
@@ -119,9 +120,10 @@ class ExamView:
         self._game_board = game_board
         self._kind = kind
         self._exams: tuple[ModelExam, ...] = ()
-        self._number = _small(visit.parameters.get("position", "")) or 1
-        asked = _small(visit.parameters.get("model", ""))
-        self._asked = asked
+        self._asked_number = asked_number(visit.parameters, "position") or 1
+        self._number = self._asked_number
+        self._asked = asked_number(visit.parameters, "model")
+        self._is_first = True
         with ui.element("div").classes("zf-play"):
             with ui.element("section").classes("zf-panel"):
                 with ui.element("div").classes("zf-panel-head"):
@@ -165,7 +167,26 @@ class ExamView:
             self._choice.set_options(versions)
             asked = self._asked if self._asked in versions else next(iter(versions))
             self._choice.set_value(now or asked)
+        if exams and self._is_first:
+            self._is_first = False
+            self._say_unused(exams)
         self._draw()
+
+    def _say_unused(self, exams: tuple[ModelExam, ...]) -> None:
+        """Say what of the address is not shown."""
+        shown = self._exam()
+        if shown is None:
+            return
+        if self._asked not in (None, shown.version):
+            self._visit.note(
+                f"model={self._asked}: this page has no such exam of it. "
+                f"Model {shown.version} is shown. {there_are(exam.version for exam in exams)}"
+            )
+        if self._asked_number > max(1, len(shown.wrong)):
+            self._visit.note(
+                f"position={self._asked_number}: the exam of model {shown.version} has "
+                f"{len(shown.wrong)} positions here. The last one is shown."
+            )
 
     def _draw(self) -> None:
         exam = self._exam()
@@ -204,9 +225,9 @@ class ExamView:
         with self._links:
             moves = wrong.moves or None
             models = f"{exam.version},best"
-            ui.link("analyse", self._visit.link("/play", moves=moves, side="both")).classes(
-                "zf-link"
-            )
+            ui.link(
+                "analyse", self._visit.link("/play", moves=moves, side="both", hints="on")
+            ).classes("zf-link")
             ui.link("two models", self._visit.link("/compare", moves=moves, models=models)).classes(
                 "zf-link"
             )
@@ -253,8 +274,3 @@ class ExamView:
 
 def _either(right: Sequence[str]) -> str:
     return " or ".join(right[:8]) + (" or another" if len(right) > 8 else "")
-
-
-def _small(text: str) -> int:
-    """A number of the address; 0 for none."""
-    return int(text[:9]) if text.isascii() and text[:9].isdecimal() else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ _COLOURS = {
 _BUILD_SECONDS = 15.0  # longer than a statement may take
 _RECONNECT_SECONDS = 10.0
 _MOST_KEPT = 32  # readings that nobody watches
+_MOST_NAMED = 10  # parameters of an address that a page does not read
 _YEAR_SECONDS = 365 * 24 * 3600
 
 
@@ -52,6 +53,13 @@ class Visit:
     parameters: Mapping[str, str]
     """Those of the path, and the others of the address."""
     frame: Frame
+    notes: Element
+    """Where the page says what of its address it does not use."""
+
+    def note(self, words: str) -> None:
+        """Say at the top of the page what is shown in place of what the address asks for."""
+        with self.notes:
+            ui.label(words)
 
     def shared(
         self,
@@ -151,13 +159,17 @@ class Frame:
         default_factory=dict[tuple[str, str], SharedReading[Any]]
     )
 
-    def page(self, path: str, title: str, *, in_menu: bool = True) -> Callable[[Builder], Builder]:
+    def page(
+        self, path: str, title: str, *parameters: str, in_menu: bool = True
+    ) -> Callable[[Builder], Builder]:
         """Make a page of what builds its contents.
 
         Args:
             path: such as ``/models/{version}``; values of the path are text, for the builder to
                 check.
             title: of the browser's tab, and in the navigation.
+            parameters: names that the builder reads from the address. The page says which others
+                the address has.
             in_menu: whether it stands in the navigation.
 
         Returns:
@@ -172,7 +184,7 @@ class Frame:
 
             @ui.page(path, response_timeout=_BUILD_SECONDS, reconnect_timeout=_RECONNECT_SECONDS)
             async def _(request: Request, client: Client) -> None:
-                await self._open(request, client, path, title, builder)
+                await self._open(request, client, path, title, parameters, builder)
 
             return builder
 
@@ -196,7 +208,13 @@ class Frame:
         return cast("SharedReading[_Value]", self._readings[key])
 
     async def _open(
-        self, request: Request, client: Client, path: str, title: str, builder: Builder
+        self,
+        request: Request,
+        client: Client,
+        path: str,
+        title: str,
+        known: Sequence[str],
+        builder: Builder,
     ) -> None:
         """Build a page, or say why there is none."""
         parameters = {**request.query_params, **request.path_params}
@@ -213,10 +231,12 @@ class Frame:
             return
         client.title = f"{title} · {run.name} · zerofleet"
         visitor: Visitor = request.state.visitor
-        visit = Visit(self.sources.of(visitor), run, parameters, self)
+        notes = ui.element("div").classes("zf-notes").props('role="status"')
+        visit = Visit(self.sources.of(visitor), run, parameters, self, notes)
         with client.layout:  # beside the main part of the page, which NiceGUI makes
             header = self._header(visit, path, visitor, theme)
         header.move(target_index=0)
+        _note_unknown(visit, sorted(request.query_params.keys() - {"run", *known}), known)
         with ui.element("div").classes("zf-main") as main:
             try:
                 await builder(visit)
@@ -320,6 +340,13 @@ class Strip:
         with self._away:
             for each in away:
                 ui.label(each.words)
+
+
+def _note_unknown(visit: Visit, unknown: Sequence[str], known: Sequence[str]) -> None:
+    if unknown:
+        names = ", ".join(name[:20] for name in unknown[:_MOST_NAMED])
+        reads = f"It reads {', '.join(known)}." if known else "It reads none but run."
+        visit.note(f"Not read from the address: {names}. This page has no such parameter. {reads}")
 
 
 def said_heading(title: str) -> None:

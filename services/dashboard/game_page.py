@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle, pairwise
 from typing import Any
 from uuid import UUID
 
 from services.dashboard.board import Board
 from services.dashboard.board_position import GameBoard, board_of, require_known
-from services.dashboard.charts import BLUE, RED, ChartAxis, ChartLine, Drawing
+from services.dashboard.charts import (
+    BLUE,
+    ORANGE,
+    PURPLE,
+    RED,
+    ChartAxis,
+    ChartLine,
+    ChartPanel,
+    Drawing,
+)
 from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.match_words import player_words
 from services.dashboard.search_table import (
@@ -22,22 +32,56 @@ from services.dashboard.search_table import (
     visit_marks,
 )
 from services.dashboard.toolkit import events, ui
-from zerofleet.database.played_games import GAME, PLIES, PlayedGame, PlayedPly, played_game_of
+from zerofleet.database.played_games import (
+    GAME,
+    PLIES,
+    Opinion,
+    PlayedGame,
+    PlayedPly,
+    opinions_of,
+    played_game_of,
+)
 from zerofleet.database.sgf_of_game import actions_of, sgf_of_game
-from zerofleet.errors import ConfigError, RecordRejectedError
+from zerofleet.errors import ConfigError, RecordRejectedError, ZerofleetError
 from zerofleet.games import State
 from zerofleet.games.sgf import require_sgf
 
-_BLUNDER = 0.4  # of value, that the player to move lost by an action
+_BLUNDER = 0.4  # loss of value, for the player who moves
+_COLOURS = (BLUE, ORANGE, PURPLE)  # of curves
 _KINDS = {"selfplay": "self-play"}
 _REASONS = {"rules": "the rules", "resign": "resignation"}
 _RESULTS = {1: "the first player won", 0: "a draw", -1: "the second player won"}
+_PLAYERS = ("first", "second")
+_OWN = "own"
+_OWN_WORDS = "the players' own"
+_OWN_SHOWN = "The players' own values are shown."
+_OWN_NOTE = (
+    "Each player's own searches, a curve for each. A blunder (?) lost the player who moved "
+    f"{_BLUNDER:g} or more by that player's own next search, or by the result."
+)
+_SHARED_NOTE = (
+    f"A blunder (?) lost the player who moved {_BLUNDER:g} or more by the model's search of the "
+    "next position, or by the result."
+)
+_POINTS_NOTE = "A point opens its position."
+_SCHEDULE = (
+    "A Gumbel root shares its simulations by a schedule: equal visits do not mean equal values."
+)
 _SEARCHES_GONE = "The searches of this game are not kept any more: it can be walked."
 _NONE_SEARCHED = "No action of this game was chosen by a search."
 _MATCH = """
 SELECT m.kind, m.player, m.opponent, mg.color
 FROM match_games AS mg JOIN matches AS m USING (match_id) WHERE mg.game_uid = :game_uid
 """
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCurve:
+    """One opinion of a game's positions."""
+
+    name: str
+    player: int | None  # whose own values these are; None: of a model that judges both players
+    values: Mapping[int, float]  # by ply, for the first player
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,36 +95,52 @@ class WalkedGame:
     names: tuple[str, str]  # of the first and the second player
     kind: str
 
-    def values(self) -> list[float | None]:
-        """The searched value of each ply for the first player; None where nothing was searched."""
+    def curves(self) -> list[ValueCurve]:
+        """The values that were stored with the game: a curve for each opinion, in order."""
+        found: dict[Opinion, dict[int, float]] = {}
+        opinions = opinions_of(self.played, self.to_play)
+        for number, (opinion, ply) in enumerate(zip(opinions, self.played.plies, strict=True)):
+            if opinion is not None:
+                sign = 1 - 2 * self.to_play[number]
+                found.setdefault(opinion, {})[number] = sign * ply.root_value
         return [
-            ply.root_value * (1 - 2 * player) if ply.simulations else None
-            for ply, player in zip(self.played.plies, self.to_play, strict=False)
+            ValueCurve(self.name_of(opinion), opinion.player, values)
+            for opinion, values in found.items()
         ]
 
-    def blunders(self) -> list[int]:
-        """The plies whose action lost much of the value of the player who moved.
+    def blunders(self, curve: ValueCurve) -> list[int]:
+        """The plies whose action lost much of the value of the player who moved, by one opinion.
 
-        What an action is worth is what the next search said, or the result where the rules ended
-        the game.
+        The value before the action is compared with the next value of the same opinion: where the
+        opinion is one player's own, at that player's next move. The result stands for the value
+        after the last action if the rules ended the game.
         """
-        values: list[float | None] = self.values()
+
+        def between(ply: int, later: int) -> bool:
+            """Whether an action in between has no value, so that it may have been the mistake."""
+            return any(curve.player in (None, player) for player in self.to_play[ply + 1 : later])
+
+        values = dict(curve.values)
         if self.played.reason == "rules":
-            values.append(float(self.played.result))
-        found: list[int] = []
-        for ply, player in enumerate(self.to_play[: max(len(values) - 1, 0)]):
-            before, after = values[ply], values[ply + 1]
-            if before is not None and after is not None:
-                lost = (before - after) * (1 - 2 * player)
-                if lost >= _BLUNDER:
-                    found.append(ply)
-        return found
+            values[len(self.actions)] = float(self.played.result)
+        return [
+            ply
+            for ply, later in pairwise(sorted(values))
+            if (values[ply] - values[later]) * (1 - 2 * self.to_play[ply]) >= _BLUNDER
+            and not between(ply, later)
+        ]
+
+    def name_of(self, opinion: Opinion) -> str:
+        """Return who has an opinion, in words."""
+        if opinion.player is None:
+            return f"model {opinion.model_version}"
+        return f"{self.names[opinion.player]} ({_PLAYERS[opinion.player]} player)"
 
 
 def add_game_page(frame: Frame) -> None:
     """Register it."""
 
-    @frame.page("/games/{uid}", "Game", in_menu=False)
+    @frame.page("/games/{uid}", "Game", "ply", "model", in_menu=False)
     async def _(visit: Visit) -> None:
         walked = await read_game(visit)
         board = await asyncio.to_thread(board_of, walked.played.game)
@@ -153,8 +213,10 @@ class GameView:
         self._game_board = game_board
         self._ply = -1
         self._shown = "visits"
-        self._values = walked.values()
-        self._blunders = walked.blunders()
+        self._curves = walked.curves()
+        self._blunders: dict[int, float] = {}  # value for the first player before each, by ply
+        self._judge = _OWN  # whose opinion is shown: the players' own, or a model's by its version
+        self._judging: asyncio.Task[None] | None = None
         with ui.element("div").classes("zf-play"):
             with ui.element("section").classes("zf-panel"):
                 self._head()
@@ -163,9 +225,29 @@ class GameView:
             with ui.element("section").classes("zf-panel zf-side"):
                 self._searched = ui.label().classes("zf-note")
                 self._table = CandidateTable(self._hover, "action", "visits", "share", "prior")
-                self._moves()
-        self._curve()
+                config = visit.run.config
+                if config is not None and config.search.root == "gumbel":
+                    ui.label(_SCHEDULE).classes("zf-note")
+                self._moves = ui.element("div").classes("zf-moves")
+        self._panel = ChartPanel(
+            "Value for the first player, after search",
+            _NONE_SEARCHED if walked.played.plies else _SEARCHES_GONE,
+            wide=True,
+            on_point=lambda ply: self.seek(int(ply)),
+        )
+        with self._panel.controls:
+            self._choice = ui.select(
+                {_OWN: _OWN_WORDS}, label="opinion", value=_OWN, on_change=self._choose_judge
+            )
+            self._choice.props("dense outlined options-dense").classes("zf-field")
+        self._draw_moves()
+        self._draw_curves()
         ui.keyboard(on_key=self._key, ignore=["input", "select", "textarea"])
+        visit.while_here(self._stop, self._judge_game)
+        if visit.run.name == visit.sources.run.name:
+            self._offering = asyncio.create_task(self._offer_models())
+        else:
+            self._choice.set_visibility(False)
 
     async def open(self, ply: int) -> None:
         """Show the position before that ply at once."""
@@ -181,13 +263,10 @@ class GameView:
         actions = self._walked.actions[:ply]
         self._board.seek(actions, playable=False, then=self._draw_search)
         self._say()
-        if self._chart is not None:
-            self._chart.options["series"][0]["markLine"] = _here(ply)
-            self._chart.update()
+        self._draw_curves()
         self._slider.set_value(ply)
         if not first_time:
-            link = self._visit.link(f"/games/{self._walked.played.game_uid}", ply=ply)
-            ui.navigate.history.replace(link)
+            self._say_address()
 
     def _go(self, by: int, to: int | None) -> None:
         self.seek(self._ply + by if to is None else to)
@@ -239,48 +318,123 @@ class GameView:
                 'outline dense no-caps padding="2px 10px"'
             )
 
-    def _moves(self) -> None:
+    def _draw_moves(self) -> None:
         """The actions, each a link to its position; blunders are marked."""
-        with ui.element("div").classes("zf-moves"):
+        self._moves.clear()
+        with self._moves:
             for ply, word in enumerate(self._walked.words):
                 mark = " ?" if ply in self._blunders else ""
                 button = ui.button(f"{ply + 1} {word}{mark}", on_click=partial(self.seek, ply + 1))
                 button.props("flat dense no-caps")
 
-    def _curve(self) -> None:
-        self._chart: ui.echart | None = None
-        known = [(ply, value) for ply, value in enumerate(self._values) if value is not None]
-        with ui.element("section").classes("zf-panel zf-wide"):
-            title = ui.label("Value for the first player, after search").classes("zf-title")
-            title.props('role="heading" aria-level="2"')
-            if not known:
-                ui.label(_NONE_SEARCHED if self._walked.played.plies else _SEARCHES_GONE)
-                return
-            drawing = Drawing(
-                lines=[
-                    ChartLine("value", [(float(p), v) for p, v in known], BLUE, dots=True),
-                    ChartLine(
-                        "blunders",
-                        [(float(p), self._values[p] or 0.0) for p in self._blunders],
-                        RED,
-                        dots=True,
-                    ),
-                ],
-                x=ChartAxis(name="ply", least=0, most=float(len(self._walked.actions)), whole=True),
-                y=ChartAxis(least=-1, most=1),
+    def _draw_curves(self) -> None:
+        """Draw each opinion's curve, with the blunders by that opinion."""
+        blunders = {
+            ply: curve.values[ply] for curve in self._curves for ply in self._walked.blunders(curve)
+        }
+        lines = [
+            ChartLine(
+                curve.name, [(float(p), v) for p, v in curve.values.items()], colour, dots=True
             )
+            for curve, colour in zip(self._curves, cycle(_COLOURS), strict=False)
+        ]
+        marks = [(float(ply), value) for ply, value in blunders.items()]
+        drawing = Drawing(
+            lines=[*lines, ChartLine("blunders", marks, RED, dots=True)],
+            x=ChartAxis(name="ply", least=0, most=float(len(self._walked.actions)), whole=True),
+            y=ChartAxis(least=-1, most=1),
+        )
+        if drawing.is_empty:
+            self._panel.show(drawing)
+        else:
             options = drawing.options()
-            options["series"][1] |= {"lineStyle": {"opacity": 0}, "symbolSize": 10}
-            self._chart = ui.echart(
-                options, renderer="svg", on_point_click=lambda event: self._clicked(event.value)
-            ).classes("zf-chart")
-            ui.label(
-                f"A blunder lost {_BLUNDER:g} of value or more. A point opens its position."
-            ).classes("zf-note")
+            options["series"][0]["markLine"] = _here(self._ply)
+            options["series"][-1] |= {"lineStyle": {"opacity": 0}, "symbolSize": 10}
+            self._panel.show_options(options)
+        if self._judge == _OWN:
+            own = any(curve.player is not None for curve in self._curves)
+            note = f"{_OWN_NOTE if own else _SHARED_NOTE} {_POINTS_NOTE}" if self._curves else ""
+            self._panel.note(note)
+        if blunders != self._blunders:
+            self._blunders = blunders
+            self._draw_moves()
 
-    def _clicked(self, value: Any) -> None:  # noqa: ANN401  ECharts gives the point
-        if isinstance(value, list) and value and isinstance(value[0], int | float):
-            self.seek(int(value[0]))
+    async def _offer_models(self) -> None:
+        """Offer the models that can judge the game, once the inference service answers."""
+        asked = self._visit.parameters.get("model")
+        try:
+            with self._visit.sources.asking("Inference"):
+                described = await self._visit.sources.player.describe()
+        except ZerofleetError as error:
+            if asked:
+                self._visit.note(f"model={asked[:20]}: {error}. {_OWN_SHOWN}")
+            return
+        versions = {
+            str(version): f"model {version}{' (best)' if version == described.best else ''}"
+            for version in reversed(described.versions)
+        }
+        self._choice.set_options({_OWN: _OWN_WORDS, **versions})
+        if asked in versions:
+            self._choice.set_value(asked)
+        elif asked:
+            self._visit.note(
+                f"model={asked[:20]}: the inference service has no such model. {_OWN_SHOWN} "
+                f"It has {', '.join(list(versions)[:20]) or 'none'}."
+            )
+
+    def _choose_judge(self, event: events.ValueChangeEventArguments[Any]) -> None:
+        self._stop()
+        self._judge = str(event.value)
+        self._curves = self._walked.curves() if self._judge == _OWN else []
+        self._say_address()
+        self._judge_game()
+
+    def _judge_game(self) -> None:
+        """Have the chosen model search the positions that it has not searched yet."""
+        if self._judge != _OWN:
+            self._judging = asyncio.create_task(self._ask_judge(int(self._judge)))
+        self._draw_curves()
+
+    async def _ask_judge(self, version: int) -> None:
+        """Search each position; all of them together cost at most what a minute allows."""
+        actions, player = self._walked.actions, self._visit.sources.player
+        plies = len(actions) + (self._walked.played.reason != "rules")
+        values = dict(self._curves[0].values) if self._curves else {}
+        try:
+            with self._visit.sources.asking("Inference"):
+                described = await player.describe()
+                most = described.max_simulations // plies
+                simulations = max(1, min(described.num_simulations, most))
+                for ply in range(len(values), plies):
+                    self._panel.note(f"Model {version} searches position {ply + 1} of {plies}.")
+                    table = await player.search(
+                        actions[:ply], simulations=simulations, seed=1, version=version
+                    )
+                    values[ply] = table.root_value * (1 - 2 * table.to_play)
+                    self._curves = [ValueCurve(f"model {version}", None, dict(values))]
+                    self._draw_curves()
+        except ZerofleetError as error:
+            self._panel.note(
+                f"Model {version} has searched {len(values)} of {plies} positions: {error}"
+            )
+            return
+        self._panel.note(
+            f"Model {version}, {simulations:,} simulations for each position. "
+            f"{_SHARED_NOTE} {_POINTS_NOTE}"
+        )
+
+    def _stop(self) -> bool:
+        """Stop the model that judges; return whether it was at work."""
+        stopped = self._judging is not None and self._judging.cancel()
+        self._judging = None
+        return stopped
+
+    def _say_address(self) -> None:
+        """Put what is shown into the address."""
+        path = f"/games/{self._walked.played.game_uid}"
+        model = None if self._judge == _OWN else self._judge
+        with self._where:
+            ui.navigate.history.replace(self._visit.link(path, ply=self._ply, model=model))
 
     def _say(self) -> None:
         last = len(self._walked.actions)
@@ -298,11 +452,14 @@ class GameView:
                 words = "No search is stored of this position."
             self._searched.set_text(words)
             return
-        side = "first" if self._walked.to_play[self._ply] == 0 else "second"
+        player = self._walked.to_play[self._ply]
+        sign = 1 - 2 * player
+        opinion = opinions_of(self._walked.played, self._walked.to_play)[self._ply]
+        name = self._walked.name_of(opinion) if opinion is not None else ""
         self._searched.set_text(
-            f"Model {ply.model_version} for the {side} player: value {ply.root_value:+z.3f} after "
-            f"{ply.simulations:,} simulations, {ply.network_value:+z.3f} before. Played: "
-            f"{self._walked.words[self._ply]}."
+            f"The {_PLAYERS[player]} player played {self._walked.words[self._ply]}. Value for the "
+            f"first player, by {name}: {sign * ply.root_value:+z.3f} after {ply.simulations:,} "
+            f"simulations, {sign * ply.network_value:+z.3f} before."
         )
 
     def _searched_ply(self) -> PlayedPly | None:
@@ -316,16 +473,16 @@ class GameView:
         candidates: list[Candidate] = []
         if ply is not None:
             words = {each.action: each.text for each in self._board.position.actions}
-            candidates = [
+            candidates = ranked(
                 Candidate(action, words.get(action, str(action)), visits, prior)
                 for action, visits, prior in zip(
                     ply.legal_actions, ply.visit_counts, ply.priors, strict=False
                 )
-            ]
+            )
         self._table.show_search(candidates)
         self._table.set_visibility(bool(candidates))
         marks = {"visits": visit_marks, "prior": prior_marks}.get(self._shown)
-        best = ranked(candidates)[0].action if candidates and self._shown == "visits" else None
+        best = candidates[0].action if candidates and self._shown == "visits" else None
         self._board.draw_marks(marks(candidates) if marks else (), heat=True, best=best)
 
     async def _hover(self, action: int | None) -> None:

@@ -34,7 +34,7 @@ _COLUMNS = (
 def add_games_page(frame: Frame) -> None:
     """Register it."""
 
-    @frame.page("/games", "Games")
+    @frame.page("/games", "Games", *GameFilter().parameters(), "before")
     async def _(visit: Visit) -> None:
         chosen = GameFilter.of(visit.parameters)
         before = visit.parameters.get("before") or None

@@ -53,7 +53,7 @@ _POINTS = {1.0: "1", 0.5: "½", 0.0: "0"}
 def add_match_page(frame: Frame) -> None:
     """Register it."""
 
-    @frame.page("/match", "Match")
+    @frame.page("/match", "Match", "match", "kind", "before")
     async def _(visit: Visit) -> None:
         asked = whole_number(visit.parameters, "match", 0) or None
         before = whole_number(visit.parameters, "before", 2**31 - 1)

@@ -56,7 +56,7 @@ _VARIANT_COLUMNS = (
 def add_model_page(frame: Frame) -> None:
     """Register it."""
 
-    @frame.page("/models/{version}", "Model", in_menu=False)
+    @frame.page("/models/{version}", "Model", "before", in_menu=False)
     async def _(visit: Visit) -> None:
         version = _version(visit.parameters["version"])
         before = whole_number(visit.parameters, "before", HIGHEST)

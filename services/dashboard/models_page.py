@@ -34,7 +34,7 @@ _COLUMNS = (
 def add_models_page(frame: Frame) -> None:
     """Register it."""
 
-    @frame.page("/models", "Models")
+    @frame.page("/models", "Models", "before")
     async def _(visit: Visit) -> None:
         before = whole_number(visit.parameters, "before", HIGHEST)
 

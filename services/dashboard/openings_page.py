@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from services.dashboard.address import asked_actions, asked_number, there_are
 from services.dashboard.board import Board, BoardMark
 from services.dashboard.board_position import GameBoard, board_of, require_known
 from services.dashboard.charts import (
@@ -30,12 +31,11 @@ from services.dashboard.openings_reader import (
 )
 from services.dashboard.table import Table, TableColumn
 from services.dashboard.toolkit import events, ui
-from zerofleet.errors import ConfigError, IllegalActionError
-from zerofleet.games import State, format_actions, parse_actions
+from zerofleet.errors import ConfigError
+from zerofleet.games import State, format_actions
 
 _SECONDS = 30.0
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)
-_LONGEST_LINK = 400  # characters of moves
 _COLUMNS = (
     TableColumn("move", "move"),
     TableColumn("games", "games", figure=True),
@@ -47,30 +47,20 @@ _COLUMNS = (
 def add_openings_page(frame: Frame) -> None:
     """Register it."""
 
-    @frame.page("/openings", "Openings")
+    @frame.page("/openings", "Openings", "model", "moves")
     async def _(visit: Visit) -> None:
         try:
             require_known(visit.run.game, visit.sources.run.game)
             board = await asyncio.to_thread(board_of, visit.run.game)
         except ConfigError as error:
             raise NothingThereError(str(error)) from error
-        actions = await asyncio.to_thread(
-            _asked_actions, visit.run.game, visit.parameters.get("moves", "")
-        )
-        view = OpeningsView(visit, board, actions, visit.parameters.get("model", ""))
+        actions = await asyncio.to_thread(asked_actions, visit, visit.run.game)
+        if len(actions) >= MOST_PLIES:
+            raise NothingThereError(f"moves: openings are the first {MOST_PLIES - 1} plies")
+        view = OpeningsView(visit, board, actions, asked_number(visit.parameters, "model"))
         await view.open()
         reader = OpeningsReader(visit.sources, visit.run.name)
         visit.watch(visit.shared("openings", reader.read, _SECONDS, keep=True), view.show)
-
-
-def _asked_actions(game: str, moves: str) -> list[int]:
-    try:
-        actions = parse_actions(game, moves[:_LONGEST_LINK])
-    except IllegalActionError as error:
-        raise NothingThereError(f"moves={moves[:80]}: {error}") from error
-    if len(actions) >= MOST_PLIES:
-        raise NothingThereError(f"moves: openings are the first {MOST_PLIES - 1} plies")
-    return actions
 
 
 class OpeningsView:
@@ -80,10 +70,12 @@ class OpeningsView:
         visit: whose page it is.
         game_board: of the run's game.
         actions: the position that is shown.
-        model: whose games the board shows, as the address has it; empty: the newest one's.
+        model: whose games the board shows; None: the newest one's.
     """
 
-    def __init__(self, visit: Visit, game_board: GameBoard, actions: list[int], model: str) -> None:
+    def __init__(
+        self, visit: Visit, game_board: GameBoard, actions: list[int], model: int | None
+    ) -> None:
         self._visit = visit
         self._game_board = game_board
         self._actions = actions
@@ -137,11 +129,17 @@ class OpeningsView:
         self._openings = openings
         versions = {model.version: f"model {model.version}" for model in reversed(openings.models)}
         if versions and self._choice.options != versions:
-            asked = int(self._model) if self._model.isdecimal() else 0
             chosen = self._choice.value if self._choice.value in versions else None
             newest = next(iter(versions))
             self._choice.set_options(versions)
-            self._choice.set_value(chosen or (asked if asked in versions else newest))
+            if self._model not in (None, *versions):
+                self._visit.note(
+                    f"model={self._model} is not shown on this page, which has promoted models "
+                    f"spread evenly over the run. Model {newest} is shown. "
+                    f"{there_are(versions)}"
+                )
+                self._model = None
+            self._choice.set_value(chosen or self._model or newest)
         self._draw()
 
     def _seek(self) -> None:

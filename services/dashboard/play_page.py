@@ -7,26 +7,34 @@ import contextlib
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+from services.dashboard.address import (
+    allowed_simulations,
+    asked_actions,
+    asked_choice,
+    asked_simulations,
+    versions_of,
+)
 from services.dashboard.board import Board
 from services.dashboard.board_position import GameBoard, board_of
-from services.dashboard.frame import Frame, NothingThereError, Visit, said_heading
+from services.dashboard.frame import Frame, Visit, said_heading
 from services.dashboard.search_table import Candidate, CandidateTable, visit_marks
 from services.dashboard.toolkit import events, ui
 from zerofleet.client import PlayerDescription, SearchTable
-from zerofleet.errors import IllegalActionError, ZerofleetError
-from zerofleet.games import State, format_actions, parse_actions
+from zerofleet.errors import ZerofleetError
+from zerofleet.games import State, format_actions
 from zerofleet.rpc.codec import BEST
 
 _EVERY_SECONDS = 0.3  # tables of an analysis
 _VARIATION_PLIES = 8
-_SIDES = {"first": "first player", "second": "second player", "both": "both (analyse)"}
-_LONGEST_LINK = 20_000  # characters of moves
+_SIDES = {"first": "first player", "second": "second player", "both": "both sides"}
+_SWITCH = {"off": False, "on": True}
+_PERSPECTIVE = "Values are for the first player: +1 is a win, -1 a loss."
 
 
 def add_play_page(frame: Frame) -> None:
     """Register it."""
 
-    @frame.page("/play", "Play")
+    @frame.page("/play", "Play", "model", "side", "simulations", "hints", "moves")
     async def _(visit: Visit) -> None:
         own = visit.sources.run
         said_heading("Play")
@@ -36,19 +44,11 @@ def add_play_page(frame: Frame) -> None:
                 f"'{visit.run.name}' can be played where its own dashboard runs."
             ).classes("zf-message")
             return
-        actions = await asyncio.to_thread(_asked_actions, own.game, visit.parameters)
+        actions = await asyncio.to_thread(asked_actions, visit, own.game)
         board = await asyncio.to_thread(board_of, own.game)
         with visit.sources.asking("Inference"):
             described = await visit.sources.player.describe()
         await PlayView(visit, board, described, actions).open()
-
-
-def _asked_actions(game: str, parameters: Any) -> list[int]:  # noqa: ANN401  a mapping of text
-    moves = str(parameters.get("moves", ""))[:_LONGEST_LINK]
-    try:
-        return parse_actions(game, moves)
-    except IllegalActionError as error:
-        raise NothingThereError(f"moves={moves[:80]}: {error}") from error
 
 
 class PlayView:
@@ -75,12 +75,11 @@ class PlayView:
         self._search: asyncio.Task[None] | None = None
         self._table_shown: SearchTable | None = None
         self._resigned: int | None = None  # who gave up
-        asked = visit.parameters
-        versions = {BEST: "best", **{str(v): f"model {v}" for v in reversed(described.versions)}}
-        self._version = asked.get("model", BEST) if asked.get("model") in versions else BEST
-        self._side = asked.get("side", "first") if asked.get("side") in _SIDES else "first"
-        self._simulations = described.num_simulations
-        self._hints = self._side == "both"
+        versions = versions_of(described)
+        self._version = asked_choice(visit, "model", versions, BEST)
+        self._side = asked_choice(visit, "side", _SIDES, "first")
+        self._simulations = asked_simulations(visit, described)
+        self._hints = _SWITCH[asked_choice(visit, "hints", _SWITCH, "off")]
         self._value_shown = True
         with ui.element("div").classes("zf-tools"):
             ui.select(
@@ -96,6 +95,7 @@ class PlayView:
                 on_change=self._choose_simulations,
             )
             simulations.props(f'hint="1 to {described.max_simulations:,}"').classes("zf-field")
+            self._limits = ui.label("").classes("zf-trouble").props('role="alert"')
             ui.switch("hints", value=self._hints, on_change=self._choose_hints)
             ui.switch("value", value=True, on_change=self._choose_value)
         with ui.element("div").classes("zf-play"):
@@ -108,12 +108,14 @@ class PlayView:
                 self._trouble = ui.label().classes("zf-trouble").props('role="alert"')
                 self._again = ui.button("Try again", on_click=self.start)
                 self._again.props('outline dense no-caps padding="2px 10px"').set_visibility(False)
+                self._expected = ui.label("").classes("zf-note")
+                ui.label(_PERSPECTIVE).classes("zf-note")
                 self._no_hints = ui.label(
-                    "Hints show here what the model thinks of each move: visits of its search, Q "
-                    "(the expected result, -1 to 1), the network's prior, and the expected line."
+                    "Hints show here what the model thinks of each move: visits of its search, the "
+                    "value (the expected result), the network's prior, and the expected line."
                 ).classes("zf-note")
                 self._table = CandidateTable(
-                    self._hover, "action", "visits", "share", "q", "prior", "line"
+                    self._hover, "action", "visits", "share", "value", "prior", "line"
                 )
                 self._line = ui.label().classes("zf-note zf-wrap zf-line-so-far")
         visit.while_here(self._stop, self.start)
@@ -124,7 +126,10 @@ class PlayView:
         await self._board.sought()
 
     def start(self) -> None:
-        """Show the position, and do what is next: answer, analyse, or wait for the visitor."""
+        """Show the position, and do what is next: answer, analyse, or wait for the visitor.
+
+        At the end of a game there is nothing to search: hints are then those before the last move.
+        """
         self._stop()
         state = State(self._game_board.game, self._actions)
         over = state.is_terminal or self._resigned is not None
@@ -135,14 +140,17 @@ class PlayView:
         self._no_hints.set_visibility(not self._hints)
         self._complain("")
         self._value.set_text("")
+        self._expected.set_text("")
+        if over:
+            self._say_result(state)
         self._line.set_text(format_actions(self._game_board.game, self._actions))
         self._status.set_text(self._words(state, mine=mine, over=over))
 
         def search() -> None:
             if not over and not mine:
                 self._search = self._running(self._answer())
-            elif not over and self._hints:
-                self._search = self._running(self._analyse())
+            elif self._hints:
+                self._search = self._running(self._analyse(ended=state.is_terminal))
 
         self._board.seek(self._actions, playable=mine and not over, then=search)
 
@@ -174,52 +182,71 @@ class PlayView:
         self._search = None  # it is this task that goes on
         self._moved()
         if self._value_shown and not self._hints:
-            self._say_value(table)
+            ended = State(self._game_board.game, self._actions).is_terminal
+            self._say_value(table, ended=ended)
 
-    async def _analyse(self) -> None:
+    async def _analyse(self, *, ended: bool) -> None:
+        actions = tuple(self._actions[:-1] if ended else self._actions)
         analysis = self._visit.sources.player.analyze(
-            self._actions,
+            actions,
             every_seconds=_EVERY_SECONDS,
             simulations=self._simulations,
             version=self._version,
         )
         async with contextlib.aclosing(analysis) as tables:
             async for table in tables:
-                candidates = await asyncio.to_thread(self._candidates, table, tuple(self._actions))
-                self._draw(table, candidates)
+                candidates = await asyncio.to_thread(self._candidates, table, actions)
+                self._draw(table, candidates, ended=ended)
 
     def _candidates(self, table: SearchTable, actions: Sequence[int]) -> list[Candidate]:
         """With variations in words, for which rules of OpenSpiel or in Python take long."""
         state = State(self._game_board.game, actions)
-        words = {child.action: child.action_string for child in table.children}
+        sign = 1 - 2 * table.to_play
+        shown = self._value_shown
         return [
             Candidate(
                 action=child.action,
-                text=words[child.action],
+                text=child.action_string,
                 visits=child.visit_count,
                 prior=child.prior,
-                q_value=child.q_value if self._value_shown else None,
+                value=sign * child.q_value if shown and child.q_value is not None else None,
                 line=_variation_words(state, child.principal_variation)
                 if child.visit_count
                 else "",
             )
-            for child in table.children
+            for child in table.ranked
         ]
 
-    def _draw(self, table: SearchTable, candidates: Sequence[Candidate]) -> None:
-        self._table_shown = table
+    def _draw(self, table: SearchTable, candidates: Sequence[Candidate], *, ended: bool) -> None:
+        self._table_shown = None if ended else table
         self._table.show_search(candidates)
-        best = table.best_action
-        self._board.draw_marks(visit_marks(candidates, values=self._value_shown), best=best)
+        if not ended:
+            marks = visit_marks(candidates, values=self._value_shown)
+            self._board.draw_marks(marks, best=table.best_action)
         if self._value_shown:
-            self._say_value(table)
+            self._say_value(table, ended=ended)
+        elif ended:
+            self._expected.set_text("Before the last move:")
 
-    def _say_value(self, table: SearchTable) -> None:
+    def _say_value(self, table: SearchTable, *, ended: bool) -> None:
+        """Say what a search expects; at the end of a game the result stands above it."""
         value = table.root_value * (1 - 2 * table.to_play)
-        self._value.set_text(
-            f"{value:+z.3f} for the first player: model {table.version}, "
-            f"{table.simulations:,} simulations"
-        )
+        by = f"model {table.version}, {table.simulations:,} simulations"
+        if ended or self._resigned is not None:
+            before = "the last move" if ended else "the resignation"
+            self._expected.set_text(f"Before {before}: {value:+z.3f}, {by}.")
+        else:
+            self._value.set_text(f"{value:+z.3f} for the first player: {by}")
+
+    def _say_result(self, state: State) -> None:
+        """Say the value of a finished game: its result."""
+        if self._value_shown:
+            self._value.set_text(f"{self._result(state):+d} for the first player: the game is over")
+
+    def _result(self, state: State) -> int:
+        if self._resigned is not None:
+            return -1 if self._resigned == 0 else 1
+        return state.result
 
     async def _hover(self, action: int | None) -> None:
         line: tuple[int, ...] = ()
@@ -234,11 +261,19 @@ class PlayView:
         self._moved()
 
     def _moved(self) -> None:
-        """The position is another one: the address follows, and what is next begins."""
+        """Put the position and all choices into the address, and begin what is next."""
         moves = format_actions(self._game_board.game, self._actions)
+        usual = self._simulations == self._described.num_simulations
         with self._status:
             ui.navigate.history.replace(
-                self._visit.link("/play", model=self._version, side=self._side, moves=moves or None)
+                self._visit.link(
+                    "/play",
+                    model=self._version,
+                    side=self._side,
+                    simulations=None if usual else self._simulations,
+                    hints="on" if self._hints else None,
+                    moves=moves or None,
+                )
             )
         self.start()
 
@@ -269,12 +304,8 @@ class PlayView:
         self._moved()
 
     def _words(self, state: State, *, mine: bool, over: bool) -> str:
-        result = state.result
-        if self._resigned is not None:
-            result = -1 if self._resigned == 0 else 1
-            how = " by resignation"
-        else:
-            how = ""
+        result = self._result(state)
+        how = "" if self._resigned is None else " by resignation"
         if over and result == 0:
             return "A draw."
         if over:
@@ -301,20 +332,24 @@ class PlayView:
 
     def _choose_version(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._version = str(event.value)
-        self.start()
+        self._moved()
 
     def _choose_side(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._side = str(event.value)
-        self.start()
+        self._moved()
 
     def _choose_simulations(self, event: events.ValueChangeEventArguments[Any]) -> None:
-        if event.value is not None and 1 <= event.value <= self._described.max_simulations:
-            self._simulations = int(event.value)
-            self.start()
+        if event.value is None:
+            return
+        used, words = allowed_simulations(event.value, self._described)
+        if used != self._simulations or words:  # else the field has put in what is used
+            self._simulations = used
+            self._limits.set_text(words)
+            self._moved()
 
     def _choose_hints(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._hints = bool(event.value)
-        self.start()
+        self._moved()
 
     def _choose_value(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._value_shown = bool(event.value)

@@ -1,8 +1,8 @@
-"""A search as a table: its candidates, the most visited first."""
+"""A search as a table: its candidates, best first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ _COLUMNS = (
     TableColumn("action", "action"),
     TableColumn("visits", "visits", figure=True),
     TableColumn("share", "share", figure=True),
-    TableColumn("q", "Q", figure=True),
+    TableColumn("value", "value", figure=True),
     TableColumn("prior", "prior", figure=True),
     TableColumn("line", "expected line"),
 )
@@ -29,7 +29,7 @@ class Candidate:
     text: str
     visits: int
     prior: float | None = None
-    q_value: float | None = None  # for the player to move at the root
+    value: float | None = None  # for the first player
     line: str = ""  # the expected actions, in the game's notation
 
 
@@ -38,7 +38,7 @@ class CandidateTable(Table):
 
     Args:
         on_aim: called with the action whose row the pointer or the focus is on; None: on none.
-        columns: names of those that are shown, of action, visits, share, q, prior, line.
+        columns: names of those that are shown, of action, visits, share, value, prior, line.
     """
 
     def __init__(self, on_aim: Callable[[int | None], Any] | None, *columns: str) -> None:
@@ -51,7 +51,7 @@ class CandidateTable(Table):
         self.classes("zf-candidates")
 
     def show_search(self, candidates: Sequence[Candidate]) -> None:
-        """Show these; the most visited first, then by prior."""
+        """Show these, in the order given."""
         total = sum(each.visits for each in candidates)
         self.show(
             [
@@ -60,22 +60,22 @@ class CandidateTable(Table):
                     "action": each.text,
                     "visits": f"{each.visits:,}",
                     "share": f"{each.visits / total:.1%}" if total else "",
-                    "q": "" if each.q_value is None else f"{each.q_value:+z.3f}",
+                    "value": "" if each.value is None else f"{each.value:+z.3f}",
                     "prior": "" if each.prior is None else f"{each.prior:.1%}",
                     "line": each.line,
                 }
-                for each in ranked(candidates)[:_MOST_ROWS]
+                for each in candidates[:_MOST_ROWS]
             ]
         )
 
 
-def ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
+def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
     """The most visited first, then by prior."""
     return sorted(candidates, key=lambda each: (-each.visits, -(each.prior or 0.0), each.action))
 
 
 def visit_marks(candidates: Sequence[Candidate], *, values: bool = False) -> list[BoardMark]:
-    """Shares of the visits, as marks of a board; labelled with them, or with Q."""
+    """Shares of the visits, as marks of a board; labelled with them, or with the values."""
     most = max((each.visits for each in candidates), default=0)
     total = sum(each.visits for each in candidates)
 
@@ -83,7 +83,7 @@ def visit_marks(candidates: Sequence[Candidate], *, values: bool = False) -> lis
         if each.visits < _LABELLED * most:
             return ""
         if values:
-            return "" if each.q_value is None else f"{each.q_value:+z.2f}"
+            return "" if each.value is None else f"{each.value:+z.2f}"
         return f"{each.visits / total:.0%}"
 
     return [

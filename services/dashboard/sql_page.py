@@ -73,13 +73,19 @@ async def read_relations(sources: Sources) -> list[Relation]:
 def add_sql_page(frame: Frame) -> None:
     """Register it."""
 
-    @frame.page("/sql", "SQL")
+    @frame.page("/sql", "SQL", "query")
     async def _(visit: Visit) -> None:
         said_heading("SQL")
+        query = visit.parameters.get("query", _FIRST_QUERY)
+        if len(query) > _QUERY_CHARACTERS:
+            visit.note(
+                f"The query has {len(query):,} characters: the first {_QUERY_CHARACTERS:,} are "
+                "shown."
+            )
         with ui.element("div").classes("zf-sql"):
             saved = ui.element("section").classes("zf-panel zf-saved")
             with ui.element("div").classes("zf-asked"):
-                desk = _Desk(visit, visit.parameters.get("query", _FIRST_QUERY))
+                desk = _Desk(visit, query)
         show = partial(_show_saved, visit, saved, desk)
         visit.watch(
             visit.shared("relations", partial(read_relations, visit.sources), _RELATIONS_SECONDS),

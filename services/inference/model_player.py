@@ -308,7 +308,7 @@ class ModelPlayer:
         return Search(
             self._game,
             [position.actions],
-            served_search(self._search, simulations, noise=options.noise),
+            served_search(self._search, simulations),
             seed,
             leaves_per_position=options.leaves,
             noise=options.noise,

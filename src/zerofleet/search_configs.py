@@ -36,22 +36,22 @@ _WITHOUT_CHANCE: dict[str, Any] = {
 def served_simulations(run: RunConfig) -> int:
     """Simulations of a client's search that does not say how many.
 
-    No fewer than in matches and rating games: self-play learns most by few, and whoever plays
-    against a model meets the player that was measured.
+    The largest number that self-play, matches or rating games use: a client gets at least the
+    simulations with which the model was rated.
     """
     return max(section.num_simulations for section in (run.search, run.evaluator, run.rating))
 
 
-def served_search(section: SearchSection, num_simulations: int, *, noise: bool) -> SearchConfig:
-    """The search of a client's request: always full, and without what only self-play does.
+def served_search(section: SearchSection, num_simulations: int) -> SearchConfig:
+    """The search of a client's request: always full, without what only self-play does.
 
-    Without ``noise`` the root has no Gumbel noise either.
+    The root is PUCT whatever the run trains with: people read visits as the search's preference.
+    Sequential halving at a Gumbel root visits good and bad actions equally often.
     """
     values = section.model_dump() | _ALWAYS_FULL
+    values["root"] = "puct"
     values["num_simulations"] = num_simulations
     values["cache_positions"] = min(section.cache_positions, num_simulations)
-    if not noise:
-        values["gumbel_scale"] = 0.0
     return SearchConfig(**values)
 
 

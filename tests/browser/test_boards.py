@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -15,7 +16,7 @@ from zerofleet.database import Submission
 from zerofleet.figures import SelfplayFigures
 from zerofleet.games import State
 from zerofleet.heartbeat import Heartbeat
-from zerofleet.testing.random_records import random_record
+from zerofleet.testing.random_records import changed, random_record
 
 DEADLINE = 60.0
 SIMULATIONS = 60  # the fixture's server says so
@@ -136,7 +137,7 @@ def test_a_whole_game_is_played_by_keyboard(shown_game: str, shown: Any, open_pa
 def test_a_game_in_python_is_played_on_the_board_that_its_picture_describes(
     shown: Any, open_page: Opened
 ) -> None:
-    opened = open_page("/play?side=both")
+    opened = open_page("/play?side=both&hints=on")
     page = opened.page
     board_of(page)
     expect(page.locator(".zf-candidates tbody tr")).to_have_count(20)
@@ -149,7 +150,7 @@ def test_a_game_in_python_is_played_on_the_board_that_its_picture_describes(
 
 @pytest.mark.parametrize("shown_game", ["openspiel:breakthrough"])
 def test_a_chosen_piece_stays_chosen_while_a_search_is_drawn(shown: Any, open_page: Opened) -> None:
-    opened = open_page("/play?side=both")
+    opened = open_page("/play?side=both&hints=on")
     page = opened.page
     board_of(page)
     click_point(page, 1, 0, 8, 8)  # a7, which a6 and b6 are open to
@@ -167,7 +168,7 @@ def test_a_chosen_piece_stays_chosen_while_a_search_is_drawn(shown: Any, open_pa
 def test_hover_draws_the_variation_of_an_analysis(
     shown: Any, inference_address: str, open_page: Opened
 ) -> None:
-    page = open_page("/play?side=both").page
+    page = open_page("/play?side=both&hints=on").page
     rows = page.locator(".zf-candidates tbody tr")
     expect(rows).to_have_count(7)
     expect(page.get_by_text(f"{SIMULATIONS} simulations")).to_be_visible()
@@ -180,7 +181,7 @@ def test_hover_draws_the_variation_of_an_analysis(
 def test_a_click_counts_though_the_board_is_drawn_anew_in_it(
     shown: Any, inference_address: str, open_page: Opened
 ) -> None:
-    page = open_page("/play?side=both").page
+    page = open_page("/play?side=both&hints=on").page
     expect(page.get_by_text(f"{SIMULATIONS} simulations")).to_be_visible()
     point_at(page, 5, 3, 6, 7)  # on the mark of what the search thinks of it
     page.mouse.down()
@@ -192,7 +193,7 @@ def test_a_click_counts_though_the_board_is_drawn_anew_in_it(
 def test_a_row_stays_what_it_is_when_the_page_is_drawn_anew(
     shown: Any, inference_address: str, open_page: Opened
 ) -> None:
-    page = open_page("/play?side=both").page
+    page = open_page("/play?side=both&hints=on").page
     expect(page.get_by_text(f"{SIMULATIONS} simulations")).to_be_visible()
     row = page.locator(".zf-candidates tbody tr").first.element_handle()
     row.focus()
@@ -203,7 +204,7 @@ def test_a_row_stays_what_it_is_when_the_page_is_drawn_anew(
     expect(page.locator(".zf-step")).not_to_have_count(0)
 
 
-@pytest.mark.parametrize("path", ["/play?side=both", "/compare"])
+@pytest.mark.parametrize("path", ["/play?side=both&hints=on", "/compare"])
 def test_a_search_goes_on_when_the_connection_is_back(
     path: str, shown: Any, inference_address: str, open_page: Opened
 ) -> None:
@@ -250,6 +251,142 @@ def test_an_action_that_was_drawn_says_so(shown: Any, open_page: Opened) -> None
     page.keyboard.press("ArrowRight")
     expect(page.get_by_text("after 50 simulations")).to_be_visible()
     expect(page.locator(".zf-candidates tbody tr").first).to_be_visible()
+
+
+def test_both_sides_are_played_without_hints_until_they_are_asked_for(
+    shown: Any, open_page: Opened
+) -> None:
+    opened = open_page("/play?side=both")
+    page = opened.page
+    hints = page.get_by_role("switch", name="hints")
+    expect(page.get_by_text("The first player is to play.")).to_be_visible()
+    expect(hints).not_to_be_checked()
+    click_point(page, 5, 3, 6, 7)
+    expect(page.get_by_text("The second player is to play.")).to_be_visible()
+    expect(hints).not_to_be_checked()
+    expect(page.locator(".zf-candidates")).not_to_be_visible()
+    hints.click()
+    expect(page.locator(".zf-candidates tbody tr")).to_have_count(7)
+    expect(page).to_have_url(re.compile("hints=on"))
+    page.reload()
+    expect(page.locator(".zf-candidates tbody tr")).to_have_count(7)
+    assert opened.complaints == []
+
+
+@pytest.mark.parametrize("player", ["first", "second"])
+def test_all_values_of_an_analysis_are_for_the_first_player(
+    shown: Any, open_page: Opened, player: str
+) -> None:
+    line = "4 3 4 3 4 3" if player == "first" else "4 3 4 3 4 3 1"  # both can win at once
+    page = open_page(f"/play?side=both&hints=on&moves={line.replace(' ', '+')}").page
+    expect(page.get_by_text("Values are for the first player: +1 is a win")).to_be_visible()
+    expect(page.get_by_text(f"{SIMULATIONS} simulations")).to_be_visible()
+    rows = page.locator(".zf-candidates tbody tr")
+    cells = [row.locator("td").all_inner_texts() for row in rows.all()]
+    visits = [int(row[1]) for row in cells]
+    assert visits == sorted(visits, reverse=True)
+    sign = 1 if player == "first" else -1
+    assert (cells[0][0], float(cells[0][3])) == ("4" if player == "first" else "3", sign)
+    value = float(page.locator(".zf-side .zf-figure").inner_text().split()[0])
+    assert value * sign > 0
+
+
+@pytest.mark.parametrize(
+    ("shown_game", "moves", "visitor"),
+    [("connect_four", "4 3 4 3 4 3", (5, 3, 6, 7)), ("tic_tac_toe", "a1 a2 b1 b2", (0, 2, 3, 3))],
+)
+def test_at_the_end_the_winning_row_value_and_hints_stay(
+    shown: Any, open_page: Opened, moves: str, visitor: tuple[int, int, int, int]
+) -> None:
+    opened = open_page(f"/play?side=both&hints=on&moves={moves.replace(' ', '+')}")
+    page = opened.page
+    rows = page.locator(".zf-candidates tbody tr")
+    expect(page.get_by_text(f"{SIMULATIONS} simulations")).to_be_visible()
+    expect(page.locator(".zf-won")).to_have_count(0)
+    click_point(page, *visitor)
+    expect(page.get_by_role("status").filter(has_text="The first player won.")).to_be_visible()
+    expect(page.locator(".zf-won")).to_have_count(1)
+    expect(page.get_by_label(re.compile("the winning row is marked"))).to_be_visible()
+    expect(page.get_by_text("+1 for the first player: the game is over")).to_be_visible()
+    expect(page.get_by_text(re.compile("Before the last move: .*simulations"))).to_be_visible()
+    expect(rows.first).to_be_visible()
+    page.reload()  # as from a link to the end
+    expect(page.locator(".zf-won")).to_have_count(1)
+    expect(page.get_by_text(re.compile("Before the last move: .*simulations"))).to_be_visible()
+    expect(rows.first).to_be_visible()
+    assert opened.complaints == []
+
+
+def test_what_an_address_asks_for_and_does_not_get_is_said(shown: Any, open_page: Opened) -> None:
+    record = random_record(4, "connect_four")
+    shown.database.submit_game("shown", "w", Submission(record))
+    page = open_page("/").page
+    for address, words in (
+        ("/play?model=77", "model=77 does not exist. best is used. There is best, 1."),
+        ("/play?side=left", "side=left does not exist. first is used."),
+        ("/play?hints=1", "hints=1 does not exist. off is used. There is off, on."),
+        ("/play?simulations=99999", "99,999 simulations are not possible, 1 to 20,000 are."),
+        ("/play?simulations=0", "0 simulations are not possible, 1 to 20,000 are. 1 are used."),
+        ("/play?simulations=many", f"simulations=many is no whole number. {SIMULATIONS} are used."),
+        ("/play?modle=1", "Not read from the address: modle."),
+        ("/compare?simulations=99999", "20,000 are used."),
+        ("/compare?models=1,best,1", "models names 3 models: the first two are compared."),
+        (f"/games/{record.game_uid}?model=77", "the inference service has no such model."),
+        ("/?x=1", "Not read from the address: x."),
+        ("/sql?query=" + "a" * 20_001, "the first 20,000 are shown."),
+    ):
+        assert page.goto(shown.base + address).status == 200
+        expect(page.locator(".zf-notes").get_by_text(words)).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["/play", "/compare"])
+def test_too_many_simulations_are_answered_with_the_limits(
+    path: str, shown: Any, open_page: Opened
+) -> None:
+    page = open_page(path).page
+    page.get_by_label("simulations").fill("99999")
+    words = "99,999 simulations are not possible, 1 to 20,000 are. 20,000 are used."
+    expect(page.get_by_text(words)).to_be_visible()
+    page.get_by_label("simulations").blur()
+    expect(page.get_by_label("simulations")).to_have_value("20000")
+    expect(page.get_by_text(words)).to_be_visible()
+    page.get_by_label("simulations").fill("50")
+    expect(page.get_by_text(words)).to_have_count(0)
+    expect(page).to_have_url(re.compile("simulations=50"))
+
+
+def test_a_match_has_a_curve_for_each_player_and_a_chosen_model_judges_both(
+    shown: Any, open_page: Opened
+) -> None:
+    record = random_record(4, "connect_four")
+    plies = np.arange(record.length)
+    record = changed(record, root_value=np.where(plies % 2, 0.7, 0.8).astype(np.float32))
+    shown.database.submit_game("shown", "w", Submission(record))
+    shown.query(
+        "UPDATE games SET kind = 'match' WHERE game_uid = :uid RETURNING 1", uid=record.game_uid
+    )
+    opened = open_page(f"/games/{record.game_uid}?ply=2")
+    page = opened.page
+    expect(page.locator(".zf-chart").get_by_text("(first player)")).to_be_visible()
+    expect(page.locator(".zf-chart").get_by_text("(second player)")).to_be_visible()
+    expect(page.get_by_text("Each player's own searches, a curve for each.")).to_be_visible()
+    blunders = page.locator(".zf-moves").get_by_text("?")
+    expect(blunders).to_have_count(1)  # by the player that the result surprised
+    expect(
+        page.get_by_text("Value for the first player, by model 1 (first player)")
+    ).to_be_visible()
+    page.get_by_label("opinion").click()
+    page.get_by_role("option", name="model 1 (best)").click()
+    expect(
+        page.get_by_text(f"Model 1, {SIMULATIONS} simulations for each position")
+    ).to_be_visible()
+    expect(page.locator(".zf-chart").get_by_text("(second player)")).to_have_count(0)
+    expect(page).to_have_url(re.compile(r"ply=2&model=1$"))
+    page.reload()
+    expect(
+        page.get_by_text(f"Model 1, {SIMULATIONS} simulations for each position")
+    ).to_be_visible()
+    assert opened.complaints == []
 
 
 @pytest.mark.parametrize("path", ["/play", "/compare", "/openings"])

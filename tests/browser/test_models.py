@@ -147,6 +147,23 @@ def test_the_exam_shows_what_was_played_and_what_was_right(
     assert opened.complaints == []
 
 
+def test_what_is_shown_in_place_of_what_the_address_names_is_said(
+    filled: Any, open_page: Callable[..., Any]
+) -> None:
+    page = open_page("/").page
+    for address, words in (
+        ("/exam?model=77", "Model 2 is shown. There is 2, 1."),
+        ("/exam?position=900", "position=900: the exam of model 2 has 2 positions here."),
+        ("/openings?model=77", "model=77 is not shown on this page"),
+        ("/models?page=2", "Not read from the address: page. This page has no such parameter."),
+    ):
+        assert page.goto(filled.base + address).status == 200
+        expect(page.locator(".zf-notes").get_by_text(words)).to_be_visible()
+    page.goto(filled.base + "/exam?model=1&position=1")
+    expect(page.get_by_text("Model 1 erred in 1 of 50 (2.0%)")).to_be_visible()
+    expect(page.locator(".zf-notes")).to_be_empty()
+
+
 def test_what_the_address_names_must_exist(shown: Any, open_page: Callable[..., Any]) -> None:
     page = open_page("/models").page
     expect(page.get_by_text("The first model appears when")).to_be_visible()
@@ -158,6 +175,8 @@ def test_what_the_address_names_must_exist(shown: Any, open_page: Callable[..., 
         ("/match?kind=cup", "kind=cup: give one of gate, rating, trial"),
         ("/openings?moves=9", "moves=9: "),
         ("/exam?kind=hard", "kind=hard: give one of random, good"),
+        ("/exam?model=x", "model=x: give a whole number"),
+        ("/openings?model=x", "model=x: give a whole number"),
     ):
         assert page.goto(shown.base + address).status == 404
         expect(page.get_by_text(words)).to_be_visible()

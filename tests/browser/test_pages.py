@@ -63,7 +63,7 @@ def test_axe_core_finds_no_fault(shown: Any, open_page: Callable[..., Any], dark
     beat(shown)
     page = open_page("/", dark=dark).page
     for address in [*addresses({"uid": record.game_uid, "version": 2}), "/nowhere"]:
-        asked = {"/play": "/play?side=both", "/sql": QUERY}.get(address, address)
+        asked = {"/play": "/play?side=both&hints=on", "/sql": QUERY}.get(address, address)
         page.goto(shown.base + asked)
         expect(page.get_by_text("waits for 2,000 positions").first).to_be_visible()
         if address == "/sql":

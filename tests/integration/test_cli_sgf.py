@@ -68,7 +68,7 @@ def test_a_game_by_its_uid(database_url: str, run_file: Path, records: list[Game
     assert shares == pytest.approx([50 * (1 + value) for value in values], abs=0.01)
     value, visits = first.get("C").splitlines()
     assert value == (
-        f"value {record.columns.root_value[0]:+.3f} after 50 simulations "
+        f"value for Black {record.columns.root_value[0]:+.3f} after 50 simulations "
         f"({record.columns.network_value[0]:+.3f} before), model 4"
     )
     assert visits.startswith("visits: ")

@@ -126,6 +126,45 @@ def test_the_ko_is_marked_while_it_may_not_be_retaken() -> None:
 
 
 @pytest.mark.parametrize(
+    ("game", "line", "rows"),
+    [
+        ("tic_tac_toe", "a1 a2 b1 b2", []),  # goes on
+        ("tic_tac_toe", "a1 a2 b1 b2 c1", [(0, 1, 2)]),
+        ("tic_tac_toe", "a1 a2 c3 b2 b3 c2", [(3, 4, 5)]),  # the second player's
+        ("connect_four", "1 2 2 3 3 4 3 4 4 6 4", [(17, 23, 29, 35)]),
+        ("connect_four", "1 1 2 2 3 3 5 5 6 6 7 7 4", [tuple(range(35, 42))]),  # longer
+        ("mnk(m=5,n=5,k=4)", "a1 a2 b1 b2 c1 c2 d1", [(20, 21, 22, 23)]),
+        ("mnk(m=5, n=5, k=3)", "a1 a5 b1 b5 e3 c4 d2 d5 c1", [(20, 21, 22), (14, 18, 22)]),
+        ("gomoku", "a1 a2 b1 b2 c1 c2 d1 d2 e1", [(210, 211, 212, 213, 214)]),
+    ],
+)
+def test_the_rows_that_won_are_known(game: str, line: str, rows: list[tuple[int, ...]]) -> None:
+    assert list(board_of(game).position(parse_actions(game, line)).won_by) == rows
+
+
+@pytest.mark.parametrize(
+    ("game", "has_rows"),
+    [
+        ("openspiel:tic_tac_toe", True),
+        ("openspiel:connect_four", True),
+        ("connect_four", True),
+        ("othello", False),
+        ("go(size=3)", False),
+        ("python:examples.domineering:Domineering", False),
+    ],
+)
+def test_a_row_is_marked_whenever_a_game_of_rows_is_won(game: str, *, has_rows: bool) -> None:
+    draw = random.Random(1)
+    for _ in range(10):
+        state, actions = State(game), list[int]()
+        while not state.is_terminal:
+            actions.append(draw.choice(state.legal_actions()))
+            state.apply(actions[-1])
+        won_by = board_of(game).position(actions).won_by
+        assert bool(won_by) == (has_rows and state.result != 0)
+
+
+@pytest.mark.parametrize(
     ("text", "rows", "columns"),
     [("", 3, 3), ("...\n...", 3, 3), ("x o\n. .\n\nx o\n. .", 2, 2), ("4 4 4", 1, 1)],
 )

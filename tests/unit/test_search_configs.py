@@ -56,7 +56,6 @@ OF_THE_RUN = (
     "c_puct_base",
     "fpu",
     "fpu_reduction",
-    "root",
     "gumbel_actions",
     "gumbel_c_visit",
     "gumbel_c_scale",
@@ -66,11 +65,9 @@ OF_THE_RUN = (
 )
 
 
-@pytest.fixture(params=["match", "served", "served with noise"])
+@pytest.fixture(params=[match_search, served_search])
 def search(request: pytest.FixtureRequest) -> SearchConfig:
-    if request.param == "match":
-        return match_search(SECTION, 20)
-    return served_search(SECTION, 20, noise=request.param == "served with noise")
+    return request.param(SECTION, 20)
 
 
 def test_the_section_of_this_file_leaves_no_default() -> None:
@@ -109,15 +106,15 @@ def test_nothing_in_a_match_is_random() -> None:
     assert not search.random_symmetry
 
 
-@pytest.mark.parametrize(("noise", "scale"), [(False, 0.0), (True, 0.5)])
-def test_a_served_search_has_gumbel_noise_where_it_was_asked_for(
-    *, noise: bool, scale: float
-) -> None:
-    assert served_search(SECTION, 20, noise=noise).gumbel_scale == scale
+@pytest.mark.parametrize("root", ["puct", "gumbel"])
+def test_a_served_search_has_a_puct_root_and_a_match_the_run_s(root: str) -> None:
+    section = SECTION.model_copy(update={"root": root})
+    assert served_search(section, 20).root == "puct"
+    assert match_search(section, 20).root == root
 
 
 def test_a_served_search_caches_no_more_than_it_can_visit() -> None:
-    assert served_search(SearchSection(), 20, noise=False).cache_positions == 20
+    assert served_search(SearchSection(), 20).cache_positions == 20
 
 
 @pytest.mark.parametrize("numbers", [(30, 40, 20), (40, 30, 20), (20, 30, 40)])

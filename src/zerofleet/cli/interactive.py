@@ -195,14 +195,16 @@ _VARIATION_PLIES = 8
 
 
 def hint_table(state: State, search: SearchTable) -> str:
-    """Visits, prior, value and expected line of each action, the most visited first."""
+    """Visits, prior, value and expected line of each action, best first.
+
+    Values are for the person, who is the player to move.
+    """
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("action")
-    for number in ("visits", "prior", "value"):
+    for number in ("visits", "prior", "value for you"):
         table.add_column(number, justify="right")
     table.add_column("expected line")
-    children = sorted(search.children, key=lambda child: (-child.visit_count, -child.prior))
-    for child in children[:_MOST_ROWS]:
+    for child in search.ranked[:_MOST_ROWS]:
         table.add_row(
             child.action_string,
             str(child.visit_count),

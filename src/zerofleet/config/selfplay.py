@@ -74,11 +74,12 @@ class SearchSection(Section):
     root: Literal["puct", "gumbel"] = "puct"
     """How the root chooses: by PUCT, or by Gumbel sampling with sequential halving (Danihelka et
     al., ICLR 2022), which improves the policy even at a few simulations; the root's value, which
-    ``[trainer] value_lambda`` makes targets of, is then that of the improved policy."""
+    ``[trainer] value_lambda`` makes targets of, is then that of the improved policy. Searches for
+    clients always use PUCT, so that more visits mean a better action."""
     gumbel_actions: int = Field(default=16, ge=1)
     """Gumbel: actions of the root that are considered."""
     gumbel_scale: float = Field(default=1.0, ge=0)
-    """Gumbel: scale of the noise in self-play; matches and served searches have none."""
+    """Gumbel: scale of the noise in self-play; matches have none."""
     gumbel_c_visit: float = Field(default=50.0, ge=0)
     """Gumbel: ``sigma(q) = (c_visit + max N) * c_scale * q``, q in [0, 1]."""
     gumbel_c_scale: float = Field(default=1.0, gt=0)

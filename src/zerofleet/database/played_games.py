@@ -57,6 +57,32 @@ class PlayedGame:
     plies: Sequence[PlayedPly]  # none where the searches are not kept any more
 
 
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """Whose values these are: only values of one opinion may be compared with each other."""
+
+    model_version: int
+    player: int | None  # 0 or 1: this player alone; None: the same model moves for both players
+
+
+def opinions_of(played: PlayedGame, to_play: Sequence[int]) -> list[Opinion | None]:
+    """The opinion behind the value of each stored ply; None where nothing was searched.
+
+    In self-play one model moves for both players, until a promotion puts another in its place. In
+    a match each player searches by itself.
+
+    Args:
+        played: the game.
+        to_play: the player to move at each ply.
+    """
+    return [
+        Opinion(ply.model_version, None if played.kind == "selfplay" else player)
+        if ply.simulations
+        else None
+        for ply, player in zip(played.plies, to_play, strict=False)
+    ]
+
+
 class PlayedGames(ConnectionPool):
     """Reading single games; any role that may select from games and positions."""
 

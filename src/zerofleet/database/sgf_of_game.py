@@ -1,14 +1,17 @@
-"""A stored game as SGF, with the search's opinion as comments."""
+"""A stored game as SGF, with the values and visits of its searches as comments."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from zerofleet_core import State
 
-from zerofleet.database.played_games import PlayedGame, PlayedPly
+from zerofleet.database.played_games import PlayedGame, PlayedPly, opinions_of
 from zerofleet.games import parse_actions
 from zerofleet.games.sgf import SgfGame, require_sgf, write
 
 _BEST_MOVES = 5
+_COLOURS = ("Black", "White")  # by player
 
 
 def sgf_of_game(run: str, played: PlayedGame) -> str:
@@ -58,18 +61,27 @@ def _comments(played: PlayedGame) -> list[str]:
 
 
 def _values(played: PlayedGame) -> list[float | None]:
-    """Of each search, for the first player."""
+    """The values of one opinion, for the first player; None at the plies of any other.
+
+    A graph over two players' values would show their disagreement as mistakes. The opinion with
+    the most values is taken; of two with equally many, the one that begins.
+    """
     state = State(played.game)
-    values: list[float | None] = []
+    to_play: list[int] = []
     for ply in played.plies:
-        sign = 1 if state.to_play == 0 else -1
-        values.append(sign * ply.root_value if ply.simulations else None)
+        to_play.append(state.to_play)
         state.apply(ply.action)
-    return values
+    opinions = opinions_of(played, to_play)
+    counted = Counter(opinion for opinion in opinions if opinion is not None)
+    shown = max(counted, key=lambda opinion: counted[opinion], default=None)
+    return [
+        ply.root_value * (1 - 2 * player) if shown is not None and opinion == shown else None
+        for ply, player, opinion in zip(played.plies, to_play, opinions, strict=True)
+    ]
 
 
 def _comment(state: State, ply: PlayedPly) -> str:
-    """Values are for the player who moves here; empty where there was no search."""
+    """Return the search of one ply in words, or nothing where there was no search."""
     if not ply.simulations:
         return ""
     by_visits = sorted(
@@ -81,7 +93,8 @@ def _comment(state: State, ply: PlayedPly) -> str:
         if visits
     ]
     return (
-        f"value {ply.root_value:+.3f} after {ply.simulations} simulations "
+        f"value for {_COLOURS[state.to_play]} {ply.root_value:+.3f} "
+        f"after {ply.simulations} simulations "
         f"({ply.network_value:+.3f} before), model {ply.model_version}\n"
         f"visits: {', '.join(best) or 'none'}"
     )

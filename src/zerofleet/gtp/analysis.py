@@ -115,14 +115,10 @@ def lower_bound(rate: float, visits: int) -> float:
 
 
 def _chosen(table: SearchTable, options: AnalysisOptions) -> list[SearchChild]:
-    """The children to show: the one that would be played, then by visits and prior."""
-    ranked = sorted(
-        table.children,
-        key=lambda child: (child.action != table.best_action, -child.visit_count, -child.prior),
-    )
-    visited = sum(child.visit_count > 0 for child in ranked)
+    """The children to show, best first."""
+    visited = sum(child.visit_count > 0 for child in table.children)
     shown = max(visited, options.min_moves, 1)
-    return ranked[: shown if options.max_moves is None else min(shown, options.max_moves)]
+    return table.ranked[: shown if options.max_moves is None else min(shown, options.max_moves)]
 
 
 def _value(child: SearchChild, table: SearchTable) -> float:

@@ -85,8 +85,19 @@ class SearchTable:
     network_value: float  # for the player to move, before search
     best_action: int
     best_action_string: str
-    children: tuple[SearchChild, ...]
+    children: tuple[SearchChild, ...]  # by action, ascending
     done: bool
+
+    @property
+    def ranked(self) -> list[SearchChild]:
+        """The children, best first: the action to play, then by visits and prior.
+
+        The action to play is the most visited one, unless the search has proven another better.
+        """
+        return sorted(
+            self.children,
+            key=lambda child: (child.action != self.best_action, -child.visit_count, -child.prior),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from zerofleet.client import AsyncPlayer
 from zerofleet.config import SearchSection
 from zerofleet.errors import InferenceUnavailableError, InvalidRequestError
 from zerofleet.games import sgf
-from zerofleet.rpc.player_backend import SearchOptions, Sgf
+from zerofleet.rpc.player_backend import SearchOptions, SearchTable, Sgf
 
 GAME = "go(size=5,komi=7.5,suicide=false)"
 SEEDED = {"simulations": 30, "seed": 1}
@@ -138,3 +138,23 @@ async def test_served_searches_are_full_and_without_noise(player_server: Any, ro
     assert all(table.simulations >= 23 for table in tables)
     assert tables == tables[:1] * 8
     assert played.action == tables[0].best_action
+
+
+async def test_a_run_with_a_gumbel_root_is_searched_by_puct_for_clients(
+    player_server: Any,
+) -> None:
+    """Sequential halving would give its last actions the same visits, whatever their values."""
+    tables: list[SearchTable] = []
+    for root in ("puct", "gumbel"):
+        section = SearchSection(num_simulations=64, root=root, random_symmetry=False)
+        async with player_server(GAME, section) as server:
+            options = SearchOptions(seed=1)
+            tables.append(await server.player.search("", [12], options=options))
+            played = await server.player.play("", [12], options=options)
+            last = [t async for t in server.player.analyze("", [12], options=options)][-1]
+        assert played.action == tables[-1].best_action
+        assert last == tables[-1]
+    assert tables[1] == tables[0]
+    most = max(tables[1].children, key=lambda child: (child.visit_count, child.prior))
+    assert tables[1].ranked[0] == most
+    assert tables[1].best_action == most.action

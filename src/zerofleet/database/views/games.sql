@@ -107,5 +107,6 @@ SELECT
 FROM positions AS p
 JOIN games AS g USING (game_uid);
 COMMENT ON VIEW game_moves IS
-    'Games move by move, values for the player to move: filter by game_uid, order by ply. Games whose '
-    'searches are forgotten are not in it; games.moves has their moves.';
+    'Games move by move, values for the player to move: filter by game_uid, order by ply. Compare '
+    'values of one player and one model only: in a match each player has values of its own. Games '
+    'whose searches are forgotten are not in it; games.moves has their moves.';

@@ -1,0 +1,96 @@
+"""Reading what an address asks for, and saying what is shown where that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from services.dashboard.frame import NothingThereError, Visit
+from zerofleet.client import PlayerDescription
+from zerofleet.errors import IllegalActionError
+from zerofleet.games import parse_actions
+from zerofleet.rpc.codec import BEST
+
+_LONGEST_MOVES = 20_000  # characters
+_MOST_NAMED = 20
+
+
+def asked_actions(visit: Visit, game: str) -> list[int]:
+    """The actions that ``moves`` names, from the start of a game.
+
+    Raises:
+        NothingThereError: the rules forbid one, or there are too many.
+    """
+    moves = visit.parameters.get("moves", "")
+    if len(moves) > _LONGEST_MOVES:
+        raise NothingThereError(
+            f"moves has {len(moves):,} characters: give at most {_LONGEST_MOVES:,}"
+        )
+    try:
+        return parse_actions(game, moves)
+    except IllegalActionError as error:
+        raise NothingThereError(f"moves={moves[:80]}: {error}") from error
+
+
+def asked_choice(visit: Visit, name: str, known: Iterable[str], default: str) -> str:
+    """One of several values; the default where the address has none, or one that does not exist.
+
+    The page says when the default takes the place of what was asked for.
+    """
+    value = visit.parameters.get(name) or default
+    if value != default and value not in known:
+        visit.note(f"{name}={value[:80]} does not exist. {default} is used. {there_are(known)}")
+        return default
+    return value
+
+
+def there_are(known: Iterable[object]) -> str:
+    """Say which values can be chosen."""
+    named = [str(each) for each in known]
+    more = ", ..." if len(named) > _MOST_NAMED else ""
+    return f"There is {', '.join(named[:_MOST_NAMED])}{more}." if named else "There is none."
+
+
+def versions_of(described: PlayerDescription) -> dict[str, str]:
+    """The models that the inference service can be asked for, newest first, with their words."""
+    return {BEST: "best", **{str(v): f"model {v}" for v in reversed(described.versions)}}
+
+
+def asked_simulations(visit: Visit, described: PlayerDescription) -> int:
+    """The number of ``simulations`` of each search, within the limits of the inference service."""
+    value = visit.parameters.get("simulations", "")
+    if not value:
+        return described.num_simulations
+    if value.isascii() and value.isdecimal():
+        used, words = allowed_simulations(float(value[:12]), described)
+    else:
+        used = described.num_simulations
+        words = f"simulations={value[:80]} is no whole number. {used:,} are used."
+    if words:
+        visit.note(words)
+    return used
+
+
+def allowed_simulations(asked: float, described: PlayerDescription) -> tuple[int, str]:
+    """The nearest number of simulations that is allowed, and words if it is not the one asked."""
+    most = described.max_simulations
+    used = int(max(1, min(asked, most)))
+    if used == asked:
+        return used, ""
+    return (
+        used,
+        f"{asked:,.12g} simulations are not possible, 1 to {most:,} are. {used:,} are used.",
+    )
+
+
+def asked_number(parameters: Mapping[str, str], name: str) -> int | None:
+    """A whole number of at most nine digits; None where the address has none.
+
+    Raises:
+        NothingThereError: the value is no such number.
+    """
+    value = parameters.get(name, "")
+    if not value:
+        return None
+    if not (value.isascii() and value.isdecimal() and len(value) <= 9):
+        raise NothingThereError(f"{name}={value[:80]}: give a whole number")
+    return int(value)
