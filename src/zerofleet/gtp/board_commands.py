@@ -9,7 +9,7 @@ from zerofleet.errors import InvalidRequestError
 from zerofleet.games import sgf
 from zerofleet.games.go_board import GoBoard, go_score
 from zerofleet.games.go_rules import GoRules
-from zerofleet.games.sgf_text import MAX_CHARACTERS
+from zerofleet.games.sgf_text import MAX_BYTES
 from zerofleet.gtp.kata_commands import kata_rules, require_rules
 from zerofleet.gtp.position import GtpPosition
 from zerofleet.gtp.protocol import GtpError, parse_decimal, parse_number, parse_player
@@ -32,9 +32,11 @@ class BoardCommands:
 
     Args:
         game: Go, with its rules: controllers may ask for no others.
+        complain: shows a line to the person, apart from the responses.
     """
 
-    def __init__(self, game: str) -> None:
+    def __init__(self, game: str, complain: Callable[[str], None]) -> None:
+        self._complain = complain
         self.position = GtpPosition(game)
         self._rules = GoRules.of(game)
         self.handlers: dict[str, Handler] = {
@@ -164,14 +166,14 @@ class BoardCommands:
         """The main line; with a move's number (counted from 1) the position before that move."""
         before = max(0, parse_number(move, "move") - 1) if move else None
         try:
-            with Path(path).open(encoding="utf-8", errors="replace") as file:
-                text = file.read(MAX_CHARACTERS + 1)
-            _, actions = sgf.read(text, self.position.game, moves=before)
-        except OSError as error:
+            with Path(path).open("rb") as file:
+                content = file.read(MAX_BYTES + 1)
+            read = sgf.read(content, self.position.game, moves=before)
+        except (OSError, ValueError, InvalidRequestError) as error:  # ValueError: NUL in the path
             raise GtpError(f"cannot load file: {error}") from error
-        except InvalidRequestError as error:
-            raise GtpError(f"cannot load file: {error}") from error
-        self.position.set_actions(actions)
+        self.position.set_actions(read.actions)
+        if read.note:
+            self._complain(read.note)
         return ""
 
     def _printsgf(self, path: str = "") -> str:
@@ -180,7 +182,7 @@ class BoardCommands:
             return text
         try:
             Path(path).write_text(text, encoding="utf-8")
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise GtpError(f"cannot write file: {error}") from error
         return ""
 

@@ -91,7 +91,7 @@ class Engine:
         self._search = options.search
         self._say = say
         self._complain = complain
-        self._board = BoardCommands(description.game)
+        self._board = BoardCommands(description.game, complain)
         self._analysis: tuple[asyncio.Task[None], _Response] | None = None
         self._simple: dict[str, Callable[..., str]] = {
             "protocol_version": lambda: "2",
