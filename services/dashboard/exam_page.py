@@ -16,6 +16,7 @@ from services.dashboard.toolkit import events, ui
 from zerofleet.database.metrics import MOST_WRONG_ANSWERS, WrongAnswer
 from zerofleet.exam import PositionKind, position_kinds
 from zerofleet.games import State, parse_actions
+from zerofleet.games.notation import whole_number
 
 _SECONDS = 15.0
 _NEWEST_MODELS = 8
@@ -257,4 +258,4 @@ def _either(right: Sequence[str]) -> str:
 
 def _small(text: str) -> int:
     """A number of the address; 0 for none."""
-    return int(text[:9]) if text.isascii() and text[:9].isdecimal() else 0
+    return whole_number(text, 10**9) or 0

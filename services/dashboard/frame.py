@@ -17,7 +17,12 @@ from services.dashboard.strip import STRIP_SECONDS, Lamp, StripFigures, StripRea
 from services.dashboard.toolkit import Client, Element, TextElement, ui
 from services.dashboard.visitors import Visitor
 from zerofleet.cli.progress import best_text, elo_text
-from zerofleet.errors import InferenceUnavailableError, StoreUnavailableError
+from zerofleet.errors import (
+    IllegalActionError,
+    InferenceUnavailableError,
+    StoreUnavailableError,
+)
+from zerofleet.games import parse_actions
 
 _Value = TypeVar("_Value")
 
@@ -41,6 +46,25 @@ _YEAR_SECONDS = 365 * 24 * 3600
 
 class NothingThereError(LookupError):
     """A link that names what does not exist; the message says what, and is shown."""
+
+
+def asked_actions(game: str, moves: str, most: int) -> list[int]:
+    """The actions that ``moves=`` of an address names.
+
+    Args:
+        game: whose actions.
+        moves: as ``parse_actions`` reads them.
+        most: characters of them.
+
+    Raises:
+        NothingThereError: they cannot be played, or are more.
+    """
+    if len(moves) > most:
+        raise NothingThereError(f"moves={moves[:80]}...: give at most {most:,} characters")
+    try:
+        return parse_actions(game, moves)
+    except IllegalActionError as error:
+        raise NothingThereError(f"moves={moves[:80]}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +256,7 @@ class Frame:
     async def _run(self, name: str) -> ShownRun:
         run = await self.sources.find_run(name)
         if run is None:
-            raise NothingThereError(f"there is no run '{name}' in this database")
+            raise NothingThereError(f"there is no run '{name[:80]}' in this database")
         return run
 
     def _header(self, visit: Visit, path: str, visitor: Visitor, theme: ui.dark_mode) -> Element:

@@ -26,6 +26,7 @@ from zerofleet.database.played_games import GAME, PLIES, PlayedGame, PlayedPly, 
 from zerofleet.database.sgf_of_game import actions_of, sgf_of_game
 from zerofleet.errors import ConfigError, RecordRejectedError
 from zerofleet.games import State
+from zerofleet.games.notation import whole_number
 from zerofleet.games.sgf import require_sgf
 
 _BLUNDER = 0.4  # of value, that the player to move lost by an action
@@ -133,9 +134,10 @@ def _walked(played: PlayedGame, match: Sequence[Any]) -> WalkedGame:
 
 def _asked_ply(visit: Visit, length: int) -> int:
     asked = visit.parameters.get("ply", "0")
-    if not (asked.isascii() and asked.isdecimal()) or int(asked[:6]) > length:
+    ply = whole_number(asked, length)
+    if ply is None:
         raise NothingThereError(f"ply={asked[:20]}: this game has plies 0 to {length}")
-    return int(asked)
+    return ply
 
 
 class GameView:

@@ -6,6 +6,7 @@ and says how far it came: filters that few games pass are followed page by page.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
@@ -14,6 +15,7 @@ from uuid import UUID
 
 from services.dashboard.frame import NothingThereError
 from services.dashboard.sources import Sources
+from zerofleet.games.notation import whole_number
 
 PAGE_GAMES = 50
 MOST_LOOKED_AT = 20_000
@@ -230,14 +232,18 @@ def _number(parameters: Mapping[str, str], name: str) -> int | None:
     value = parameters.get(name) or None
     if value is None:
         return None
-    if not (value.isascii() and value.isdecimal()) or int(value[:11]) > _MOST_NUMBER:
+    number = whole_number(value, _MOST_NUMBER)
+    if number is None:
         raise NothingThereError(f"{name}={value[:80]}: give a whole number")
-    return int(value)
+    return number
 
 
 def _day(parameters: Mapping[str, str]) -> date | None:
     value = parameters.get("day") or None
-    try:
-        return None if value is None else date.fromisoformat(value)
-    except ValueError as error:
-        raise NothingThereError(f"day={value}: give a day as 2026-01-31") from error
+    if value is None:
+        return None
+    with contextlib.suppress(ValueError):
+        day = date.fromisoformat(value)
+        if day < date.max:  # its games are those before the next day
+            return day
+    raise NothingThereError(f"day={value[:80]}: give a day as 2026-01-31")

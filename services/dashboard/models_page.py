@@ -11,6 +11,7 @@ from services.dashboard.match_words import gate_cells, player_words
 from services.dashboard.models_queries import HIGHEST, MODELS, PAGE_MODELS
 from services.dashboard.table import NONE, Table, TableColumn
 from services.dashboard.toolkit import ui
+from zerofleet.games.notation import whole_number
 
 _SECONDS = 10.0
 _COLUMNS = (
@@ -36,7 +37,7 @@ def add_models_page(frame: Frame) -> None:
 
     @frame.page("/models", "Models")
     async def _(visit: Visit) -> None:
-        before = whole_number(visit.parameters, "before", HIGHEST)
+        before = asked_number(visit.parameters, "before", HIGHEST)
 
         async def read() -> Sequence[Any]:
             return await visit.sources.rows(MODELS, run=visit.run.name, before=before)
@@ -65,7 +66,7 @@ def add_models_page(frame: Frame) -> None:
         visit.watch(reading, draw)
 
 
-def whole_number(parameters: Mapping[str, str], name: str, default: int) -> int:
+def asked_number(parameters: Mapping[str, str], name: str, default: int) -> int:
     """A number of the address.
 
     Raises:
@@ -74,9 +75,10 @@ def whole_number(parameters: Mapping[str, str], name: str, default: int) -> int:
     value = parameters.get(name, "")
     if not value:
         return default
-    if not (value.isascii() and value.isdecimal()) or int(value[:20]) > HIGHEST:
+    number = whole_number(value, HIGHEST)
+    if number is None:
         raise NothingThereError(f"{name}={value[:80]}: give a whole number up to {HIGHEST:,}")
-    return int(value)
+    return number
 
 
 def page_links(

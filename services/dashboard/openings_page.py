@@ -19,7 +19,7 @@ from services.dashboard.charts import (
     ChartPanel,
     Drawing,
 )
-from services.dashboard.frame import Frame, NothingThereError, Visit
+from services.dashboard.frame import Frame, NothingThereError, Visit, asked_actions
 from services.dashboard.openings_reader import (
     GAMES_OF_MODEL,
     MOST_PLIES,
@@ -30,8 +30,9 @@ from services.dashboard.openings_reader import (
 )
 from services.dashboard.table import Table, TableColumn
 from services.dashboard.toolkit import events, ui
-from zerofleet.errors import ConfigError, IllegalActionError
-from zerofleet.games import State, format_actions, parse_actions
+from zerofleet.errors import ConfigError
+from zerofleet.games import State, format_actions
+from zerofleet.games.notation import whole_number
 
 _SECONDS = 30.0
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)
@@ -55,7 +56,7 @@ def add_openings_page(frame: Frame) -> None:
         except ConfigError as error:
             raise NothingThereError(str(error)) from error
         actions = await asyncio.to_thread(
-            _asked_actions, visit.run.game, visit.parameters.get("moves", "")
+            _asked_opening, visit.run.game, visit.parameters.get("moves", "")
         )
         view = OpeningsView(visit, board, actions, visit.parameters.get("model", ""))
         await view.open()
@@ -63,11 +64,8 @@ def add_openings_page(frame: Frame) -> None:
         visit.watch(visit.shared("openings", reader.read, _SECONDS, keep=True), view.show)
 
 
-def _asked_actions(game: str, moves: str) -> list[int]:
-    try:
-        actions = parse_actions(game, moves[:_LONGEST_LINK])
-    except IllegalActionError as error:
-        raise NothingThereError(f"moves={moves[:80]}: {error}") from error
+def _asked_opening(game: str, moves: str) -> list[int]:
+    actions = asked_actions(game, moves, _LONGEST_LINK)
     if len(actions) >= MOST_PLIES:
         raise NothingThereError(f"moves: openings are the first {MOST_PLIES - 1} plies")
     return actions
@@ -137,7 +135,7 @@ class OpeningsView:
         self._openings = openings
         versions = {model.version: f"model {model.version}" for model in reversed(openings.models)}
         if versions and self._choice.options != versions:
-            asked = int(self._model) if self._model.isdecimal() else 0
+            asked = whole_number(self._model, max(versions))
             chosen = self._choice.value if self._choice.value in versions else None
             newest = next(iter(versions))
             self._choice.set_options(versions)

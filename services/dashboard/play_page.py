@@ -9,12 +9,12 @@ from typing import Any
 
 from services.dashboard.board import Board
 from services.dashboard.board_position import GameBoard, board_of
-from services.dashboard.frame import Frame, NothingThereError, Visit, said_heading
+from services.dashboard.frame import Frame, Visit, asked_actions, said_heading
 from services.dashboard.search_table import Candidate, CandidateTable, visit_marks
 from services.dashboard.toolkit import events, ui
 from zerofleet.client import PlayerDescription, SearchTable
-from zerofleet.errors import IllegalActionError, ZerofleetError
-from zerofleet.games import State, format_actions, parse_actions
+from zerofleet.errors import ZerofleetError
+from zerofleet.games import State, format_actions
 from zerofleet.rpc.codec import BEST
 
 _EVERY_SECONDS = 0.3  # tables of an analysis
@@ -36,19 +36,12 @@ def add_play_page(frame: Frame) -> None:
                 f"'{visit.run.name}' can be played where its own dashboard runs."
             ).classes("zf-message")
             return
-        actions = await asyncio.to_thread(_asked_actions, own.game, visit.parameters)
+        moves = visit.parameters.get("moves", "")
+        actions = await asyncio.to_thread(asked_actions, own.game, moves, _LONGEST_LINK)
         board = await asyncio.to_thread(board_of, own.game)
         with visit.sources.asking("Inference"):
             described = await visit.sources.player.describe()
         await PlayView(visit, board, described, actions).open()
-
-
-def _asked_actions(game: str, parameters: Any) -> list[int]:  # noqa: ANN401  a mapping of text
-    moves = str(parameters.get("moves", ""))[:_LONGEST_LINK]
-    try:
-        return parse_actions(game, moves)
-    except IllegalActionError as error:
-        raise NothingThereError(f"moves={moves[:80]}: {error}") from error
 
 
 class PlayView:

@@ -143,9 +143,8 @@ async def test_clocks_are_accepted() -> None:
     assert (
         await said("kgs-time_settings none", "kgs-time_settings byoyomi 60 12.5 3") == "=\n\n" * 2
     )
-    assert "? system is 'fischer': give none" in await said("kgs-time_settings fischer 1 2")
-    assert "? main is '-1'" in await said("time_settings -1 30 5")
-    assert "? main is 'long'" in await said("time_settings long 30 5")
+    assert await said("kgs-time_settings fischer 1 2", "time_settings -1 30 5") == "=\n\n" * 2
+    assert await said("time_left b -3 0", "time_left w 1e9 -1") == "=\n\n" * 2
 
 
 async def test_sgf_in_and_out(tmp_path: Path) -> None:

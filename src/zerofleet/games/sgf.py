@@ -17,6 +17,7 @@ from zerofleet.errors import ConfigError, IllegalActionError, InvalidRequestErro
 from zerofleet.games.alternation import play_as
 from zerofleet.games.go_board import go_score
 from zerofleet.games.go_rules import GoRules, base_name, is_go
+from zerofleet.games.notation import whole_number
 from zerofleet.games.sgf_text import Node, decode, escape, format_nodes, parse_main_line
 
 _GM = {"go": "1", "othello": "2"}
@@ -273,9 +274,9 @@ def _size(root: Node, game: str) -> int:
     columns, _, rows = written.partition(":")
     if rows not in ("", columns) or not columns.isdecimal() or not columns.isascii():
         raise InvalidRequestError(f"the SGF has board size '{written[:20]}': give a square one")
-    size = int(columns[:4])
-    if not 2 <= size <= _MAX_SIZE:
-        raise InvalidRequestError(f"the SGF has board size {size}: give 2 to {_MAX_SIZE}")
+    size = whole_number(columns, _MAX_SIZE)
+    if size is None or size < 2:
+        raise InvalidRequestError(f"the SGF has board size {columns[:20]}: give 2 to {_MAX_SIZE}")
     return size
 
 

@@ -170,7 +170,7 @@ class Engine:
     def _set_parameter(self, name: str, value: str) -> str:
         self._get_parameter(name)
         if name == _ADVANTAGE:
-            if parse_decimal(value, name):
+            if parse_decimal(value.removeprefix("-"), name):
                 raise GtpError(f"{name} is {value}: this search knows 0 alone")
             return ""
         simulations, most = parse_number(value, name), self._description.max_simulations

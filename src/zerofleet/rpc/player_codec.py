@@ -68,7 +68,9 @@ def encode_position(game: str, actions: Actions) -> pb.Position:
             else:
                 position.actions.append(int(action))
     except (TypeError, ValueError) as error:
-        raise InvalidRequestError(f"{list(actions)!r} are not actions: {error}") from error
+        raise InvalidRequestError(
+            f"{repr(list(actions))[:200]} are not actions: {str(error)[:200]}"
+        ) from error
     decode_actions(position)
     return position
 
