@@ -8,8 +8,11 @@ from services.dashboard.frame import NothingThereError, Visit
 from zerofleet.client import PlayerDescription
 from zerofleet.errors import IllegalActionError
 from zerofleet.games import parse_actions
+from zerofleet.games.notation import whole_number
 from zerofleet.rpc.codec import BEST
 
+HIGHEST = 2_147_483_647
+"""Highest integer in Postgres."""
 _LONGEST_MOVES = 20_000  # characters
 _MOST_NAMED = 20
 
@@ -83,7 +86,7 @@ def allowed_simulations(asked: float, described: PlayerDescription) -> tuple[int
 
 
 def asked_number(parameters: Mapping[str, str], name: str) -> int | None:
-    """A whole number of at most nine digits; None where the address has none.
+    """A whole number that Postgres' integers hold; None where the address has none.
 
     Raises:
         NothingThereError: the value is no such number.
@@ -91,6 +94,7 @@ def asked_number(parameters: Mapping[str, str], name: str) -> int | None:
     value = parameters.get(name, "")
     if not value:
         return None
-    if not (value.isascii() and value.isdecimal() and len(value) <= 9):
-        raise NothingThereError(f"{name}={value[:80]}: give a whole number")
-    return int(value)
+    number = whole_number(value, HIGHEST)
+    if number is None:
+        raise NothingThereError(f"{name}={value[:80]}: give a whole number up to {HIGHEST:,}")
+    return number

@@ -252,7 +252,7 @@ class Frame:
     async def _run(self, name: str) -> ShownRun:
         run = await self.sources.find_run(name)
         if run is None:
-            raise NothingThereError(f"there is no run '{name}' in this database")
+            raise NothingThereError(f"there is no run '{name[:80]}' in this database")
         return run
 
     def _header(self, visit: Visit, path: str, visitor: Visitor, theme: ui.dark_mode) -> Element:

@@ -44,6 +44,7 @@ from zerofleet.database.played_games import (
 from zerofleet.database.sgf_of_game import actions_of, sgf_of_game
 from zerofleet.errors import ConfigError, RecordRejectedError, ZerofleetError
 from zerofleet.games import State
+from zerofleet.games.notation import whole_number
 from zerofleet.games.sgf import require_sgf
 
 _BLUNDER = 0.4  # loss of value, for the player who moves
@@ -193,9 +194,10 @@ def _walked(played: PlayedGame, match: Sequence[Any]) -> WalkedGame:
 
 def _asked_ply(visit: Visit, length: int) -> int:
     asked = visit.parameters.get("ply", "0")
-    if not (asked.isascii() and asked.isdecimal()) or int(asked[:6]) > length:
+    ply = whole_number(asked, length)
+    if ply is None:
         raise NothingThereError(f"ply={asked[:20]}: this game has plies 0 to {length}")
-    return int(asked)
+    return ply
 
 
 class GameView:

@@ -6,12 +6,14 @@ and says how far it came: filters that few games pass are followed page by page.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from services.dashboard.address import asked_number
 from services.dashboard.frame import NothingThereError
 from services.dashboard.sources import Sources
 
@@ -21,7 +23,6 @@ KINDS = ("selfplay", "match", "gate", "rating", "trial")
 RESULTS = {"first": 1, "draw": 0, "second": -1}
 REASONS = ("rules", "resign")
 _SHOWN_MOVES = 60  # characters
-_MOST_NUMBER = 2_147_483_647
 
 _SCANNED = """
 SELECT game_uid, ingested_at, kind, first_model, second_model, result, reason, length
@@ -74,11 +75,11 @@ class GameFilter:
         """
         return cls(
             kind=_one_of(parameters, "kind", KINDS),
-            model=_number(parameters, "model"),
+            model=asked_number(parameters, "model"),
             result=_one_of(parameters, "result", tuple(RESULTS)),
             reason=_one_of(parameters, "reason", REASONS),
-            least=_number(parameters, "least"),
-            most=_number(parameters, "most"),
+            least=asked_number(parameters, "least"),
+            most=asked_number(parameters, "most"),
             day=_day(parameters),
         )
 
@@ -226,18 +227,12 @@ def _one_of(parameters: Mapping[str, str], name: str, known: tuple[str, ...]) ->
     return value
 
 
-def _number(parameters: Mapping[str, str], name: str) -> int | None:
-    value = parameters.get(name) or None
-    if value is None:
-        return None
-    if not (value.isascii() and value.isdecimal()) or int(value[:11]) > _MOST_NUMBER:
-        raise NothingThereError(f"{name}={value[:80]}: give a whole number")
-    return int(value)
-
-
 def _day(parameters: Mapping[str, str]) -> date | None:
     value = parameters.get("day") or None
-    try:
-        return None if value is None else date.fromisoformat(value)
-    except ValueError as error:
-        raise NothingThereError(f"day={value}: give a day as 2026-01-31") from error
+    if value is None:
+        return None
+    with contextlib.suppress(ValueError):
+        day = date.fromisoformat(value)
+        if day < date.max:  # its games are those before the next day
+            return day
+    raise NothingThereError(f"day={value[:80]}: give a day as 2026-01-31")

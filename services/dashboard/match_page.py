@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
+from services.dashboard.address import HIGHEST, asked_number
 from services.dashboard.board import Board
 from services.dashboard.board_position import GameBoard, board_of, require_known
 from services.dashboard.charts import BLUE, ChartAxis, ChartLine, ChartPanel, Drawing
@@ -28,7 +29,7 @@ from services.dashboard.match_words import (
     player_words,
     verdict_words,
 )
-from services.dashboard.models_page import page_links, whole_number
+from services.dashboard.models_page import page_links
 from services.dashboard.table import Table, TableColumn
 from services.dashboard.toolkit import ui
 from zerofleet.errors import ConfigError, IllegalActionError
@@ -55,8 +56,8 @@ def add_match_page(frame: Frame) -> None:
 
     @frame.page("/match", "Match", "match", "kind", "before")
     async def _(visit: Visit) -> None:
-        asked = whole_number(visit.parameters, "match", 0) or None
-        before = whole_number(visit.parameters, "before", 2**31 - 1)
+        asked = asked_number(visit.parameters, "match") or None
+        before = asked_number(visit.parameters, "before") or HIGHEST
         kind = visit.parameters.get("kind", "")
         if kind and kind not in KINDS:
             raise NothingThereError(f"kind={kind[:80]}: give one of {', '.join(KINDS)}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from services.dashboard.address import HIGHEST, asked_number
 from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.match_words import MATCH_COLUMNS, match_row
-from services.dashboard.models_page import elo_words, moment, page_links, whole_number
+from services.dashboard.models_page import elo_words, moment, page_links
 from services.dashboard.models_queries import (
     EXAMS,
-    HIGHEST,
     LOSSES,
     MATCHES,
     MODEL,
@@ -19,6 +19,7 @@ from services.dashboard.models_queries import (
 )
 from services.dashboard.table import NONE, Table, TableColumn
 from services.dashboard.toolkit import ui
+from zerofleet.games.notation import whole_number
 
 _SECONDS = 10.0
 _LOSS_NAMES = (
@@ -59,7 +60,7 @@ def add_model_page(frame: Frame) -> None:
     @frame.page("/models/{version}", "Model", "before", in_menu=False)
     async def _(visit: Visit) -> None:
         version = _version(visit.parameters["version"])
-        before = whole_number(visit.parameters, "before", HIGHEST)
+        before = asked_number(visit.parameters, "before") or HIGHEST
         asked = {"run": visit.run.name, "version": version}
         ask = visit.sources.rows
 
@@ -82,9 +83,10 @@ def add_model_page(frame: Frame) -> None:
 
 
 def _version(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or not 0 < int(text[:11]) <= HIGHEST:
+    version = whole_number(text, HIGHEST)
+    if not version:
         raise NothingThereError(f"'{text[:80]}' is no model's version")
-    return int(text)
+    return version
 
 
 class ModelView:

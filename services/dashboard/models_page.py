@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from services.dashboard.frame import Frame, NothingThereError, Visit
+from services.dashboard.address import HIGHEST, asked_number
+from services.dashboard.frame import Frame, Visit
 from services.dashboard.match_words import gate_cells, player_words
-from services.dashboard.models_queries import HIGHEST, MODELS, PAGE_MODELS
+from services.dashboard.models_queries import MODELS, PAGE_MODELS
 from services.dashboard.table import NONE, Table, TableColumn
 from services.dashboard.toolkit import ui
 
@@ -36,7 +37,7 @@ def add_models_page(frame: Frame) -> None:
 
     @frame.page("/models", "Models", "before")
     async def _(visit: Visit) -> None:
-        before = whole_number(visit.parameters, "before", HIGHEST)
+        before = asked_number(visit.parameters, "before") or HIGHEST
 
         async def read() -> Sequence[Any]:
             return await visit.sources.rows(MODELS, run=visit.run.name, before=before)
@@ -63,20 +64,6 @@ def add_models_page(frame: Frame) -> None:
         if reading.value is None:
             draw(await read())
         visit.watch(reading, draw)
-
-
-def whole_number(parameters: Mapping[str, str], name: str, default: int) -> int:
-    """A number of the address.
-
-    Raises:
-        NothingThereError: it is none, or Postgres has none so high.
-    """
-    value = parameters.get(name, "")
-    if not value:
-        return default
-    if not (value.isascii() and value.isdecimal()) or int(value[:20]) > HIGHEST:
-        raise NothingThereError(f"{name}={value[:80]}: give a whole number up to {HIGHEST:,}")
-    return int(value)
 
 
 def page_links(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 PAGE_MODELS = 50
 PAGE_MATCHES = 50
-HIGHEST = 2_147_483_647
 
 _GATE = """
 SELECT match_id FROM matches

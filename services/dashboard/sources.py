@@ -233,7 +233,8 @@ class Sources:
         """
         if name in ("", self.run.name):
             return self.run
-        rows = await self.rows(_RUN, run=name)
+        # Postgres has no text with a NUL, and says so by an error.
+        rows = await self.rows(_RUN, run=name) if "\0" not in name else ()
         if not rows:
             return None
         config: RunConfig | None = None

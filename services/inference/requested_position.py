@@ -49,9 +49,9 @@ def replay(game: str, actions: Actions) -> RequestedPosition:
     return RequestedPosition(state, tuple(played))
 
 
-def _read_sgf(game: str, text: str) -> list[int]:
+def _read_sgf(game: str, file: str | bytes) -> list[int]:
     try:
-        return sgf.read(text, game)[1]
+        return sgf.read(file, game).actions
     except ConfigError as error:
         raise InvalidRequestError(str(error)) from error
 

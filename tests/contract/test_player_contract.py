@@ -188,6 +188,7 @@ def test_a_position_is_given_in_one_way() -> None:
         pb.Position(actions=[4], action_strings=["b2"]),
         pb.Position(actions=[4], sgf="(;)"),
         pb.Position(action_strings=["b2"], sgf="(;)"),
+        pb.Position(sgf="(;)", sgf_file=b"(;)"),
     ):
         with pytest.raises(InvalidRequestError, match="give one of actions, action_strings, sgf"):
             decode_actions(position)

@@ -72,7 +72,7 @@ async def test_both_players_ask_the_same(over_wire: Any) -> None:
     assert (description.game, description.run, description.best) == (GAME, RUN, 2)
 
 
-@pytest.mark.parametrize("position", [[4, 0], ["b2", "a1"], "b2 a1", " b2\na1 "])
+@pytest.mark.parametrize("position", [[4, 0], ["b2", "a1"], "b2 a1", " b2\na1 ", "B2 A1"])
 async def test_positions_as_people_write_them(over_wire: Any, position: Any) -> None:
     async with over_wire() as address, AsyncPlayer(address, timeout=120) as player:
         opinion = await player.predict(position, game=GAME)
@@ -81,6 +81,8 @@ async def test_positions_as_people_write_them(over_wire: Any, position: Any) -> 
 
 def test_sgf_is_told_by_its_bracket() -> None:
     assert to_actions("(;GM[1]SZ[9])") == Sgf("(;GM[1]SZ[9])")
+    assert to_actions("\ufeff\n(;GM[1]SZ[9])") == Sgf("\ufeff\n(;GM[1]SZ[9])")
+    assert to_actions(b"(;GM[1]SZ[9])") == Sgf(b"(;GM[1]SZ[9])")
     assert to_actions("") == []
 
 

@@ -56,7 +56,7 @@ def wrote(*arguments: object) -> str:
 def test_a_game_by_its_uid(database_url: str, run_file: Path, records: list[GameRecord]) -> None:
     record = records[1]
     text = wrote(run_file, record.game_uid, "--database-url", database_url)
-    assert sgf.read(text) == (GAME, record.columns.action.tolist())
+    assert sgf.read(text) == sgf.ReadGame(GAME, record.columns.action.tolist(), "")
     game = sgfmill_sgf.Sgf_game.from_string(text)
     root, first = game.get_root(), game.get_main_sequence()[1]
     assert (root.get("PB"), root.get("PW")) == ("go5 4", "go5 4")
@@ -81,11 +81,11 @@ def test_the_last_games(
     database_url: str, run_file: Path, records: list[GameRecord], tmp_path: Path
 ) -> None:
     text = wrote(run_file, "--last", 1, "--database-url", database_url)
-    assert sgf.read(text)[1] == records[2].columns.action.tolist()
+    assert sgf.read(text).actions == records[2].columns.action.tolist()
     assert f"RE[{'B' if records[2].result == 1 else 'W'}+R]" in text
     folder = tmp_path / "new" / "games"
     assert wrote(run_file, "--last", 2, "--folder", folder, "--database-url", database_url) == ""
-    written = {path.stem: sgf.read(path.read_text())[1] for path in folder.glob("*.sgf")}
+    written = {path.stem: sgf.read(path.read_text()).actions for path in folder.glob("*.sgf")}
     assert written == {str(r.game_uid): r.columns.action.tolist() for r in records[1:]}
     collection = wrote(run_file, "--last", 9, "--database-url", database_url)
     assert collection.count("FF[4]") == 3
@@ -98,7 +98,7 @@ def test_a_game_whose_searches_are_forgotten_has_its_moves_without_comments(
         cursor.execute("DELETE FROM positions")
     for record in records:
         text = wrote(run_file, record.game_uid, "--database-url", database_url)
-        assert sgf.read(text) == (GAME, record.columns.action.tolist())
+        assert sgf.read(text) == sgf.ReadGame(GAME, record.columns.action.tolist(), "")
         assert "C[" not in text
         assert f"RE[{'B' if record.result == 1 else 'W'}" in text
 
@@ -113,7 +113,7 @@ def test_in_a_container_of_the_fleet_the_database_need_not_be_named(
     monkeypatch.setenv("ZEROFLEET_RUN_FILE", str(run_file))
     monkeypatch.setenv("ZEROFLEET_REDIS_URL", "redis://unused")
     assert wrote(records[1].game_uid) == wrote(run_file, records[1].game_uid)
-    assert sgf.read(wrote(run_file, "--last", 1))[1] == records[2].columns.action.tolist()
+    assert sgf.read(wrote(run_file, "--last", 1)).actions == records[2].columns.action.tolist()
 
 
 def test_a_game_that_cannot_be_read_is_named_and_the_others_are_written(

@@ -8,6 +8,8 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import text
 
 from services.dashboard import games_queries
@@ -127,3 +129,17 @@ def test_what_a_link_says_is_checked() -> None:
             GameFilter.of({name: value})
     with pytest.raises(NothingThereError, match="is no page of games"):
         statement_of(GameFilter(), "x")
+
+
+@given(
+    name=st.sampled_from(["model", "least", "most", "day", "kind", "result", "reason"]),
+    text=st.text(max_size=12)
+    | st.sampled_from(["9" * 5000, "0" * 30 + "9" * 20, "\0", "9999-12-31", "0001-01-01", "٣"]),
+)
+def test_any_parameter_is_a_filter_or_refused(name: str, text: str) -> None:
+    said = ""
+    try:
+        statement_of(GameFilter.of({name: text}), None)
+    except NothingThereError as error:
+        said = str(error)
+    assert len(said) < 200

@@ -65,3 +65,13 @@ def test_a_folder_in_use_is_refused(valkey: EmbeddedValkey) -> None:
 def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"Valkey does not start in .*server\.log"):
         EmbeddedValkey(folder, {"nonsense": "1"}).start()
+
+
+@pytest.mark.parametrize(
+    "name", ["it's", 'say "hi"', "back\\slash", "new\nline", "a b", "表", "x\\"]
+)
+def test_any_name_of_a_folder_will_do(store_folder: Path, name: str) -> None:
+    folder = store_folder / "names" / name
+    with EmbeddedValkey(folder) as server, redis.Redis.from_url(server.url()) as client:
+        assert client.ping()
+        assert client.config_get("dir")["dir"] == str(folder)

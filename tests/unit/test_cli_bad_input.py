@@ -204,6 +204,53 @@ def test_a_folder_in_use(zerofleet: Zerofleet) -> None:
     assert f"in use by `zerofleet up` (process {os.getpid()})" in words
 
 
+BIG = "9" * 5000
+NOWHERE = "postgresql://u@127.0.0.1:1/d"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("up", "a" * 300), "File name too long"),
+        (("up", TICTACTOE, "--data", "a" * 300), "File name too long"),
+        (("status", "--data", "a" * 300), "File name too long"),
+        (("up", TICTACTOE, "--data", "a\udcff"), r"a\udcff has a name that is not UTF-8"),
+        (("status", "--data", "a\x1b[2Jb\x07"), r"a\x1b[2Jb\x07 is not a data folder"),
+        (("up", TICTACTOE, "--set", f"trainer.learning_rate={'[' * 50_000}"), "give JSON"),
+        (("up", TICTACTOE, "--set", f"search.num_simulations={BIG}"), "num_simulations = '999"),
+        (("match", BIG, "random"), "is no player"),
+        (("match", "1", BIG), "is no player"),
+        (("rollback", BIG), "File name too long"),
+        (("play", "--address", f"127.0.0.1:{BIG}"), "the highest port is 65535"),
+        (("play", "--address", "127.0.0.1:99999999"), "the highest port is 65535"),
+        (("gtp", "--address", "127.0.0.1:1\n"), "is no address: give HOST:PORT"),
+        (("gtp", "--address", ":1"), "give HOST:PORT"),
+        (("gtp", "--address", "127.0.0.1:\u0661"), "give HOST:PORT"),
+        (("migrate", "--database-url", f"{NOWHERE}?password_file=a%00b"), "null byte"),
+        (
+            ("migrate", "--database-url", NOWHERE, "--password-file", "\udcff"),
+            r"read \udcff: No such",
+        ),
+        (("migrate", "--database-url", f"postgresql://u@127.0.0.1:{BIG}/d"), "give 1 to 65535"),
+        (("migrate", "--database-url", "postgresql://u@h/d%00"), "not one of Postgres"),
+    ],
+    ids=lambda value: str(value)[:40].encode("ascii", "replace").decode(),
+)
+def test_texts_that_are_too_long_or_hold_what_none_should(
+    zerofleet: Zerofleet, arguments: tuple[str, ...], words: str
+) -> None:
+    said = complaint(zerofleet(*arguments))
+    assert words in said
+    assert len(said) < 2000
+    assert said.removesuffix("\n").isprintable()
+
+
+@pytest.mark.parametrize("value", [BIG, "[" * 50_000])
+def test_run_files_that_python_does_not_read(zerofleet: Zerofleet, value: str) -> None:
+    Path("run.toml").write_text(f'name = "a"\n{RUN}[search]\nnum_simulations = {value}')
+    assert "run.toml is not a TOML file" in complaint(zerofleet("up", "run.toml"))
+
+
 @pytest.mark.parametrize("command", ["play", "gtp"])
 def test_an_address_without_a_port(zerofleet: Zerofleet, command: str) -> None:
     words = complaint(zerofleet(command, "--address", "127.0.0.1"))

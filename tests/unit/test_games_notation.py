@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from zerofleet import games
 from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.games import State, parse_actions
-from zerofleet.games.notation import why_illegal
+from zerofleet.games.notation import whole_number, why_illegal
+from zerofleet.games.python_game import Game
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_numbers_do_where_the_notation_is_none() -> None:
     ("game", "text", "message"),
     [
         ("tic_tac_toe", "b2 b2", "ply 1: 'b2': action 4 at ply 1 is illegal"),
-        ("tic_tac_toe", "b2 9", "ply 1: '9': action 9"),
+        ("tic_tac_toe", "b2 9", "ply 1: '9': the actions are 0 to 8"),
         ("tic_tac_toe", "b2 d4", "ply 1: 'd4'"),
         ("connect_four", "4 0", "ply 1: '0'"),
         ("connect_four", "4 8", "ply 1: '8'"),
@@ -87,3 +88,73 @@ def test_what_is_written_can_be_read(game: str, choices: list[int]) -> None:
         actions.append(legal[choice % len(legal)])
         state.apply(actions[-1])
     assert games.parse_actions(game, games.format_actions(game, actions)) == actions
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**12), st.integers(0, 3))
+def test_a_whole_number_is_read_as_a_whole(number: int, most: int, zeros: int) -> None:
+    text = "0" * zeros + str(number)
+    assert whole_number(text, most) == (number if number <= most else None)
+
+
+@given(st.text(max_size=12))
+def test_what_is_no_whole_number_is_none(text: str) -> None:
+    if not (text and set(text) <= set("0123456789")):
+        assert whole_number(text, 10**20) is None
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "0" * 5000 + "9" * 20, "٣", "1_0", "+1", "1 ", ""])
+def test_numbers_that_python_or_postgres_would_choke_on(text: str) -> None:
+    assert whole_number(text, 2**31 - 1) is None
+
+
+@pytest.mark.parametrize(
+    ("game", "lower"),
+    [
+        ("tic_tac_toe", "b2 a1 c3"),
+        ("mnk", "b2 a1"),
+        ("gomoku", "h8 o15"),
+        ("othello", "d3 c3"),
+        ("go(size=5)", "c3 pass d4"),
+        ("openspiel:hex(board_size=5)", "b2 c3"),
+        ("openspiel:breakthrough", "a7a6 b2b3"),
+        ("openspiel:tic_tac_toe", "x(1,1) o(0,0)"),
+    ],
+)
+def test_capitals_mean_nothing_where_the_game_has_no_use_for_them(game: str, lower: str) -> None:
+    assert games.parse_actions(game, lower.upper()) == games.parse_actions(game, lower)
+
+
+def test_capitals_are_kept_apart_where_they_mean_something() -> None:
+    """In chess a small b is a pawn, and a capital B is a bishop."""
+    line = "e4 e5 Bc4 Nc6"
+    assert len(games.parse_actions("openspiel:chess", line)) == 4
+    with pytest.raises(IllegalActionError, match="ply 2: 'bc4'"):
+        games.parse_actions("openspiel:chess", "e4 e5 bc4")
+
+
+class Shouts(Game):
+    """Words in capitals; two of them differ in nothing else."""
+
+    num_actions = 3
+    observation_shape = (1, 1, 3)
+    max_length = 3
+
+    @classmethod
+    def action_to_string(cls, action: int) -> str:
+        return ("LEFT", "Up", "UP")[action]
+
+
+def test_a_class_reads_capitals_and_small_letters_where_that_is_clear() -> None:
+    assert [Shouts.string_to_action(text) for text in ("left", "Left", "LEFT")] == [0, 0, 0]
+    assert [Shouts.string_to_action(text) for text in ("Up", "UP", "up")] == [1, 2, None]
+
+
+@given(st.sampled_from(GAMES), st.text(max_size=8) | st.sampled_from(["9" * 5000, "b2\0", "0" * 9]))
+@settings(deadline=None)
+def test_any_line_is_read_or_refused_in_a_short_message(game: str, text: str) -> None:
+    said = ""
+    try:
+        games.parse_actions(game, text)
+    except IllegalActionError as error:
+        said = str(error)
+    assert len(said) < 700

@@ -15,7 +15,7 @@ from zerofleet_core import State
 from zerofleet.errors import ConfigError, InvalidRequestError
 from zerofleet.games import sgf
 from zerofleet.games.go_board import GoBoard, go_score
-from zerofleet.games.sgf_text import MAX_CHARACTERS
+from zerofleet.games.sgf_text import MAX_BYTES, MAX_CHARACTERS, decode
 
 GO = "go(size=5,komi=7.5,suicide=false)"
 GAMES = [
@@ -52,8 +52,7 @@ def test_a_written_game_is_read_back(
 ) -> None:
     actions = random_actions(game, seed, plies)
     text = sgf.write(sgf.SgfGame(game, actions, black=black, comments=[comment] * len(actions)))
-    assert sgf.read(text) == (game, actions)
-    assert sgf.read(text, game) == (game, actions)
+    assert sgf.read(text) == sgf.read(text, game) == sgf.ReadGame(game, actions, "")
 
 
 @given(seed=st.integers(0, 2**32))
@@ -107,7 +106,7 @@ def test_an_unfinished_game_has_no_result() -> None:
 
 def test_variations_are_left_aside() -> None:
     text = "(;FF[4]SZ[5](;B[aa](;W[bb])(;W[cc]))(;B[ee]))"
-    assert sgf.read(text)[1] == [0, 6]
+    assert sgf.read(text).actions == [0, 6]
 
 
 HANDICAPS = [
@@ -123,7 +122,7 @@ HANDICAPS = [
 
 @pytest.mark.parametrize(("text", "actions"), HANDICAPS)
 def test_moves_out_of_turn_are_put_after_passes(text: str, actions: list[int]) -> None:
-    assert sgf.read(text, GO)[1] == actions
+    assert sgf.read(text, GO).actions == actions
 
 
 REFUSED = [
@@ -170,7 +169,7 @@ def test_othello_passes_only_where_it_must() -> None:
 
 def test_huge_komi_is_no_game() -> None:
     with pytest.raises(InvalidRequestError, match="is not played here"):
-        sgf.read("(;SZ[9]KM[1e300])")
+        sgf.read("(;SZ[9]KM[90000])")
 
 
 def test_other_games_are_named_with_those_that_have_sgf() -> None:
@@ -183,10 +182,10 @@ def test_other_games_are_named_with_those_that_have_sgf() -> None:
 @given(st.text(alphabet="(;)[]BWSZ12ab:\\", max_size=200))
 def test_noise_never_gets_further_than_a_refusal(text: str) -> None:
     try:
-        name, actions = sgf.read(text)
+        read = sgf.read(text)
     except InvalidRequestError:
         return
-    State(name, actions)
+    State(read.game, read.actions)
 
 
 @pytest.mark.parametrize(
@@ -204,9 +203,198 @@ def test_noise_never_gets_further_than_a_refusal(text: str) -> None:
 def test_hostile_files_come_to_an_end(text: str) -> None:
     assert len(text) <= MAX_CHARACTERS
     with contextlib.suppress(InvalidRequestError):
-        State(*sgf.read(text, GO))
+        State(GO, sgf.read(text, GO).actions)
 
 
 def test_longer_files_are_not_looked_at() -> None:
     with pytest.raises(InvalidRequestError, match="at most"):
         sgf.read("(;SZ[5]" + " " * MAX_CHARACTERS + ")", GO)
+
+
+# Characters of each encoding, many of them with the second byte 0x5C (backslash), 0x5D (closing
+# bracket) or 0x5B (opening bracket).
+TEXTS = {
+    "shift_jis": "表能十ソ予構貼申噂欺圭ゾ弾ボ暴鉱本因坊名人戦山田桂第一局｜ー［ァ",
+    "cp932": "表能十ソ予①㈱髙",
+    "big5": "許功蓋育擺珮豹淚張栩台灣圍棋名人戰第一局",
+    "gbk": "誠穬乗俓璡柯洁古力中国围棋甲级联赛",
+    "gb18030": "誠穬乗俓璡柯洁㐀𠀀",
+    "euc_kr": "이창호조훈현대서봉수결승제국",
+    "cp949": "똠방각하이창호",
+    "euc_jp": "表能十ソ予構本因坊名人戦ｱﾝ",
+    "iso-8859-1": "éèüßäöçñåøÿ",
+    "windows-1252": "éèüß€Œ–",
+    "koi8-r": "Кубок Москвы",
+    "iso-2022-jp": "表能十ソ予構本因坊",
+    "utf-8": "表能許功蓋誠이창호éКубок",
+}
+PLAYED = ["dd", "ff", "cc", "gg"]
+
+
+def sgf_in(encoding: str, text: str, *, declared: bool) -> bytes:
+    """A game of 9x9 with a text wherever SGF has one, in an encoding."""
+    escaped = text.replace("\\", "\\\\").replace("]", "\\]")
+    charset = f"CA[{encoding}]" if declared else ""
+    one, two, three, four = PLAYED
+    return (
+        f"(;GM[1]FF[4]{charset}PB[{escaped}]PW[{escaped}]SZ[9]GN[{escaped}]KM[5.5]"
+        f";B[{one}]C[{escaped}];W[{two}]C[{escaped} [9d\\] {escaped}];B[{three}];W[{four}])"
+    ).encode(encoding)
+
+
+def require_the_game(file: bytes) -> None:
+    read = sgf.read(file)
+    assert read.game == "go(size=9,komi=5.5,suicide=false)"
+    letters = [f"{chr(97 + action % 9)}{chr(97 + action // 9)}" for action in read.actions]
+    assert letters == PLAYED
+
+
+def require_the_game_or_a_refusal(file: bytes) -> None:
+    try:
+        decode(file)
+    except InvalidRequestError:
+        with pytest.raises(InvalidRequestError, match="name its encoding in the root"):
+            sgf.read(file)
+    else:
+        require_the_game(file)
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["declared", "undeclared"])
+@pytest.mark.parametrize("encoding", TEXTS)
+def test_a_file_is_read_in_its_encoding(encoding: str, declared: bool) -> None:
+    for character in TEXTS[encoding]:
+        if not declared and encoding == "iso-2022-jp":
+            continue  # its bytes are those of ASCII: nobody could tell
+        require_the_game(sgf_in(encoding, character, declared=declared))
+    if declared or encoding != "iso-2022-jp":
+        require_the_game(sgf_in(encoding, TEXTS[encoding], declared=declared))
+
+
+# Pairs of bytes that may be a character; the second one is often one that means something to SGF.
+PAIRS = st.tuples(st.integers(0x81, 0xFE), st.sampled_from(b"[[\\\\]]") | st.integers(0x40, 0xFE))
+
+
+@given(encoding=st.sampled_from(sorted(TEXTS)), pairs=st.lists(PAIRS, max_size=10), end=st.text())
+def test_any_text_leaves_moves_komi_and_size_alone(
+    encoding: str, pairs: list[tuple[int, int]], end: str
+) -> None:
+    text = b"".join(map(bytes, pairs)).decode(encoding, errors="ignore") + end
+    text = text.encode(encoding, errors="ignore").decode(encoding)
+    require_the_game(sgf_in(encoding, "".join(filter(str.isprintable, text)), declared=True))
+
+
+@given(data=st.data(), encoding=st.sampled_from(sorted(TEXTS.keys() - {"iso-2022-jp"})))
+def test_an_undeclared_encoding_is_found_out_or_refused(data: st.DataObject, encoding: str) -> None:
+    text = data.draw(st.text(st.sampled_from(TEXTS[encoding] + " .[]\\"), max_size=12))
+    file = sgf_in(encoding, text, declared=False)
+    require_the_game_or_a_refusal(file)
+
+
+@pytest.mark.parametrize("mark", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("charset", ["", "CA[Shift_JIS]", "CA[UTF-8]"])
+def test_a_byte_order_mark_says_the_encoding(mark: str, charset: str) -> None:
+    text = sgf_in("utf-8", "表能", declared=False).decode().replace("FF[4]", f"FF[4]{charset}")
+    start = "\ufeff" if mark.endswith(("le", "be")) else ""
+    require_the_game((start + text).encode(mark))
+    require_the_game(("\ufeff" + text).encode())
+
+
+@pytest.mark.parametrize("wrong", ["UTF-8", "ISO-8859-1", "Big5", "EUC-KR", "x-no-such", "utf-7"])
+def test_a_wrong_charset_is_never_a_wrong_game(wrong: str) -> None:
+    """Files are converted without their CA, and programs write one for all files."""
+    for encoding in ("shift_jis", "utf-8"):
+        for text in ("表", "ソ予 ボ暴", "黒番"):
+            file = sgf_in(encoding, text, declared=False).replace(
+                b"FF[4]", b"CA[%b]" % wrong.encode()
+            )
+            require_the_game_or_a_refusal(file)
+
+
+def test_utf_8_is_read_as_such_whatever_its_charset_says() -> None:
+    require_the_game(sgf_in("utf-8", "黒番", declared=False).replace(b"FF[4]", b"CA[Shift_JIS]"))
+
+
+def test_a_name_cut_inside_a_character_hides_nothing() -> None:
+    """Some servers cut names at a number of bytes; the half before a bracket makes another one."""
+    file = b"(;GM[1]FF[4]SZ[9]PB[\x8e\x52\x93]KM[5.5]PW[\x8e\x52];B[dd];W[ff];B[cc];W[gg])"
+    require_the_game(file)
+    with pytest.raises(InvalidRequestError, match="name its encoding in the root"):
+        sgf.read(file.replace(b"FF[4]", b"CA[Shift_JIS]"))
+
+
+def test_a_text_that_was_decoded_stays_as_it_is() -> None:
+    text = sgf_in("shift_jis", "表ソ", declared=True).decode("shift_jis")
+    assert sgf.read(text).actions == sgf.read(text.encode("shift_jis")).actions
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff\xfe\x00", b"\xef\xbb\xbf\xff", b"\x81", b"(;C[\x81])" * 9]
+)
+def test_bytes_that_are_no_sgf_are_refused(data: bytes) -> None:
+    with pytest.raises(InvalidRequestError):
+        sgf.read(data, GO)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_get_further_than_a_refusal(data: bytes) -> None:
+    with contextlib.suppress(InvalidRequestError):
+        sgf.read(b"(;SZ[5]CA[" + data)
+    with contextlib.suppress(InvalidRequestError):
+        decode(data)
+
+
+def test_longer_files_are_not_decoded() -> None:
+    with pytest.raises(InvalidRequestError, match="bytes: at most"):
+        sgf.read(b"(;SZ[5]" + b" " * MAX_BYTES + b")", GO)
+
+
+# AP, KM and other properties, the points that they stand for, and how that is told.
+KOMI = [
+    ("KM[375]RU[Chinese]AP[GNU Go:3.8]AP[foxwq]", 7.5, "hundredths of stones, as Fox writes them"),
+    ("KM[650]RU[Japanese]AP[foxwq]", 6.5, "hundredths, as Fox writes them"),
+    ("KM[650]RU[Korean]AP[foxwq]", 6.5, "hundredths, as Fox writes them"),
+    ("KM[50]HA[2]RU[Japanese]AP[GNU Go:3.8]AP[foxwq]", 0.5, "hundredths, as Fox writes them"),
+    ("KM[325]RU[Chinese]AP[foxwq]", 6.5, "hundredths of stones, as Fox"),
+    ("KM[275]RU[Chinese]AP[foxwq]", 5.5, "hundredths of stones, as Fox"),
+    ("KM[350]AP[foxwq]", 7, "hundredths of stones, as Fox"),
+    ("KM[0]HA[2]AP[foxwq]", 0, ""),
+    ("KM[6.5]AP[foxwq]", 6.5, ""),
+    ("KM[750]AP[SGFC:2.0]", 7.5, "hundredths, as gokifu.com writes them"),
+    ("KM[550]AP[SGFC:1.18]", 5.5, "hundredths, as gokifu.com writes them"),
+    ("KM[375]", 7.5, "7.5 points: hundredths of stones"),
+    ("KM[750]", 7.5, "7.5 points: hundredths"),
+    ("KM[-650]", -6.5, "-6.5 points: hundredths"),
+    ("KM[3.75]RU[Chinese]", 7.5, "7.5 points: stones"),
+    ("KM[2.75]", 5.5, "5.5 points: stones"),
+    ("KM[3,75]", 7.5, "7.5 points: stones"),
+    ("KM[6,5]", 6.5, "KM[6,5] is read as 6.5 points"),
+    ("KM[6.50]", 6.5, ""),
+    ("KM[+.5]", 0.5, ""),
+    ("KM[3.5]", 3.5, ""),
+    ("KM[50]", 50, ""),  # in points, as FF4 has it: nothing says otherwise
+    ("KM[]", 7.5, ""),
+    ("", 7.5, ""),
+]
+
+
+@pytest.mark.parametrize(("root", "komi", "told"), KOMI)
+def test_komi_is_read_as_servers_write_it(root: str, komi: float, told: str) -> None:
+    read = sgf.read(f"(;SZ[19]{root};B[pp])")
+    assert read.game == f"go(size=19,komi={komi:g},suicide=false)"
+    assert told in read.note
+    assert bool(told) == bool(read.note)
+    ours = f"go(size=19,komi={komi:g})"
+    assert sgf.read(f"(;SZ[19]{root};B[pp])", ours).actions == read.actions
+
+
+def test_another_komi_is_refused_with_how_it_was_read() -> None:
+    with pytest.raises(InvalidRequestError, match=r"komi 0.5, .* 7.5: .*\(KM\[50\] is read as 0.5"):
+        sgf.read("(;SZ[5]KM[50]AP[foxwq])", GO)
+
+
+@pytest.mark.parametrize(
+    "komi", ["1_0", "1e1", "٧", "6.7", "0.1", "7 1/2", "nan", "inf", "0x7", "9" * 5000, ","]
+)
+def test_what_is_no_komi_is_refused(komi: str) -> None:
+    with pytest.raises(InvalidRequestError, match=r"give a multiple of 0\.5"):
+        sgf.read(f"(;SZ[5]KM[{komi}])")

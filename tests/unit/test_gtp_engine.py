@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.unit.gtp_session import GAME, FirstFree, Session, described, said
 from zerofleet import __version__
@@ -143,9 +145,8 @@ async def test_clocks_are_accepted() -> None:
     assert (
         await said("kgs-time_settings none", "kgs-time_settings byoyomi 60 12.5 3") == "=\n\n" * 2
     )
-    assert "? system is 'fischer': give none" in await said("kgs-time_settings fischer 1 2")
-    assert "? main is '-1'" in await said("time_settings -1 30 5")
-    assert "? main is 'long'" in await said("time_settings long 30 5")
+    assert await said("kgs-time_settings fischer 1 2", "time_settings -1 30 5") == "=\n\n" * 2
+    assert await said("time_left b -3 0", "time_left w 1e9 -1") == "=\n\n" * 2
 
 
 async def test_sgf_in_and_out(tmp_path: Path) -> None:
@@ -255,3 +256,47 @@ def test_an_analysis_asks_for_less_on_a_big_board(game: str, simulations: int) -
 def test_other_games_are_refused() -> None:
     with pytest.raises(ConfigError, match="the game is 'othello', not Go"):
         Session(FirstFree(), "othello")
+
+
+async def loaded(path: str) -> Session:
+    """A session in which a file of 5x5 was loaded; its moves are C3 and D4."""
+    session = Session(FirstFree())
+    for line in (f"loadsgf {path}\n", "printsgf\n", None):
+        session.lines.put_nowait(line)
+    await session.engine.run(session.lines)
+    assert session.text.startswith("=\n\n=")
+    assert ";B[cc];W[db]" in session.text.replace("\n", "")
+    return session
+
+
+@pytest.mark.parametrize(
+    "name", ["game.sgf", "my game.sgf", "game 2", 'd\'e "f" \\.sgf', "a\udcff"]
+)
+async def test_a_file_in_any_encoding_and_of_any_name_is_loaded(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes("(;SZ[5]CA[Shift_JIS];B[cc]C[山田桂];W[db])".encode("shift_jis"))
+    assert (await loaded(str(path))).complaints == []
+
+
+async def test_the_komi_of_a_server_is_told_apart_from_the_response(tmp_path: Path) -> None:
+    path = tmp_path / "fox.sgf"
+    path.write_text("(;SZ[5]KM[375]RU[Chinese]AP[foxwq];B[cc];W[db])")
+    assert (await loaded(str(path))).complaints == [
+        "KM[375] is read as 7.5 points: hundredths of stones, as Fox writes them"
+    ]
+
+
+LINES = st.text(max_size=20) | st.sampled_from(["9" * 5000, "\0", "'\"\\", "-1", "nan", "b", "a1"])
+
+
+@given(name=st.sampled_from(sorted(Session(FirstFree()).engine.commands)), words=st.lists(LINES))
+@settings(deadline=None)
+async def test_any_line_is_answered_in_a_line(name: str, words: list[str]) -> None:
+    if name == "printsgf":
+        words = []  # which would write files
+    session = Session(FirstFree())
+    session.lines.put_nowait(f"7 {name} {' '.join(words)}\n")
+    session.lines.put_nowait(None)
+    await session.engine.run(session.lines)
+    assert session.text.startswith(("=7", "?7"))
+    assert session.text.endswith("\n\n")

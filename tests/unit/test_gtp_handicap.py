@@ -40,7 +40,7 @@ def test_numbers_that_a_board_does_not_take(size: int, stones: int, words: str) 
 
 
 def test_white_moves_after_black_stones_with_passes_between() -> None:
-    board = BoardCommands(NINE)
+    board = BoardCommands(NINE, pytest.fail)
     assert board.handlers["fixed_handicap"]("3") == "C3 G7 C7"
     assert board.position.state.to_play == 1
     assert board.position.actions.count(81) == 2
@@ -50,7 +50,7 @@ def test_white_moves_after_black_stones_with_passes_between() -> None:
 
 
 def test_ours_to_choose() -> None:
-    board = BoardCommands(NINE)
+    board = BoardCommands(NINE, pytest.fail)
     free = board.handlers["place_free_handicap"]
     for stones in ("1", "81"):
         with pytest.raises(GtpError, match=f"number of stones: {stones} on 9x9: give 2 to 80"):
@@ -63,13 +63,13 @@ def test_ours_to_choose() -> None:
     [(2, "A1 B2"), (3, "A1 C3 A3"), (5, "B2 D4 B4"), (6, "B2 E5 B5"), (8, "C3 F6 C6")],
 )
 def test_ours_to_choose_on_a_small_board(size: int, stones: str) -> None:
-    board = BoardCommands(f"go(size={size})")
+    board = BoardCommands(f"go(size={size})", pytest.fail)
     assert board.handlers["place_free_handicap"]("3") == stones
     assert len(GoBoard(board.position.state).regions(0)) == len(stones.split())
 
 
 def test_theirs_to_choose() -> None:
-    board = BoardCommands(NINE)
+    board = BoardCommands(NINE, pytest.fail)
     free = board.handlers["set_free_handicap"]
     for vertices, words in (
         (("E5",), "two or more"),

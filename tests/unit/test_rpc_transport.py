@@ -2,7 +2,8 @@
 
 import pytest
 
-from zerofleet.rpc.transport import is_local
+from zerofleet.errors import ConfigError
+from zerofleet.rpc.transport import is_local, require_target
 
 LOCAL = [
     *("127.0.0.1:8001", "127.9.9.9:1", "localhost:8001", "localhost", "[::1]:8001", "::1"),
@@ -26,3 +27,22 @@ def test_local(target: str) -> None:
 @pytest.mark.parametrize("target", ELSEWHERE)
 def test_elsewhere(target: str) -> None:
     assert not is_local(target)
+
+
+@pytest.mark.parametrize(
+    "target", [*LOCAL, *ELSEWHERE, "unix:/a b/c", "127.0.0.1:065535", "h:http"]
+)
+def test_targets_that_grpc_understands(target: str) -> None:
+    require_target(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("127.0.0.1:65536", "127.0.0.1:99999999", f"h:{'9' * 5000}", "[::1]:70000"),
+        *("127.0.0.1:1\n", "a\0b:1", "a b:1", "unix:a\0b", "dns:///h:65536", "ipv4:a:1,b:65536"),
+    ],
+)
+def test_targets_that_grpc_would_read_as_something_else(target: str) -> None:
+    with pytest.raises(ConfigError, match="is no address"):
+        require_target(target)

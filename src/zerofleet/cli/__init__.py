@@ -6,6 +6,7 @@ Each command is one file; what it needs beyond its options is imported when it r
 
 from __future__ import annotations
 
+import re
 import sys
 
 import typer
@@ -68,11 +69,22 @@ def main() -> None:
     except ZerofleetError as error:
         from zerofleet.local.supervisor import ProgramFailedError  # only a failure needs it
 
-        typer.echo(f"zerofleet: {error}", err=True)
+        typer.echo(f"zerofleet: {_shown(str(error))}", err=True)
         failed = isinstance(error, ProgramFailedError)
         sys.exit(error.exit_code if failed else ConfigError.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _shown(text: str) -> str:
+    """A message as a terminal may show it: no control characters, no value of thousands of digits.
+
+    Messages repeat what a person, a file or another program said.
+    """
+    readable = "".join(
+        each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text
+    )
+    return re.sub(r"\S{400,}", lambda long: f"{long[0][:200]}...", readable)
 
 
 def _run() -> None:

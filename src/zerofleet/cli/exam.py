@@ -280,6 +280,8 @@ class _InProcess:
 
 
 def _chosen_models(database: Database, run: str, wanted: str) -> list[ModelRow]:
+    from zerofleet.games.notation import whole_number
+
     rows = {row.version: row for row in database.models(run)}
     if not rows:
         raise ConfigError(f"the run '{run}' has no model yet")
@@ -290,9 +292,10 @@ def _chosen_models(database: Database, run: str, wanted: str) -> list[ModelRow]:
         if head is None:
             raise ConfigError(f"the run '{run}' has promoted no model yet: give --model VERSION")
         return [rows[head.version]]
-    if not wanted.isdigit() or int(wanted) not in rows:
+    version = whole_number(wanted, max(rows))
+    if version not in rows:
         raise ConfigError(
             f"the run '{run}' has no model {wanted!r}: give 'best', 'all' or a version from "
             f"{min(rows)} to {max(rows)}"
         )
-    return [rows[int(wanted)]]
+    return [rows[version]]

@@ -7,6 +7,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Generator
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import typer
@@ -31,7 +32,12 @@ def with_port(address: str | None) -> str | None:
     Raises:
         ConfigError: it does not; gRPC would take 443, where none of our services listens.
     """
-    if address is None or address.startswith("unix:") or re.search(r":\d+$", address):
+    from zerofleet.rpc.transport import require_target
+
+    if address is None:
+        return None
+    require_target(address)
+    if re.fullmatch(r"unix:.+|.*[^:]:[0-9]+|\[.+\]:[0-9]+", address):
         return address
     raise ConfigError(f"--address {address}: give HOST:PORT, as `zerofleet status` names it")
 
@@ -117,7 +123,7 @@ def _point_at_best(folder: DataFolder, running: Running) -> None:
         if best is None:
             raise ConfigError(
                 f"the run '{folder.run}' has promoted no model yet: train it first with "
-                f"`zerofleet up {folder.run_file} --data {folder.root}`"
+                f"`zerofleet up {quote(str(folder.run_file))} --data {quote(str(folder.root))}`"
             )
         tell_of_damage(folder, best)
         if running.inference_address is None:

@@ -27,9 +27,9 @@ from zerofleet.rpc.player_backend import (
 from zerofleet.rpc.retry import retrying, rpc_error
 from zerofleet.rpc.schema import player as pb
 
-Position: TypeAlias = Sequence[int] | Sequence[str] | Sgf | str
+Position: TypeAlias = Sequence[int] | Sequence[str] | Sgf | str | bytes
 """The actions from the start of the game: as numbers, as the game writes them (``["e5", "c3"]`` or
-``"e5 c3"``), or the text of an SGF file. Empty: the start."""
+``"e5 c3"``), or an SGF file, as text or as bytes in any encoding. Empty: the start."""
 
 
 class AsyncPlayer:
@@ -254,8 +254,10 @@ class AsyncPlayer:
 
 def to_actions(position: Position) -> Actions:
     """The actions that a position stands for, as the wire has them."""
+    if isinstance(position, bytes):
+        return Sgf(position)
     if not isinstance(position, str):
         return position
-    if position.lstrip().startswith("("):
+    if position.lstrip("\ufeff \t\r\n").startswith("("):  # a byte order mark may come first
         return Sgf(position)
     return position.split()

@@ -25,7 +25,7 @@ class Environment(EnvSettingsSource):
         """
         try:
             return super().decode_complex_value(field_name, field, value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if field_name == "game":
                 return value
             variable = self._holding(field_name, value)
@@ -69,7 +69,7 @@ def _holds(text: str, path: Sequence[str]) -> bool:
         return True
     try:
         value: object = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     for part in path:
         if isinstance(value, dict) and part in value:

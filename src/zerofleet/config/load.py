@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import tomllib
@@ -28,7 +29,10 @@ def find_run_file(path: Path) -> Path:
     """
     is_name = path.parent == Path() and not path.suffix
     own = _OWN_RUN_FILES / f"{path}.toml"
-    return own if is_name and not path.is_file() and own.is_file() else path
+    with contextlib.suppress(OSError, ValueError):  # too long for a name: load_run says so
+        if is_name and not path.is_file() and own.is_file():
+            return own
+    return path
 
 
 def load_run(path: Path) -> RunConfig:
@@ -45,7 +49,7 @@ def load_run(path: Path) -> RunConfig:
         raise ConfigError(
             f"cannot read the run file {path}: {error.strerror}{_nearest(path)}"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
     _check_environment()
     try:

@@ -12,6 +12,7 @@ from zerofleet.errors import ConfigError
 from zerofleet.secrets.files import read_secret
 from zerofleet.secrets.urls import split_password_file
 
+_HIGHEST_PORT = 65535
 _SCHEME = re.compile(r"^postgres(ql)?(\+\w+)?://")
 
 
@@ -36,6 +37,9 @@ def connection_parameters(url: str) -> dict[str, Any]:
         raise ConfigError(
             "the database URL is not one of Postgres: write postgresql://user@host:5432/name"
         ) from error
+    for port in str(parameters.get("port", "")).split(","):
+        if port and not (re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) <= _HIGHEST_PORT):
+            raise ConfigError(f"the database URL has port {port[:40]!r}: give 1 to {_HIGHEST_PORT}")
     return parameters if path is None else {**parameters, "password": read_secret(path)}
 
 

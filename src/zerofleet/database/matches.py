@@ -19,7 +19,7 @@ from zerofleet.records import GameRecord
 
 MatchKind = Literal["gate", "rating", "trial"]
 
-_MODEL = re.compile(r"([1-9][0-9]*)(?:/(fp32|int8|fp16))?")
+_MODEL = re.compile(r"([1-9][0-9]{0,8})(?:/(fp32|int8|fp16))?")
 _COLUMNS = (
     "match_id, run, kind, player, opponent, games, num_simulations, seed, created_at, left_out, "
     "threshold, sprt_elo0, sprt_elo1, sprt_error, draws_only, verdict, decided_by, decided_at, "

@@ -1,4 +1,4 @@
-"""Lines of actions as a person writes them."""
+"""Lines of actions, and numbers, as a person writes them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from zerofleet_core import State, game_spec
 from zerofleet.errors import IllegalActionError
 from zerofleet.games.registry import spec
 
+_SHOWN = 200  # characters of what a person wrote, in messages
 _ACTIONS_ARE_POINTS = ("go", "gomoku", "mnk", "othello", "tic_tac_toe")
 
 
@@ -32,9 +33,21 @@ def parse_actions(game: str, text: str) -> list[int]:
             action = _read(state, entry)
             state.apply(action)
         except ValueError as error:
-            raise IllegalActionError(f"ply {ply}: {entry!r}: {error}") from error
+            raise IllegalActionError(f"ply {ply}: {_cut(entry)!r}: {_cut(str(error))}") from error
         actions.append(action)
     return actions
+
+
+def whole_number(text: str, most: int) -> int | None:
+    """The number that a text stands for; None: it is none from 0 to ``most``.
+
+    The whole text must be decimal digits of ASCII. Zeros may come first.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    digits = text.lstrip("0") or "0"
+    # The length comes first: Python refuses to read thousands of digits.
+    return int(digits) if len(digits) <= len(str(most)) and int(digits) <= most else None
 
 
 def format_actions(game: str, actions: Iterable[int]) -> str:
@@ -77,7 +90,15 @@ def why_illegal(state: State, action: int, word: str) -> str:
     return f"{word} is not possible here"
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
 def _read(state: State, entry: str) -> int:
     if entry.isdecimal() and not state.action_to_string(0).isdecimal():
-        return int(entry)
+        most = game_spec(state.game).num_actions - 1
+        number = whole_number(entry, most)
+        if number is None:
+            raise ValueError(f"the actions are 0 to {most}")
+        return number
     return state.string_to_action(entry)

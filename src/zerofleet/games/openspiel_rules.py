@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from zerofleet.games.notation import whole_number
 from zerofleet.games.openspiel_api import SpielGame, SpielState
 from zerofleet.games.openspiel_sample import take_sample
 from zerofleet.games.openspiel_tensor import PlaneCode, Tensor
@@ -33,6 +34,8 @@ class OpenSpielRules:
         self.first = game.new_initial_state().current_player()
         self._texts = sample.texts
         self._actions = {text: action for action, text in sample.texts.items()}
+        self.any_case = sample.any_case
+        self._any_case_actions = {text.casefold(): action for text, action in self._actions.items()}
 
     def start(self) -> OpenSpielPosition:
         """See ``Rules``."""
@@ -56,9 +59,9 @@ class OpenSpielRules:
         """See ``Rules``; the number of an action does for every action."""
         if text in self._actions:
             return self._actions[text]
-        if text.isascii() and text.isdecimal() and int(text[:6]) < self.num_actions:
-            return int(text)
-        return None
+        if self.any_case and text.casefold() in self._any_case_actions:
+            return self._any_case_actions[text.casefold()]
+        return whole_number(text, self.num_actions - 1)
 
 
 class OpenSpielPosition:
@@ -107,7 +110,10 @@ class OpenSpielPosition:
 
     def action_named(self, text: str) -> int | None:
         """The legal action that is written so here."""
-        matches = [action for action, name in self._names().items() if name == text]
+        names = self._names()
+        matches = [action for action, name in names.items() if name == text]
+        if not matches and self._rules.any_case:
+            matches = [a for a, name in names.items() if name.casefold() == text.casefold()]
         return matches[0] if len(matches) == 1 else None
 
     def _names(self) -> dict[int, str]:

@@ -26,6 +26,8 @@ class Sample:
     """Of each plane of the tensor, other than 0 and 1."""
     texts: dict[int, str] = field(default_factory=dict[int, str])
     """How the actions are written; empty where some action is not always written alike."""
+    any_case: bool = True
+    """Whether capitals mean nothing: the first game's names have either none or nothing else."""
 
 
 def take_sample(game: SpielGame, tensor: Tensor) -> Sample:
@@ -33,8 +35,9 @@ def take_sample(game: SpielGame, tensor: Tensor) -> Sample:
     generator = random.Random(f"sample of {game}")
     sample = Sample(values=[set() for _ in range(tensor.shape[0])])
     texts: dict[int, str] | None = {}
+    letters: set[str] = set()
     positions = 0
-    for _ in range(_GAMES):
+    for number in range(_GAMES):
         state = game.new_initial_state()
         while not state.is_terminal() and positions < _POSITIONS:
             positions += 1
@@ -43,8 +46,11 @@ def take_sample(game: SpielGame, tensor: Tensor) -> Sample:
             for plane in np.flatnonzero(((planes != 0) & (planes != 1)).any(axis=(1, 2))):
                 sample.values[plane].update(np.unique(planes[plane]).tolist())
             texts = _with_texts(texts, state, player, legal)
+            if number == 0:
+                letters.update(*(state.action_to_string(player, action) for action in legal))
             # Of the generator's methods only this one stays the same in all versions of Python.
             state.apply_action(legal[int(generator.random() * len(legal))])
+    sample.any_case = not (any(map(str.isupper, letters)) and any(map(str.islower, letters)))
     if texts is not None and _are_plain(texts):
         sample.texts = texts
     return sample

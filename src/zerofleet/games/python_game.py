@@ -96,11 +96,15 @@ class Game(ABC):
 
     @classmethod
     def string_to_action(cls, text: str) -> int | None:
-        """The action that people write like that; None: there is none."""
-        for action in range(cls.num_actions):
-            if cls.action_to_string(action) == text:
-                return action
-        return None
+        """The action that people write like that; None: there is none.
+
+        Capitals and small letters are the same where only one action is written so.
+        """
+        words = [cls.action_to_string(action) for action in range(cls.num_actions)]
+        if text in words:
+            return words.index(text)
+        folded = [word.casefold() for word in words]
+        return folded.index(text.casefold()) if folded.count(text.casefold()) == 1 else None
 
     def __str__(self) -> str:
         """The picture of the position; by default the planes, one below the other.

@@ -6,6 +6,7 @@ Othello's points open. An empty value is a pass.
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,8 @@ from zerofleet.errors import ConfigError, IllegalActionError, InvalidRequestErro
 from zerofleet.games.alternation import play_as
 from zerofleet.games.go_board import go_score
 from zerofleet.games.go_rules import GoRules, base_name, is_go
-from zerofleet.games.sgf_text import Node, escape, format_nodes, parse_main_line
+from zerofleet.games.notation import whole_number
+from zerofleet.games.sgf_text import Node, decode, escape, format_nodes, parse_main_line
 
 _GM = {"go": "1", "othello": "2"}
 _COLOURS = ("B", "W")  # by player
@@ -24,6 +26,11 @@ _SETUP = ("AW", "AE")
 _SUICIDE_ALLOWED = ("tromp-taylor", "nz", "new zealand", "goe")
 _NO_SUICIDE = "without suicide"
 _MAX_SIZE = 19
+_KOMI = re.compile(r"[+-]?(\d{1,9}([.,]\d{0,9})?|[.,]\d{1,9})", re.ASCII)
+# What programs that write komi in hundredths put into AP: Fox, and gokifu.com (by SGFC).
+_IN_HUNDREDTHS = {"foxwq": "Fox", "sgfc": "gokifu.com"}
+_LEAST_HUNDREDTHS = 50  # of these programs
+_LEAST_HUNDREDTHS_OF_ANY = 200  # where AP says nothing; no game has such a komi
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,33 +79,41 @@ def write(played: SgfGame) -> str:
     return format_nodes(nodes)
 
 
-def read(text: str, game: str | None = None, *, moves: int | None = None) -> tuple[str, list[int]]:
-    """The main line of an SGF's first game.
+@dataclass(frozen=True, slots=True)
+class ReadGame:
+    """The main line of an SGF's first game."""
+
+    game: str  # with its rules
+    actions: list[int]  # from the start
+    note: str  # how the komi was read, where the file does not write it in points; or empty
+
+
+def read(file: str | bytes, game: str | None = None, *, moves: int | None = None) -> ReadGame:
+    """Read the main line of an SGF's first game.
 
     Handicap stones, and moves by one player in a row, become moves with passes of the other
     player between them, where the rules allow that.
 
     Args:
-        text: of the file, at most ``sgf_text.MAX_CHARACTERS``.
+        file: its text, or its bytes in any encoding (``sgf_text.decode``).
         game: the game by whose rules the actions are checked; size and komi must be its own.
             None: the game that the file describes.
         moves: so many moves of the line at most; handicap stones, and passes that were put in,
             are none. None: all.
 
-    Returns:
-        The game's name with its rules, and the actions from the start.
-
     Raises:
-        InvalidRequestError: no SGF, another game than asked for, stones set up other than as a
-            handicap, or an action that the rules forbid.
+        InvalidRequestError: no SGF, an unclear encoding, another game than asked for, stones set
+            up other than as a handicap, or an action that the rules forbid.
         ConfigError: ``game`` has no SGF.
     """
-    nodes = parse_main_line(text)
+    nodes = parse_main_line(file if isinstance(file, str) else decode(file))
     name = _described(nodes[0])
+    note = _komi(nodes[0])[1] if is_go(name) else ""
     if game is not None:
         _require_same(nodes[0], name, game)
         name = game
-    return name, _actions(nodes if moves is None else _first_moves(nodes, moves), name)
+    actions = _actions(nodes if moves is None else _first_moves(nodes, moves), name)
+    return ReadGame(name, actions, note)
 
 
 def _root(played: SgfGame, size: int, end: State) -> Node:
@@ -146,7 +161,7 @@ def _described(root: Node) -> str:
         if size != 8:
             raise InvalidRequestError(f"the SGF is of Othello {size}x{size}: give 8x8")
         return "othello"
-    komi = _komi(root)
+    komi, _ = _komi(root)
     rules = _value(root, "RU", "").lower()
     suicide = rules.startswith(_SUICIDE_ALLOWED) and _NO_SUICIDE not in rules
     return GoRules(size, 7.5 if komi is None else komi, suicide).name
@@ -162,10 +177,12 @@ def _require_same(root: Node, name: str, game: str) -> None:
         raise InvalidRequestError(f"the SGF has board size {_value(root, 'SZ', '19')}, not {size}")
     if not is_go(game):
         return
-    komi, ours = _komi(root), GoRules.of(game).komi
+    (komi, note), ours = _komi(root), GoRules.of(game).komi
     if komi is not None and komi != ours:
+        how = f" ({note})" if note else ""
         raise InvalidRequestError(
-            f"the SGF has komi {komi:g}, the game is played with {ours:g}: change KM or remove it"
+            f"the SGF has komi {komi:g}, the game is played with {ours:g}: change KM or remove "
+            f"it{how}"
         )
 
 
@@ -257,30 +274,52 @@ def _size(root: Node, game: str) -> int:
     columns, _, rows = written.partition(":")
     if rows not in ("", columns) or not columns.isdecimal() or not columns.isascii():
         raise InvalidRequestError(f"the SGF has board size '{written[:20]}': give a square one")
-    size = int(columns[:4])
-    if not 2 <= size <= _MAX_SIZE:
-        raise InvalidRequestError(f"the SGF has board size {size}: give 2 to {_MAX_SIZE}")
+    size = whole_number(columns, _MAX_SIZE)
+    if size is None or size < 2:
+        raise InvalidRequestError(f"the SGF has board size {columns[:20]}: give 2 to {_MAX_SIZE}")
     return size
 
 
-def _komi(root: Node) -> float | None:
-    """The file's komi; None when it does not say.
+def _komi(root: Node) -> tuple[float | None, str]:
+    """The komi in points, and how it was read where the file does not write it in points.
+
+    Some servers write other units than FF4, which has points. The rules are those of KataGo
+    (cpp/dataio/sgf.cpp), KaTrain (core/sgf_parser.py), LizzieYzy (rules/SGFParser.java), Ogatak
+    (apply_komi_fix) and OGS (goban, GobanEngine.ts):
+
+    - Fox (AP[foxwq]) and gokifu.com (AP[SGFC:...]) write hundredths from 50 on. So does any file
+      from 200 on: no game has such a komi.
+    - 2 to 4 in hundredths are stones, as are quarters: Chinese rules count 3.75 stones, which are
+      7.5 points.
+    - A decimal comma is a point, as in q5Go.
+
+    None where the file does not say.
 
     Raises:
-        InvalidRequestError: no multiple of a half.
+        InvalidRequestError: no multiple of half a point.
     """
     written = _value(root, "KM", "")
     if not written:
-        return None
-    try:
-        komi = float(written)
-        if not (2 * komi).is_integer():
-            raise ValueError(written)
-    except (ValueError, OverflowError) as error:
-        raise InvalidRequestError(
-            f"the SGF has komi '{written[:20]}': give a multiple of 0.5"
-        ) from error
-    return komi
+        return None, ""
+    if not _KOMI.fullmatch(written):
+        raise InvalidRequestError(f"the SGF has komi '{written[:20]}': give a multiple of 0.5")
+    komi, units = float(written.replace(",", ".")), ""
+    programs = (program.strip().lower().partition(":")[0] for program in root.get("AP", ()))
+    program = next((_IN_HUNDREDTHS[each] for each in programs if each in _IN_HUNDREDTHS), "")
+    least = _LEAST_HUNDREDTHS if program else _LEAST_HUNDREDTHS_OF_ANY
+    if komi.is_integer() and abs(komi) >= least:
+        komi, units = komi / 100, "hundredths"
+    is_quarter = (4 * komi).is_integer() and not (2 * komi).is_integer()
+    if is_quarter or (units and 2 <= abs(komi) <= 4):
+        komi, units = 2 * komi, f"{units} of stones" if units else "stones"
+    if not (2 * komi).is_integer():
+        raise InvalidRequestError(f"the SGF has komi '{written[:20]}': give a multiple of 0.5")
+    if not units and "," not in written:
+        return komi, ""
+    writer = f", as {program} writes them" if program and units else ""
+    return komi, f"KM[{written}] is read as {komi:g} points" + (
+        f": {units}{writer}" if units else ""
+    )
 
 
 def _value(node: Node, name: str, default: str) -> str:

@@ -9,15 +9,12 @@ from zerofleet.errors import InvalidRequestError
 from zerofleet.games import sgf
 from zerofleet.games.go_board import GoBoard, go_score
 from zerofleet.games.go_rules import GoRules
-from zerofleet.games.sgf_text import MAX_CHARACTERS
+from zerofleet.games.sgf_text import MAX_BYTES
 from zerofleet.gtp.kata_commands import kata_rules, require_rules
 from zerofleet.gtp.position import GtpPosition
-from zerofleet.gtp.protocol import GtpError, parse_decimal, parse_number, parse_player
+from zerofleet.gtp.protocol import GtpError, parse_number, parse_player
 
 Handler = Callable[..., str]
-
-_KGS_SYSTEMS = ("none", "absolute", "byoyomi", "canadian")
-
 
 # Of fixed handicap stones (Farnebäck 2002, GTP version 2, section 4.1.1).
 _COLUMNS = "ABCDEFGHJKLMNOPQRST"
@@ -32,9 +29,11 @@ class BoardCommands:
 
     Args:
         game: Go, with its rules: controllers may ask for no others.
+        complain: shows a line to the person, apart from the responses.
     """
 
-    def __init__(self, game: str) -> None:
+    def __init__(self, game: str, complain: Callable[[str], None]) -> None:
+        self._complain = complain
         self.position = GtpPosition(game)
         self._rules = GoRules.of(game)
         self.handlers: dict[str, Handler] = {
@@ -49,9 +48,9 @@ class BoardCommands:
             "showboard": self._showboard,
             "final_score": self._final_score,
             "final_status_list": self._final_status_list,
-            "time_settings": self._time_settings,
-            "time_left": self._time_left,
-            "kgs-time_settings": self._kgs_time_settings,
+            "time_settings": self._clock,
+            "time_left": self._clock,
+            "kgs-time_settings": self._clock,
             "fixed_handicap": self._fixed_handicap,
             "place_free_handicap": self._place_free_handicap,
             "set_free_handicap": self._set_free_handicap,
@@ -71,10 +70,10 @@ class BoardCommands:
 
     def _komi(self, komi: str) -> str:
         try:
-            same = float(komi) == self._rules.komi
+            points = float(komi)
         except ValueError as error:
-            raise GtpError(f"komi is '{komi}': give a number") from error
-        if not same:
+            raise GtpError(f"komi is '{komi[:40]}': give a number") from error
+        if points != self._rules.komi:
             raise GtpError(
                 f"the model plays with komi {self._rules.komi:g} and knows no other: set that"
             )
@@ -111,25 +110,11 @@ class BoardCommands:
         chains = [*board.regions(0), *board.regions(1)]
         return "\n".join(" ".join(map(vertex, chain)) for chain in chains)
 
-    def _time_settings(self, main: str, overtime: str, stones: str) -> str:
-        """Accepted and not used: a move takes its number of simulations."""
-        for name, seconds in (("main", main), ("overtime", overtime), ("stones", stones)):
-            parse_decimal(seconds, name)
-        return ""
+    def _clock(self, *_: str) -> str:
+        """Accept any clock, and use none: a move takes its number of simulations.
 
-    def _kgs_time_settings(self, system: str, *numbers: str) -> str:
-        """Accepted and not used, as ``time_settings``."""
-        if system not in _KGS_SYSTEMS:
-            raise GtpError(f"system is '{system}': give {', '.join(_KGS_SYSTEMS)}")
-        for number in numbers:
-            parse_decimal(number, "time")
-        return ""
-
-    def _time_left(self, colour: str, seconds: str, stones: str) -> str:
-        """Accepted and not used, as ``time_settings``."""
-        parse_player(colour)
-        parse_decimal(seconds, "seconds")
-        parse_decimal(stones, "stones")
+        Controllers send what they like, such as a negative time to a player who is late.
+        """
         return ""
 
     def _fixed_handicap(self, stones: str) -> str:
@@ -160,29 +145,45 @@ class BoardCommands:
             raise
         return " ".join(vertices)
 
-    def _loadsgf(self, path: str, move: str = "") -> str:
-        """The main line; with a move's number (counted from 1) the position before that move."""
-        before = max(0, parse_number(move, "move") - 1) if move else None
+    def _loadsgf(self, *words: str) -> str:
+        """The main line; with a move's number (counted from 1) the position before that move.
+
+        A path may have spaces, which GTP has no way to quote.
+        """
+        if not words:
+            raise GtpError("loadsgf: give a file")
+        path, before = " ".join(words), None
+        if len(words) > 1 and words[-1].isdecimal() and not _is_file(path):
+            path = " ".join(words[:-1])
+            before = max(0, parse_number(words[-1], "move") - 1)
         try:
-            with Path(path).open(encoding="utf-8", errors="replace") as file:
-                text = file.read(MAX_CHARACTERS + 1)
-            _, actions = sgf.read(text, self.position.game, moves=before)
-        except OSError as error:
+            with Path(path).open("rb") as file:
+                content = file.read(MAX_BYTES + 1)
+            read = sgf.read(content, self.position.game, moves=before)
+        except (OSError, ValueError, InvalidRequestError) as error:  # ValueError: NUL in the path
             raise GtpError(f"cannot load file: {error}") from error
-        except InvalidRequestError as error:
-            raise GtpError(f"cannot load file: {error}") from error
-        self.position.set_actions(actions)
+        self.position.set_actions(read.actions)
+        if read.note:
+            self._complain(read.note)
         return ""
 
-    def _printsgf(self, path: str = "") -> str:
+    def _printsgf(self, *words: str) -> str:
+        path = " ".join(words)
         text = sgf.write(sgf.SgfGame(self.position.game, self.position.actions))
         if not path:
             return text
         try:
             Path(path).write_text(text, encoding="utf-8")
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise GtpError(f"cannot write file: {error}") from error
         return ""
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):  # too long, or with a NUL
+        return False
 
 
 def most_stones(size: int) -> int:

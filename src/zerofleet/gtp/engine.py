@@ -91,7 +91,7 @@ class Engine:
         self._search = options.search
         self._say = say
         self._complain = complain
-        self._board = BoardCommands(description.game)
+        self._board = BoardCommands(description.game, complain)
         self._analysis: tuple[asyncio.Task[None], _Response] | None = None
         self._simple: dict[str, Callable[..., str]] = {
             "protocol_version": lambda: "2",
@@ -170,7 +170,7 @@ class Engine:
     def _set_parameter(self, name: str, value: str) -> str:
         self._get_parameter(name)
         if name == _ADVANTAGE:
-            if parse_decimal(value, name):
+            if parse_decimal(value.removeprefix("-"), name):
                 raise GtpError(f"{name} is {value}: this search knows 0 alone")
             return ""
         simulations, most = parse_number(value, name), self._description.max_simulations

@@ -25,11 +25,14 @@ class Command:
 def parse_line(line: str) -> Command | None:
     """The command of a line; None for a comment or an empty line.
 
-    Control characters are dropped and "#" begins a comment (section 3.1).
+    Control characters are dropped and "#" begins a comment (section 3.1). Bytes that are not UTF-8,
+    as in the names of old files, stay as Python has them in paths (PEP 383).
     """
-    text = "".join(c for c in line.replace("\t", " ") if c.isprintable())
+    text = "".join(
+        c for c in line.replace("\t", " ") if c.isprintable() or "\udc80" <= c <= "\udcff"
+    )
     words = text.partition("#")[0].split()
-    number = words.pop(0) if words and words[0].isdecimal() else ""
+    number = words.pop(0) if words and words[0].isascii() and words[0].isdecimal() else ""
     if not words:
         return None
     return Command(number, words[0], tuple(words[1:]))

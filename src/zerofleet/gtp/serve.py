@@ -38,7 +38,9 @@ async def serve_gtp(address: str, options: EngineOptions, credentials: ClientCre
 
 
 def _write(text: str) -> None:
-    sys.stdout.write(text)
+    # A message may repeat a path that this encoding cannot write.
+    encoding = sys.stdout.encoding
+    sys.stdout.write(text.encode(encoding, errors="backslashreplace").decode(encoding))
     sys.stdout.flush()
 
 
@@ -60,7 +62,9 @@ def _lines(descriptor: int) -> asyncio.Queue[str | None]:
                 open(descriptor, "rb", buffering=0, closefd=False) as source,
             ):
                 for line in source:
-                    loop.call_soon_threadsafe(lines.put_nowait, line.decode(errors="replace"))
+                    loop.call_soon_threadsafe(
+                        lines.put_nowait, line.decode(errors="surrogateescape")
+                    )
             loop.call_soon_threadsafe(lines.put_nowait, None)
 
     # A daemon: after `quit` it may stay in a read that nothing ends.

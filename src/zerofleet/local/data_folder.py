@@ -54,6 +54,7 @@ class DataFolder:
         Raises:
             ConfigError: it does not exist, is something else, or a newer zerofleet made it.
         """
+        _require_utf8(root)
         marker = root / MARKER
         if not _exists(marker):
             raise ConfigError(
@@ -78,6 +79,7 @@ class DataFolder:
         Raises:
             ConfigError: the folder belongs to another run or game, or holds other things.
         """
+        _require_utf8(root)
         if not _exists(root / MARKER):
             marker = {"format": FORMAT, "run": run.name, "game": run.game.name}
             with full_disk_named(root):
@@ -243,8 +245,19 @@ def _locked(lock: FileIO, *, patience: float) -> bool:
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except PermissionError as error:
+    except OSError as error:
         raise ConfigError(f"cannot look into {path.parent}: {error.strerror}") from error
+
+
+def _require_utf8(root: Path) -> None:
+    """Refuse a folder whose name Postgres' client and our own files could not hold."""
+    try:
+        str(root.absolute()).encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"the data folder {root.absolute()} has a name that is not UTF-8: rename it, or give "
+            "another --data"
+        ) from error
 
 
 def _made(root: Path) -> Path:

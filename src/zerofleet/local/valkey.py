@@ -15,6 +15,7 @@ import importlib.util
 import secrets
 import shutil
 import signal
+import string
 import subprocess
 import time
 from collections.abc import Mapping
@@ -141,7 +142,7 @@ class EmbeddedValkey:
         settings = {
             **self._settings,
             "port": str(self.port),
-            "dir": f'"{self.folder}"',
+            "dir": _quoted(str(self.folder)),
             "requirepass": self._password(),
         }
         configuration = self.folder / "valkey.conf"
@@ -181,6 +182,19 @@ class EmbeddedValkey:
     def _complaint(self) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
         return (lines or ["it says nothing"])[-1].strip() + f" (see {self._log})"
+
+
+def _quoted(text: str) -> str:
+    """A value for Valkey's configuration file, in quotes; what is not plain is written as bytes."""
+    plain = string.ascii_letters + string.digits + "/._- "
+    return (
+        '"'
+        + "".join(
+            each if each in plain else "".join(f"\\x{byte:02x}" for byte in each.encode())
+            for each in text
+        )
+        + '"'
+    )
 
 
 def find_valkey() -> Path:

@@ -17,7 +17,7 @@ from zerofleet.rpc.codec import BEST
 class Sgf:
     """A position as the main line of an SGF file, of Go or Othello."""
 
-    text: str
+    text: str | bytes  # bytes: the file as it is, whose encoding the server finds out
 
 
 Actions = Sequence[int] | Sequence[str] | Sgf

@@ -55,7 +55,11 @@ def encode_position(game: str, actions: Actions) -> pb.Position:
         InvalidRequestError: none of these.
     """
     if isinstance(actions, Sgf):
-        return pb.Position(game=game, sgf=actions.text)
+        if not actions.text:
+            raise InvalidRequestError("not SGF: the file is empty")
+        if isinstance(actions.text, str):
+            return pb.Position(game=game, sgf=actions.text)
+        return pb.Position(game=game, sgf_file=actions.text)
     position = pb.Position(game=game)
     try:
         for action in actions:
@@ -64,7 +68,9 @@ def encode_position(game: str, actions: Actions) -> pb.Position:
             else:
                 position.actions.append(int(action))
     except (TypeError, ValueError) as error:
-        raise InvalidRequestError(f"{list(actions)!r} are not actions: {error}") from error
+        raise InvalidRequestError(
+            f"{repr(list(actions))[:200]} are not actions: {str(error)[:200]}"
+        ) from error
     decode_actions(position)
     return position
 
@@ -79,10 +85,12 @@ def decode_actions(position: pb.Position) -> Actions:
         raise InvalidRequestError(
             f"the position has {position.ByteSize()} bytes: at most {MAX_POSITION_BYTES} are read"
         )
-    if bool(position.actions) + bool(position.action_strings) + bool(position.sgf) > 1:
-        raise InvalidRequestError("give one of actions, action_strings, sgf")
-    if position.sgf:
-        return Sgf(position.sgf)
+    sgf = position.sgf or position.sgf_file
+    given = (position.actions, position.action_strings, position.sgf, position.sgf_file)
+    if sum(map(bool, given)) > 1:
+        raise InvalidRequestError("give one of actions, action_strings, sgf, sgf_file")
+    if sgf:
+        return Sgf(sgf)
     return list(position.action_strings) or list(position.actions)
 
 

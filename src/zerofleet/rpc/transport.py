@@ -7,6 +7,7 @@ and the health port are plaintext on purpose: they say no more than SERVING.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,9 @@ from zerofleet.errors import ConfigError
 if TYPE_CHECKING:
     from zerofleet.rpc.credentials import ServerCredentials
 
+# Of an address with a port: a host in brackets, or one without a colon.
+_PORT = re.compile(r"(?:\[[^\]]*\]|[^:]*):([0-9]+)")
+_HIGHEST_PORT = 65535
 _Options = Sequence[tuple[str, Any]]
 
 
@@ -31,8 +35,9 @@ def dial(
     """A channel to any gRPC target; must be made in its loop.
 
     Raises:
-        ConfigError: it would be plaintext to another machine.
+        ConfigError: it is no target, or it would be plaintext to another machine.
     """
+    require_target(address)
     if tls is not None:
         return grpc.aio.secure_channel(address, tls, options=options)
     if not allow_plaintext and not is_local(address):
@@ -53,9 +58,10 @@ def listen(
     """Bind a server to an address; the port (0 for a unix socket).
 
     Raises:
-        ConfigError: it would be plaintext for other machines.
+        ConfigError: it is no address, or it would be plaintext for other machines.
         RuntimeError: gRPC cannot bind it.
     """
+    require_target(address)
     if tls is not None:
         return server.add_secure_port(address, tls)
     if not credentials.allow_plaintext and not is_local(address):
@@ -77,17 +83,38 @@ def probing_channel(address: str) -> grpc.Channel:
     return grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)])
 
 
+def require_target(target: str) -> None:
+    """Refuse a text that gRPC would read in part, or as something else.
+
+    It takes a port modulo 65536, ends a path at a NUL, and ignores a line break at the end.
+
+    Raises:
+        ConfigError: the target has such a port or character.
+    """
+    is_path = target.startswith(("unix:", "unix-abstract:"))
+    ports = [] if is_path else map(_PORT.fullmatch, _without_scheme(target).split(","))
+    if not target.isprintable() or (" " in target and not is_path):
+        raise ConfigError(f"{target[:80]!r} is no address: give HOST:PORT or unix:PATH")
+    for port in ports:
+        if port is not None and int(port[1].lstrip("0")[:6] or "0") > _HIGHEST_PORT:
+            raise ConfigError(f"'{target[:80]}' is no address: the highest port is {_HIGHEST_PORT}")
+
+
 def is_local(target: str) -> bool:
     """Whether a gRPC target stays on this machine; a name other than localhost may be anywhere."""
     if target.startswith(("unix:", "unix-abstract:")):
         return True
+    return all(_is_loopback(_host(each)) for each in _without_scheme(target).split(","))
+
+
+def _without_scheme(target: str) -> str:
     rest = target
     for scheme in ("dns:", "passthrough:", "ipv4:", "ipv6:"):
         if target.startswith(scheme):
             rest = target.removeprefix(scheme)
     if rest.startswith("//"):  # an authority, such as the name server to ask
         rest = rest[2:].partition("/")[2]
-    return all(_is_loopback(_host(each)) for each in rest.removeprefix("/").split(","))
+    return rest.removeprefix("/")
 
 
 def _host(address: str) -> str:

@@ -47,6 +47,8 @@ def read_bytes(path: Path) -> bytes:
             return file.read(_MOST_BYTES)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:  # a NUL in the name
+        raise ConfigError(f"cannot read {str(path)!r}: {error}") from error
 
 
 def _decoded(content: bytes) -> str | None:

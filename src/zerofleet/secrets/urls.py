@@ -6,8 +6,9 @@ one is taken up.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote_to_bytes
 
 _KEY = "password_file"
 
@@ -17,7 +18,7 @@ def with_password_file(url: str, path: Path | None) -> str:
     if path is None:
         return url
     bare, _ = split_password_file(url)
-    return f"{bare}{'&' if '?' in bare else '?'}{_KEY}={quote(str(path), safe='/')}"
+    return f"{bare}{'&' if '?' in bare else '?'}{_KEY}={quote(os.fsencode(path), safe='/')}"
 
 
 def split_password_file(url: str) -> tuple[str, Path | None]:
@@ -25,6 +26,7 @@ def split_password_file(url: str) -> tuple[str, Path | None]:
     # Not by urllib: what it puts together again is not always what it took apart.
     bare, mark, query = url.partition("?")
     options = query.split("&") if mark else []
-    paths = [unquote(each.partition("=")[2]) for each in options if each.startswith(f"{_KEY}=")]
+    given = (each.partition("=")[2] for each in options if each.startswith(f"{_KEY}="))
+    paths = [os.fsdecode(unquote_to_bytes(each)) for each in given]
     rest = "&".join(each for each in options if not each.startswith(f"{_KEY}="))
     return (f"{bare}?{rest}" if rest else bare), (Path(paths[-1]) if paths else None)

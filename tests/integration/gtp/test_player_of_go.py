@@ -37,12 +37,19 @@ async def test_sgf_is_a_position(player_server: Any) -> None:
         expected = await client.search(actions, game=GAME, **SEEDED)
         assert await client.search(Sgf(text), **SEEDED) == expected
         assert await client.search(handicap, **SEEDED) == expected
+        assert await client.search(text.encode(), **SEEDED) == expected
+        shift_jis = text.replace("CA[UTF-8]", "CA[Shift_JIS]GN[表]").encode("shift_jis")
+        assert await client.search(shift_jis, **SEEDED) == expected
+        assert await client.search(Sgf(shift_jis.replace(b"CA", b"XX")), **SEEDED) == expected
         for bad, reason in [
             ("(;SZ[9])", "board size 9, not 5"),
             ("(;SZ[5]KM[0])", "komi 0, the game is played with 7.5"),
             ("(;SZ[5];B[cc];W[cc])", "illegal"),
             ("(;SZ[5];B[];W[])", "over after 2 plies"),
             ("nonsense", "not SGF"),
+            ("", "the file is empty"),
+            (b"", "the file is empty"),
+            (b"(;SZ[5]KM[50]AP[foxwq])", r"komi 0.5, .*KM\[50\] is read as 0.5 points"),
         ]:
             with pytest.raises(InvalidRequestError, match=reason):
                 await client.predict(Sgf(bad), game=GAME)

@@ -69,11 +69,13 @@ class TicTacToe {
     return {static_cast<char>('a' + action % 3), static_cast<char>('1' + action / 3)};
   }
 
+  // Reads capitals too.
   static std::optional<Action> string_to_action(std::string_view text) {
-    if (text.size() != 2 || text[0] < 'a' || text[0] > 'c' || text[1] < '1' || text[1] > '3') {
-      return std::nullopt;
-    }
-    return static_cast<Action>(3 * (text[1] - '1') + (text[0] - 'a'));
+    if (text.size() != 2 || text[1] < '1' || text[1] > '3') return std::nullopt;
+    const bool capital = text[0] >= 'A' && text[0] <= 'Z';
+    const int column = text[0] - (capital ? 'A' : 'a');
+    if (column < 0 || column >= kColumns) return std::nullopt;
+    return static_cast<Action>(3 * (text[1] - '1') + column);
   }
 
   std::string to_string() const {
