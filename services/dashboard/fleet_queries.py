@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from services.dashboard.sources import ShownRun, Sources
+from services.dashboard.strip import colour_of
 from zerofleet.figures import AutoscalerFigures, InferenceFigures, SelfplayFigures
 from zerofleet.fleet import advise, observe
 from zerofleet.heartbeat import Heartbeat
@@ -144,7 +145,7 @@ def _common_cells(beats: Sequence[Heartbeat]) -> Iterable[Cells]:
             "key": f"{beat.service} {beat.worker}",
             "service": beat.service,
             "process": beat.worker,
-            "does_lamp": "warning" if state.waiting_for else "positive",
+            "does_lamp": colour_of([state.status]),
             "does": state.doing,
             "version": beat.version or "not said",
             "progress": f"{beat.progress:,}",
