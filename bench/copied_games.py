@@ -28,11 +28,13 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (SELECT %(day)s::timestamptz + interval '1 day' * share AS at) AS t;
 INSERT INTO games (
     game_uid, run, kind, first_model, second_model, result, reason, length, worker, started_at,
-    finished_at, moves, content_sha256, resign_threshold, plays_on, began_at, ingested_at
+    finished_at, moves, content_sha256, resign_threshold, plays_on, began_at, ingested_at,
+    opening_plies
 )
 SELECT
     c.uid, g.run, g.kind, c.model, c.model, g.result, g.reason, g.length, 'copied',
-    c.at, c.at, g.moves, g.content_sha256, g.resign_threshold, false, c.at, c.at
+    c.at, c.at, g.moves, g.content_sha256, g.resign_threshold, false, c.at, c.at,
+    g.opening_plies
 FROM copies AS c JOIN games AS g ON g.game_uid = c.source ORDER BY c.uid;
 """
 

@@ -75,7 +75,8 @@ class Watch:
             selfplay_replicas=answers and answers.selfplay.count,
             inference_replicas=answers and answers.inference.count,
         )
-        return Pulse(self.looks, self._waiting_for, figures)
+        status = "running" if not self._waiting_for else "blocked" if self.missed_looks else "idle"
+        return Pulse(self.looks, self._waiting_for, figures, status)
 
     def _tell(self, now: float, answers: Desired | None, reason: str) -> None:
         """Each change at once, and else a line a minute."""

@@ -1,4 +1,4 @@
-"""The fleet: what each process does and has done, and who holds what."""
+"""The fleet: the status and history of each process, unfinished games and active writers."""
 
 from __future__ import annotations
 
@@ -40,50 +40,50 @@ _HELD_SECONDS = 5.0
 _READINGS = 360  # of history in its span: a third of a point each
 
 _WORKERS = {
-    "process": "worker",
-    "does": "does",
-    "positions": "positions/s",
-    "games": "games/h",
-    "reuse": "simulations per position",
-    "cache": "cache hits",
-    "waiting": "waits for others",
-    "paused": "waits for the trainer",
-    "threshold": "v_resign",
-    "spool": "games to store",
-    "conflicts": "conflicts",
-    "version": "zerofleet",
+    "process": "Worker",
+    "does": "Status",
+    "positions": "Positions/s",
+    "games": "Games/hour",
+    "reuse": "Simulations per position",
+    "cache": "Cache hit rate",
+    "waiting": "Time blocked",
+    "paused": "Time paced to the trainer",
+    "threshold": "Resignation threshold",
+    "spool": "Games to store",
+    "conflicts": "Conflicts",
+    "version": "zerofleet version",
 }
 _REPLICAS = {
-    "process": "replica",
-    "does": "does",
-    "model": "model served",
-    "precision": "precision",
-    "provider": "execution provider",
-    "rows": "rows/s",
-    "capacity": "rows/s it could do",
-    "batch": "rows a batch",
-    "fill": "fill",
-    "wait": "queue wait / compute",
-    "queue": "rows that wait",
-    "failures": "loads failed",
-    "version": "zerofleet",
+    "process": "Replica",
+    "does": "Status",
+    "model": "Model",
+    "precision": "Precision",
+    "provider": "Execution provider",
+    "rows": "Positions/s",
+    "capacity": "Capacity, positions/s",
+    "batch": "Batch size",
+    "fill": "Batch fill",
+    "wait": "Queue wait ÷ batch time",
+    "queue": "Queued positions",
+    "failures": "Failed model loads",
+    "version": "zerofleet version",
 }
 _OTHERS = {
-    "service": "service",
-    "process": "process",
-    "does": "does",
-    "progress": "progress",
-    "version": "zerofleet",
+    "service": "Service",
+    "process": "Process",
+    "does": "Status",
+    "progress": "Progress",
+    "version": "zerofleet version",
 }
 _UNFINISHED = {
-    "process": "worker",
-    "games": "games",
-    "plies": "plies played",
-    "saved": "saved",
-    "lease": "lease",
-    "adoptions": "adoptions",
+    "process": "Worker",
+    "games": "Games",
+    "plies": "Plies played",
+    "saved": "Saved",
+    "lease": "Lease",
+    "adoptions": "Adoptions",
 }
-_FENCES = {"service": "writer", "epoch": "epoch", "since": "since"}
+_FENCES = {"service": "Writer", "epoch": "Epoch", "since": "Since"}
 _TEXTS = ("process", "does", "service", "version", "provider", "precision", "lease", "since")
 
 
@@ -104,10 +104,12 @@ def _draw_now(visit: Visit) -> None:
         ui.label("Advice").classes("zf-title").props('role="heading" aria-level="2"')
         advice = ui.label("none yet")
         asked_for = ui.label().classes("zf-note")
-    workers = _table("Self-play", "No worker is heard of.", _WORKERS)
-    replicas = _table("Inference", "No replica is heard of.", _REPLICAS)
+    workers = _table("Self-play", "No workers are sending heartbeats.", _WORKERS)
+    replicas = _table("Inference", "No replicas are sending heartbeats.", _REPLICAS)
     fill = _FillChart()
-    others = _table("Trainer, evaluator, autoscaler, dashboard", "None is heard of.", _OTHERS)
+    others = _table(
+        "Trainer, evaluator, autoscaler, dashboard", "No processes are sending heartbeats.", _OTHERS
+    )
 
     def show(now: FleetNow) -> None:
         advice.set_text(now.advice)
@@ -123,10 +125,10 @@ def _draw_now(visit: Visit) -> None:
 
 
 def _draw_held(visit: Visit) -> None:
-    """Unfinished games with their leases, and fences."""
+    """Unfinished games with their leases, and the active writers."""
     with ui.element("div").classes("zf-panels"):
-        unfinished = _table("Unfinished games", "None is saved.", _UNFINISHED)
-        fences = _table("Fences: who may write", "Nobody has begun to write yet.", _FENCES)
+        unfinished = _table("Unfinished games", "No unfinished games are saved.", _UNFINISHED)
+        fences = _table("Active writers (leader epochs)", "No service has written yet.", _FENCES)
     note = ui.label().classes("zf-note")
 
     def show(held: Held) -> None:
@@ -134,8 +136,8 @@ def _draw_held(visit: Visit) -> None:
         fences.show(held.fences)
         more = " or more" if held.games >= MOST_UNFINISHED else ""
         note.set_text(
-            f"{held.games:,} games{more} in play are saved in Postgres. When a lease is over, "
-            "another worker adopts the game. Rows of an older epoch are refused."
+            f"{held.games:,} games{more} in play are saved in Postgres. When a lease expires, "
+            "another worker adopts the game. Writes with an older epoch are refused."
         )
 
     visit.watch(
@@ -167,7 +169,7 @@ def _draw_history(visit: Visit) -> None:
         with place:
             note = ui.label().classes("zf-note")
             with ui.element("div").classes("zf-panels zf-small"):
-                empty = "A point every half minute, once a process of the service runs."
+                empty = "No data yet. A process of the service must run for half a minute."
                 charts = {title: ChartPanel(title, empty) for title in _CHARTS}
 
             def show(history: FleetHistory) -> None:
@@ -194,22 +196,22 @@ def _mean(service: str, name: str) -> Callable[[FleetHistory], Sequence[float | 
 
 
 _CHARTS: Mapping[str, _Lines] = {
-    "Positions a second": {
+    "Positions/s": {
         "self-play": (_total("selfplay", "positions_per_s"), BLUE),
         "all": (_total("inference", "rows_per_second"), ORANGE),
         "possible": (_total("inference", "capacity_rows_per_second"), GREY),
     },
-    "Games an hour": {"all workers": (_total("selfplay", "games_per_hour"), BLUE)},
+    "Games/hour": {"all workers": (_total("selfplay", "games_per_hour"), BLUE)},
     "Batch fill": {"mean of the replicas": (_mean("inference", "fill"), BLUE)},
-    "Queue wait / compute": {
+    "Queue wait ÷ batch time": {
         "mean of the replicas": (_mean("inference", "queue_wait_per_compute"), BLUE)
     },
     "Reuse of predictions": {
         "simulations per position": (lambda history: history.reuse(), BLUE),
     },
-    "Self-play waits, share of the time": {
-        "for others": (_mean("selfplay", "waiting_share"), ORANGE),
-        "for the trainer": (_mean("selfplay", "pause_share"), PURPLE),
+    "Self-play, share of time": {
+        "blocked": (_mean("selfplay", "waiting_share"), ORANGE),
+        "paced to the trainer": (_mean("selfplay", "pause_share"), PURPLE),
     },
     "Samples drawn for each position": {
         "last ten minutes": (_mean("trainer", "reuse"), BLUE),
@@ -242,9 +244,9 @@ class _FillChart:
 
     def __init__(self) -> None:
         self._panel = ChartPanel(
-            "Batches by rows",
-            "Batches of the last half minute, once inference has run some.",
-            note="Batches of the last half minute, each counted at the next power of two.",
+            "Batches by size",
+            "Inference has run no batches in the last half minute.",
+            note="Batches of the last half minute, by the next power of two.",
             wide=True,
         )
 
@@ -269,7 +271,7 @@ class _FillChart:
         self._panel.show_options(
             {
                 **frame_options(list(batches)),
-                "xAxis": ChartAxis("category", "rows, up to", categories=names).options(
+                "xAxis": ChartAxis("category", "positions, up to", categories=names).options(
                     upright=False
                 ),
                 "yAxis": ChartAxis(name="batches", whole=True).options(upright=True),

@@ -1,4 +1,4 @@
-"""What the fleet page reads: heartbeats, their history, and who holds what in Postgres."""
+"""Queries of the fleet page: heartbeats, their history, leases and leader epochs in Postgres."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from services.dashboard.sources import ShownRun, Sources
+from services.dashboard.strip import colour_of
 from zerofleet.figures import AutoscalerFigures, InferenceFigures, SelfplayFigures
 from zerofleet.fleet import advise, observe
 from zerofleet.heartbeat import Heartbeat
@@ -40,7 +41,7 @@ Cells = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class FleetNow:
-    """What the processes say of themselves."""
+    """The heartbeats of all processes, as tables."""
 
     workers: Sequence[Cells]
     replicas: Sequence[Cells]
@@ -53,7 +54,7 @@ class FleetNow:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Who holds what, by Postgres."""
+    """Unfinished games and leader epochs, as Postgres has them."""
 
     unfinished: Sequence[Cells]
     """By worker, those whose leases end first."""
@@ -138,15 +139,15 @@ async def read_now(sources: Sources, run: ShownRun) -> FleetNow:
 
 
 def _common_cells(beats: Sequence[Heartbeat]) -> Iterable[Cells]:
-    """Of every process: its lamp, what it does, its version."""
+    """Cells of every process: its status with a colour, its version, its progress."""
     for beat, state in zip(beats, states_of(beats), strict=True):
         yield {
             "key": f"{beat.service} {beat.worker}",
             "service": beat.service,
             "process": beat.worker,
-            "does_lamp": "warning" if state.waiting_for else "positive",
+            "does_lamp": colour_of([state.status]),
             "does": state.doing,
-            "version": beat.version or "not said",
+            "version": beat.version or "unknown",
             "progress": f"{beat.progress:,}",
         }
 
@@ -172,7 +173,7 @@ def _replica_cells(figures: InferenceFigures) -> Cells:
     return {
         "model": _known(figures.model_version, "d"),
         "precision": figures.precision or "none yet",
-        "provider": figures.provider or "its processes say",
+        "provider": figures.provider or "see its processes",
         "rows": f"{figures.rows_per_second:,.0f}",
         "capacity": _known(capacity or None, ",.0f"),
         "batch": f"{figures.batch_mean:,.0f}",
@@ -215,7 +216,7 @@ async def read_held(sources: Sources, run: ShownRun) -> Held:
                 "games": row.games,
                 "plies": f"{row.least_ply} to {row.most_ply}",
                 "saved": f"{row.saved_s:,} s ago",
-                "lease": f"{row.lease_s:,} s left" if row.lease_s > 0 else "over: may be adopted",
+                "lease": f"{row.lease_s:,} s left" if row.lease_s > 0 else "expired",
                 "adoptions": row.epoch,
             }
             for row in unfinished

@@ -13,7 +13,14 @@ from fastapi import Request
 
 from services.dashboard.shared_reading import SharedReading
 from services.dashboard.sources import Away, ShownRun, Sources
-from services.dashboard.strip import STRIP_SECONDS, Lamp, StripFigures, StripReader
+from services.dashboard.strip import (
+    SERVICES_SECONDS,
+    STRIP_SECONDS,
+    Lamp,
+    ServiceFigures,
+    StripFigures,
+    StripReader,
+)
 from services.dashboard.toolkit import Client, Element, TextElement, ui
 from services.dashboard.visitors import Visitor
 from zerofleet.cli.progress import best_text, elo_text
@@ -222,7 +229,7 @@ class Frame:
         try:
             run = await self._run(parameters.pop("run", ""))
         except NothingThereError as error:
-            client.status_code, client.title = 404, "not there · zerofleet"
+            client.status_code, client.title = 404, "Page not found · zerofleet"
             _nothing_there(str(error))
             return
         except StoreUnavailableError as error:
@@ -272,6 +279,10 @@ class Frame:
         reader = StripReader(self.sources, visit.run)
         reading: SharedReading[StripFigures] = visit.shared("strip", reader.read, STRIP_SECONDS)
         visit.watch(reading, strip.show)
+        services: SharedReading[ServiceFigures] = visit.shared(
+            "services", reader.read_services, SERVICES_SECONDS
+        )
+        visit.watch(services, strip.show_services)
         return header
 
     def _run_choice(self, visit: Visit, path: str) -> None:
@@ -295,44 +306,71 @@ class Frame:
 
 
 class Strip:
-    """The strip on one page, drawn where it is made."""
+    """The strip on one page, drawn where it is made.
+
+    Its height never changes by itself: texts that are too long are cut, and shown in full at the
+    pointer. On narrow screens it is one line, which opens at a click.
+    """
 
     def __init__(self) -> None:
-        with ui.element("div").classes("zf-strip"):
-            self._best = _cell("best model")
-            self._elo = _cell("Elo")
-            self._games = _cell("games")
-            self._games_per_hour = _cell("games an hour")
-            self._positions = _cell("positions a second")
-            self._next = _cell("next model")
-        self._lamps_row = ui.element("div").classes("zf-lamps")
-        self._lamps: tuple[Lamp, ...] | None = None
+        with ui.element("div").classes("zf-status") as self._place:
+            with ui.element("button").classes("zf-health") as self._button:
+                self._worst = ui.element("span")
+                self._health = ui.label("Service status unknown")
+                ui.icon("expand_more").classes("zf-more")
+            self._button.props('type="button" aria-expanded="false"').on("click", self._toggle)
+            with ui.element("div").classes("zf-strip"):
+                self._best = _cell("Best model")
+                self._elo = _cell("Elo")
+                self._games = _cell("Games")
+                self._games_per_hour = _cell("Games/hour")
+                self._positions = _cell("Positions/s")
+                self._next = _cell("Next model")
+            self._lamps_row = ui.element("div").classes("zf-lamps")
+        self._lamps: dict[str, tuple[Element, TextElement]] = {}
         self._away = ui.element("div").classes("zf-away").props('role="alert"')
         self._shown_away: tuple[Away, ...] = ()
+        self._is_open = False
 
     def show(self, strip: StripFigures) -> None:
-        """The figures now."""
-        figures, said = strip.figures, strip.said
-        self._best.set_text("none yet" if figures is None else best_text(figures))
-        self._elo.set_text("none yet" if figures is None else elo_text(figures))
-        self._games.set_text("none yet" if figures is None else f"{figures.games:,}")
-        self._games_per_hour.set_text(_rate(said and said.games_per_hour))
-        self._positions.set_text(_rate(said and said.positions_per_s))
-        self._next.set_text(strip.next_model[1])
-        if said is not None and said.lamps != self._lamps:
-            self._show_lamps(said.lamps)
+        """Show the figures of the run."""
+        figures = strip.figures
+        _set(self._best, "none yet" if figures is None else best_text(figures))
+        _set(self._elo, "none yet" if figures is None else elo_text(figures))
+        _set(self._games, "none yet" if figures is None else f"{figures.games:,}")
         if strip.away != self._shown_away:
             self._show_away(strip.away)
 
-    def _show_lamps(self, lamps: tuple[Lamp, ...]) -> None:
-        self._lamps = lamps
+    def show_services(self, services: ServiceFigures) -> None:
+        """Show the status of the services, and their rates."""
+        _set(self._games_per_hour, _rate(services.games_per_hour))
+        _set(self._positions, _rate(services.positions_per_s))
+        _set(self._next, services.next_model)
+        health, colour = services.health
+        self._health.set_text(health)
+        self._worst.classes(replace=f"zf-light zf-{colour}")
+        lamps = services.lamps or tuple(Lamp(name, "Unknown", "idle") for name in self._lamps)
+        if [lamp.service for lamp in lamps] != list(self._lamps):
+            self._draw_lamps(lamps)
+        for lamp in lamps:
+            light, words = self._lamps[lamp.service]
+            light.classes(replace=f"zf-light zf-{lamp.colour}")
+            _set(words, lamp.words)
+
+    def _draw_lamps(self, lamps: tuple[Lamp, ...]) -> None:
         self._lamps_row.clear()
+        self._lamps = {}
         with self._lamps_row:
             for lamp in lamps:
                 with ui.element("div").classes("zf-lamp"):
-                    ui.element("span").classes(f"zf-light zf-{lamp.colour}")
+                    light = ui.element("span")
                     ui.label(lamp.service).classes("zf-name")
-                    ui.label(lamp.words).classes("zf-words")
+                    self._lamps[lamp.service] = light, ui.label().classes("zf-words")
+
+    def _toggle(self) -> None:
+        self._is_open = not self._is_open
+        self._place.classes(**{"add" if self._is_open else "remove": "zf-open"})
+        self._button.props(f'aria-expanded="{str(self._is_open).lower()}"')
 
     def _show_away(self, away: tuple[Away, ...]) -> None:
         self._shown_away = away
@@ -359,6 +397,13 @@ def _cell(name: str) -> TextElement:
     with ui.element("div").classes("zf-cell"):
         ui.label(name).classes("zf-name")
         return ui.label("none yet").classes("zf-figure")
+
+
+def _set(label: TextElement, text: str) -> None:
+    """Set a text that may be cut off, and the same for the pointer."""
+    if label.text != text:
+        label.set_text(text)
+        label.props["title"] = text
 
 
 def _rate(value: float | None) -> str:
@@ -401,16 +446,16 @@ def _logout_button() -> None:
 
 def _nothing_there(why: str) -> None:
     with ui.element("section").classes("zf-message"):
-        ui.label("This is not there").classes("zf-title").props('role="heading" aria-level="1"')
+        ui.label("Page not found").classes("zf-title").props('role="heading" aria-level="1"')
         ui.label(why)
-        ui.link("To the run", "/").classes("zf-link")
+        ui.link("Go to the run", "/").classes("zf-link")
 
 
 def _comes_back(why: str) -> None:
     """Says what is away; the page loads itself again until it is there."""
     with ui.element("section").classes("zf-message"):
-        title = ui.label("This cannot be read now").classes("zf-title")
+        title = ui.label("This page is unavailable").classes("zf-title")
         title.props('role="heading" aria-level="1"')
         ui.label(why)
-        ui.label("The page comes back by itself.")
+        ui.label("It reloads by itself.")
     ui.timer(5.0, ui.navigate.reload, once=True)

@@ -8,7 +8,13 @@ from typing import Any
 from services.dashboard.address import HIGHEST, asked_number
 from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.match_words import MATCH_COLUMNS, match_row
-from services.dashboard.models_page import elo_words, moment, page_links
+from services.dashboard.models_page import (
+    elo_words,
+    moment,
+    page_links,
+    rated_every,
+    unrated_words,
+)
 from services.dashboard.models_queries import (
     EXAMS,
     LOSSES,
@@ -62,10 +68,11 @@ def add_model_page(frame: Frame) -> None:
         version = _version(visit.parameters["version"])
         before = asked_number(visit.parameters, "before") or HIGHEST
         asked = {"run": visit.run.name, "version": version}
+        every = rated_every(visit.run)
         ask = visit.sources.rows
 
         async def read() -> tuple[Sequence[Any], ...]:
-            [model] = await ask(MODEL, **asked) or [None]
+            [model] = await ask(MODEL, **asked, every=every) or [None]
             if model is None:
                 raise NothingThereError(f"the run '{visit.run.name}' has no model {version}")
             return (
@@ -152,7 +159,7 @@ class ModelView:
             page_links(self._visit, path, matches, PAGE_MATCHES, "match_id", first=self._first)
 
     def _show_facts(self, model: Any) -> None:  # noqa: ANN401
-        rated = "none yet"
+        rated = unrated_words(self._visit.run, model)
         if model.elo is not None:
             rated = f"{elo_words(model)} (95%), from {model.rated_games:,} games"
         promoted = "not promoted"

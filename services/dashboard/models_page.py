@@ -10,6 +10,7 @@ from services.dashboard.address import HIGHEST, asked_number
 from services.dashboard.frame import Frame, Visit
 from services.dashboard.match_words import gate_cells, player_words
 from services.dashboard.models_queries import MODELS, PAGE_MODELS
+from services.dashboard.sources import ShownRun
 from services.dashboard.table import NONE, Table, TableColumn
 from services.dashboard.toolkit import ui
 
@@ -40,16 +41,17 @@ def add_models_page(frame: Frame) -> None:
         before = asked_number(visit.parameters, "before") or HIGHEST
 
         async def read() -> Sequence[Any]:
-            return await visit.sources.rows(MODELS, run=visit.run.name, before=before)
+            every = rated_every(visit.run)
+            return await visit.sources.rows(MODELS, run=visit.run.name, before=before, every=every)
 
         with ui.element("section").classes("zf-panel zf-wide"):
             with ui.element("div").classes("zf-panel-head"):
                 ui.label("Models").classes("zf-title").props('role="heading" aria-level="1"')
                 ui.link("Two models on one position", visit.link("/compare")).classes("zf-link")
             ui.label(
-                "Elo is relative to the oldest model that played. Pairs are those of the gate in "
-                "which the candidate took 0, ½, 1, 1½ and 2 points; LLR rejects at its left end "
-                "and promotes at its right one."
+                f"Elo is relative to the oldest model that played. {rated_words(visit.run)} "
+                "Pairs are those of the gate in which the candidate took 0, ½, 1, 1½ and 2 "
+                "points; LLR rejects at its left end and promotes at its right one."
             ).classes("zf-note")
             table = Table(_COLUMNS, "The first model appears when the trainer publishes it.")
             tools = ui.element("div").classes("zf-tools")
@@ -101,6 +103,32 @@ def elo_words(row: Any) -> str:  # noqa: ANN401  a row with those of ratings_wit
     return f"{float(row.elo):+,.0f} ± {float(row.high - row.low) / 2:,.0f}"
 
 
+def rated_every(run: ShownRun) -> int:
+    """N where every N-th promoted model of a run is rated; 1 where its settings are unknown."""
+    return run.config.rating.every if run.config is not None else 1
+
+
+def rated_words(run: ShownRun) -> str:
+    """Which models of a run are rated, as a sentence; empty where all promoted ones are."""
+    every = rated_every(run)
+    return "" if every == 1 else f"Every {ordinal(every)} promoted model is rated."
+
+
+def unrated_words(run: ShownRun, row: Any) -> str:  # noqa: ANN401  a row of MODELS
+    """Why a model has no Elo."""
+    if row.promoted_at is not None and not row.to_be_rated:
+        return f"Not rated: this run rates every {ordinal(rated_every(run))} promoted model"
+    if run.config is not None and run.config.rating.games == 0:
+        return "Not rated: this run plays no rating games (rating.games = 0)"
+    return "Not rated yet"
+
+
+def ordinal(number: int) -> str:
+    """Such as ``2nd``, ``5th`` and ``11th``."""
+    last = 0 if number % 100 in (11, 12, 13) else number % 10
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(last, 'th') }"
+
+
 def moment(at: datetime | None) -> str:
     """A time of the run, UTC."""
     return NONE if at is None else f"{at:%d %b %H:%M}"
@@ -108,13 +136,15 @@ def moment(at: datetime | None) -> str:
 
 def _row(visit: Visit, row: Any) -> dict[str, Any]:  # noqa: ANN401
     gate = row.match_id is not None
+    is_left_out = row.promoted_at is not None and not row.to_be_rated
     return {
         "key": row.version,
         "version": f"{row.version} (best)" if row.is_best else str(row.version),
         "version_link": visit.link(f"/models/{row.version}"),
         "published": moment(row.published_at),
         "step": f"{row.step:,}",
-        "elo": elo_words(row),
+        "elo": "not rated" if row.elo is None and is_left_out else elo_words(row),
+        "elo_title": unrated_words(visit.run, row) if row.elo is None else None,
         "promoted": moment(row.promoted_at),
         "against": player_words(row.opponent) if gate else NONE,
         "against_link": visit.link("/match", match=row.match_id) if gate else None,

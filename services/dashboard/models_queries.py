@@ -10,12 +10,21 @@ SELECT match_id FROM matches
 WHERE run = :run AND player_version = m.version AND kind = 'gate'
 ORDER BY match_id DESC LIMIT 1
 """
+# Rating games are played by the first promoted model and by every :every-th after it.
+_CHAIN = """
+chain AS MATERIALIZED (
+    SELECT version, row_number() OVER (ORDER BY min(seq)) - 1 AS place
+    FROM promotions WHERE run = :run AND :every > 1 GROUP BY version
+)
+"""
 _MODEL_COLUMNS = f"""
 SELECT
     m.version, m.sha256, m.step, m.created_at AS published_at, m.removed_at, m.location,
     r.elo, r.low, r.high, r.games AS rated_games,
-    p.promoted_at, p.actor, p.is_best, v.variants, h.*
+    p.promoted_at, p.actor, p.is_best, v.variants, h.*,
+    coalesce(c.place % :every = 0, :every = 1) AS to_be_rated
 FROM shown AS m
+LEFT JOIN chain AS c ON c.version = m.version
 LEFT JOIN ratings_with_interval AS r ON r.run = :run AND r.player = m.version::text
 LEFT JOIN LATERAL (
     SELECT * FROM match_history WHERE match_id = ({_GATE})
@@ -35,13 +44,16 @@ MODELS = f"""
 WITH shown AS MATERIALIZED (
     SELECT * FROM models WHERE run = :run AND version < :before
     ORDER BY version DESC LIMIT {PAGE_MODELS + 1}
-) {_MODEL_COLUMNS}
+), {_CHAIN} {_MODEL_COLUMNS}
 """
-"""A page of models, newest first, with one more where there are older ones."""
+"""A page of models, newest first, with one more where there are older ones.
+
+``to_be_rated``: whether a model is one of those that play rating games, if it is promoted.
+"""
 
 MODEL = f"""
-WITH shown AS MATERIALIZED (SELECT * FROM models WHERE run = :run AND version = :version)
-{_MODEL_COLUMNS}
+WITH shown AS MATERIALIZED (SELECT * FROM models WHERE run = :run AND version = :version),
+{_CHAIN} {_MODEL_COLUMNS}
 """
 
 VARIANTS = """

@@ -37,10 +37,10 @@ from zerofleet.games import State, format_actions
 _SECONDS = 30.0
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)
 _COLUMNS = (
-    TableColumn("move", "move"),
-    TableColumn("games", "games", figure=True),
-    TableColumn("share", "share", figure=True),
-    TableColumn("score", "score", figure=True),
+    TableColumn("move", "Move"),
+    TableColumn("games", "Games", figure=True),
+    TableColumn("share", "Share", figure=True),
+    TableColumn("score", "Score", figure=True),
 )
 
 
@@ -86,7 +86,7 @@ class OpeningsView:
             with ui.element("section").classes("zf-panel"):
                 with ui.element("div").classes("zf-panel-head"):
                     ui.label("Openings").classes("zf-title").props('role="heading" aria-level="1"')
-                    self._choice = ui.select({}, label="model", on_change=self._choose)
+                    self._choice = ui.select({}, label="Model", on_change=self._choose)
                     self._choice.props("dense outlined options-dense").classes("zf-field")
                 self._board = Board(game_board, on_play=self._play)
                 with ui.element("div").classes("zf-tools"):
@@ -98,24 +98,24 @@ class OpeningsView:
             with ui.element("section").classes("zf-panel zf-side"):
                 self._reached = ui.label("").classes("zf-figure").props('role="status"')
                 self._table = Table(
-                    _COLUMNS, "Moves appear as soon as games of this model reach the position."
+                    _COLUMNS, "No game of this model chose a move in this position yet."
                 )
-                self._example = ui.link("the newest game that reaches it").classes("zf-link")
+                self._example = ui.link("Newest game with this position").classes("zf-link")
                 self._example.set_visibility(False)
                 ui.label(
-                    f"Of the newest {GAMES_OF_MODEL:,} games of self-play that each model began, "
-                    "with what is drawn at random in openings. The score is that of the player "
-                    "who makes the move."
+                    f"The newest {GAMES_OF_MODEL:,} self-play games of each model. Moves that were "
+                    "drawn at random for the opening of a game, or repeat an earlier game, are not "
+                    "counted. The score is that of the player who makes the move."
                 ).classes("zf-note")
         with ui.element("div").classes("zf-panels"):
             self._shares = ChartPanel(
-                "Share of each move here, over the run",
-                "Appears when a promoted model has played games of self-play.",
-                note="Promoted models, spread evenly over the run.",
+                "Share of each move",
+                "No promoted model has played self-play games yet.",
+                note="Promoted models, spread evenly over the run, in this position.",
             )
             self._scores = ChartPanel(
-                "Score of each move here, over the run",
-                "Appears when a promoted model has played games of self-play.",
+                "Score of each move",
+                "No promoted model has played self-play games yet.",
                 note="Points per game of the player who makes the move.",
             )
 
@@ -160,9 +160,10 @@ class OpeningsView:
             self._reached.set_text("No model has been promoted yet.")
             return
         total = next(len(m.games) for m in self._openings.models if m.version == shown.version)
-        self._reached.set_text(
-            f"{shown.games:,} of {total:,} games of model {shown.version} reach this position"
-        )
+        reached = f"{shown.games:,} of {total:,} games of model {shown.version} reach this position"
+        if shown.in_openings:
+            reached += f". {shown.in_openings:,} more reach it in a random opening"
+        self._reached.set_text(reached)
         self._table.show([self._row(shown, each, line) for each in shown.moves[:20]])
         self._example.set_visibility(shown.uid is not None)
         self._example.props["href"] = self._visit.link(f"/games/{shown.uid}", ply=len(line))

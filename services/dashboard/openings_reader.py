@@ -1,4 +1,7 @@
-"""The first moves of self-play, by model: a tree that is walked without asking Postgres again."""
+"""The first moves that models choose in self-play: a tree that is walked without further queries.
+
+Moves drawn at random for the opening of a game, or repeated from an earlier one, are no choices.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,17 @@ JOIN promotions AS p
 ORDER BY p.version
 """
 # As many games of matches lie between them at most as self-play's are asked for.
+# Games of earlier versions have no opening_plies: their searches say it, where these are kept.
 _GAMES = """
-SELECT game_uid::text AS uid, moves, result FROM (
-    SELECT game_uid, kind, moves, result FROM games
+SELECT game_uid::text AS uid, moves, result, coalesce(
+    opening_plies,
+    (SELECT min(ply) FROM positions AS p WHERE p.game_uid = g.game_uid AND simulations > 0),
+    0
+) AS opening_plies
+FROM (
+    SELECT game_uid, kind, moves, result, opening_plies FROM games
     WHERE run = :run AND first_model = :version ORDER BY ingested_at DESC LIMIT 2 * :most
-) AS newest
+) AS g
 WHERE kind = 'selfplay' LIMIT :most
 """
 
@@ -41,6 +50,8 @@ class OpeningGame:
     """The first ones, in the game's notation."""
     result: int
     """+1 the first player won, 0 a draw, -1 the second player did."""
+    opening_plies: int = 0
+    """Plies at its start that no search chose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +78,16 @@ class OpeningPosition:
 
     version: int
     games: int
-    """That reach it."""
+    """That reach it with a move to choose: not inside a random opening."""
+    in_openings: int
+    """Further games that reach it inside their random opening."""
     moves: tuple[NextMove, ...]
     """The most frequent first."""
     uid: str | None
-    """The newest game that reaches it."""
+    """The newest of the games."""
 
     def share(self, move: str) -> float | None:
-        """Of the games that reach the position; None: none does."""
+        """Share of the games; None: there are none."""
         if not self.games:
             return None
         return sum(each.games for each in self.moves if each.move == move) / self.games
@@ -98,7 +111,8 @@ class Openings:
 
 def _position(model: ModelGames, line: tuple[str, ...], to_play: int) -> OpeningPosition:
     ply = len(line)
-    reached = [game for game in model.games if game.moves[:ply] == line]
+    found = [game for game in model.games if game.moves[:ply] == line]
+    reached = [game for game in found if game.opening_plies <= ply]
     side = 1 - 2 * to_play
     games: Counter[str] = Counter()
     points: Counter[str] = Counter()
@@ -110,7 +124,8 @@ def _position(model: ModelGames, line: tuple[str, ...], to_play: int) -> Opening
         NextMove(move, count, points[move] / (2 * count))
         for move, count in sorted(games.items(), key=lambda each: (-each[1], each[0]))
     )
-    return OpeningPosition(model.version, len(reached), moves, reached[0].uid if reached else None)
+    uid = reached[0].uid if reached else None
+    return OpeningPosition(model.version, len(reached), len(found) - len(reached), moves, uid)
 
 
 @dataclass(slots=True)
@@ -143,7 +158,12 @@ class OpeningsReader:
     async def _games(self, version: int) -> ModelGames:
         rows = await self.sources.rows(_GAMES, run=self.run, version=version, most=GAMES_OF_MODEL)
         games = tuple(
-            OpeningGame(row.uid, tuple(row.moves.split(" ", MOST_PLIES)[:MOST_PLIES]), row.result)
+            OpeningGame(
+                row.uid,
+                tuple(row.moves.split(" ", MOST_PLIES)[:MOST_PLIES]),
+                row.result,
+                row.opening_plies,
+            )
             for row in rows
         )
         return ModelGames(version, games)

@@ -7,8 +7,10 @@ from typing import cast
 
 from services.dashboard.charts import ChartPanel, Drawing
 from services.dashboard.frame import Frame, Visit, said_heading
+from services.dashboard.models_page import rated_words
 from services.dashboard.run_drawings import RunDrawings, Scale
 from services.dashboard.run_queries import BLOCK_GAMES, CurveReader, RunCurves
+from services.dashboard.sources import ShownRun
 from services.dashboard.toolkit import events, ui
 from zerofleet.database.metrics import TrainingWarning
 from zerofleet.exam import has_exam
@@ -49,7 +51,7 @@ class RunView:
         self._warned: Sequence[TrainingWarning] = ()
         self._warnings = ui.element("div").classes("zf-warnings").props('role="status"')
         with ui.element("div").classes("zf-panels"):
-            self._strength(visit.run.game)
+            self._strength(visit.run)
             self._learning()
             self._play(config.trainer.samples_per_position if config else None)
 
@@ -89,16 +91,17 @@ class RunView:
                     ui.label(each.warning).classes("zf-name")
                     ui.label(each.words).classes("zf-words")
 
-    def _strength(self, game: str) -> None:
+    def _strength(self, run: ShownRun) -> None:
         self._panel(
             RunDrawings.elo,
             "Elo of promoted models",
             "Appears when a promoted model has played rating games.",
             "With 95% intervals, relative to the oldest model that played. Dashed are anchors, "
-            "opponents that never change: random play, search without a network, GNU Go.",
+            "opponents that never change: random play, search without a network, GNU Go. "
+            f"{rated_words(run)}".strip(),
             wide=True,
         )
-        if has_exam(game):
+        if has_exam(run.game):
             self._panel(
                 RunDrawings.exam,
                 "Exam errors",

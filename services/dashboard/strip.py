@@ -1,13 +1,13 @@
-"""What the strip at the top of every page says: the run's figures and a lamp for each service."""
+"""Figures for the strip at the top of every page: of the run, and of each service its status."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, cast
 
 from services.dashboard.sources import Away, ShownRun, Sources
 from zerofleet.cli.status_text import doing_by_name
@@ -15,9 +15,10 @@ from zerofleet.errors import StoreUnavailableError
 from zerofleet.exam import has_exam
 from zerofleet.figures import SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat
-from zerofleet.local.monitor import RunFigures, ServiceState, states_of
+from zerofleet.local.monitor import RunFigures, ServiceState, Status, states_of
 
 STRIP_SECONDS = 2.0
+SERVICES_SECONDS = 1.0
 _EXPECTED = ("inference", "selfplay", "trainer", "evaluator")  # of every run that is up
 _MOST_COUNTED = 200_000  # games in one look
 
@@ -83,46 +84,65 @@ class GameCount:
         return total
 
 
+Colour = Literal["positive", "idle", "warning", "negative"]
+"""Green, grey, orange and red. Orange and red mean that somebody should act."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lamp:
-    """Whether a service works."""
+    """The status of a service."""
 
     service: str
     words: str
-    colour: Literal["positive", "warning", "negative"]
+    colour: Colour
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether nobody has to act."""
+        return self.colour in ("positive", "idle")
 
 
 @dataclass(frozen=True, slots=True)
-class SaidFigures:
-    """What the heartbeats of a run come to."""
+class ServiceFigures:
+    """The heartbeats of a run, summed up."""
 
-    games_per_hour: float | None
-    """None: no worker is heard of, as in the next one."""
-    positions_per_s: float | None
-    step: int | None
-    """Of the trainer; None: it is not heard of."""
-    lamps: tuple[Lamp, ...]
+    games_per_hour: float | None = None
+    """None: no worker responds. The same for the next one."""
+    positions_per_s: float | None = None
+    step: int | None = None
+    """Of the trainer; None: it does not respond."""
+    lamps: tuple[Lamp, ...] = ()
+    """Empty: Redis does not answer."""
+    every_steps: int | None = None
+    """Steps between two models; None: not known."""
+
+    @property
+    def health(self) -> tuple[str, Colour]:
+        """How many services are healthy, in words, and the colour of the worst."""
+        if not self.lamps:
+            return "Service status unknown", "idle"
+        healthy = sum(lamp.is_healthy for lamp in self.lamps)
+        colours = {lamp.colour for lamp in self.lamps}
+        worst = next(
+            (colour for colour in ("negative", "warning") if colour in colours), "positive"
+        )
+        return f"{healthy} of {len(self.lamps)} services healthy", cast("Colour", worst)
+
+    @property
+    def next_model(self) -> str:
+        """Steps until the next model, in words."""
+        if not self.step or not self.every_steps:
+            return "none yet"
+        return f"in {self.every_steps - self.step % self.every_steps:,} steps"
 
 
 @dataclass(frozen=True, slots=True)
 class StripFigures:
-    """What the strip shows."""
+    """The figures of the run, and the sources that do not answer."""
 
     figures: RunFigures | None = None
     """None: Postgres has not answered yet."""
-    said: SaidFigures | None = None
-    """None: Redis does not answer."""
-    every_steps: int | None = None
-    """Steps between two models; None: not known."""
     away: tuple[Away, ...] = ()
-
-    @property
-    def next_model(self) -> tuple[float, str]:
-        """The share of the way to the next model, and words for it."""
-        if self.said is None or not self.said.step or not self.every_steps:
-            return 0.0, "none yet"
-        done = self.said.step % self.every_steps
-        return done / self.every_steps, f"{done:,} of {self.every_steps:,} steps"
 
 
 @dataclass(slots=True)
@@ -141,18 +161,25 @@ class StripReader:
     _looking: asyncio.Task[None] | None = None
 
     async def read(self) -> StripFigures:
-        """The strip now."""
+        """The figures now."""
         with contextlib.suppress(StoreUnavailableError):
             self._figures = await self._stored()
-        said = None
-        with contextlib.suppress(StoreUnavailableError):
-            said = sum_up(await self.sources.heartbeats(self.run.name))
         # It may take seconds to say that it is not there: the strip does not wait for it.
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self.sources.look_for_inference())
+        return StripFigures(self._figures, self.sources.away)
+
+    async def read_services(self) -> ServiceFigures:
+        """The status of the services now.
+
+        It is read apart from the figures: it should be new, and Postgres may take its time.
+        """
+        try:
+            beats = await self.sources.heartbeats(self.run.name)
+        except StoreUnavailableError:
+            return ServiceFigures()
         config = self.run.config
-        every = config.trainer.publish_every_steps if config else None
-        return StripFigures(self._figures, said, every, self.sources.away)
+        return sum_up(beats, config.trainer.publish_every_steps if config else None)
 
     async def _stored(self) -> RunFigures:
         [row] = await self.sources.rows(_STANDING, run=self.run.name)
@@ -177,24 +204,39 @@ class StripReader:
         )
 
 
-def sum_up(beats: Sequence[Heartbeat]) -> SaidFigures:
-    """What the heartbeats of a run come to."""
-    workers = [beat.figures for beat in beats if isinstance(beat.figures, SelfplayFigures)]
-    steps = [beat.progress for beat in beats if isinstance(beat.figures, TrainerFigures)]
-    return SaidFigures(
+def sum_up(beats: Sequence[Heartbeat], every_steps: int | None = None) -> ServiceFigures:
+    """Sum up the heartbeats of a run; rates are those of processes that respond.
+
+    Args:
+        beats: of all its processes.
+        every_steps: between two models.
+    """
+    live = [beat for beat in beats if not beat.is_late]
+    workers = [beat.figures for beat in live if isinstance(beat.figures, SelfplayFigures)]
+    steps = [beat.progress for beat in live if isinstance(beat.figures, TrainerFigures)]
+    return ServiceFigures(
         sum(worker.games_per_hour for worker in workers) if workers else None,
         sum(worker.positions_per_s for worker in workers) if workers else None,
         max(steps, default=None),
         tuple(_lamps(states_of(beats))),
+        every_steps,
     )
 
 
 def _lamps(states: Sequence[ServiceState]) -> Iterator[Lamp]:
-    """One for each service: those that every run has first, whether they are heard of or not."""
+    """One for each service: those that every run has first, with or without a heartbeat."""
     words = doing_by_name(states)
-    waiting = {state.name for state in states if state.waiting_for}
     for name in (*_EXPECTED, *(each for each in words if each not in _EXPECTED)):
         if name not in words:
-            yield Lamp(name, "is not heard of", "negative")
+            yield Lamp(name, "Down (no heartbeat)", "negative")
         else:
-            yield Lamp(name, words[name], "warning" if name in waiting else "positive")
+            yield Lamp(name, words[name], colour_of([s.status for s in states if s.name == name]))
+
+
+def colour_of(statuses: Collection[Status]) -> Colour:
+    """The colour for the processes of a service; red where none of them responds."""
+    if all(status == "down" for status in statuses):
+        return "negative"
+    if {"blocked", "down"} & set(statuses):
+        return "warning"
+    return "positive" if "running" in statuses else "idle"

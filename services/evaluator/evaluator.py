@@ -148,12 +148,11 @@ class Evaluator:
             await self._spare.play_on((time.monotonic() - began) * share / (1 - share))
 
     def _wait(self, head: Promotion | None) -> None:
-        """Say that a candidate is waited for, unless there are other games to play meanwhile."""
+        """Note that there is no model to evaluate, unless other games are played meanwhile."""
         if self._spare.in_play:
             self._waits.end("evaluator")
             return
-        newer = f" newer than version {head.version}" if head else ""
-        self._waits.begin("evaluator", f"a candidate{newer}")
+        self._waits.begin("evaluator", "a new model" if head else "the first model", "idle")
 
     async def _next(self, head: Promotion | None) -> Work | None:
         """The next model to judge; those it makes superfluous are recorded as skipped."""

@@ -144,8 +144,10 @@ class FencedEvaluator:
         """Progress, and what is waited for."""
         evaluator = self._evaluator
         if evaluator is None:
-            return Pulse(0, str(self._waits), replace(self._figures))
-        return Pulse(evaluator.progress, str(self._waits), replace(self._figures))
+            return Pulse(0, str(self._waits), replace(self._figures), self._waits.status)
+        return Pulse(
+            evaluator.progress, str(self._waits), replace(self._figures), self._waits.status
+        )
 
     def said(self) -> Pulse[EvaluatorFigures]:
         """The pulse with some games in play, for the heartbeat."""

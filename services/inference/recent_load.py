@@ -80,7 +80,7 @@ class Load:
     def pulse(self) -> Pulse[InferenceFigures]:
         """For the heartbeat; progress is the rows predicted."""
         rows = self._batcher.statistics.totals.rows
-        return Pulse(rows, self._models.waiting_for, self.figures())
+        return Pulse(rows, self._models.waiting_for, self.figures(), self._models.status)
 
     def figures(self) -> InferenceFigures:
         """Rows and batches since the last call, the rest over the last half minute."""

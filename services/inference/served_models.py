@@ -29,7 +29,9 @@ from zerofleet.errors import (
     StoreUnavailableError,
     ZerofleetError,
 )
+from zerofleet.figures import WorkStatus
 from zerofleet.rpc.inference_backend import ModelState
+from zerofleet.waiting import FIRST_MODEL
 
 _log = structlog.get_logger()
 
@@ -68,7 +70,7 @@ class ServedModels:
         precisions: Precisions | None = None,
     ) -> None:
         self.run = run
-        self.waiting_for = "the first promoted model"
+        self.waiting_for = FIRST_MODEL
         """What keeps the best model away, for people; empty when it serves."""
         self._source = source
         self._in_memory = LoadedModels(load, keep)
@@ -93,6 +95,13 @@ class ServedModels:
         if run != self.run:
             shown = run[:_MOST_CHARACTERS]
             raise ModelNotFoundError(f"unknown model '{shown}': this server has '{self.run}'")
+
+    @property
+    def status(self) -> WorkStatus:
+        """Idle before the first promotion, blocked while the best model cannot be served."""
+        if not self.waiting_for:
+            return "running"
+        return "idle" if self.waiting_for == FIRST_MODEL else "blocked"
 
     @property
     def best_fault(self) -> str:
@@ -208,12 +217,12 @@ class ServedModels:
             newest = await asyncio.to_thread(self._source.best)
             if newest is None:
                 if not self._best:
-                    self.waiting_for = "the first promoted model"
+                    self.waiting_for = FIRST_MODEL
             elif not self._best or newest != self._best[0].promoted:
                 await self._follow(newest)
         except StoreUnavailableError as error:
             if not self._best:
-                self.waiting_for = f"a store that names the best model: {error}"
+                self.waiting_for = f"the best model: {error}"
 
     async def refresh_variants(self) -> None:
         """Look once; let the best version's fastest variant answer."""
@@ -239,7 +248,7 @@ class ServedModels:
             return
         if not chain:
             if not self._best:
-                self.waiting_for = "the first promoted model"
+                self.waiting_for = FIRST_MODEL
             return
         present = self._best[0].promoted if self._best else None
         if present is not None and present in chain:

@@ -39,7 +39,7 @@ class Pause:
         """Learn from the trainer's figures how many positions it has not trained on yet."""
         if trainer is None or trainer.unspent_positions is None:
             # It must catch up with what there is before it can say how much that is.
-            self._begin("the trainer to come up")
+            self._begin("the trainer to start")
         elif trainer.unspent_positions > self._max_ahead:
             self._begin(f"the trainer, {self._max_ahead} positions behind")
         else:
@@ -52,7 +52,7 @@ class Pause:
 
     def _begin(self, thing: str) -> None:
         self._trainer_keeps_up.clear()
-        self._waits.begin("pause", thing)
+        self._waits.begin("pause", thing, "idle")
 
     async def over(self) -> None:
         """Return when play is not paused; at once, normally."""

@@ -29,7 +29,7 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord
 from zerofleet.service import Pulse, beat, first_of, tell_lost_games
-from zerofleet.waiting import Backoff, PatientPredictor, Waits
+from zerofleet.waiting import FIRST_MODEL, Backoff, PatientPredictor, Waits
 
 _log = structlog.get_logger()
 
@@ -75,7 +75,7 @@ class Worker:
             engine = SelfPlay(run.game.name, play.games_per_engine, search, seed)
             in_play = GamesInPlay(run.game.name, play.games_per_engine)
             patient = PatientPredictor(
-                predictor, self.waits, f"engine {number}", "the first promoted model"
+                predictor, self.waits, f"engine {number}", FIRST_MODEL, "idle"
             )
             self.loops.append(
                 EngineLoop(
@@ -232,7 +232,7 @@ class Worker:
             conflicts=self.writer.answers["conflict"],
             resign_threshold=self.resignation.threshold,
         )
-        return Pulse(totals.simulations, str(self.waits), self.figures)
+        return Pulse(totals.simulations, str(self.waits), self.figures, self.waits.status)
 
     async def _hear_trainer(self) -> None:
         """Read how far the trainer is behind, where the run file limits that."""

@@ -176,12 +176,14 @@ class TrainerThread:
     def pulse(self) -> Pulse[TrainerFigures]:
         """The step, what is waited for, and the figures."""
         trainer, quiet = self._trainer, time.monotonic() - self._turned
-        waiting_for = str(self._waits)
+        waiting_for, status = str(self._waits), self._waits.status
         if not waiting_for and quiet >= SLOW_SECONDS:
-            waiting_for = f"the end of what it has done for {quiet:.0f} s"
+            waiting_for = f"a step that has taken {quiet:.0f} s so far"
         if trainer is None:
-            return Pulse(0, waiting_for, TrainerFigures())
-        return Pulse(trainer.step, waiting_for or trainer.lacks, trainer.figures())
+            return Pulse(0, waiting_for, TrainerFigures(), status)
+        if not waiting_for:
+            waiting_for, status = trainer.lacks, trainer.status
+        return Pulse(trainer.step, waiting_for, trainer.figures(), status)
 
     def beating_pulse(self) -> Pulse[TrainerFigures] | None:
         """The same; None while training is stuck: a heartbeat shows progress and not life."""

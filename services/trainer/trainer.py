@@ -20,7 +20,7 @@ from zerofleet import games
 from zerofleet.config import ResignSection, RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
-from zerofleet.figures import TrainerFigures
+from zerofleet.figures import TrainerFigures, WorkStatus
 from zerofleet.waiting import Backoff, StoppedError
 
 POLL_SECONDS = 0.5
@@ -79,7 +79,9 @@ class Trainer:
         self._next_poll = 0.0
         self._next_log = 0.0
         self.lacks = ""
-        """What there is to train on does not suffice: what is missing, in words."""
+        """What is missing for the next step, in words; empty while training."""
+        self.status: WorkStatus = "running"
+        """Idle while positions are missing, blocked where more positions alone would not help."""
 
     @property
     def step(self) -> int:
@@ -112,7 +114,8 @@ class Trainer:
         """Read the whole window before training on it: its oldest part alone is not the window."""
         self._publish_if_due()
         while not self._stores.stop.is_set() and self._read():
-            self._lack(f"the window, {self._window.trained.positions:,} positions read so far")
+            read = self._window.trained.positions
+            self._lack(f"the training window to load: {read:,} positions so far", "running")
         self._window_read = True
 
     def _turn(self) -> None:
@@ -131,10 +134,12 @@ class Trainer:
         missing = self._missing()
         self._demand.turn(hungry=bool(missing) and not arrived)
         if not missing:
-            self.lacks = ""
+            self.lacks, self.status = "", "running"
             self._train()
         elif not arrived:
-            self._lack(self._unpublished or missing)  # without a model there will be no positions
+            stuck = bool(self._unpublished) or self._window.blocker is not None
+            # Without a model there will be no positions.
+            self._lack(self._unpublished or missing, "blocked" if stuck else "idle")
             self._stores.stop.wait(POLL_SECONDS)
 
     def _missing(self) -> str:
@@ -153,10 +158,10 @@ class Trainer:
         slowed = f" (slowed down: {watch.explain()})" if watch.pace < 1 else ""
         return f"{missing:,} positions{slowed}"
 
-    def _lack(self, words: str) -> None:
+    def _lack(self, words: str, status: WorkStatus) -> None:
         """Say what is missing, in the log only now and then: it changes with every game."""
         self._stores.turned()
-        self.lacks = words
+        self.lacks, self.status = words, status
         now = time.monotonic()
         if now >= self._next_log:
             self._next_log = now + _LOG_SECONDS
@@ -230,7 +235,7 @@ class Trainer:
 
     def _making(self, precision: str) -> None:
         """A variant is being made, which takes a while; a process told to leave does not wait."""
-        self._stores.waits.begin("variants", f"the {precision} variant of a model")
+        self._stores.waits.begin("variants", f"the {precision} model to be made", "running")
         if self._stores.stop.is_set():
             raise StoppedError
 

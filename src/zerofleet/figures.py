@@ -10,7 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
+
+WorkStatus = Literal["running", "idle", "blocked"]
+"""Whether a process works, waits for work, or waits for something that should be there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,9 @@
 """Heartbeats in Redis: which processes work, their progress, what they wait for.
 
-A heartbeat carries progress, because a process can be alive and stuck. It disappears by itself when
-it is not renewed. Who may write is decided by leases and fences in Postgres, never by heartbeats.
+A heartbeat carries progress, because a process can be alive and stuck. It expires when it is not
+renewed, and a process that shuts down removes its own. Readers see its age by the clock of Redis,
+so they know within seconds that a process does not respond. Who may write is decided by leases and
+fences in Postgres, never by heartbeats.
 Every ten seconds it also notes some of its figures, for ``zerofleet.heartbeat_history``.
 """
 
@@ -11,14 +13,14 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol, cast
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, cast, get_args
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from zerofleet import __version__
-from zerofleet.figures import KINDS, Figures, TrainerFigures
+from zerofleet.figures import KINDS, Figures, TrainerFigures, WorkStatus
 from zerofleet.heartbeat_history import (
     KEPT_NOTES,
     KEPT_SECONDS,
@@ -28,6 +30,8 @@ from zerofleet.heartbeat_history import (
 )
 from zerofleet.redis_connection import open_redis, our_errors
 
+BEAT_TTL_SECONDS = 10.0
+_LATE_SHARE = 0.25  # of its life: of one that is sent every second, the next two are missing
 _SCAN_COUNT = 1000
 _logger = structlog.get_logger()
 
@@ -44,6 +48,21 @@ class Heartbeat:
     figures: Figures
     version: str = __version__
     """Of the zerofleet that it runs; empty: of one that did not say so."""
+    status: WorkStatus | None = None
+    """None, as from versions that do not send it: blocked while it waits for anything."""
+    age_seconds: float = field(default=0.0, compare=False)
+    """Since it was sent, by the clock of Redis; 0 where Redis does not tell this reader."""
+    ttl_seconds: float = field(default=BEAT_TTL_SECONDS, compare=False)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the process does not respond: it should have sent two more by now."""
+        return self.age_seconds >= _LATE_SHARE * self.ttl_seconds
+
+    @property
+    def work_status(self) -> WorkStatus:
+        """The status; that of an earlier version follows from what it waits for."""
+        return self.status or ("blocked" if self.waiting_for else "running")
 
     @property
     def service(self) -> str:
@@ -61,6 +80,8 @@ class _Content:
     waiting_for: str
     figures: dict[str, Any]
     version: str = ""
+    status: str | None = None
+    ttl: float = BEAT_TTL_SECONDS
 
 
 _CONTENT = TypeAdapter(_Content)
@@ -70,6 +91,8 @@ _FIGURES = {service: TypeAdapter[Figures](kind) for service, kind in KINDS.items
 class _Writes(Protocol):
     """Commands that are sent together."""
 
+    def mget(self, keys: Sequence[bytes | str]) -> object: ...
+    def pttl(self, name: bytes | str) -> object: ...
     def set(self, name: str, value: str, *, px: int) -> object: ...
     def xadd(
         self, name: str, fields: Mapping[str, str | int], *, maxlen: int, approximate: bool
@@ -110,7 +133,7 @@ class Heartbeats:
         self._noted_at: dict[str, float] = {}
         self._is_noting_refused = False
 
-    def beat(self, beat: Heartbeat, ttl: float = 10.0) -> None:
+    def beat(self, beat: Heartbeat, ttl: float = BEAT_TTL_SECONDS) -> None:
         """Say that a process is alive; of its figures a note every ten seconds.
 
         A Redis that takes the heartbeat and refuses the note, such as one with the rules of an
@@ -131,6 +154,8 @@ class Heartbeats:
             waiting_for=beat.waiting_for,
             figures=asdict(beat.figures),
             version=beat.version,
+            status=beat.status,
+            ttl=ttl,
         )
         key = self._key(beat.service, beat.worker)
         now = self._clock()
@@ -150,6 +175,19 @@ class Heartbeats:
             self._noted_at[key] = now
             self._tell_of(next((each for each in noted if isinstance(each, Exception)), None))
 
+    def remove(self, service: str, worker: str) -> None:
+        """Remove the heartbeat of a process that has ended.
+
+        Raises:
+            StoreUnavailableError: Redis does not answer.
+            ConfigError: this user may not write heartbeats of that service.
+        """
+        with our_errors(self._place):
+            writes = self._redis.pipeline(transaction=False)
+            # Whoever may send heartbeats may give this command, but not DEL.
+            writes.set(self._key(service, worker), "", px=1)
+            writes.execute(raise_on_error=True)
+
     def _tell_of(self, refusal: Exception | None) -> None:
         if refusal is not None and not self._is_noting_refused:
             _logger.warning("no_history", redis=self._place, error=str(refusal))
@@ -164,8 +202,21 @@ class Heartbeats:
         with our_errors(self._place):
             pattern = f"{self._prefix}*"
             keys = sorted(set(self._redis.scan_iter(match=pattern, count=_SCAN_COUNT)))
-            contents = self._redis.mget(keys) if keys else []
-        beats = [(key, _understood(content)) for key, content in zip(keys, contents, strict=True)]
+            if not keys:
+                return []
+            asked = self._redis.pipeline(transaction=False)
+            asked.mget(keys)
+            for key in keys:
+                asked.pttl(key)
+            contents, *lives = asked.execute(raise_on_error=False)
+            if isinstance(contents, Exception):
+                raise contents
+        beats = [
+            (key, _understood(content, left))
+            for key, content, left in zip(
+                keys, cast("list[bytes | None]", contents), lives, strict=True
+            )
+        ]
         return [beat for key, beat in beats if beat is not None and self._is_of(beat, key)]
 
     def read_trainer(self) -> TrainerFigures | None:
@@ -196,11 +247,16 @@ def _process(service: str, worker: str) -> str:
     return "only" if service == TrainerFigures.service else worker
 
 
-def _understood(content: bytes | None) -> Heartbeat | None:
+def _understood(content: bytes | None, left: object = None) -> Heartbeat | None:
     """The heartbeat that a key holds; None for none, and for one that cannot be read.
 
     A bad value of one process must not stop the readers of all, nor one bad figure hide the others:
     a figure that cannot be read, or holds a number that is not finite, is left out.
+
+    Args:
+        content: of the key.
+        left: answer to PTTL: milliseconds until the key expires. An error (rules of Redis users
+            from before 1.1 do not allow the command) leaves the age at 0.
     """
     if content is None:
         return None
@@ -217,7 +273,18 @@ def _understood(content: bytes | None) -> Heartbeat | None:
     except ValidationError as error:
         bad = {each["loc"][0] for each in error.errors()}
         figures = kind.validate_python({name: known[name] for name in known.keys() - bad})
-    return Heartbeat(beat.worker, beat.progress, beat.waiting_for, figures, beat.version)
+    status = beat.status if beat.status in get_args(WorkStatus) else None
+    age = max(0.0, beat.ttl - left / 1000) if isinstance(left, int) and left >= 0 else 0.0
+    return Heartbeat(
+        beat.worker,
+        beat.progress,
+        beat.waiting_for,
+        figures,
+        beat.version,
+        cast("WorkStatus | None", status),
+        age,
+        beat.ttl,
+    )
 
 
 def _is_finite(value: object) -> bool:

@@ -21,7 +21,7 @@ import structlog
 from zerofleet import games
 from zerofleet.config import ProcessSettings, RunConfig, load_run, read_settings
 from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
-from zerofleet.figures import Figures
+from zerofleet.figures import Figures, WorkStatus
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 
 if TYPE_CHECKING:
@@ -163,12 +163,16 @@ class Pulse(Generic[_Figures]):
     """Grows with the work done; it stands still while the service is stuck."""
     waiting_for: str
     figures: _Figures
+    status: WorkStatus | None = None
+    """None: blocked while it waits for anything, else running."""
 
 
 async def beat(
     heartbeats: Heartbeats, worker: str, pulse: Callable[[], Pulse[Figures] | None]
 ) -> None:
-    """Beat for ever; a Redis that is away, or takes nothing, is told of once and waited for.
+    """Beat until cancelled, then remove the heartbeat: who shuts down is not missing.
+
+    A Redis that is down, or takes nothing, is logged once and waited for.
 
     Args:
         heartbeats: where it goes.
@@ -176,18 +180,26 @@ async def beat(
         pulse: asked each time; None: the service is stuck, and this heartbeat is left out.
     """
     is_heard = True
-    while True:
-        now = pulse()
-        if now is not None:
-            said = Heartbeat(worker, now.progress, now.waiting_for, now.figures)
-            try:
-                await asyncio.to_thread(heartbeats.beat, said)
-                is_heard = True
-            except StoreUnavailableError as error:
-                if is_heard:
-                    structlog.get_logger().warning("no_heartbeat", reason=str(error))
-                is_heard = False
-        await asyncio.sleep(BEAT_SECONDS)
+    said: Heartbeat | None = None
+    try:
+        while True:
+            now = pulse()
+            if now is not None:
+                said = Heartbeat(
+                    worker, now.progress, now.waiting_for, now.figures, status=now.status
+                )
+                try:
+                    await asyncio.to_thread(heartbeats.beat, said)
+                    is_heard = True
+                except StoreUnavailableError as error:
+                    if is_heard:
+                        structlog.get_logger().warning("no_heartbeat", reason=str(error))
+                    is_heard = False
+            await asyncio.sleep(BEAT_SECONDS)
+    finally:
+        if said is not None and is_heard:
+            with contextlib.suppress(ZerofleetError):
+                await asyncio.to_thread(heartbeats.remove, said.service, worker)
 
 
 @contextlib.contextmanager

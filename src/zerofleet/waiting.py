@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from threading import Event
-from typing import ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,15 @@ from zerofleet.errors import (
     StoreUnavailableError,
     UnauthenticatedError,
 )
+from zerofleet.figures import WorkStatus
 from zerofleet.prediction import Prediction, Predictor
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+FIRST_MODEL = "the first promoted model"
+"""What inference, and whoever asks it, waits for in a new run."""
+_GRACE_SECONDS = 10.0  # a service that restarts is back by then, and nobody has to act
 _TOKEN_SECONDS = 120.0  # a rotated token reaches the servers' files within this
 _SLOW_SECONDS = 3.0  # a request without an answer for this long is reported
 
@@ -59,6 +63,14 @@ class Backoff:
         self._next = self._first
 
 
+class _Wait(NamedTuple):
+    """A wait of one part of a process."""
+
+    thing: str
+    status: WorkStatus
+    since: float
+
+
 class Waits:
     """The things waited for, by who waits; heartbeats read it, and each change is logged once.
 
@@ -66,26 +78,41 @@ class Waits:
 
     Args:
         turned: called whenever a part waits: a process that says what it waits for is not stuck.
+        clock: seconds that never go back.
     """
 
-    def __init__(self, turned: Callable[[], None] | None = None) -> None:
-        self._things: dict[str, str] = {}
+    def __init__(
+        self,
+        turned: Callable[[], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._things: dict[str, _Wait] = {}
+        self._clock = clock
         self._askers = 0  # coroutines that wait for a store under one name
         self._turned = turned
 
-    def begin(self, who: str, thing: str, **why: str) -> None:
-        """``who`` (a part of this process) waits for ``thing``; ``why`` goes to the log."""
+    def begin(self, who: str, thing: str, status: WorkStatus = "blocked", **why: str) -> None:
+        """Note that a part of this process waits.
+
+        Args:
+            who: the part.
+            thing: what it waits for, as a noun phrase.
+            status: "idle" where it waits for work, "running" where waiting is part of the work.
+            why: more for the log.
+        """
         if self._turned is not None:
             self._turned()
-        if self._things.get(who) != thing:
-            self._things[who] = thing
+        before = self._things.get(who)
+        goes_on = before is not None and before.status == status
+        self._things[who] = _Wait(thing, status, before.since if goes_on else self._clock())
+        if before is None or before.thing != thing:
             _say("waiting", part=who, waiting_for=thing, **why)
 
     def end(self, who: str) -> None:
         """``who`` goes on."""
-        thing = self._things.pop(who, None)
-        if thing is not None:
-            _say("waited", part=who, waited_for=thing)
+        wait = self._things.pop(who, None)
+        if wait is not None:
+            _say("waited", part=who, waited_for=wait.thing)
 
     async def ask_store(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Make a store's call in a thread, until the store answers.
@@ -143,7 +170,20 @@ class Waits:
 
     def __str__(self) -> str:
         """Everything waited for, each thing once; empty while nothing is."""
-        return ", ".join(dict.fromkeys(list(self._things.values())))
+        return ", ".join(dict.fromkeys(wait.thing for wait in list(self._things.values())))
+
+    @property
+    def status(self) -> WorkStatus:
+        """The worst of all waits: blocked, idle, running.
+
+        A process is blocked once it has waited for ten seconds: until then it is idle.
+        """
+        waits = list(self._things.values())
+        now = self._clock()
+        found = {wait.status for wait in waits}
+        if any(w.status == "blocked" and now - w.since >= _GRACE_SECONDS for w in waits):
+            return "blocked"
+        return "idle" if found & {"blocked", "idle"} else "running"
 
     def __bool__(self) -> bool:
         return bool(self._things)
@@ -165,13 +205,22 @@ class PatientPredictor:
         waits: told what is waited for.
         who: the name of the waiting part.
         model: what is waited for when the model is not there yet.
+        status: of that wait.
     """
 
-    def __init__(self, predictor: Predictor, waits: Waits, who: str, model: str) -> None:
+    def __init__(
+        self,
+        predictor: Predictor,
+        waits: Waits,
+        who: str,
+        model: str,
+        status: WorkStatus = "running",
+    ) -> None:
         self._predictor = predictor
         self._waits = waits
         self._who = who
         self._model = model
+        self._status: WorkStatus = status
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
         """The prediction, however long it takes.
@@ -186,16 +235,19 @@ class PatientPredictor:
             try:
                 prediction = await self._predictor.predict(observations)
             except ModelNotFoundError:
-                self._waits.begin(self._who, self._model)
+                self._waits.begin(self._who, self._model, self._status)
             except OverloadedError:
-                self._say("room in the queue of")
+                self._waits.begin(self._who, "room in the queue of inference", "running")
             except UnauthenticatedError as error:
                 known_by = known_by or time.monotonic() + _TOKEN_SECONDS
                 if time.monotonic() >= known_by:
                     raise
                 self._say("our token to be known by", str(error))
             except InferenceUnavailableError as error:
-                self._say("", str(error))
+                if FIRST_MODEL in str(error):  # inference answers, and has nothing to answer with
+                    self._waits.begin(self._who, FIRST_MODEL, "idle")
+                else:
+                    self._say("", str(error))
             else:
                 self._waits.end(self._who)
                 return prediction

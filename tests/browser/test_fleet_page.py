@@ -1,4 +1,4 @@
-"""The fleet page: what heartbeats say, what they said, and who holds what."""
+"""The fleet page: heartbeats, their history, and who holds what."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zerofleet.heartbeat import Heartbeat
 
 def test_processes_are_shown_with_what_they_say(shown: Any, open_page: Callable[..., Any]) -> None:
     page = open_page("/fleet").page
-    expect(page.get_by_text("No worker is heard of.")).to_be_visible()
+    expect(page.get_by_text("No workers are sending heartbeats.")).to_be_visible()
     expect(page.get_by_text("no advice yet: no heartbeat of a self-play worker")).to_be_visible()
     expect(page.get_by_text("No history yet:")).to_be_visible()
 
@@ -36,12 +36,12 @@ def test_processes_are_shown_with_what_they_say(shown: Any, open_page: Callable[
     ):
         shown.heartbeats.beat(Heartbeat(name, 1, "", said), ttl=60.0)
     replica = page.get_by_role("row").filter(has=page.get_by_role("cell", name="r", exact=True))
-    for words in ("predicts", "cpu", "int8", "7", "1,234", "0.25", "0.50", __version__):
+    for words in ("Running", "cpu", "int8", "7", "1,234", "0.25", "0.50", __version__):
         expect(replica.get_by_text(words, exact=True).first).to_be_visible()
     expect(page.get_by_role("cell", name="<b>w</b>")).to_be_visible()
     expect(page.get_by_role("cell", name="1.40", exact=True)).to_be_visible()
     expect(page.get_by_text("The autoscaler asks for 3 of self-play")).to_be_visible()
-    expect(page.locator("section", has_text="Batches by rows").locator("svg")).to_be_visible()
+    expect(page.locator("section", has_text="Batches by size").locator("svg")).to_be_visible()
     expect(page.get_by_text("History begins")).to_be_visible(timeout=30_000)
-    fences = page.locator("section", has_text="Fences")
+    fences = page.locator("section", has_text="Active writers")
     expect(fences.get_by_role("cell", name="trainer")).to_be_visible(timeout=30_000)

@@ -65,7 +65,7 @@ def test_axe_core_finds_no_fault(shown: Any, open_page: Callable[..., Any], dark
     for address in [*addresses({"uid": record.game_uid, "version": 2}), "/nowhere"]:
         asked = {"/play": "/play?side=both&hints=on", "/sql": QUERY}.get(address, address)
         page.goto(shown.base + asked)
-        expect(page.get_by_text("waits for 2,000 positions").first).to_be_visible()
+        expect(page.get_by_text("Idle: waiting for 2,000 positions").first).to_be_visible()
         if address == "/sql":
             page.get_by_role("button", name="Run", exact=True).click()
         if address in SETTLED:
@@ -93,14 +93,14 @@ def test_figures_are_those_of_the_database(shown: Any, open_page: Callable[..., 
     fill(shown, games=1_234)
     beat(shown)
     page = open_page("/").page
-    expect(figure(page, "games")).to_have_text("1,234")
-    expect(figure(page, "best model")).to_have_text(re.compile(r"^2 of 3, promoted \d+:\d\d ago$"))
+    expect(figure(page, "Games")).to_have_text("1,234")
+    expect(figure(page, "Best model")).to_have_text(re.compile(r"^2 of 3, promoted \d+:\d\d ago$"))
     [[elo]] = shown.query("SELECT elo FROM ratings WHERE player = '2'")
     expect(figure(page, "Elo")).to_have_text(re.compile(re.escape(f"{elo:+.0f} ± ")))
-    expect(figure(page, "games an hour")).to_have_text("1,500")
-    expect(figure(page, "next model")).to_have_text("120 of 1,000 steps")
-    expect(page.get_by_text("waits for 2,000 positions")).to_be_visible()
-    expect(page.get_by_text("is not heard of")).to_have_count(1)
+    expect(figure(page, "Games/hour")).to_have_text("1,500")
+    expect(figure(page, "Next model")).to_have_text("in 880 steps")
+    expect(page.get_by_text("Idle: waiting for 2,000 positions")).to_be_visible()
+    expect(page.get_by_text("Down (no heartbeat)")).to_have_count(1)
     expect(page.locator("section", has_text="Policy loss").locator("svg")).to_be_visible()
     expect(page.get_by_text("Appears with the first exam")).to_be_visible()
     shown.query(
@@ -143,7 +143,7 @@ def test_light_or_dark_is_the_browsers_until_a_person_chooses(
     page.get_by_label("Light or dark").click()
     expect(page.locator("body.body--light")).to_be_visible()
     beat(shown)
-    expect(page.get_by_text("waits for 2,000 positions")).to_be_visible()  # drawn anew
+    expect(page.get_by_text("Idle: waiting for 2,000 positions")).to_be_visible()  # drawn anew
     expect(page.locator("body.body--light")).to_be_visible()
     page.reload()
     expect(page.get_by_role("navigation")).to_be_visible()
@@ -154,7 +154,7 @@ def test_the_page_stays_while_postgres_is_away(
     shown: Any, open_page: Callable[..., Any], database_template: DatabaseTemplate, postgres: Any
 ) -> None:
     page = open_page("/").page
-    expect(figure(page, "games")).to_have_text("0")
+    expect(figure(page, "Games")).to_have_text("0")
     [[name]] = shown.query("SELECT current_database()")
     shown.database.close()
     admin = postgres.url("superuser", "postgres")
@@ -162,9 +162,9 @@ def test_the_page_stays_while_postgres_is_away(
     expect(
         page.get_by_text(re.compile(r"Postgres has been unavailable since \d\d:\d\d"))
     ).to_be_visible()
-    expect(figure(page, "games")).to_have_text("0")
+    expect(figure(page, "Games")).to_have_text("0")
     page.goto(shown.base + "/?run=other")
-    expect(page.get_by_text("The page comes back by itself.")).to_be_visible()
+    expect(page.get_by_text("It reloads by itself.")).to_be_visible()
     page.goto(shown.base + "/")
     expect(page.get_by_text("Postgres has been unavailable")).to_be_visible()
     allow(admin, name, allowed=True)
@@ -175,12 +175,12 @@ def test_it_leaves_in_seconds_and_its_pages_come_back(
     shown: Any, open_page: Callable[..., Any]
 ) -> None:
     page = open_page("/").page
-    expect(page.get_by_text("shows 1 page")).to_be_visible()
+    expect(page.get_by_text("Running (1 open page)")).to_be_visible()
     shown.process.terminate()
     assert shown.process.wait(60) == 0, shown.process.said()
     assert "Traceback" not in shown.process.said()
     shown.process = shown.start()
-    expect(page.get_by_text("shows 1 page")).to_be_visible()
+    expect(page.get_by_text("Running (1 open page)")).to_be_visible()
 
 
 def figure(page: Any, name: str) -> Any:
@@ -205,10 +205,10 @@ def allow(admin_url: str, name: str, *, allowed: bool) -> None:
 
 
 def beat(shown: Any) -> None:
-    """Heartbeats of a fleet in which inference is not heard of."""
+    """Heartbeats of a fleet in which inference is down."""
     for said in (
         Heartbeat("w", 1, "", SelfplayFigures(games_per_hour=1500.0)),
-        Heartbeat("t", 2_120, "2,000 positions", TrainerFigures()),
+        Heartbeat("t", 2_120, "2,000 positions", TrainerFigures(), status="idle"),
         Heartbeat("e", 1, "", EvaluatorFigures()),
     ):
         shown.heartbeats.beat(said, ttl=600.0)

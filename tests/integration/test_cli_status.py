@@ -142,7 +142,7 @@ def test_a_watched_run_that_is_started_anew_is_found_where_it_is_then(
 def test_a_fleet_of_which_nothing_is_heard_is_stopped_and_gets_no_advice(ask: Ask) -> None:
     found = json.loads(ask("--json"))
     assert (found["up"], found["advice"]) == (False, None)
-    assert "no service is heard of: starting, or stopped" in ask()
+    assert "no heartbeats: starting or stopped" in ask()
 
 
 def test_without_a_run_file_it_says_what_to_give(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

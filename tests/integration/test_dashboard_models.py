@@ -4,21 +4,25 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from services.dashboard.frame import NothingThereError
 from services.dashboard.match_queries import KINDS, read_match
 from services.dashboard.match_queries import MATCHES as NEWEST_MATCHES
 from services.dashboard.match_words import match_row
+from services.dashboard.models_page import ordinal, rated_words, unrated_words
 from services.dashboard.models_queries import HIGHEST, LOSSES, MATCHES, MODEL, MODELS, VARIANTS
 from services.dashboard.openings_reader import Openings, OpeningsReader
 from services.dashboard.settings import DashboardSettings
-from services.dashboard.sources import Sources
+from services.dashboard.sources import ShownRun, Sources
 from zerofleet.config import run_from_values
-from zerofleet.database import Database, GateRule
+from zerofleet.database import Database, GateRule, Submission
 from zerofleet.match.verdict import judge
+from zerofleet.testing.random_records import changed, random_record
 
-RUN = run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}})
+VALUES = {"name": "test", "game": {"name": "tic_tac_toe"}}
+RUN = run_from_values(VALUES)
 SPRT = GateRule(0.5, (0.0, 35.0), 0.05)
 
 
@@ -103,7 +107,7 @@ async def test_models_with_their_gate_rating_and_precisions(
     database.promote("test", 3, gate, "judge", 1, epoch=epoch, grounds=standing.grounds)
     begin(database, epoch, "gate", "4", "3")
     database.upsert_ratings("test", [("3", 120.0, 10.0), ("random", -300.0, 20.0)])
-    rows = await sources.rows(MODELS, run="test", before=HIGHEST)
+    rows = await sources.rows(MODELS, run="test", before=HIGHEST, every=1)
     assert [row.version for row in rows] == [4, 3, 2, 1]
     undecided, best, skipped, first = rows
     assert (undecided.opponent, undecided.verdict, undecided.games) == ("3", None, 0)
@@ -114,14 +118,45 @@ async def test_models_with_their_gate_rating_and_precisions(
     assert (skipped.match_id, skipped.promoted_at, skipped.is_best) == (None, None, False)
     assert (first.match_id, first.is_best) == (None, False)
     assert first.promoted_at is not None
-    older = await sources.rows(MODELS, run="test", before=3)
+    older = await sources.rows(MODELS, run="test", before=3, every=1)
     assert [row.version for row in older] == [2, 1]
-    [model] = await sources.rows(MODEL, run="test", version=3)
+    [model] = await sources.rows(MODEL, run="test", version=3, every=1)
     assert model == best
-    assert await sources.rows(MODEL, run="test", version=5) == []
+    assert await sources.rows(MODEL, run="test", version=5, every=1) == []
     assert await sources.rows(VARIANTS, run="test", version=3) == []
     [loss] = await sources.rows(LOSSES, run="test", step=350)
     assert (loss.step, loss.policy_loss) == (300, pytest.approx(1 / 3))
+
+
+async def test_a_model_that_is_not_rated_says_why(
+    database: Database, sources: Sources, epoch: int
+) -> None:
+    for seq, version in enumerate((3, 1, 4), start=1):  # 1 once more: its place is the first
+        database.promote("test", version, None, "test", seq, epoch=epoch)
+    database.upsert_ratings("test", [("1", 0.0, 10.0)])
+    run = ShownRun("test", "g", run_from_values({**VALUES, "rating": {"every": 2}}))
+    rows = await sources.rows(MODELS, run="test", before=HIGHEST, every=2)
+    assert [(row.version, row.to_be_rated) for row in rows] == [
+        (4, True),
+        (3, False),
+        (2, False),
+        (1, True),
+    ]
+    words = {row.version: unrated_words(run, row) for row in rows}
+    assert words[4] == words[2] == "Not rated yet"
+    assert words[3] == "Not rated: this run rates every 2nd promoted model"
+    assert rated_words(run) == "Every 2nd promoted model is rated."
+    assert rated_words(ShownRun("test", "g", None)) == ""
+    rows = await sources.rows(MODELS, run="test", before=HIGHEST, every=1)
+    assert all(row.to_be_rated for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(1, "1st"), (2, "2nd"), (3, "3rd"), (5, "5th"), (11, "11th"), (22, "22nd")],
+)
+def test_ordinal_numbers(number: int, words: str) -> None:
+    assert ordinal(number) == words
 
 
 async def test_matches_of_all_kinds_and_the_present_one(
@@ -167,6 +202,40 @@ async def test_matches_of_all_kinds_and_the_present_one(
     assert (cells["record"], cells["score"]) == ("1 2 1", "50.0%")
     assert cells["pairs_counts"] == [0, 0, 2, 0, 0]
     assert -1 < cells["llr_share"] < 1
+
+
+async def test_moves_drawn_for_an_opening_are_no_choices(
+    database: Database, sources: Sources, epoch: int
+) -> None:
+    """Random openings of 0, 1 and 2 plies; two games were stored by an earlier version."""
+    for number, drawn in enumerate((0, 1, 2, 1, 1)):
+        record = random_record(number)
+        simulations = np.where(np.arange(record.length) < drawn, 0, 50).astype(np.int32)
+        record = changed(record, simulations=simulations)
+        database.submit_game("test", "w", Submission(record))
+        if number >= 3:
+            database._run(
+                "UPDATE games SET opening_plies = NULL WHERE game_uid = :uid", uid=record.game_uid
+            )
+        if number == 4:  # and its searches are not kept
+            database._run("DELETE FROM positions WHERE game_uid = :uid", uid=record.game_uid)
+    database.submit_game("test", "w", Submission(random_record(9), kind="match"))
+    rows = database._rows("SELECT opening_plies FROM games ORDER BY ingested_at")
+    assert [row.opening_plies for row in rows] == [0, 1, 2, None, None, None]
+
+    [model] = (await OpeningsReader(sources, "test").read()).models
+    assert sorted(game.opening_plies for game in model.games) == [0, 0, 1, 1, 2]
+    [start] = Openings((model,)).position([], 0)
+    assert (start.games, start.in_openings) == (2, 3)
+    assert sum(move.games for move in start.moves) == 2
+    line = next(game.moves for game in model.games if game.opening_plies == 2)
+    [inside] = Openings((model,)).position(line[:1], 1)
+    [after] = Openings((model,)).position(line[:2], 0)
+    assert inside.in_openings == 1
+    assert line[1] not in [move.move for move in inside.moves]
+    assert (after.share(line[2]), after.in_openings) == (1.0, 0)
+    [view] = database._rows("SELECT sum(games) AS games FROM openings WHERE run = 'test'")
+    assert view.games == 2
 
 
 async def test_openings_are_those_of_the_promoted_models_newest_games(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from services.dashboard.strip import GameCount, StripReader, sum_up
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.figures import InferenceFigures, SelfplayFigures, TrainerFigures
+from zerofleet.figures import AutoscalerFigures, InferenceFigures, SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat
 from zerofleet.local.ports import free_port
 
@@ -157,13 +158,15 @@ async def test_a_source_says_since_when_it_is_away(settings: DashboardSettings) 
     nowhere = settings.model_copy(update={"redis_url": f"redis://127.0.0.1:{free_port()}/0"})
     async with Sources(RUN, nowhere) as sources:
         reader = StripReader(sources, sources.run)
+        await reader.read_services()
         first = await reader.read()
+        await reader.read_services()
         again = await reader.read()
         assert [each.name for each in again.away] == ["Redis"]
         assert again.away[0].since == first.away[0].since
         assert "Redis has been unavailable since" in again.away[0].words
         assert again.figures is not None
-        assert again.said is None
+        assert (await reader.read_services()).health == ("Service status unknown", "idle")
 
 
 async def test_the_views_of_another_version_are_said_until_they_are_mended(
@@ -178,22 +181,37 @@ async def test_the_views_of_another_version_are_said_until_they_are_mended(
     assert (await reader.read()).away == ()
 
 
-def test_the_strip_says_what_services_say() -> None:
-    said = sum_up(
-        [
-            Heartbeat("i", 1, "", InferenceFigures(provider="cpu")),
-            Heartbeat("a", 1, "", SelfplayFigures(games_per_hour=10.0, positions_per_s=3.0)),
-            Heartbeat("b", 1, "the trainer", SelfplayFigures(games_per_hour=5.0)),
-            Heartbeat("t", 1_500, "", TrainerFigures()),
-        ]
-    )
-    assert (said.games_per_hour, said.positions_per_s, said.step) == (15.0, 3.0, 1_500)
-    assert [(lamp.service, lamp.words, lamp.colour) for lamp in said.lamps] == [
-        ("inference", "predicts on cpu", "positive"),
-        ("selfplay", "1 of 2: plays, 1 of 2: waits for the trainer", "warning"),
-        ("trainer", "trains", "positive"),
-        ("evaluator", "is not heard of", "negative"),
+def test_the_strip_shows_the_status_of_each_service() -> None:
+    beats = [
+        Heartbeat("i", 1, "", InferenceFigures(provider="cpu")),
+        Heartbeat("a", 1, "", SelfplayFigures(games_per_hour=10.0, positions_per_s=3.0)),
+        Heartbeat("b", 1, "Postgres", SelfplayFigures(games_per_hour=5.0)),
+        Heartbeat("t", 1_500, "", TrainerFigures()),
+        Heartbeat("s", 1, "its first figures", AutoscalerFigures(), status="idle"),
     ]
+    services = sum_up(beats, 1_000)
+    assert (services.games_per_hour, services.positions_per_s, services.step) == (15.0, 3.0, 1_500)
+    assert services.next_model == "in 500 steps"
+    assert [(lamp.service, lamp.words, lamp.colour) for lamp in services.lamps] == [
+        ("inference", "Running on cpu", "positive"),
+        ("selfplay", "1 of 2: Running, 1 of 2: Waiting for Postgres", "warning"),
+        ("trainer", "Running", "positive"),
+        ("evaluator", "Down (no heartbeat)", "negative"),
+        ("autoscaler", "Idle: waiting for its first figures", "idle"),
+    ]
+    assert services.health == ("3 of 5 services healthy", "negative")
+
+
+def test_a_process_that_does_not_respond_is_red_and_is_not_counted() -> None:
+    worker = Heartbeat("a", 1, "", SelfplayFigures(games_per_hour=10.0))
+    dead = replace(worker, worker="b", age_seconds=4.0)
+    words = "Not responding (last heartbeat 4 s ago)"
+    one, both = sum_up([worker, dead]), sum_up([dead])
+    assert one.games_per_hour == 10.0
+    assert one.lamps[1].words == f"1 of 2: Running, 1 of 2: {words}"
+    assert one.lamps[1].colour == "warning"
+    assert both.games_per_hour is None
+    assert (both.lamps[1].words, both.lamps[1].colour) == (words, "negative")
 
 
 async def test_twenty_pages_cost_one_reading() -> None:

@@ -1,9 +1,11 @@
 """Heartbeats: the last of each process, gone when it is."""
 
+import asyncio
 import contextlib
 import math
 import time
 
+import pytest
 import redis
 from structlog.testing import capture_logs
 
@@ -17,6 +19,7 @@ from zerofleet.figures import (
 )
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.heartbeat_history import KEPT_NOTES, HeartbeatHistory, history_key, note
+from zerofleet.service import Pulse, beat
 
 
 def test_the_last_of_each_process_is_read(valkey_url: str) -> None:
@@ -122,6 +125,46 @@ def test_it_disappears_when_it_is_not_renewed(valkey_url: str) -> None:
     while heartbeats.read():
         assert time.monotonic() < deadline
     heartbeats.close()
+
+
+def test_its_age_is_known_by_the_clock_of_redis(valkey_url: str) -> None:
+    with (
+        contextlib.closing(Heartbeats(valkey_url, "test")) as heartbeats,
+        redis.Redis.from_url(valkey_url) as server,
+    ):
+        heartbeats.beat(Heartbeat("w", 1, "", SelfplayFigures()), ttl=600.0)
+        [fresh] = heartbeats.read()
+        assert not fresh.is_late
+        server.pexpire("zerofleet:test:heartbeat:selfplay:w", 300_000)  # as 300 s later
+        [late] = heartbeats.read()
+        assert late.is_late
+        assert 300 <= late.age_seconds < 600
+
+
+def test_the_heartbeat_of_a_process_that_has_ended_is_removed(valkey_url: str) -> None:
+    with contextlib.closing(Heartbeats(valkey_url, "test")) as heartbeats:
+        for service in (SelfplayFigures(), TrainerFigures()):
+            heartbeats.beat(Heartbeat("host-12", 1, "", service), ttl=600.0)
+        heartbeats.remove("selfplay", "host-12")
+        deadline = time.monotonic() + 60
+        while [each.service for each in heartbeats.read()] != ["trainer"]:
+            assert time.monotonic() < deadline
+
+
+async def test_a_service_that_shuts_down_removes_its_heartbeat(valkey_url: str) -> None:
+    with contextlib.closing(Heartbeats(valkey_url, "test")) as heartbeats:
+        beating = asyncio.create_task(
+            beat(heartbeats, "w", lambda: Pulse(1, "work", SelfplayFigures(), "idle"))
+        )
+        deadline = time.monotonic() + 60
+        while [each.status for each in heartbeats.read()] != ["idle"]:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0)
+        beating.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await beating
+        while heartbeats.read():
+            assert time.monotonic() < deadline
 
 
 def test_figures_are_noted_every_ten_seconds_and_no_more_than_a_day_of_them(

@@ -196,7 +196,7 @@ async def test_the_others_go_on_without_an_optional_program(
     page = replace(program(tmp_path, "dashboard", "raise SystemExit('no page')"), optional=True)
     worker = program(tmp_path, "worker", SLEEPER)
     async with Supervisor([page, worker], said.append) as supervisor:
-        await until(lambda: "is left out" in supervisor.children[0].note)
+        await until(lambda: "Stopped: ended with" in supervisor.children[0].note)
         assert supervisor.children[1].process is not None
     assert any("the run goes on without dashboard" in line for line in said)
 
@@ -272,7 +272,7 @@ async def test_hurry_does_not_wait(tmp_path: Path) -> None:
 async def test_stopping_while_a_restart_is_due(tmp_path: Path) -> None:
     crash = program(tmp_path, "crash", "raise SystemExit(1)")
     async with Supervisor([crash], lambda _: None) as supervisor:
-        await until(lambda: "starts again" in supervisor.children[0].note)
+        await until(lambda: "Restarting in" in supervisor.children[0].note)
 
 
 @pytest.mark.slow

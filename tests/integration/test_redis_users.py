@@ -129,12 +129,16 @@ def test_each_call_of_ours_by_each_user(server: Server, user: str) -> None:
         assert is_refused(pointer.get) == (user not in READ_BEST)
         moved = is_refused(lambda: pointer.set_if_newer(Promotion(1, 1, "a")))
         assert moved == (user not in MOVE_BEST)
+        if user in BEAT_AS.values():
+            service = next(service for service, who in BEAT_AS.items() if who == user)
+            assert not is_refused(partial(beats.remove, service, "gone"))
     with contextlib.closing(HeartbeatHistory(server.url(user), "test")) as history:
         read = partial(history.read, "selfplay", until=1e9, worker="w-1")
         assert is_refused(read) == (user not in READ_NOTES)
     if user in BEAT_AS.values() and user in READ_BEATS:
         with contextlib.closing(Heartbeats(server.url(user), "test")) as again:
-            assert [beat.worker for beat in again.read()] == ["w-1"]
+            [beat] = again.read()
+            assert (beat.worker, beat.age_seconds > 0) == ("w-1", True)
 
 
 def test_a_worker_hears_the_trainer_and_nobody_else(server: Server) -> None:

@@ -15,7 +15,14 @@ from zerofleet.cli.progress import LiveTable, PlainLines, draw, duration, one_li
 from zerofleet.cli.status_text import status_text, status_values
 from zerofleet.config import run_from_values
 from zerofleet.database import Kept, RecentPlay
-from zerofleet.figures import DemandFigures, InferenceFigures, SelfplayFigures, TrainerFigures
+from zerofleet.figures import (
+    DemandFigures,
+    EvaluatorFigures,
+    InferenceFigures,
+    SelfplayFigures,
+    TrainerFigures,
+    WorkStatus,
+)
 from zerofleet.heartbeat import Heartbeat
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState, states_of
@@ -57,9 +64,9 @@ FULL = RunFigures(
 KEPT = Kept(7_654_000_000, datetime(2026, 5, 1, 9, 30, tzinfo=UTC), 987_600_000, models=3)
 NOTHING = Kept(32_768, None, None, models=0)
 SERVICES = [
-    ServiceState("trainer", "waits for 600 positions", "600 positions"),
-    ServiceState("inference", "was ended by SIGKILL; starts again in 0.5 s", down=True, restarts=2),
-    ServiceState("selfplay", "plays"),
+    ServiceState("trainer", "Waiting for Postgres", "blocked", "Postgres"),
+    ServiceState("inference", "Restarting in 0.5 s: was ended by SIGKILL", "down", restarts=2),
+    ServiceState("selfplay", "Running"),
 ]
 
 
@@ -71,8 +78,8 @@ def test_a_line_says_everything() -> None:
         "best 4 of 4, promoted 1:15 ago",
         "Elo +130 ± 72",
         "exam errors 1: 10.00%, 3: 0.00%, 4: 1.00%",
-        "trainer: waits for 600 positions",
-        "inference: was ended by SIGKILL; starts again in 0.5 s",
+        "trainer: Waiting for Postgres",
+        "inference: Restarting in 0.5 s: was ended by SIGKILL",
         "restarts 2",
     ):
         assert words in line
@@ -87,7 +94,14 @@ def test_the_table_says_everything() -> None:
         table.show(FULL, SERVICES)
         table.say("something happened")
     shown = text.getvalue()
-    for words in ("12,345", "5,432/s", "policy 1.250", "+130 ± 72", "3: 0.00%", "600 positions"):
+    for words in (
+        "12,345",
+        "5,432/s",
+        "policy 1.250",
+        "+130 ± 72",
+        "3: 0.00%",
+        "Waiting for Postgres",
+    ):
         assert words in shown
     assert "something happened" in shown
     assert "45.7% of the last 1,000" in shown
@@ -138,7 +152,7 @@ def test_told_to_stop_nothing_is_shown_of_what_services_did(
         table.end()
         table.show(FULL, SERVICES)
     assert "12,345" in text.getvalue()[shown:]
-    assert "plays" not in text.getvalue()[shown:]
+    assert "Running" not in text.getvalue()[shown:]
 
 
 def test_one_is_not_counted_in_the_plural(tmp_path: Path) -> None:
@@ -148,28 +162,77 @@ def test_one_is_not_counted_in_the_plural(tmp_path: Path) -> None:
     assert "files of 1 of 1 model\n" in status_text(one, replace(NOTHING, models=1), [], None)
 
 
+PACED = TrainerFigures(demand=DemandFigures(wait_share=0.3))
+STARVED = TrainerFigures(demand=DemandFigures(wait_share=1.0))
+
+
 @pytest.mark.parametrize(
-    ("figures", "waiting_for", "doing"),
+    ("figures", "waiting_for", "status", "doing", "shown"),
     [
-        (SelfplayFigures(), "the trainer, 10000 positions behind", "plays, in step with the train"),
-        (SelfplayFigures(pause_share=0.4), "", "plays, in step with the trainer"),
-        (SelfplayFigures(pause_share=0.4), "Postgres", "waits for Postgres"),
-        (SelfplayFigures(), "the trainer to come up", "waits for the trainer to come up"),
-        (SelfplayFigures(), "", "plays"),
-        (TrainerFigures(), "500 positions", "waits for 500 positions"),
-        (TrainerFigures(demand=DemandFigures(wait_share=0.3)), "11 positions", "trains, in step "),
-        (TrainerFigures(demand=DemandFigures(wait_share=0.3)), "", "trains, in step with self-p"),
-        (TrainerFigures(demand=DemandFigures(wait_share=0.0)), "", "trains"),
-        (TrainerFigures(demand=DemandFigures(wait_share=1.0)), "11 positions", "waits for 11 p"),
-        (TrainerFigures(demand=DemandFigures(wait_share=0.3)), "Postgres", "waits for Postgres"),
+        (
+            SelfplayFigures(),
+            "the trainer, 10000 positions behind",
+            "idle",
+            "Running (paced to the trainer)",
+            "running",
+        ),
+        (
+            SelfplayFigures(pause_share=0.4),
+            "",
+            "running",
+            "Running (paced to the trainer)",
+            "running",
+        ),
+        (
+            SelfplayFigures(pause_share=0.4),
+            "Postgres",
+            "blocked",
+            "Waiting for Postgres",
+            "blocked",
+        ),
+        (
+            SelfplayFigures(),
+            "the trainer to start",
+            "idle",
+            "Idle: waiting for the trainer to start",
+            "idle",
+        ),
+        (
+            SelfplayFigures(),
+            "room in the queue of inference",
+            "running",
+            "Running: waiting for room in the queue of inference",
+            "running",
+        ),
+        (SelfplayFigures(), "", "running", "Running", "running"),
+        (SelfplayFigures(), "Postgres", None, "Waiting for Postgres", "blocked"),  # of 1.0
+        (TrainerFigures(), "500 positions", "idle", "Idle: waiting for 500 positions", "idle"),
+        (PACED, "11 positions", "idle", "Running (paced to self-play)", "running"),
+        (PACED, "", "running", "Running (paced to self-play)", "running"),
+        (STARVED, "11 positions", "idle", "Idle: waiting for 11 positions", "idle"),
+        (PACED, "Postgres", "blocked", "Waiting for Postgres", "blocked"),
+        (EvaluatorFigures(), "a new model", "idle", "Idle: no new model to evaluate", "idle"),
     ],
 )
-def test_a_stage_that_paces_itself_says_so_whether_or_not_it_stands_still(
-    figures: SelfplayFigures | TrainerFigures, waiting_for: str, doing: str
+def test_only_a_process_that_is_blocked_is_shown_in_yellow(
+    figures: SelfplayFigures | TrainerFigures | EvaluatorFigures,
+    waiting_for: str,
+    status: WorkStatus | None,
+    doing: str,
+    shown: str,
 ) -> None:
-    [state] = states_of([Heartbeat("w", 1, waiting_for, figures)])
-    assert state.doing.startswith(doing)
-    assert bool(state.waiting_for) == state.doing.startswith("waits")
+    [state] = states_of([Heartbeat("w", 1, waiting_for, figures, status=status)])
+    assert (state.doing, state.status) == (doing, shown)
+    text = io.StringIO()
+    Console(file=text, width=120, force_terminal=True).print(draw(FULL, [state], 1.0))
+    assert ("\x1b[33m" in text.getvalue()) == (shown == "blocked")
+
+
+def test_a_process_whose_heartbeat_is_late_does_not_respond() -> None:
+    [state] = states_of([Heartbeat("w", 1, "Postgres", SelfplayFigures(), age_seconds=3.2)])
+    assert (state.doing, state.status) == ("Not responding (last heartbeat 3 s ago)", "down")
+    [alive] = states_of([Heartbeat("w", 1, "", SelfplayFigures(), age_seconds=1.2)])
+    assert (alive.doing, alive.status) == ("Running", "running")
 
 
 def test_a_network_too_large_for_this_machine_is_told_once(
@@ -182,7 +245,7 @@ def test_a_network_too_large_for_this_machine_is_told_once(
     def looks(provider: str, rows_per_second: float, times: int) -> str:
         figures = InferenceFigures(provider=provider, capacity_rows_per_second=rows_per_second)
         for _ in range(times):
-            run._tell_of_size([ServiceState("inference", "predicts", figures=figures)])
+            run._tell_of_size([ServiceState("inference", "Running", figures=figures)])
         return capsys.readouterr().out
 
     assert looks("cpu", 175.0, 19) + looks("cpu", 0.0, 1) + looks("cuda", 175.0, 99) == ""
@@ -295,14 +358,14 @@ def test_workers_that_were_killed_could_not_say_what_they_held() -> None:
 
 def test_status_says_what_inference_runs_on() -> None:
     figures = InferenceFigures(rows_per_s=10.0, provider="cuda", precision="fp16")
-    busy = ServiceState("inference", "predicts", figures=figures)
+    busy = ServiceState("inference", "Running", figures=figures)
     assert (
-        status_text(FULL, KEPT, [busy], "h:1").splitlines()[-2].endswith("predicts on cuda in fp16")
+        status_text(FULL, KEPT, [busy], "h:1").splitlines()[-2].endswith("Running on cuda in fp16")
     )
-    early = replace(busy, doing="waits for a model", waiting_for="a model")
-    assert status_text(FULL, KEPT, [early], "h:1").splitlines()[-2].endswith("waits for a model")
+    early = replace(busy, doing="Waiting for a model", waiting_for="a model")
+    assert status_text(FULL, KEPT, [early], "h:1").splitlines()[-2].endswith("Waiting for a model")
     first = replace(busy, figures=InferenceFigures(provider="cpu"))
-    assert status_text(FULL, KEPT, [first], "h:1").splitlines()[-2].endswith("predicts on cpu")
+    assert status_text(FULL, KEPT, [first], "h:1").splitlines()[-2].endswith("Running on cpu")
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.9, "0:00"), (65.0, "1:05"), (3_723.0, "1:02:03")])

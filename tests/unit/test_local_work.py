@@ -9,7 +9,7 @@ from zerofleet.figures import KINDS, EvaluatorFigures, InferenceFigures
 from zerofleet.local.monitor import RunFigures, ServiceState, work_words
 
 MATCH = EvaluatorFigures(
-    match_in_play=True, match_games=23, match_most_games=64, match_score=0.6087
+    match_in_play=True, candidate=9, match_games=23, match_most_games=64, match_score=0.6087
 )
 TRIAL = EvaluatorFigures(trial_in_play=True, trial_games=18, trial_most_games=40, trial_score=0.5)
 RATING = EvaluatorFigures(
@@ -20,15 +20,15 @@ RATING = EvaluatorFigures(
 @pytest.mark.parametrize(
     ("figures", "words"),
     [
-        (replace(MATCH, rating_in_play=True), "plays a match: 23 of 64 games, score 0.61"),
+        (replace(MATCH, rating_in_play=True), "Evaluating model 9: 23 of 64 games, score 0.61"),
         (
-            EvaluatorFigures(match_in_play=True, match_most_games=8),
-            "plays a match: 0 of 8 games",
+            EvaluatorFigures(match_in_play=True, candidate=9, match_most_games=8),
+            "Evaluating model 9: 0 of 8 games",
         ),
-        (TRIAL, "plays a trial: 18 of 40 games, score 0.50"),
-        (replace(RATING, match_games=23), "rates 12: 18 of 40 games"),
-        (replace(RATING, rating_in_play=False), "judges"),
-        (EvaluatorFigures(best_version=3), "judges"),
+        (TRIAL, "Playing a test match: 18 of 40 games, score 0.50"),
+        (replace(RATING, match_games=23), "Rating model 12: 18 of 40 games"),
+        (replace(RATING, rating_in_play=False), "Running"),
+        (EvaluatorFigures(best_version=3), "Running"),
     ],
 )
 def test_an_evaluator_says_how_far_it_is(figures: EvaluatorFigures, words: str) -> None:
@@ -37,14 +37,14 @@ def test_an_evaluator_says_how_far_it_is(figures: EvaluatorFigures, words: str) 
 
 def test_every_service_has_words() -> None:
     assert {service: work_words(kind()) for service, kind in KINDS.items()} == {
-        "selfplay": "plays",
-        "inference": "predicts",
-        "trainer": "trains",
-        "evaluator": "judges",
-        "autoscaler": "sizes the fleet",
-        "dashboard": "shows 0 pages",
+        "selfplay": "Running",
+        "inference": "Running",
+        "trainer": "Running",
+        "evaluator": "Running",
+        "autoscaler": "Running",
+        "dashboard": "Running (0 open pages)",
     }
-    assert work_words(InferenceFigures(devices=2)) == "predicts on 2 GPUs"
+    assert work_words(InferenceFigures(devices=2)) == "Running on 2 GPUs"
 
 
 def test_the_line_of_up_tells_of_the_evaluator_at_work() -> None:
@@ -61,9 +61,9 @@ def test_the_line_of_up_tells_of_the_evaluator_at_work() -> None:
         has_exam=False,
     )
     services = [
-        ServiceState("trainer", "trains"),
-        ServiceState("evaluator", "rates 12: 18 of 40 games"),
+        ServiceState("trainer", "Running (paced to self-play)"),
+        ServiceState("evaluator", "Rating model 12: 18 of 40 games"),
     ]
     line = one_line(figures, services, 1.0)
-    assert line.endswith("| evaluator: rates 12: 18 of 40 games")
-    assert "trains" not in line
+    assert line.endswith("| evaluator: Rating model 12: 18 of 40 games")
+    assert "paced" not in line

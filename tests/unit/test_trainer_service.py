@@ -30,7 +30,7 @@ def test_a_heartbeat_says_that_a_step_takes_long_and_ends_when_it_is_stuck(
     clock[0] += 45
     pulse = thread.beating_pulse()
     assert pulse is not None
-    assert pulse.waiting_for == "the end of what it has done for 45 s"
+    assert pulse.waiting_for == "a step that has taken 45 s so far"
     clock[0] += 600
     assert thread.beating_pulse() is None
 

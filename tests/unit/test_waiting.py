@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Callable
 from threading import Event
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from zerofleet.errors import StoreFullError, StoreUnavailableError
-from zerofleet.waiting import Backoff, StoppedError, Waits
+from zerofleet.errors import InferenceUnavailableError, StoreFullError, StoreUnavailableError
+from zerofleet.prediction import Prediction
+from zerofleet.waiting import FIRST_MODEL, Backoff, PatientPredictor, StoppedError, Waits
 
 
 def failing(times: int, error: Exception) -> Callable[[], str]:
@@ -53,6 +56,60 @@ def test_a_disk_that_refuses_is_said_with_its_reason() -> None:
     full = OSError(28, "No space left on device")
     assert waits.insist(Event(), failing(2, full), "the folder", OSError) == "rows"
     assert said[-1] == "the folder: No space left on device"
+
+
+def test_a_process_is_blocked_once_it_has_waited_for_ten_seconds() -> None:
+    clock = [100.0]
+    waits = Waits(clock=lambda: clock[0])
+    assert waits.status == "running"
+    waits.begin("engine", "room in the queue of inference", "running")
+    assert waits.status == "running"
+    waits.begin("evaluator", "a new model", "idle")
+    clock[0] += 60
+    assert waits.status == "idle"
+    waits.begin("store", "Postgres")
+    assert waits.status == "idle"
+    clock[0] += 6
+    waits.begin("store", "room on the disk of Postgres")
+    clock[0] += 6
+    assert waits.status == "blocked"
+    waits.end("store")
+    assert waits.status == "idle"
+
+
+class NewRun:
+    """Inference that has no model yet, then cannot be reached, then answers."""
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self._look = look
+        self._answers: list[Exception | None] = [
+            InferenceUnavailableError(f"waiting for {FIRST_MODEL}"),
+            InferenceUnavailableError("UNAVAILABLE: no connection"),
+            None,
+        ]
+
+    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+        self._look()
+        answer = self._answers.pop(0)
+        if answer is not None:
+            raise answer
+        return Prediction(np.zeros((1, 1), np.float32), np.zeros(1, np.float32), 1)
+
+
+async def test_who_asks_inference_before_the_first_model_is_idle() -> None:
+    """Inference answers, so it is not what is missing."""
+    clock = [100.0]
+    waits = Waits(clock=lambda: clock[0])
+    seen: list[tuple[str, str]] = []
+
+    def look() -> None:
+        clock[0] += 60
+        seen.append((str(waits), waits.status))
+
+    predictor = PatientPredictor(NewRun(look), waits, "engine 0", "version 3")
+    await predictor.predict(np.zeros((1, 1), np.uint8))
+    assert seen == [("", "running"), (FIRST_MODEL, "idle"), ("inference", "blocked")]
+    assert not waits
 
 
 def test_stop_ends_the_wait_of_a_thread() -> None:

@@ -166,7 +166,12 @@ class LocalRun:
     async def _supervise(self, stores: Stores, monitor: Monitor, figures: RunFigures) -> RunFigures:
         """Run the services until the goal, a signal or a failure; the last figures."""
         programs = LocalPrograms(self._folder, stores.urls, self._address, self._page)
-        supervisor = Supervisor(programs.loop(self._workers), self._progress.say)
+        loop = asyncio.get_running_loop()
+
+        def ended(pid: int) -> None:
+            loop.run_in_executor(None, monitor.forget, pid)
+
+        supervisor = Supervisor(programs.loop(self._workers), self._progress.say, ended)
 
         def say_stop() -> None:
             self._progress.end()

@@ -222,20 +222,19 @@ def _wait(
 def _evaluator_words(heartbeats: Heartbeats | None) -> str:
     """What the evaluator does, or why that is not known."""
     from zerofleet.figures import EvaluatorFigures
-    from zerofleet.local.monitor import work_words
+    from zerofleet.local.monitor import states_of
 
     unknown = "waiting for the evaluator; `zerofleet status` says whether it runs"
     if heartbeats is None:
         return unknown
     try:
-        beats = heartbeats.read()
+        states = states_of(heartbeats.read())
     except StoreUnavailableError:
         return unknown
-    for beat in beats:
-        if isinstance(beat.figures, EvaluatorFigures):
-            if beat.waiting_for:
-                return f"the evaluator waits for {beat.waiting_for}"
-            return f"the evaluator {work_words(beat.figures).partition(':')[0]}"
+    for state in states:
+        if isinstance(state.figures, EvaluatorFigures):
+            doing = state.doing
+            return f"evaluator: {doing if state.status != 'running' else doing.partition(':')[0]}"
     return "waiting for an evaluator, none runs"
 
 

@@ -17,6 +17,8 @@ from zerofleet.cli.match import Z_95
 from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState
 
 _LINE_SECONDS = 5.0
+# Yellow and red mean that somebody should act.
+_STYLES = {"running": "green", "idle": "dim", "blocked": "yellow", "down": "red"}
 
 
 class Progress(Protocol):
@@ -165,12 +167,11 @@ def _figures_table(figures: RunFigures) -> Table:
 def _services_table(services: Sequence[ServiceState]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("service", style="cyan", no_wrap=True)
-    table.add_column("doing", overflow="fold")
+    table.add_column("status", overflow="fold")
     table.add_column("restarts", justify="right")
     for service in services:
-        style = "red" if service.down else "yellow" if service.waiting_for else "green"
         restarts = str(service.restarts) if service.restarts else "-"
-        table.add_row(service.name, Text(service.doing, style=style), restarts)
+        table.add_row(service.name, Text(service.doing, style=_STYLES[service.status]), restarts)
     return table
 
 
@@ -202,7 +203,7 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
 
 def _is_news(service: ServiceState) -> bool:
     """Whether the other figures do not show what it does."""
-    return service.down or bool(service.waiting_for) or service.name == "evaluator"
+    return service.status in ("down", "blocked") or service.name == "evaluator"
 
 
 def loss_text(loss: Loss | None) -> str:

@@ -88,7 +88,7 @@ class _Watched:
             values = status_values(figures, kept, services, address, advice)
             return json.dumps(values, indent=indent)
         # Whoever starts a fleet asks it before its services have said anything.
-        stopped = "no service is heard of: starting, or stopped" if self.of_fleet else "stopped"
+        stopped = "no heartbeats: starting or stopped" if self.of_fleet else "stopped"
         return status_text(figures, kept, services, address, advice, stopped)
 
 

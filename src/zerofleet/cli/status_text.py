@@ -127,7 +127,8 @@ def doing_by_name(services: Sequence[ServiceState]) -> dict[str, str]:
 def doing_text(service: ServiceState) -> str:
     """What a service does; of inference also in which precision and on what."""
     figures = service.figures
-    if not isinstance(figures, InferenceFigures) or not figures.provider or service.waiting_for:
+    is_plain = service.doing == "Running"
+    if not isinstance(figures, InferenceFigures) or not figures.provider or not is_plain:
         return service.doing
     precision = f" in {figures.precision}" if figures.precision else ""
     return f"{service.doing} on {figures.provider}{precision}"

@@ -9,14 +9,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, ExamRow, Kept, RecentPlay
-from zerofleet.errors import StoreUnavailableError
+from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.exam import position_kinds
 from zerofleet.figures import (
-    AutoscalerFigures,
     DashboardFigures,
     DemandFigures,
     EvaluatorFigures,
@@ -24,14 +23,16 @@ from zerofleet.figures import (
     InferenceFigures,
     SelfplayFigures,
     TrainerFigures,
+    WorkStatus,
 )
 from zerofleet.fleet import Advice, advise, observe
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.data_folder import full_disk
 from zerofleet.local.supervisor import Child
 
-_BEHIND = re.compile(r"the trainer, \d+ positions behind")  # of self-play
-_LACKS = re.compile(r"[\d,]+ positions")  # of the trainer, that nothing slows down
+_BEHIND = re.compile(r"the trainer, \d+ positions behind")  # what paced self-play waits for
+_LACKS = re.compile(r"[\d,]+ positions")  # what a paced trainer waits for
+_NO_MODEL = ("a new model", "the first model")  # what an idle evaluator waits for
 _PACED_SHARE = 0.05  # of a stage's time in which it lets another catch up
 _STARVED_SHARE = 0.95
 
@@ -124,14 +125,18 @@ class RunFigures:
         return next(reversed(of_best or reached), None)
 
 
+Status = WorkStatus | Literal["down"]
+"""The status of a process; down: it has ended or does not respond."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """A service: what it does, or what keeps it from doing it."""
+    """One process of a service: its status, and what it does in words."""
 
     name: str
     doing: str
+    status: Status = "running"
     waiting_for: str = ""
-    down: bool = False
     restarts: int = 0
     figures: Figures | None = None
     """Of its heartbeat."""
@@ -181,7 +186,7 @@ class Monitor:
         self._beats = []
         with contextlib.suppress(StoreUnavailableError):
             self._beats = self._heartbeats.read()
-        said = [beat.figures for beat in self._beats]
+        said = [beat.figures for beat in self._beats if not beat.is_late]
         workers = [figures for figures in said if isinstance(figures, SelfplayFigures)]
         trainers = (figures for figures in said if isinstance(figures, TrainerFigures))
         trainer = next(trainers, None)
@@ -241,6 +246,16 @@ class Monitor:
         """
         return self._database.kept(self._run.name)
 
+    def forget(self, pid: int) -> None:
+        """Remove the heartbeats of a process of this machine that has ended.
+
+        They would expire by themselves, but until then the process would seem to run.
+        """
+        with contextlib.suppress(StoreUnavailableError, ConfigError):
+            for beat in self._heartbeats.read():
+                if beat.worker.rpartition("-")[2] == str(pid):
+                    self._heartbeats.remove(beat.service, beat.worker)
+
     def services(self, children: Sequence[Child]) -> list[ServiceState]:
         """What each child does, as its heartbeat of the last look says."""
         beats = {beat.worker.rpartition("-")[2]: beat for beat in self._beats}
@@ -261,46 +276,61 @@ class Monitor:
 
 
 def states_of(beats: Iterable[Heartbeat]) -> list[ServiceState]:
-    """What each service does that was heard of."""
+    """The state of each process with a heartbeat."""
     return [_state(beat.service, beat, 0) for beat in beats]
 
 
 def _state_of_child(
     child: Child, beats: dict[str, Heartbeat], heard: AbstractSet[str]
 ) -> ServiceState:
-    name = child.program.name
+    name, restarts = child.program.name, child.restarts
     if child.process is None:
-        return ServiceState(name, child.note or "not started", down=True, restarts=child.restarts)
+        return ServiceState(name, child.note or "Not started", "down", restarts=restarts)
     beat = beats.get(str(child.process.pid))
     if beat is None and str(child.process.pid) in heard:
-        words = "is not heard of: Redis has no heartbeat of it"
-        return ServiceState(name, words, "its heartbeat", restarts=child.restarts)
+        words = "Not responding (no heartbeat in Redis)"
+        return ServiceState(name, words, "down", restarts=restarts)
     if beat is None:
-        return ServiceState(name, "starting", "its start", restarts=child.restarts)
-    return _state(name, beat, child.restarts)
+        return ServiceState(name, "Starting", "idle", restarts=restarts)
+    return _state(name, beat, restarts)
 
 
 def _state(name: str, beat: Heartbeat, restarts: int) -> ServiceState:
-    in_step = _in_step(beat)
-    if in_step:
-        return ServiceState(name, in_step, restarts=restarts, figures=beat.figures)
-    waits = f"waits for {beat.waiting_for}" if beat.waiting_for else ""
-    doing = waits or work_words(beat.figures)
-    return ServiceState(name, doing, beat.waiting_for, restarts=restarts, figures=beat.figures)
+    status: Status = beat.work_status
+    waits = beat.waiting_for
+    if beat.is_late:
+        words = f"Not responding (last heartbeat {beat.age_seconds:.0f} s ago)"
+        status, waits = "down", ""
+    elif pace := _pace(beat):
+        words, status, waits = f"Running (paced to {pace})", "running", ""
+    elif waits and status == "idle":
+        words = f"Idle: {_no_work(beat)}"
+    elif waits:
+        words = f"{'Running: waiting' if status == 'running' else 'Waiting'} for {waits}"
+    else:
+        words = work_words(beat.figures)
+    return ServiceState(name, words, status, waits, restarts, beat.figures)
 
 
-def _in_step(beat: Heartbeat) -> str:
-    """That a stage paces itself by another, whether or not it stands still just now; else empty."""
+def _no_work(beat: Heartbeat) -> str:
+    """Why a process is idle."""
+    if isinstance(beat.figures, EvaluatorFigures) and beat.waiting_for in _NO_MODEL:
+        return "no new model to evaluate"
+    return f"waiting for {beat.waiting_for}"
+
+
+def _pace(beat: Heartbeat) -> str:
+    """The stage that a process paces itself by, whether or not it waits just now; else empty."""
     match beat.figures:
         case SelfplayFigures(pause_share=share):
             paced = _BEHIND.fullmatch(beat.waiting_for) is not None
             if paced or (share >= _PACED_SHARE and not beat.waiting_for):
-                return "plays, in step with the trainer"
+                return "the trainer"
         case TrainerFigures(demand=DemandFigures(wait_share=share)) if share is not None:
             # One that hardly ever trains starves: then it says for how much it waits.
             paced = _LACKS.fullmatch(beat.waiting_for) is not None and share < _STARVED_SHARE
             if paced or (share >= _PACED_SHARE and not beat.waiting_for):
-                return "trains, in step with self-play"
+                return "self-play"
         case _:
             pass
     return ""
@@ -325,39 +355,34 @@ def _loss(policy: float | None, value: float | None) -> Loss | None:
 
 
 def work_words(figures: Figures) -> str:
-    """What a service does that waits for nothing."""
+    """What a service does while it waits for nothing."""
     match figures:
         case EvaluatorFigures():
             return _judging(figures)
-        case TrainerFigures():
-            return "trains"
         case InferenceFigures():
-            return f"predicts on {figures.devices} GPUs" if figures.devices else "predicts"
-        case AutoscalerFigures():
-            return "sizes the fleet"
+            return f"Running on {figures.devices} GPUs" if figures.devices else "Running"
         case DashboardFigures():
-            return _showing(figures.open_pages)
+            return f"Running ({figures.open_pages} open {_plural('page', figures.open_pages)})"
         case _:
-            return "plays"
+            return "Running"
 
 
-def _showing(pages: int) -> str:
-    """Such as ``shows 2 pages``."""
-    return f"shows {pages} page" + ("" if pages == 1 else "s")
+def _plural(noun: str, number: int) -> str:
+    return noun if number == 1 else f"{noun}s"
 
 
 def _judging(figures: EvaluatorFigures) -> str:
-    """A match goes before the games that wait for it."""
+    """What is played; a match goes before the games that wait for it."""
     if figures.match_in_play:
         games = _games(figures.match_games, figures.match_most_games, figures.match_score)
-        return f"plays a match: {games}"
+        return f"Evaluating model {figures.candidate}: {games}"
     if figures.trial_in_play:
         games = _games(figures.trial_games, figures.trial_most_games, figures.trial_score)
-        return f"plays a trial: {games}"
+        return f"Playing a test match: {games}"
     if figures.rating_in_play:
         games = _games(figures.rating_player_games, figures.rating_player_most_games, None)
-        return f"rates {figures.rating_player}: {games}"
-    return "judges"
+        return f"Rating model {figures.rating_player}: {games}"
+    return "Running"
 
 
 def _games(played: int, most: int, score: float | None) -> str:

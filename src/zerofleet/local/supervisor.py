@@ -92,13 +92,20 @@ class Supervisor:
     Args:
         programs: in the order of starting.
         say: called with each line that a person should read.
+        ended: called with the pid of each process that ended by itself.
 
     Use as ``async with`` in the main thread; ``failed`` ends when a program cannot be kept running.
     """
 
-    def __init__(self, programs: Sequence[Program], say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        programs: Sequence[Program],
+        say: Callable[[str], None],
+        ended: Callable[[int], None] = lambda pid: None,
+    ) -> None:
         self.children = [Child(program) for program in programs]
         self._say = say
+        self._ended = ended
         self._hurry = asyncio.Event()
         self._keepers: list[asyncio.Task[None]] = []
         self._waiters = ThreadPoolExecutor(len(programs), "waits-for-child")
@@ -152,6 +159,7 @@ class Supervisor:
             if child.stopping:
                 return
             child.process = None
+            self._ended(process.pid)
             _kill_session(process)  # what a dead program left behind
             quick = time.monotonic() - started < _QUICK_DEATH_SECONDS
             child.quick_deaths = child.quick_deaths + 1 if quick else 1
@@ -160,13 +168,14 @@ class Supervisor:
             except ZerofleetError as error:
                 if not program.optional or isinstance(error, AddressTakenError):
                     raise
-                child.note = f"{describe(status)}; is left out (log: {program.log})"
+                child.note = f"Stopped: {describe(status)} (log: {program.log})"
                 self._say(f"{error}\nthe run goes on without {program.name}")
                 return
             pause = _FIRST_PAUSE_SECONDS * 2 ** (child.quick_deaths - 1)
-            child.note = f"{describe(status)}; starts again in {pause:g} s"
+            child.note = f"Restarting in {pause:g} s: {describe(status)}"
             child.restarts += 1
-            self._say(f"{program.name} {child.note} (log: {program.log})")
+            words = f"{describe(status)}; starts again in {pause:g} s"
+            self._say(f"{program.name} {words} (log: {program.log})")
             await asyncio.sleep(pause)
 
     async def _stop(self, child: Child) -> None:

@@ -20,7 +20,7 @@ _CONNECT = "+ping +select +client|setname"
 _NOTES = "zerofleet:*:history:{service}:*"
 _BEAT = f"%W~zerofleet:*:heartbeat:{{service}}:* +set (%W~{_NOTES} +xadd +expire)"
 _READ_NOTES = f"(%R~{_NOTES.format(service='*')} +xrange)"
-_READ_BEATS = f"%R~{_BEATS} +scan +mget"
+_READ_BEATS = f"%R~{_BEATS} +scan +mget +pttl"
 _READ_BEST = f"%R~{_BEST} +hgetall"
 
 RULES: Mapping[str, str] = MappingProxyType(

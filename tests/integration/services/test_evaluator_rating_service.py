@@ -108,7 +108,7 @@ def test_a_candidate_goes_first(make_fleet: Any) -> None:
     fleet.publish(1, seed=1)
     fleet.promote(1)
     process = fleet.start("evaluator")
-    fleet.until(lambda: re.fullmatch(r"rates 1: \d+ of 120 games", fleet.doing("evaluator")))
+    fleet.until(lambda: re.fullmatch(r"Rating model 1: \d+ of 120 games", fleet.doing("evaluator")))
     fleet.publish(2, seed=2)
     fleet.until(lambda: fleet.database.promotion_head("rated").version == 2)
     assert sum(players(fleet).values()) < 2 * 60

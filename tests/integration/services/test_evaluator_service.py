@@ -66,7 +66,7 @@ def pointer(fleet: Any) -> Promotion | None:
 
 def waits_for(fleet: Any, thing: str) -> bool:
     beats = [beat for beat in fleet.heartbeats.read() if beat.service == "evaluator"]
-    return [beat.waiting_for for beat in beats] == [thing]
+    return [(beat.waiting_for, beat.status) for beat in beats] == [(thing, "idle")]
 
 
 def test_the_first_model_is_promoted_at_once_and_examined(make_fleet: Any) -> None:
@@ -74,9 +74,9 @@ def test_the_first_model_is_promoted_at_once_and_examined(make_fleet: Any) -> No
     # Fewer rows than the exam has positions: the server would refuse them all at once.
     fleet = make_fleet(run_file() + "[inference]\nmax_batch_rows = 8\n")
     process, page = fleet.start_with_metrics("evaluator")
-    fleet.until(lambda: waits_for(fleet, "a candidate"))
+    fleet.until(lambda: waits_for(fleet, "the first model"))
     fleet.publish(1)
-    fleet.until(lambda: waits_for(fleet, "a candidate newer than version 1"))
+    fleet.until(lambda: waits_for(fleet, "a new model"))
     assert "zerofleet_evaluator_best_version 1.0" in page()
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0

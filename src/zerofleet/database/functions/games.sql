@@ -148,13 +148,21 @@ BEGIN
     ), stored_games AS (
         INSERT INTO games (
             game_uid, run, kind, first_model, second_model, result, reason, length, worker,
-            started_at, finished_at, moves, content_sha256, resign_threshold, plays_on, began_at
+            started_at, finished_at, moves, content_sha256, resign_threshold, plays_on, began_at,
+            opening_plies
         )
         SELECT
             d.game_uid, in_run, d.kind, d.model_version[1], d.model_version[2], d.result,
             d.reason, cardinality(d.action), in_worker, d.started_at, d.finished_at, d.moves,
             d.content_sha256, d.resign_threshold, d.plays_on,
-            now() - greatest(d.finished_at - d.started_at, interval '0')
+            now() - greatest(d.finished_at - d.started_at, interval '0'),
+            CASE d.kind WHEN 'selfplay' THEN coalesce(
+                (
+                    SELECT min(place) - 1 FROM unnest(d.simulations) WITH ORDINALITY AS s (n, place)
+                    WHERE n > 0
+                ),
+                cardinality(d.action)
+            ) END
         FROM delivered AS d JOIN accepted USING (ordinality)
         ON CONFLICT DO NOTHING
         RETURNING game_uid

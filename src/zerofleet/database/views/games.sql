@@ -36,11 +36,19 @@ SELECT
     count(*) AS games,
     round(100.0 * count(*) / sum(count(*)) OVER (PARTITION BY run, first_model), 1) AS percent,
     round(avg((result + 1) / 2.0), 3) AS first_player_score
-FROM games
-WHERE kind = 'selfplay'
+FROM games AS g
+WHERE
+    kind = 'selfplay'
+    AND coalesce(
+        opening_plies,
+        (SELECT min(ply) FROM positions AS p WHERE p.game_uid = g.game_uid AND simulations > 0),
+        0
+    ) = 0
 GROUP BY run, first_model, opening;
 COMMENT ON VIEW openings IS
-    'The first three moves of self-play games by model; first_player_score counts draws half.';
+    'The first three moves of self-play games by model; first_player_score counts draws half. Games '
+    'that begin with random or repeated moves are left out, except those that an earlier version '
+    'stored and whose searches are no longer kept.';
 
 CREATE VIEW value_calibration AS
 SELECT
