@@ -18,7 +18,8 @@ from zerofleet.heartbeat import Heartbeat
 from zerofleet.local.monitor import RunFigures, ServiceState, states_of
 
 STRIP_SECONDS = 2.0
-_EXPECTED = ("inference", "selfplay", "trainer", "evaluator")  # of every run that is up
+_TRAINING = ("selfplay", "trainer", "evaluator")
+_EXPECTED = ("inference", *_TRAINING)  # of every run that is up
 _MOST_COUNTED = 200_000  # games in one look
 
 _STANDING = """
@@ -89,7 +90,7 @@ class Lamp:
 
     service: str
     words: str
-    colour: Literal["positive", "warning", "negative"]
+    colour: Literal["positive", "warning", "negative", "grey"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,9 @@ class StripReader:
             self._figures = await self._stored()
         said = None
         with contextlib.suppress(StoreUnavailableError):
-            said = sum_up(await self.sources.heartbeats(self.run.name))
+            beats = await self.sources.heartbeats(self.run.name)
+            is_own = self.run.name == self.sources.run.name
+            said = sum_up(beats, run_is_stopped=is_own and self.sources.run_is_stopped)
         # It may take seconds to say that it is not there: the strip does not wait for it.
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self.sources.look_for_inference())
@@ -177,23 +180,34 @@ class StripReader:
         )
 
 
-def sum_up(beats: Sequence[Heartbeat]) -> SaidFigures:
-    """What the heartbeats of a run come to."""
+def sum_up(beats: Sequence[Heartbeat], *, run_is_stopped: bool = False) -> SaidFigures:
+    """What the heartbeats of a run come to.
+
+    Args:
+        beats: of its processes.
+        run_is_stopped: nothing trains it. A heartbeat stays for seconds after its process has
+            ended, so those of training are left out.
+    """
+    if run_is_stopped:
+        beats = [beat for beat in beats if beat.service not in _TRAINING]
     workers = [beat.figures for beat in beats if isinstance(beat.figures, SelfplayFigures)]
     steps = [beat.progress for beat in beats if isinstance(beat.figures, TrainerFigures)]
     return SaidFigures(
         sum(worker.games_per_hour for worker in workers) if workers else None,
         sum(worker.positions_per_s for worker in workers) if workers else None,
         max(steps, default=None),
-        tuple(_lamps(states_of(beats))),
+        tuple(_lamps(states_of(beats), run_is_stopped=run_is_stopped)),
     )
 
 
-def _lamps(states: Sequence[ServiceState]) -> Iterator[Lamp]:
+def _lamps(states: Sequence[ServiceState], *, run_is_stopped: bool) -> Iterator[Lamp]:
     """One for each service: those that every run has first, whether they are heard of or not."""
     words = doing_by_name(states)
     waiting = {state.name for state in states if state.waiting_for}
-    for name in (*_EXPECTED, *(each for each in words if each not in _EXPECTED)):
+    expected = () if run_is_stopped else _EXPECTED
+    if run_is_stopped:
+        yield Lamp("run", "stopped", "grey")
+    for name in (*expected, *(each for each in words if each not in expected)):
         if name not in words:
             yield Lamp(name, "is not heard of", "negative")
         else:

@@ -161,7 +161,7 @@ class Supervisor:
                 if not program.optional or isinstance(error, AddressTakenError):
                     raise
                 child.note = f"{describe(status)}; is left out (log: {program.log})"
-                self._say(f"{error}\nthe run goes on without {program.name}")
+                self._say(f"{error}\ngoing on without {program.name}")
                 return
             pause = _FIRST_PAUSE_SECONDS * 2 ** (child.quick_deaths - 1)
             child.note = f"{describe(status)}; starts again in {pause:g} s"
