@@ -72,7 +72,7 @@ def page(
             typer.echo(f"page: http://{address}")
             _say("Ctrl-C stops the page")
 
-        programs = _programs(folder, running, address)
+        programs = programs_of(folder, running, address)
         if asyncio.run(_serve(programs, address, lambda: not running.goes_on(folder), listens)):
             _say(
                 f"the run has ended, and its page with it; to see it again: {page_command(folder)}"
@@ -108,7 +108,7 @@ def _tell_served(folder: DataFolder, address: str, dashboard_port: int | None) -
     typer.echo(f"page: http://{address}")
 
 
-def _programs(folder: DataFolder, running: Running, address: str) -> Sequence[Program]:
+def programs_of(folder: DataFolder, running: Running, address: str) -> Sequence[Program]:
     """Return what is to be started for the page: over a stopped run also inference.
 
     Raises:
