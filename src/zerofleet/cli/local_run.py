@@ -68,7 +68,7 @@ class LocalRun:
         port: int | None,
         page: bool,
         page_port: int | None,
-        metrics_port: int | None,
+        metrics_port: int | None = None,
         goal: float | None,
     ) -> None:
         self._run = run

@@ -56,12 +56,15 @@ def page(
     load_run(folder.run_file)
 
     def choose() -> str:
-        address = chosen_page_address(folder, dashboard_port, _say)
+        return chosen_page_address(folder, dashboard_port, _say)
+
+    def choose_and_say() -> str:
+        address = choose()
         _say(f"starting the database of {folder.root}, then the page")
         return address
 
     with interruptible(), contextlib.ExitStack() as stack:
-        running = stack.enter_context(joined(folder, "page", choose))
+        running = stack.enter_context(joined(folder, "page", choose_and_say))
         if running.page_address is not None and running.pid != os.getpid():
             _tell_served(folder, running.page_address, dashboard_port)
             return

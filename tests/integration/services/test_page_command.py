@@ -138,6 +138,7 @@ def test_the_page_shows_a_stopped_run_and_changes_nothing(
         assert (record(running.database_urls["owner"]), files(data)) == before
 
 
+@pytest.mark.fleet
 def test_the_page_keeps_its_port_updates_an_old_database_and_leaves_no_orphans(
     data: DataFolder, zerofleet: Callable[..., Zerofleet]
 ) -> None:
