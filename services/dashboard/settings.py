@@ -26,3 +26,6 @@ class DashboardSettings(ProcessSettings):
     they are. One costs inference 0.1 to 0.4 ms of CPU beside its row of the network."""
     dashboard_searches: int = Field(default=4, ge=1)
     """Searches of all visitors together that inference has at once; each has one row in a batch."""
+    dashboard_run_stopped: bool = False
+    """The run is stopped and only looked at (set by ``zerofleet page``): services that would train
+    it are not missed."""

@@ -109,6 +109,8 @@ class Sources:
         self.postgres = ReadOnlyPool(settings.database_url, pool_size=_CONNECTIONS)
         self.queries = VisitorQueries(settings.database_url)
         """Those that visitors write."""
+        self.run_is_stopped = settings.dashboard_run_stopped
+        """Whether the service's own run is stopped, and only looked at."""
         self._redis_url = settings.redis_url
         self._heartbeats: dict[str, Heartbeats] = {run.name: Heartbeats(self._redis_url, run.name)}
         self._histories: dict[str, HeartbeatHistory] = {}

@@ -19,7 +19,8 @@ from zerofleet.local.monitor import RunFigures, ServiceState, Status, states_of
 
 STRIP_SECONDS = 2.0
 SERVICES_SECONDS = 1.0
-_EXPECTED = ("inference", "selfplay", "trainer", "evaluator")  # of every run that is up
+_TRAINING = ("selfplay", "trainer", "evaluator")
+_EXPECTED = ("inference", *_TRAINING)  # of every run that is up
 _MOST_COUNTED = 200_000  # games in one look
 
 _STANDING = """
@@ -179,7 +180,12 @@ class StripReader:
         except StoreUnavailableError:
             return ServiceFigures()
         config = self.run.config
-        return sum_up(beats, config.trainer.publish_every_steps if config else None)
+        is_own = self.run.name == self.sources.run.name
+        return sum_up(
+            beats,
+            config.trainer.publish_every_steps if config else None,
+            run_is_stopped=is_own and self.sources.run_is_stopped,
+        )
 
     async def _stored(self) -> RunFigures:
         [row] = await self.sources.rows(_STANDING, run=self.run.name)
@@ -204,13 +210,19 @@ class StripReader:
         )
 
 
-def sum_up(beats: Sequence[Heartbeat], every_steps: int | None = None) -> ServiceFigures:
+def sum_up(
+    beats: Sequence[Heartbeat], every_steps: int | None = None, *, run_is_stopped: bool = False
+) -> ServiceFigures:
     """Sum up the heartbeats of a run; rates are those of processes that respond.
 
     Args:
         beats: of all its processes.
         every_steps: between two models.
+        run_is_stopped: nothing trains it. A heartbeat stays for seconds after its process has
+            ended, so those of training are left out.
     """
+    if run_is_stopped:
+        beats = [beat for beat in beats if beat.service not in _TRAINING]
     live = [beat for beat in beats if not beat.is_late]
     workers = [beat.figures for beat in live if isinstance(beat.figures, SelfplayFigures)]
     steps = [beat.progress for beat in live if isinstance(beat.figures, TrainerFigures)]
@@ -218,15 +230,18 @@ def sum_up(beats: Sequence[Heartbeat], every_steps: int | None = None) -> Servic
         sum(worker.games_per_hour for worker in workers) if workers else None,
         sum(worker.positions_per_s for worker in workers) if workers else None,
         max(steps, default=None),
-        tuple(_lamps(states_of(beats))),
+        tuple(_lamps(states_of(beats), run_is_stopped=run_is_stopped)),
         every_steps,
     )
 
 
-def _lamps(states: Sequence[ServiceState]) -> Iterator[Lamp]:
+def _lamps(states: Sequence[ServiceState], *, run_is_stopped: bool) -> Iterator[Lamp]:
     """One for each service: those that every run has first, with or without a heartbeat."""
     words = doing_by_name(states)
-    for name in (*_EXPECTED, *(each for each in words if each not in _EXPECTED)):
+    expected = () if run_is_stopped else _EXPECTED
+    if run_is_stopped:
+        yield Lamp("run", "Stopped", "idle")
+    for name in (*expected, *(each for each in words if each not in expected)):
         if name not in words:
             yield Lamp(name, "Down (no heartbeat)", "negative")
         else:

@@ -214,6 +214,18 @@ def test_a_process_that_does_not_respond_is_red_and_is_not_counted() -> None:
     assert (both.lamps[1].words, both.lamps[1].colour) == (words, "negative")
 
 
+def test_the_strip_of_a_stopped_run_misses_no_service() -> None:
+    just_ended = Heartbeat("a", 1, "", SelfplayFigures(games_per_hour=10.0, positions_per_s=3.0))
+    beats = [just_ended, Heartbeat("t", 1, "", TrainerFigures())]
+    beats.append(Heartbeat("i", 1, "", InferenceFigures(provider="cpu")))
+    said = sum_up(beats, run_is_stopped=True)
+    assert (said.games_per_hour, said.positions_per_s, said.step) == (None, None, None)
+    assert [(lamp.service, lamp.words, lamp.colour) for lamp in said.lamps] == [
+        ("run", "stopped", "grey"),
+        ("inference", "predicts on cpu", "positive"),
+    ]
+
+
 async def test_twenty_pages_cost_one_reading() -> None:
     read = 0
     go = asyncio.Event()

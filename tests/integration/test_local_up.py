@@ -2,10 +2,12 @@
 
 import contextlib
 import json
+import random
 import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -65,6 +67,17 @@ def wait_for(condition: Callable[[], object], seconds: float = 120.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"
         time.sleep(0.05)
+
+
+def free_row(length: int) -> int:
+    """Return the first of so many ports in a row that are free now."""
+    start = random.randrange(10_000, 18_000)
+    for first in range(start, start + 1_000):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + length):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
+    raise AssertionError
 
 
 class Up:
@@ -131,7 +144,8 @@ def start(tmp_path: Path, data: Path) -> Iterator[Callable[..., Up]]:
 
 
 def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[..., Up]) -> None:
-    up = start(*TINY)
+    base = free_row(len(SERVICES))
+    up = start(*TINY, "--metrics-port", str(base))
     up.wait_for_games()
     assert "is in use by `zerofleet up`" in ask("up", str(RUN_FILE), "--data", str(data), status=2)
 
@@ -148,6 +162,18 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     with urllib.request.urlopen(page, timeout=120) as answer:
         assert "<title>Run · tictactoe · zerofleet</title>" in answer.read().decode()
 
+    assert ask("page", "--data", str(data)) == f"page: {page}\n"
+
+    status = json.loads(ask("status", "--data", str(data), "--json"))
+    assert status["page"] == page
+    names = ("trainer", "evaluator", "dashboard", "selfplay", "inference")
+    assert status["metrics"] == {
+        name: f"http://127.0.0.1:{base + number}/metrics" for number, name in enumerate(names)
+    }
+    for name, address in status["metrics"].items():
+        with urllib.request.urlopen(address, timeout=30) as answer:
+            assert f"\nzerofleet_{name}_" in answer.read().decode()
+
     worker = up.service("selfplay")
     assert worker is not None
     worker.kill()
@@ -160,7 +186,8 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     stops = re.findall(r"^stopping (\w+)$", up.text(), re.MULTILINE)
     assert stops == ["selfplay", "evaluator", "trainer", "inference", "dashboard"]
     assert f"zerofleet play --data {data}" in up.text()
-    assert f"page     {page} while it runs" in up.text()
+    assert re.search(rf"^page +\S+ page --data {data}$", up.text(), re.MULTILINE)
+    assert f" --metrics-port {base}\n" in up.text()
     assert not list(Path.cwd().glob(".nicegui*"))
 
     games = json.loads(ask("status", "--data", str(data), "--json"))["games"]
@@ -173,12 +200,22 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     again.wait_for_games()
     assert again.service("dashboard") is None
     assert again.games() >= games
+    look = subprocess.Popen(
+        command("page", "--data", str(data)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert look.stdout is not None
+    said = iter(look.stdout.readline, b"")
+    assert next(line for line in said if line.startswith(b"page:")) == f"page: {page}\n".encode()
     again.process.kill()
     again.wait_for_no_orphans()
+    assert look.wait(90) == 0  # its stores are gone
+    assert "the run has ended, and its page with it" in look.stdout.read().decode()
+    look.stdout.close()
 
     after_the_kill = start(*TINY)
     after_the_kill.wait_for_games()
     assert after_the_kill.games() >= games
+    assert f"page: {page}\n" in after_the_kill.text()
     assert after_the_kill.end(signal.SIGTERM) == 0, after_the_kill.text()
     after_the_kill.wait_for_no_orphans()
 

@@ -12,6 +12,7 @@ import pytest
 from zerofleet.cli import main
 from zerofleet.config import load_run
 from zerofleet.local.data_folder import DataFolder
+from zerofleet.local.ports import free_port
 
 RUNS = Path(__file__).parents[2] / "runs"
 TICTACTOE = str(RUNS / "tictactoe.toml")
@@ -139,6 +140,15 @@ def test_a_port_in_use(zerofleet: Zerofleet) -> None:
     assert f"port {port} cannot be used: Address already in use" in words
 
 
+def test_one_port_for_two_servers(zerofleet: Zerofleet) -> None:
+    port = str(free_port())
+    words = complaint(zerofleet("up", TICTACTOE, "--port", port, "--dashboard-port", port))
+    assert f"port {port} is for predictions (--port) and for the page (--dashboard-port)" in words
+    words = complaint(zerofleet("up", TICTACTOE, "--port", port, "--metrics-port", port))
+    assert "and for the metrics of trainer (--metrics-port): give two ports" in words
+    assert not Path("zerofleet-data/tictactoe/page.json").exists()
+
+
 def test_stores_that_do_not_answer(zerofleet: Zerofleet) -> None:
     nowhere = "postgresql://nobody@127.0.0.1:1/none"
     options = ("--redis-url", "redis://127.0.0.1:1/0")
@@ -180,7 +190,7 @@ def test_an_exam_that_there_is_not(
     assert words in complaint(zerofleet("exam", "--data", "data", *options))
 
 
-@pytest.mark.parametrize("command", ["status", "sql", "play", "exam"])
+@pytest.mark.parametrize("command", ["status", "sql", "play", "exam", "page"])
 def test_there_must_be_a_data_folder(zerofleet: Zerofleet, command: str) -> None:
     assert "no data folder under zerofleet-data/" in complaint(zerofleet(command))
     assert "is not a data folder" in complaint(zerofleet(command, "--data", "nothing"))

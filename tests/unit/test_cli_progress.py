@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ from zerofleet.figures import (
 from zerofleet.heartbeat import Heartbeat
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState, states_of
+from zerofleet.local.running import Running
 from zerofleet.local.usage import Usage
 
 EMPTY = RunFigures(
@@ -304,8 +306,19 @@ def test_status_as_text_and_json() -> None:
     examined = status_text(replace(FULL, newest_exams=kinds), KEPT, [], None)
     told = "model 4: random 8.00%, prior alone 26.30%, value error 0.310; good 14.00%"
     assert told in examined
+    stores = Running(1, {}, "")
+    stopped = status_text(EMPTY, NOTHING, [], None, running=stores, page_command="zerofleet page")
+    assert stopped.endswith("page              to see it: zerofleet page")
+    up = replace(stores, page_address="127.0.0.1:8080", metrics_ports={"trainer": 9100})
+    shown = status_text(FULL, KEPT, [], "127.0.0.1:8001", running=up)
+    assert "page              http://127.0.0.1:8080\n" in shown
+    assert "metrics           http://127.0.0.1:PORT/metrics; ports: trainer 9100" in shown
+    places = status_values(FULL, KEPT, [], "127.0.0.1:8001", running=up)
+    assert places["page"] == "http://127.0.0.1:8080"
+    assert places["metrics"] == {"trainer": "http://127.0.0.1:9100/metrics"}
     values = json.loads(json.dumps(status_values(FULL, KEPT, SERVICES, "127.0.0.1:8001")))
     assert values["up"] is True
+    assert (values["page"], values["metrics"]) == (None, {})
     assert [round(end, 1) for end in values["elo_interval_95"]] == [58.7, 202.1]
     assert status_values(EMPTY, NOTHING, [], None)["elo_interval_95"] is None
     assert values["held_out"] == {"policy": 1.5, "value": 0.625}
@@ -386,6 +399,16 @@ def test_a_run_goes_on_with_as_many_workers(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path, "r", "g")
     said = [final_report(FULL, Usage(1.0, 1.0), folder, workers=number) for number in (1, 3)]
     assert [words.endswith(" --workers 3") for words in said] == [False, True]
+    said = [final_report(FULL, Usage(1.0, 1.0), folder, metrics_port=at) for at in (None, 9100)]
+    assert [words.endswith(" --metrics-port 9100") for words in said] == [False, True]
+
+
+@pytest.mark.parametrize("figures", [FULL, EMPTY])
+def test_the_report_names_the_command_that_shows_the_page(
+    tmp_path: Path, figures: RunFigures
+) -> None:
+    words = final_report(figures, Usage(1.0, 1.0), DataFolder(tmp_path, "r", "g"))
+    assert re.search(rf"^page +\S+ page --data {tmp_path}$", words, re.MULTILINE)
 
 
 def test_output_that_nobody_takes_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

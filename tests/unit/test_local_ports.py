@@ -1,9 +1,28 @@
-"""Ports that are given once, whichever process asks."""
+"""Ports that are given once, whichever process asks; those of the page and of the metrics."""
 
 from __future__ import annotations
 
+import re
+import socket
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from zerofleet.config import load_run
+from zerofleet.errors import ConfigError
+from zerofleet.local import programs
+from zerofleet.local.data_folder import DataFolder
+from zerofleet.local.ports import free_port, take_port
+from zerofleet.local.programs import (
+    chosen_metrics_ports,
+    chosen_page_address,
+    keep_page_port,
+    require_different_ports,
+)
+
+RUN_FILE = Path(__file__).parents[2] / "runs" / "tictactoe.toml"
 
 ASK = """
 import sys
@@ -28,3 +47,101 @@ def test_no_two_processes_are_given_one_port() -> None:
         asker.communicate()
         assert asker.returncode == 0
     assert len(given) == len(set(given)) == 900
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    return DataFolder.for_run(tmp_path / "data", load_run(RUN_FILE))
+
+
+def test_the_page_has_the_same_port_at_each_start(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        first, free = taken.getsockname()[1], free_port()
+        monkeypatch.setattr(programs, "PAGE_PORTS", range(first, first + 1))
+        assert first not in (chosen_port(folder, None, said), free)  # all are taken: any port
+        monkeypatch.setattr(programs, "PAGE_PORTS", (first, free))
+        assert chosen_port(folder, None, said) == free
+        assert folder.page_port() is None  # until the page is there
+        keep_page_port(folder, f"127.0.0.1:{free}", None)
+        monkeypatch.setattr(programs, "PAGE_PORTS", ())
+        assert chosen_port(folder, None, said) == free
+        assert said == []
+
+        keep_page_port(folder, f"127.0.0.1:{first}", first)  # given with --dashboard-port
+        other = chosen_port(folder, None, said)
+        assert other != first
+        assert said == [
+            f"port {first}, where this run's page usually is, is in use: this time the page is at "
+            f"port {other}"
+        ]
+        keep_page_port(folder, f"127.0.0.1:{other}", None)
+        assert folder.page_port() == first
+        with pytest.raises(ConfigError, match=f"port {first} cannot be used: Address already in"):
+            chosen_port(folder, first, said)
+
+
+def chosen_port(folder: DataFolder, given: int | None, said: list[str]) -> int:
+    return int(chosen_page_address(folder, given, said.append).rpartition(":")[2])
+
+
+def test_a_damaged_note_of_the_port_is_no_port(folder: DataFolder) -> None:
+    for damage in ("{", "[]", '{"port": "x"}'):
+        (folder.root / "page.json").write_text(damage)
+        assert folder.page_port() is None
+    folder.keep_page_port(8080)
+    assert folder.page_port() == 8080
+
+
+def test_metrics_have_a_port_for_each_process() -> None:
+    base = free_row(7)
+    assert chosen_metrics_ports(base, 3, page=True) == {
+        "trainer": base,
+        "evaluator": base + 1,
+        "dashboard": base + 2,
+        "selfplay-1": base + 3,
+        "selfplay-2": base + 4,
+        "selfplay-3": base + 5,
+        "inference": base + 6,
+    }
+    assert chosen_metrics_ports(base, 1, page=False) == {
+        "trainer": base,
+        "evaluator": base + 1,
+        "selfplay": base + 3,
+        "inference": base + 4,
+    }
+    free = chosen_metrics_ports(None, 1, page=True)
+    assert len({*free.values()}) == len(free) == 5
+    with pytest.raises(ConfigError, match=r"5 processes need 5 ports .* give a lower one"):
+        chosen_metrics_ports(65_533, 1, page=True)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", base + 1))
+        taken.listen()
+        words = f"--metrics-port {base}: port {base + 1}, for the metrics of evaluator, cannot be"
+        with pytest.raises(ConfigError, match=re.escape(words)):
+            chosen_metrics_ports(base, 1, page=True)
+
+
+def free_row(length: int) -> int:
+    """Return the first of so many free ports in a row; they are this process's until it ends."""
+    row: list[int] = []
+    for port in range(12_000, 20_000):
+        try:
+            take_port(port)
+        except OSError:
+            row.clear()
+        else:
+            row.append(port)
+        if len(row) == length:
+            return row[0]
+    raise AssertionError
+
+
+def test_one_port_is_for_one_server() -> None:
+    require_different_ports({"the page": 1, "predictions": 2})
+    with pytest.raises(ConfigError, match="port 1 is for the page and for predictions: give two"):
+        require_different_ports({"the page": 1, "predictions": 1})

@@ -16,6 +16,7 @@ from zerofleet.cli.exam import exam
 from zerofleet.cli.gtp import gtp
 from zerofleet.cli.match import match
 from zerofleet.cli.migrate import migrate
+from zerofleet.cli.page import page
 from zerofleet.cli.play import play
 from zerofleet.cli.redis_acl import redis_acl
 from zerofleet.cli.rollback import rollback
@@ -41,7 +42,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 96},
 )
 for command in (
-    *(up, status, sql, play, gtp, sgf, exam, match, migrate, rollback),
+    *(up, page, status, sql, play, gtp, sgf, exam, match, migrate, rollback),
     *(token, redis_acl),
 ):
     app.command()(command)

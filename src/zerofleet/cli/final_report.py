@@ -53,14 +53,28 @@ def final_report(
     figures: RunFigures,
     usage: Usage,
     folder: DataFolder,
-    page: str | None = None,
+    *,
     workers: int = 1,
+    metrics_port: int | None = None,
 ) -> str:
-    """Several lines for a person; ``page`` is where the dashboard was, ``workers`` how many."""
-    lines = ["", *_cost(figures, usage)]
+    """Return several lines for a person.
+
+    Args:
+        figures: of the run.
+        usage: what it has cost.
+        folder: of the run.
+        workers: number of self-play processes that it had.
+        metrics_port: given with --metrics-port.
+    """
+    lines = ["", *_cost(figures, usage), "", f"page     {page_command(folder)}"]
     if figures.best_version is not None:
-        lines += ["", *_what_now(figures, folder)]
-    return "\n".join([*lines, *_go_on(folder, page, workers)])
+        lines += _what_now(figures, folder)
+    return "\n".join([*lines, _go_on(folder, workers, metrics_port)])
+
+
+def page_command(folder: DataFolder) -> str:
+    """Return the command that shows the page of this run."""
+    return f"{_command()} page --data {shlex.quote(str(_short(folder.root)))}"
 
 
 def _cost(figures: RunFigures, usage: Usage) -> list[str]:
@@ -93,16 +107,15 @@ def _what_now(figures: RunFigures, folder: DataFolder) -> list[str]:
     return [*lines, f"model    {model}", f"logs     {_short(folder.logs)}"]
 
 
-def _go_on(folder: DataFolder, page: str | None, workers: int) -> list[str]:
+def _go_on(folder: DataFolder, workers: int, metrics_port: int | None) -> str:
     root = shlex.quote(str(_short(folder.root)))
     run_file = shlex.quote(str(_short(folder.run_file)))
     go_on = f"go on    {_command()} up {run_file} --data {root}"
     if workers > 1:
         go_on += f" --workers {workers}"
-    if page is None:
-        return [go_on]
-    port = page.rpartition(":")[2]
-    return [f"{go_on} --dashboard-port {port}", f"page     http://{page} while it runs"]
+    if metrics_port is not None:
+        go_on += f" --metrics-port {metrics_port}"
+    return go_on
 
 
 def _command() -> str:

@@ -23,7 +23,15 @@ from zerofleet.figures import InferenceFigures
 from zerofleet.fleet import smaller_network
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Exam, Monitor, RunFigures, ServiceState
-from zerofleet.local.programs import LocalPrograms, chosen_address
+from zerofleet.local.programs import (
+    LocalPrograms,
+    chosen_address,
+    chosen_metrics_ports,
+    chosen_page_address,
+    keep_page_port,
+    port_of,
+    require_different_ports,
+)
 from zerofleet.local.running import Running
 from zerofleet.local.stores import Stores, StoreUrls
 from zerofleet.local.supervisor import AddressTakenError, Supervisor
@@ -45,7 +53,9 @@ class LocalRun:
         workers: number of self-play processes.
         port: of the inference service; None takes a free one.
         page: whether there is a dashboard.
-        page_port: its port; None takes a free one.
+        page_port: its port; None takes the one that the folder keeps, or the first free one from
+            8080 on.
+        metrics_port: the first of the ports for metrics; None takes free ones.
         goal: the exam's error rate at which to end; None goes on.
     """
 
@@ -58,6 +68,7 @@ class LocalRun:
         port: int | None,
         page: bool,
         page_port: int | None,
+        metrics_port: int | None = None,
         goal: float | None,
     ) -> None:
         self._run = run
@@ -65,11 +76,13 @@ class LocalRun:
         self._workers = workers
         self._port = port
         self._page_port = page_port
+        self._metrics_port = metrics_port
+        self._progress = progress()
         self._address = chosen_address(port)
-        self._page = chosen_address(page_port, "--dashboard-port") if page else None
+        self._page = chosen_page_address(folder, page_port, self._progress.say) if page else None
+        self._metrics_ports = self._chosen_metrics_ports()
         self._goal = goal
         self._meter = UsageMeter(folder.root / "usage.json")
-        self._progress = progress()
         self._lost = ""
         self._slow_looks = 0
         self._told_of_size = False
@@ -108,7 +121,10 @@ class LocalRun:
         if self._lost:
             typer.echo(self._lost)
         usage = self._meter.usage
-        typer.echo(final_report(figures, usage, self._folder, self._page, self._workers))
+        report = final_report(
+            figures, usage, self._folder, workers=self._workers, metrics_port=self._metrics_port
+        )
+        typer.echo(report)
         return self._goal is None or reached is not None
 
     def _train(self, stores: Stores) -> tuple[RunFigures, Exam | None]:
@@ -141,8 +157,17 @@ class LocalRun:
         """Run the services; where somebody took a port that we chose, at another one."""
         for tries_left in reversed(range(_MOST_TRIES)):
             self._progress.say(f"predictions over gRPC at {self._address}")
+            if self._metrics_port is not None:
+                last = max(self._metrics_ports.values())
+                self._progress.say(
+                    f"metrics at 127.0.0.1, ports {self._metrics_port} to {last}: "
+                    "`zerofleet status` lists them"
+                )
+            running = Running.of(stores, self._address, self._page, self._metrics_ports)
             try:
-                with Running.of(stores, self._address).announced(self._folder):
+                with running.announced(self._folder):
+                    if self._page is not None:
+                        keep_page_port(self._folder, self._page, self._page_port)
                     return asyncio.run(self._supervise(stores, monitor, figures))
             except AddressTakenError as error:
                 if not tries_left:
@@ -154,18 +179,35 @@ class LocalRun:
     def _choose_addresses(self) -> None:
         """Choose anew; a port that was given stays, and the run goes on without its page."""
         self._address = chosen_address(self._port)
-        if self._page is None:
-            return
-        try:
-            self._page = chosen_address(self._page_port, "--dashboard-port")
-            self._progress.say(f"page: http://{self._page}")
-        except ConfigError as error:
-            self._page = None
-            self._progress.say(f"{error}; the run goes on without the page")
+        if self._page is not None:
+            try:
+                self._page = chosen_page_address(self._folder, self._page_port, self._progress.say)
+                self._progress.say(f"page: http://{self._page}")
+            except ConfigError as error:
+                self._page = None
+                self._progress.say(f"{error}; the run goes on without the page")
+        self._metrics_ports = self._chosen_metrics_ports()
+
+    def _chosen_metrics_ports(self) -> dict[str, int]:
+        """Choose them, and refuse one that another server of this run has.
+
+        Raises:
+            ConfigError: a port cannot be used, or would be used twice.
+        """
+        has_page = self._page is not None
+        ports = chosen_metrics_ports(self._metrics_port, self._workers, page=has_page)
+        uses = {"predictions (--port)": port_of(self._address)}
+        if self._page is not None:
+            uses["the page (--dashboard-port)"] = port_of(self._page)
+        metrics = {f"the metrics of {name} (--metrics-port)": port for name, port in ports.items()}
+        require_different_ports({**uses, **metrics})
+        return ports
 
     async def _supervise(self, stores: Stores, monitor: Monitor, figures: RunFigures) -> RunFigures:
         """Run the services until the goal, a signal or a failure; the last figures."""
-        programs = LocalPrograms(self._folder, stores.urls, self._address, self._page)
+        programs = LocalPrograms(
+            self._folder, stores.urls, self._address, self._page, self._metrics_ports
+        )
         loop = asyncio.get_running_loop()
 
         def ended(pid: int) -> None:

@@ -67,7 +67,7 @@ def serving(folder: DataFolder, program: str) -> Generator[str]:
     from zerofleet.local.running import joined
 
     with joined(folder, program) as running:
-        _point_at_best(folder, running)
+        point_at_best(folder, running)
         if running.inference_address is not None:
             yield running.inference_address
             return
@@ -87,7 +87,7 @@ def evaluating(folder: DataFolder, running: Running) -> Generator[Callable[[], N
     """
     from zerofleet.local.child import start_child, stop_child
 
-    _point_at_best(folder, running)
+    point_at_best(folder, running)
     with _lone_inference(folder, running) as (address, inference):
         typer.echo("starting an evaluator", err=True)
         program = _programs(folder, running, address).trials()
@@ -109,7 +109,7 @@ def evaluating(folder: DataFolder, running: Running) -> Generator[Callable[[], N
             stop_child(process)
 
 
-def _point_at_best(folder: DataFolder, running: Running) -> None:
+def point_at_best(folder: DataFolder, running: Running) -> None:
     """Tell of a damaged best model, and name the best to a Redis that may be new.
 
     Raises:

@@ -19,6 +19,7 @@ from zerofleet.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     from zerofleet.local.monitor import Monitor
+    from zerofleet.local.running import Running
 
 _WATCH_SECONDS = 2.0
 
@@ -65,6 +66,10 @@ class _Watched:
     """Whether a further look may find something new."""
     is_followed: Callable[[], bool] = lambda: False
     """Whether the run was started anew since it ended; waits while that is not known."""
+    running: Running | None = None
+    """What runs in its data folder; None: it is a fleet's."""
+    page_command: str = ""
+    """Shows the page of a run that has none now."""
 
     def look(self, as_json: bool, indent: int | None = None) -> str:
         """The run now.
@@ -85,11 +90,13 @@ class _Watched:
         # Where all share one machine, its cores are the limit.
         advice = monitor.advice(None if self.of_fleet else os.cpu_count()) if address else None
         if as_json:
-            values = status_values(figures, kept, services, address, advice)
+            values = status_values(figures, kept, services, address, advice, self.running)
             return json.dumps(values, indent=indent)
         # Whoever starts a fleet asks it before its services have said anything.
         stopped = "no heartbeats: starting or stopped" if self.of_fleet else "stopped"
-        return status_text(figures, kept, services, address, advice, stopped)
+        return status_text(
+            *(figures, kept, services, address, advice, stopped), self.running, self.page_command
+        )
 
 
 def _watch(watched: _Watched, as_json: bool) -> None:
@@ -123,6 +130,7 @@ def _watch(watched: _Watched, as_json: bool) -> None:
 @contextlib.contextmanager
 def _of_folder(data: Path | None, run_file: Path | None) -> Generator[_Watched]:
     """A run of ``zerofleet up``, and the address of its inference service while that is up."""
+    from zerofleet.cli.final_report import page_command
     from zerofleet.config import load_run
     from zerofleet.database import Database
     from zerofleet.local.monitor import Monitor
@@ -152,7 +160,9 @@ def _of_folder(data: Path | None, run_file: Path | None) -> Generator[_Watched]:
                 time.sleep(_WATCH_SECONDS)
             return False
 
-        yield _Watched(monitor, address, False, goes_on, is_followed)
+        yield _Watched(
+            *(monitor, address, False, goes_on, is_followed), running, page_command(folder)
+        )
 
 
 @contextlib.contextmanager

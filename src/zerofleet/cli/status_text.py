@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerofleet.cli.progress import (
     best_text,
@@ -24,6 +24,10 @@ from zerofleet.database import Kept
 from zerofleet.figures import InferenceFigures
 from zerofleet.fleet import Advice
 from zerofleet.local.monitor import RunFigures, ServiceState
+from zerofleet.local.ports import LOOPBACK
+
+if TYPE_CHECKING:
+    from zerofleet.local.running import Running
 
 
 def status_values(
@@ -32,11 +36,18 @@ def status_values(
     services: Sequence[ServiceState],
     address: str | None,
     advice: Advice | None = None,
+    running: Running | None = None,
 ) -> dict[str, Any]:
-    """Everything as JSON values; ``address`` is the inference service's while the run is up."""
+    """Everything as JSON values; ``address`` is the inference service's while the run is up.
+
+    ``running`` is what runs in its data folder, if it has one.
+    """
+    page = None if running is None else running.page_address
     return {
         "up": address is not None,
         "inference_address": address,
+        "page": None if page is None else f"http://{page}",
+        "metrics": {} if running is None else _metrics_urls(running),
         **asdict(figures),
         "elo_interval_95": elo_interval(figures),
         "kept": {
@@ -55,8 +66,21 @@ def status_text(
     address: str | None,
     advice: Advice | None = None,
     stopped: str = "stopped",
+    running: Running | None = None,
+    page_command: str = "",
 ) -> str:
-    """A line for each figure; ``stopped`` is what a run is without an address."""
+    """A line for each figure.
+
+    Args:
+        figures: of the run.
+        kept: on disk.
+        services: that are heard of.
+        address: of the inference service; None: the run is stopped.
+        advice: on the number of workers.
+        stopped: what a run without an address is called.
+        running: what runs in its data folder, if it has one.
+        page_command: shows the page of a run that has none now.
+    """
     rows = {
         "run": f"{figures.run} ({figures.game}), {'running' if address else stopped}",
         "games": f"{figures.games:,} ({figures.games_last_hour:,} in the last hour)",
@@ -94,8 +118,19 @@ def status_text(
         rows["advice"] = advice.words
     if address:
         rows["gRPC"] = address
+    if running is not None:
+        page = running.page_address
+        rows["page"] = f"http://{page}" if page else f"to see it: {page_command}"
+    if running is not None and running.metrics_ports:
+        ports = ", ".join(f"{name} {port}" for name, port in running.metrics_ports.items())
+        rows["metrics"] = f"http://{LOOPBACK}:PORT/metrics; ports: {ports}"
     width = max(map(len, rows)) + 2
     return "\n".join(f"{name:<{width}}{value}" for name, value in rows.items())
+
+
+def _metrics_urls(running: Running) -> dict[str, str]:
+    ports = running.metrics_ports.items()
+    return {name: f"http://{LOOPBACK}:{port}/metrics" for name, port in ports}
 
 
 def _kept_text(figures: RunFigures, kept: Kept) -> str:

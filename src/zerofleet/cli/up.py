@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zerofleet.cli.page import NO_NICEGUI
 from zerofleet.cli.which_run import default_folder
 from zerofleet.errors import ConfigError
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 
 _CHECKED_GAMES = 10
-_NO_NICEGUI = "NiceGUI is not there: pip install 'zerofleet[dashboard]'"
 
 
 class Until(StrEnum):
@@ -44,7 +44,16 @@ def up(
         int | None, typer.Option(min=1, max=65535, help="Port of the inference service [free].")
     ] = None,
     dashboard_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port of the page [free].")
+        int | None,
+        typer.Option(
+            min=1, max=65535, help="Port of the page, kept for the next start [8080 or more]."
+        ),
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65535, help="First port of the metrics, one for each process [free ones]."
+        ),
     ] = None,
     no_dashboard: Annotated[bool, typer.Option("--no-dashboard", help="Serve no page.")] = False,
     override: Annotated[
@@ -81,6 +90,7 @@ def up(
             port=port,
             page=not no_dashboard and _has_page(dashboard_port),
             page_port=dashboard_port,
+            metrics_port=metrics_port,
             goal=goal,
         )
         folder.keep_run_file(run_file, run)
@@ -113,8 +123,8 @@ def _has_page(port: int | None) -> bool:
 
     if find_spec("nicegui") is None:
         if port is not None:
-            raise ConfigError(f"--dashboard-port {port}: {_NO_NICEGUI}")
-        typer.echo(f"no page: {_NO_NICEGUI}", err=True)
+            raise ConfigError(f"--dashboard-port {port}: {NO_NICEGUI}")
+        typer.echo(f"no page: {NO_NICEGUI}", err=True)
         return False
     return True
 

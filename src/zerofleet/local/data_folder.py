@@ -8,6 +8,7 @@
                             and the environment said over it
     DATA/lock               held with flock by the command that runs the stores
     DATA/running.json       where the holder's stores and services listen
+    DATA/page.json          {"port": ...}: the port of the page, the same at each start
     DATA/postgres, valkey, models, checkpoints, logs
 """
 
@@ -133,6 +134,19 @@ class DataFolder:
     def checkpoints(self) -> Path:
         """The trainer's checkpoints."""
         return self.root / "checkpoints"
+
+    def page_port(self) -> int | None:
+        """Return the port that the page of this run keeps; None: it has none yet."""
+        with contextlib.suppress(ConfigError):
+            port = read_json(self.root / "page.json").get("port")
+            return port if isinstance(port, int) else None
+        return None
+
+    def keep_page_port(self, port: int) -> None:
+        """Keep a port for the page, so that a bookmark works after the next start too."""
+        if port != self.page_port():
+            with full_disk_named(self.root):
+                write_json(self.root / "page.json", {"port": port})
 
     @contextlib.contextmanager
     def hold(self, command: str) -> Generator[None]:

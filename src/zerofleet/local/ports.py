@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import functools
 import itertools
@@ -16,33 +17,37 @@ LOOPBACK = "127.0.0.1"
 # Below the range out of which the kernel serves outgoing connections: a server binds its port
 # seconds after it was chosen, and again after a restart, and no connection may take it meanwhile.
 _PORTS = range(20_000, 32_000)
+PAGE_PORTS = range(8080, 8180)
+"""Ports for the page of a run, in the order in which they are tried."""
 _untried = itertools.cycle(random.sample(_PORTS, len(_PORTS)))
 
 
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that is free and that was given to no one else.
 
-    It is kept until this process ends: no other process of this user gets it from here, even while
-    the server that it is meant for has not bound it yet, or is being restarted.
-
     Raises:
         OSError: every port of the range is taken, or there is no folder for temporary files.
     """
-    claims = _claims()
     for port in itertools.islice(_untried, len(_PORTS)):
         with contextlib.suppress(OSError):
-            fcntl.lockf(claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
-            try_port(port)
+            take_port(port)
             return port
     raise OSError(f"no free port from {_PORTS.start} to {_PORTS.stop - 1} on {LOOPBACK}")
 
 
-def try_port(port: int) -> None:
-    """Bind a port of 127.0.0.1 for a moment.
+def take_port(port: int) -> None:
+    """Claim a TCP port of 127.0.0.1 until this process ends.
+
+    No other process of this user gets it from here, even while the server that it is meant for has
+    not bound it yet, or is being restarted.
 
     Raises:
-        OSError, OverflowError: it is in use, not allowed, or none.
+        OSError, OverflowError: it is in use or claimed, not allowed, or not a port.
     """
+    try:
+        fcntl.lockf(_claims(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except BlockingIOError as error:
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)) from error
     with socket.socket() as probe:
         # As servers do: a port whose last connections are still closing counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

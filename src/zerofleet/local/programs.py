@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import DataFolder, full_disk_named
-from zerofleet.local.ports import LOOPBACK, free_port, try_port
+from zerofleet.local.ports import LOOPBACK, PAGE_PORTS, free_port, take_port
 from zerofleet.local.stores import StoreUrls
 from zerofleet.local.supervisor import Program, service_of
 
@@ -18,9 +19,10 @@ _NOT_HERE = tuple(
     for name in (
         *("DATABASE_PASSWORD_FILE", "REDIS_PASSWORD_FILE", "TLS_FOLDER", "TOKEN_FILE"),
         *("TOKEN_ROLES_FILE", "HEALTH_ADDRESS", "WORKER"),
-        *("DASHBOARD_TLS_FOLDER", "DASHBOARD_BEHIND_PROXY"),
+        *("DASHBOARD_TLS_FOLDER", "DASHBOARD_BEHIND_PROXY", "DASHBOARD_RUN_STOPPED"),
     )
 )
+_HIGHEST_PORT = 65_535
 _STOP_SECONDS = {"trainer": 20.0}  # it writes a checkpoint before it leaves
 
 
@@ -37,13 +39,117 @@ def chosen_address(port: int | None, option: str = "--port") -> str:
     if port is None:
         return f"{LOOPBACK}:{free_port()}"
     try:
-        try_port(port)
+        take_port(port)
     except (OSError, OverflowError) as error:
         raise ConfigError(
             f"port {port} cannot be used: {getattr(error, 'strerror', None) or error}; "
             f"give another {option}, or none to take a free one"
         ) from error
     return f"{LOOPBACK}:{port}"
+
+
+def chosen_page_address(folder: DataFolder, port: int | None, say: Callable[[str], None]) -> str:
+    """Choose the address of a run's page: the port given, else the folder's own, else 8080 or more.
+
+    Args:
+        folder: of the run.
+        port: given with --dashboard-port.
+        say: called if the folder's own port is in use, and the page is at another one this time.
+
+    Raises:
+        ConfigError: the port that was given is in use.
+    """
+    if port is not None:
+        return chosen_address(port, "--dashboard-port")
+    own = folder.page_port()
+    for candidate in (*([own] if own is not None else []), *PAGE_PORTS):
+        try:
+            take_port(candidate)
+        except (OSError, OverflowError):
+            continue
+        break
+    else:
+        candidate = free_port()
+    if own is not None and candidate != own:
+        say(
+            f"port {own}, where this run's page usually is, is in use: this time the page is at "
+            f"port {candidate}"
+        )
+    return f"{LOOPBACK}:{candidate}"
+
+
+def keep_page_port(folder: DataFolder, address: str, port: int | None) -> None:
+    """Keep the port of the page for later starts, unless it replaces one that was in use.
+
+    Args:
+        folder: of the run.
+        address: of the page.
+        port: given with --dashboard-port.
+    """
+    if port is not None or folder.page_port() is None:
+        folder.keep_page_port(port_of(address))
+
+
+def port_of(address: str) -> int:
+    """Return the port of ``HOST:PORT``."""
+    return int(address.rpartition(":")[2])
+
+
+def chosen_metrics_ports(base: int | None, workers: int, *, page: bool) -> dict[str, int]:
+    """Choose the port at which each program of a run serves its metrics.
+
+    From ``base`` on they are the trainer's, the evaluator's, the dashboard's (also if there is
+    none), one for each self-play process, and inference's. Inference is the last because it takes
+    further ports if it runs on several GPUs.
+
+    Args:
+        base: given with --metrics-port; None takes free ports.
+        workers: number of self-play processes.
+        page: whether there is a dashboard.
+
+    Raises:
+        ConfigError: a port is in use, or higher than 65535.
+    """
+    players = _players(workers)
+    names = ["trainer", "evaluator", "dashboard", *players, "inference"]
+    used = [name for name in names if page or name != "dashboard"]
+    if base is None:
+        return {name: free_port() for name in used}
+    if base + len(names) - 1 > _HIGHEST_PORT:
+        raise ConfigError(
+            f"--metrics-port {base}: {len(names)} processes need {len(names)} ports from there "
+            f"on, and the highest port is {_HIGHEST_PORT}: give a lower one"
+        )
+    ports = {name: base + number for number, name in enumerate(names)}
+    for name in used:
+        try:
+            take_port(ports[name])
+        except OSError as error:
+            raise ConfigError(
+                f"--metrics-port {base}: port {ports[name]}, for the metrics of {name}, cannot be "
+                f"used: {error.strerror}; give another --metrics-port"
+            ) from error
+    return {name: ports[name] for name in used}
+
+
+def require_different_ports(ports: Mapping[str, int]) -> None:
+    """Refuse one port for two servers.
+
+    Args:
+        ports: by what they are for, in the words of the message.
+
+    Raises:
+        ConfigError: two of them are the same.
+    """
+    uses: dict[int, str] = {}
+    for use, port in ports.items():
+        if port in uses:
+            raise ConfigError(f"port {port} is for {uses[port]} and for {use}: give two ports")
+        uses[port] = use
+
+
+def _players(workers: int) -> list[str]:
+    return ["selfplay"] if workers == 1 else [f"selfplay-{i + 1}" for i in range(workers)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +161,35 @@ class LocalPrograms:
     inference_address: str
     dashboard_address: str | None = None
     """None: there is no dashboard."""
+    metrics_ports: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By program; one that is not named takes a free port."""
 
     def inference(self) -> Program:
         """The inference service alone: all that ``zerofleet play`` needs."""
-        return self._program("inference", free_port())
+        return self._program("inference")
 
     def trials(self) -> Program:
         """An evaluator that plays ``zerofleet match`` of a stopped run, and promotes nothing."""
-        program = self._program("evaluator", free_port())
+        program = self._program("evaluator")
         environment = {**program.environment, "ZEROFLEET_TRIALS_ONLY": "true"}
         return replace(program, environment=environment)
 
+    def page(self, *, run_is_stopped: bool) -> Program:
+        """The dashboard alone, for ``zerofleet page``."""
+        program = self._program("dashboard")
+        stopped = "true" if run_is_stopped else ""
+        environment = {**program.environment, "ZEROFLEET_DASHBOARD_RUN_STOPPED": stopped}
+        return replace(program, environment=environment, optional=False)
+
     def loop(self, workers: int) -> list[Program]:
         """All services in the order of starting, with this many of self-play."""
-        names = ["inference", "trainer", "evaluator"]
+        names = ["inference", "trainer", "evaluator", *_players(workers)]
         if self.dashboard_address is not None:
             names.insert(0, "dashboard")
-        names += ["selfplay"] if workers == 1 else [f"selfplay-{i + 1}" for i in range(workers)]
-        return [self._program(name, free_port()) for name in names]
+        return [self._program(name) for name in names]
 
-    def _program(self, name: str, metrics_port: int) -> Program:
+    def _program(self, name: str) -> Program:
+        metrics_port = self.metrics_ports.get(name) or free_port()
         service = service_of(name)
         environment = {
             "ZEROFLEET_DATABASE_URL": self.urls.database[_ROLE.get(service, "worker")],

@@ -6,8 +6,8 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Generator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Self
 
 from zerofleet.errors import ConfigError
@@ -19,7 +19,7 @@ _START_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Where the stores and the inference service of a data folder listen.
+    """Where the stores and the services of a data folder listen.
 
     The file may hold an outside database's password, so only its owner can read it.
     """
@@ -28,12 +28,21 @@ class Running:
     database_urls: dict[str, str]  # by role
     redis_url: str
     inference_address: str | None = None
+    """None: the run is stopped, and only its stores are up."""
+    page_address: str | None = None
+    metrics_ports: dict[str, int] = field(default_factory=dict[str, int])  # by program
 
     @classmethod
-    def of(cls, stores: Stores, inference_address: str | None = None) -> Self:
-        """What this process runs."""
-        urls = stores.urls
-        return cls(os.getpid(), urls.database, urls.redis, inference_address)
+    def of(
+        cls,
+        stores: Stores,
+        inference_address: str | None = None,
+        page_address: str | None = None,
+        metrics_ports: Mapping[str, int] | None = None,
+    ) -> Self:
+        """Describe what this process runs."""
+        urls, ports = stores.urls, dict(metrics_ports or {})
+        return cls(os.getpid(), urls.database, urls.redis, inference_address, page_address, ports)
 
     @contextlib.contextmanager
     def announced(self, folder: DataFolder) -> Generator[None]:
@@ -52,10 +61,18 @@ class Running:
 
 
 @contextlib.contextmanager
-def joined(folder: DataFolder, command: str) -> Generator[Running]:
+def joined(
+    folder: DataFolder, command: str, choose_page: Callable[[], str] | None = None
+) -> Generator[Running]:
     """The stores of a folder: those that run already, else started for the time of this block.
 
     Stores that were started here stay until the commands that joined meanwhile have ended, too.
+
+    Args:
+        folder: of the run.
+        command: its name, which other commands are told.
+        choose_page: returns the address of the page that the command will serve; called only if
+            the stores are started here.
 
     Raises:
         ConfigError: another command is starting or stopping there and does not get ready.
@@ -65,13 +82,15 @@ def joined(folder: DataFolder, command: str) -> Generator[Running]:
             yield _wait_announced(folder)
             return
     # Emptied until the folder is let go: who comes meanwhile must find nobody in it.
-    with contextlib.ExitStack() as emptied, folder.hold(command), Stores(folder) as stores:
-        running = Running.of(stores)
-        with running.announced(folder):
-            try:
-                yield running
-            finally:
-                emptied.enter_context(folder.emptied(_say_who_waits))
+    with contextlib.ExitStack() as emptied, folder.hold(command):
+        page = None if choose_page is None else choose_page()
+        with Stores(folder) as stores:
+            running = Running.of(stores, page_address=page)
+            with running.announced(folder):
+                try:
+                    yield running
+                finally:
+                    emptied.enter_context(folder.emptied(_say_who_waits))
 
 
 def _say_who_waits() -> None:

@@ -15,11 +15,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from zerofleet import games
 from zerofleet.config import RunConfig, load_run
-from zerofleet.database import Database
+from zerofleet.database import Database, migrate
 from zerofleet.exam import position_kinds
 from zerofleet.heartbeat import Heartbeats
+from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import work_words
 from zerofleet.local.ports import free_port
+from zerofleet.local.stores import Stores
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.variant import Variant
 from zerofleet.testing.fork_server import Fork
@@ -70,6 +72,31 @@ def tiny_model(game: str, version: int, seed: int, *, name: str = "", wild: floa
         doc_string=f"version {version} {name}",  # so that each has a sha256 of its own
     )
     return model.SerializeToString()
+
+
+def stopped_run(root: Path, run_file: Path) -> DataFolder:
+    """Make a data folder with embedded stores, whose run has one model and is stopped.
+
+    Args:
+        root: of the folder, which Postgres' user may enter.
+        run_file: of the run.
+    """
+    run = load_run(run_file)
+    folder = DataFolder.for_run(root, run)
+    folder.keep_run_file(run_file, run)
+    models = ModelFolder(folder.models, run.name)
+    content = tiny_model(run.game.name, 1, 0)
+    models.publish(models.stage(content))
+    sha256 = hashlib.sha256(content).hexdigest()
+    with folder.hold("up"), Stores(folder) as stores:
+        migrate(stores.urls.database["owner"])
+        with Database(stores.urls.database["owner"]) as database:
+            database.register_run(run)
+            epoch = database.acquire_fence(run.name, "trainer")
+            database.insert_model(run.name, 1, sha256, 1, {}, models.location(sha256), epoch)
+            epoch = database.acquire_fence(run.name, "evaluator")
+            database.promote(run.name, 1, None, "test", 0, epoch=epoch)
+    return folder
 
 
 @dataclass

@@ -1,0 +1,217 @@
+"""``zerofleet page``: the page of a run, whether it is running or not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from asyncio import FIRST_COMPLETED
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder
+from zerofleet.errors import ConfigError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from zerofleet.local.data_folder import DataFolder
+    from zerofleet.local.running import Running
+    from zerofleet.local.supervisor import Program
+
+NO_NICEGUI = "NiceGUI is not there: pip install 'zerofleet[dashboard]'"
+_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 0.1
+_START_SECONDS = 60.0
+
+
+def page(
+    run_file: RunFile = None,
+    data: DataOption = None,
+    dashboard_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65535, help="Port of the page, kept for the next start [8080 or more]."
+        ),
+    ] = None,
+) -> None:
+    """Show a run in the browser, also after it has ended.
+
+    Prints the address of the page. For a run that is stopped, starts its database and an inference
+    service until Ctrl-C: the page shows all of the run, and you can play against its models.
+    Nothing trains, and the record of the run does not change.
+    """
+    from importlib.util import find_spec
+
+    from zerofleet.cli.final_report import page_command
+    from zerofleet.cli.signals import interruptible
+    from zerofleet.config import load_run
+    from zerofleet.local.programs import chosen_page_address, keep_page_port
+    from zerofleet.local.running import joined
+
+    if find_spec("nicegui") is None:
+        raise ConfigError(f"there is no page: {NO_NICEGUI}")
+    folder = chosen_folder(data, run_file)
+    load_run(folder.run_file)
+
+    def choose() -> str:
+        return chosen_page_address(folder, dashboard_port, _say)
+
+    def choose_and_say() -> str:
+        address = choose()
+        _say(f"starting the database of {folder.root}, then the page")
+        return address
+
+    with interruptible(), contextlib.ExitStack() as stack:
+        running = stack.enter_context(joined(folder, "page", choose_and_say))
+        if running.page_address is not None and running.pid != os.getpid():
+            _tell_served(folder, running.page_address, dashboard_port)
+            return
+        address = running.page_address or choose()
+
+        def listens() -> None:
+            keep_page_port(folder, address, dashboard_port)
+            typer.echo(f"page: http://{address}")
+            _say("Ctrl-C stops the page")
+
+        programs = programs_of(folder, running, address)
+        if asyncio.run(_serve(programs, address, lambda: not running.goes_on(folder), listens)):
+            _say(
+                f"the run has ended, and its page with it; to see it again: {page_command(folder)}"
+            )
+        # Ctrl-C works again: another command may use these stores, which is waited for.
+        with interruptible():
+            stack.close()
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _tell_served(folder: DataFolder, address: str, dashboard_port: int | None) -> None:
+    """Say where the page is that another process of this run serves.
+
+    Raises:
+        ConfigError: it does not answer, or another port was asked for.
+    """
+    from zerofleet.local.programs import port_of
+
+    if dashboard_port not in (None, port_of(address)):
+        raise ConfigError(
+            f"--dashboard-port {dashboard_port}: the page of this run is at http://{address} "
+            f"already; leave the option out, or stop process {folder.holder_pid()} first"
+        )
+    try:
+        asyncio.run(asyncio.wait_for(_wait_listening(address), _START_SECONDS))
+    except TimeoutError as error:
+        raise ConfigError(
+            f"the page at http://{address} does not answer: see {folder.logs / 'dashboard.log'}"
+        ) from error
+    typer.echo(f"page: http://{address}")
+
+
+def programs_of(folder: DataFolder, running: Running, address: str) -> Sequence[Program]:
+    """Return what is to be started for the page: over a stopped run also inference.
+
+    Raises:
+        ConfigError: a newer zerofleet has updated the database of the run.
+        StoreUnavailableError: the database, which is not embedded, is to be updated first.
+    """
+    from zerofleet.cli.serving import point_at_best
+    from zerofleet.local.programs import LocalPrograms, chosen_address
+    from zerofleet.local.stores import StoreUrls
+
+    urls = StoreUrls(running.database_urls, running.redis_url)
+    if running.inference_address is not None:
+        programs = LocalPrograms(folder, urls, running.inference_address, address)
+        return [programs.page(run_is_stopped=False)]
+    _update_database(folder, running)
+    programs = LocalPrograms(folder, urls, chosen_address(None), address)
+    shown = [programs.page(run_is_stopped=True)]
+    try:
+        point_at_best(folder, running)
+    except ConfigError as error:
+        _say(f"the page cannot play: {error}")
+    else:
+        # A model that cannot be loaded is no reason not to show the run.
+        shown.append(replace(programs.inference(), optional=True))
+    return shown
+
+
+def _update_database(folder: DataFolder, running: Running) -> None:
+    """Bring an embedded database of an older zerofleet to this version's tables and views."""
+    from zerofleet import __version__
+    from zerofleet.database import Database, migrate
+
+    owner_url = running.database_urls["owner"]
+    with Database(owner_url, pool_size=1) as database:
+        try:
+            database.wait_ready(0.0)
+        except StoreUnavailableError:
+            if not (folder.root / "postgres").exists():  # others may use it: its owner updates it
+                raise
+            _say(f"updating the tables and views of this run to those of zerofleet {__version__}")
+            migrate(owner_url)
+
+
+async def _serve(
+    programs: Sequence[Program],
+    address: str,
+    ended: Callable[[], bool],
+    listens: Callable[[], None],
+) -> bool:
+    """Run the programs until a signal, a failure, or the end of the stores.
+
+    Args:
+        programs: the dashboard, and what it asks.
+        address: of the dashboard.
+        ended: whether the stores, which another command runs, have ended.
+        listens: called when the dashboard listens.
+
+    Returns:
+        Whether the stores have ended.
+
+    Raises:
+        ConfigError, ProgramFailedError: the dashboard cannot be kept running.
+    """
+    from zerofleet.cli.signals import stop_event
+    from zerofleet.local.supervisor import Supervisor
+
+    supervisor = Supervisor(programs, _say)
+
+    def say_stop() -> None:
+        _say("stopping; press Ctrl-C again to force")
+
+    async with stop_event(first=say_stop, again=supervisor.hurry) as stop, supervisor:
+        failed = asyncio.create_task(supervisor.failed())
+        stopped = asyncio.create_task(stop.wait())
+        gone = asyncio.create_task(_wait_until(ended))
+        ready = asyncio.create_task(_wait_listening(address))
+        ends = {failed, stopped, gone}
+        await asyncio.wait({ready, *ends}, return_when=FIRST_COMPLETED)
+        if ready.done():
+            listens()
+            await asyncio.wait(ends, return_when=FIRST_COMPLETED)
+        for task in (ready, stopped, gone):
+            task.cancel()
+        if failed.done():
+            failed.result()
+        failed.cancel()
+        return gone.done() and not gone.cancelled()
+
+
+async def _wait_until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110  it is about another process
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _wait_listening(address: str) -> None:
+    """Wait until a server listens there."""
+    host, _, port = address.rpartition(":")
+    while True:
+        with contextlib.suppress(OSError):
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.close()
+            return
+        await asyncio.sleep(_POLL_SECONDS)

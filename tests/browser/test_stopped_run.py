@@ -1,0 +1,47 @@
+"""The page that ``zerofleet page`` shows of a run that is stopped: one can play there."""
+
+import re
+import shutil
+from pathlib import Path
+
+from playwright.sync_api import Browser, expect
+
+from tests.browser.conftest import until
+from tests.integration.services.conftest import stopped_run
+from zerofleet.testing.fork_server import Fork
+
+RUN_FILE = Path(__file__).resolve().parents[2] / "runs" / "tictactoe.toml"
+
+
+def test_a_model_of_a_stopped_run_is_played_and_analyses(
+    chromium: Browser, store_folder: Path, tmp_path: Path
+) -> None:
+    root = store_folder / tmp_path.name
+    stopped_run(root, RUN_FILE)
+    command = Fork("zerofleet.cli", ["page", "--data", root], {}, tmp_path / "page.log")
+    try:
+        until(lambda: "\npage: " in command.said() or command.poll() is not None, command.said)
+        [url] = re.findall(r"^page: (http://\S+)$", command.said(), re.MULTILINE)
+        page = chromium.new_page()
+        page.goto(url)
+        expect(page.locator(".zf-lamp").first).to_have_text(re.compile("run.*stopped", re.DOTALL))
+        expect(page.locator(".zf-lamps")).to_contain_text("inference")
+        expect(page.locator(".zf-lamps")).not_to_contain_text("is not heard of")
+
+        page.goto(f"{url}/play")
+        board = page.locator(".zf-board")
+        expect(board.locator("svg")).to_be_visible()
+        board.focus()
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("Enter")
+        expect(page.locator(".zf-line-so-far")).to_have_text(re.compile(r"^\w\d \w\d$"))
+
+        page.goto(f"{url}/play?side=both")
+        expect(page.locator(".zf-candidates tbody tr").first).to_be_visible()
+        page.close()
+        command.terminate()
+        assert command.wait(60) == 0, command.said()
+    finally:
+        command.kill()
+        command.wait()
+        shutil.rmtree(root)
