@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from services.trainer.candidates import random_positions
-from tests.processes import wait_ended
+from tests.processes import runs, wait_ended
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
@@ -71,7 +71,7 @@ def staged(folder: ModelFolder) -> StagedModel:
 
 def children() -> set[int]:
     """The stores of other tests, and whatever was left behind."""
-    return {child.pid for child in psutil.Process().children()}
+    return {child.pid for child in psutil.Process().children() if runs(child.pid)}
 
 
 class Canned:
@@ -212,7 +212,7 @@ def test_a_tool_that_hangs_is_ended(
     before = children()
     variant, _ = make_in_child(folder, staged, SPEC, "int8", request("int8"))
     assert variant.reason == "zerofleet.models.make_variant took over 0 s"
-    assert children() == before
+    assert children() <= before
 
 
 def reason_given(
@@ -276,7 +276,7 @@ def test_a_child_that_never_reads_is_ended_in_time(
     before = children()
     reason = reason_given(folder, staged, of_size(5_000_000), lambda: None)
     assert reason == "zerofleet.models.make_variant took over 0 s"
-    assert children() == before
+    assert children() <= before
 
 
 def test_a_child_that_complains_at_length_before_it_reads_is_heard(
@@ -309,7 +309,7 @@ def test_whoever_is_told_to_leave_does_not_wait(
     before = children()
     with pytest.raises(_LeavingError, match="int8"):
         publish(folder, model_bytes, 1, golden, lambda *_: pytest.fail("a row"), wanted=wanted)
-    assert children() == before
+    assert children() <= before
     assert [path for path in folder.root.rglob("*") if path.is_file()] == []
 
 
