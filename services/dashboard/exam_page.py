@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from services.dashboard.address import asked_number, there_are
 from services.dashboard.board import Board, BoardMark
 from services.dashboard.board_position import GameBoard, board_of
 from services.dashboard.frame import Frame, NothingThereError, Visit
+from services.dashboard.page_parameters import asked_number, there_are
 from services.dashboard.table import NONE, Table, TableColumn
 from services.dashboard.toolkit import events, ui
 from zerofleet.database.metrics import MOST_WRONG_ANSWERS, WrongAnswer

@@ -13,8 +13,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from services.dashboard.address import asked_number
 from services.dashboard.frame import NothingThereError
+from services.dashboard.page_parameters import asked_number
 from services.dashboard.sources import Sources
 
 PAGE_GAMES = 50

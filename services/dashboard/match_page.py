@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from services.dashboard.address import HIGHEST, asked_number
 from services.dashboard.board import Board
 from services.dashboard.board_position import GameBoard, board_of, require_known
 from services.dashboard.charts import BLUE, ChartAxis, ChartLine, ChartPanel, Drawing
@@ -30,6 +29,7 @@ from services.dashboard.match_words import (
     verdict_words,
 )
 from services.dashboard.models_page import page_links
+from services.dashboard.page_parameters import HIGHEST, asked_number
 from services.dashboard.table import Table, TableColumn
 from services.dashboard.toolkit import ui
 from zerofleet.errors import ConfigError, IllegalActionError

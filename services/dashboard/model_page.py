@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from services.dashboard.address import HIGHEST, asked_number
 from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.match_words import MATCH_COLUMNS, match_row
 from services.dashboard.models_page import (
@@ -23,6 +22,7 @@ from services.dashboard.models_queries import (
     PAGE_MATCHES,
     VARIANTS,
 )
+from services.dashboard.page_parameters import HIGHEST, asked_number
 from services.dashboard.table import NONE, Table, TableColumn
 from services.dashboard.toolkit import ui
 from zerofleet.games.notation import whole_number

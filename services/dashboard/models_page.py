@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from services.dashboard.address import HIGHEST, asked_number
 from services.dashboard.frame import Frame, Visit
 from services.dashboard.match_words import gate_cells, player_words
 from services.dashboard.models_queries import MODELS, PAGE_MODELS
+from services.dashboard.page_parameters import HIGHEST, asked_number
 from services.dashboard.sources import ShownRun
 from services.dashboard.table import NONE, Table, TableColumn
 from services.dashboard.toolkit import ui

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from services.dashboard.address import asked_actions, asked_number, there_are
 from services.dashboard.board import Board, BoardMark
 from services.dashboard.board_position import GameBoard, board_of, require_known
 from services.dashboard.charts import (
@@ -29,6 +28,7 @@ from services.dashboard.openings_reader import (
     Openings,
     OpeningsReader,
 )
+from services.dashboard.page_parameters import asked_actions, asked_number, there_are
 from services.dashboard.table import Table, TableColumn
 from services.dashboard.toolkit import events, ui
 from zerofleet.errors import ConfigError

@@ -7,16 +7,16 @@ import contextlib
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from services.dashboard.address import (
+from services.dashboard.board import Board
+from services.dashboard.board_position import GameBoard, board_of
+from services.dashboard.frame import Frame, Visit, said_heading
+from services.dashboard.page_parameters import (
     allowed_simulations,
     asked_actions,
     asked_choice,
     asked_simulations,
     versions_of,
 )
-from services.dashboard.board import Board
-from services.dashboard.board_position import GameBoard, board_of
-from services.dashboard.frame import Frame, Visit, said_heading
 from services.dashboard.search_table import Candidate, CandidateTable, visit_marks
 from services.dashboard.toolkit import events, ui
 from zerofleet.client import PlayerDescription, SearchTable

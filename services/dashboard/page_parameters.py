@@ -1,4 +1,4 @@
-"""Reading what an address asks for, and saying what is shown where that cannot be."""
+"""Reads the parameters of an address, and says what is used in place of one that is no good."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_NAMED = 20
 
 
 def asked_actions(visit: Visit, game: str) -> list[int]:
-    """The actions that ``moves`` names, from the start of a game.
+    """Return the actions that ``moves`` names, from the start of a game.
 
     Raises:
         NothingThereError: the rules forbid one, or there are too many.
@@ -35,7 +35,7 @@ def asked_actions(visit: Visit, game: str) -> list[int]:
 
 
 def asked_choice(visit: Visit, name: str, known: Iterable[str], default: str) -> str:
-    """One of several values; the default where the address has none, or one that does not exist.
+    """Return one of several values, or the default if the address has none of them.
 
     The page says when the default takes the place of what was asked for.
     """
@@ -54,12 +54,12 @@ def there_are(known: Iterable[object]) -> str:
 
 
 def versions_of(described: PlayerDescription) -> dict[str, str]:
-    """The models that the inference service can be asked for, newest first, with their words."""
+    """Return the models of the inference service with their labels: best, then the newest first."""
     return {BEST: "best", **{str(v): f"model {v}" for v in reversed(described.versions)}}
 
 
 def asked_simulations(visit: Visit, described: PlayerDescription) -> int:
-    """The number of ``simulations`` of each search, within the limits of the inference service."""
+    """Return the ``simulations`` of each search, within the limits of the inference service."""
     value = visit.parameters.get("simulations", "")
     if not value:
         return described.num_simulations
@@ -74,7 +74,7 @@ def asked_simulations(visit: Visit, described: PlayerDescription) -> int:
 
 
 def allowed_simulations(asked: float, described: PlayerDescription) -> tuple[int, str]:
-    """The nearest number of simulations that is allowed, and words if it is not the one asked."""
+    """Return the nearest number that is allowed, and a message if it is another than asked for."""
     most = described.max_simulations
     used = int(max(1, min(asked, most)))
     if used == asked:
