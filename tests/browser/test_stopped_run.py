@@ -24,9 +24,9 @@ def test_a_model_of_a_stopped_run_is_played_and_analyses(
         [url] = re.findall(r"^page: (http://\S+)$", command.said(), re.MULTILINE)
         page = chromium.new_page()
         page.goto(url)
-        expect(page.locator(".zf-lamp").first).to_have_text(re.compile("run.*stopped", re.DOTALL))
+        expect(page.locator(".zf-lamp").first).to_have_text(re.compile("run.*Stopped", re.DOTALL))
         expect(page.locator(".zf-lamps")).to_contain_text("inference")
-        expect(page.locator(".zf-lamps")).not_to_contain_text("is not heard of")
+        expect(page.locator(".zf-lamps")).not_to_contain_text("Down")
 
         page.goto(f"{url}/play")
         board = page.locator(".zf-board")
@@ -37,6 +37,7 @@ def test_a_model_of_a_stopped_run_is_played_and_analyses(
         expect(page.locator(".zf-line-so-far")).to_have_text(re.compile(r"^\w\d \w\d$"))
 
         page.goto(f"{url}/play?side=both")
+        page.get_by_role("switch", name="hints").click()
         expect(page.locator(".zf-candidates tbody tr").first).to_be_visible()
         page.close()
         command.terminate()

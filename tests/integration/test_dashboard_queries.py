@@ -221,8 +221,8 @@ def test_the_strip_of_a_stopped_run_misses_no_service() -> None:
     said = sum_up(beats, run_is_stopped=True)
     assert (said.games_per_hour, said.positions_per_s, said.step) == (None, None, None)
     assert [(lamp.service, lamp.words, lamp.colour) for lamp in said.lamps] == [
-        ("run", "stopped", "grey"),
-        ("inference", "predicts on cpu", "positive"),
+        ("run", "Stopped", "idle"),
+        ("inference", "Running on cpu", "positive"),
     ]
 
 
