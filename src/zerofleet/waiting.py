@@ -103,8 +103,10 @@ class Waits:
         if self._turned is not None:
             self._turned()
         before = self._things.get(who)
-        goes_on = before is not None and before.status == status
-        self._things[who] = _Wait(thing, status, before.since if goes_on else self._clock())
+        since = self._clock()
+        if before is not None and before.status == status:
+            since = before.since
+        self._things[who] = _Wait(thing, status, since)
         if before is None or before.thing != thing:
             _say("waiting", part=who, waiting_for=thing, **why)
 
@@ -256,8 +258,11 @@ class PatientPredictor:
             await backoff.sleep()
 
     def _say(self, what: str, reason: str = "") -> None:
-        why = {"reason": reason} if reason else {}
-        self._waits.begin(self._who, f"{what} inference".strip(), **why)
+        thing = f"{what} inference".strip()
+        if reason:
+            self._waits.begin(self._who, thing, reason=reason)
+        else:
+            self._waits.begin(self._who, thing)
 
 
 def _say(event: str, **values: object) -> None:

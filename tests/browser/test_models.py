@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from zerofleet.config import run_from_values
 from zerofleet.database import GateRule, WrongAnswer
 from zerofleet.figures import EvaluatorFigures
 from zerofleet.heartbeat import Heartbeat
@@ -107,6 +108,48 @@ def test_models_and_their_matches_are_those_of_the_database(
     expect(page.get_by_text(f"{3:064x}")).to_be_visible()
     expect(page.get_by_text("not promoted")).to_be_visible()
     assert opened.complaints == []
+
+
+def test_a_model_without_elo_says_which_models_are_rated(
+    shown: Any, open_page: Callable[..., Any]
+) -> None:
+    database = shown.database
+    database.register_run(
+        run_from_values({"name": "fifths", "game": "connect_four", "rating": {"every": 5}})
+    )
+    trainer = database.acquire_fence("fifths", "trainer")
+    evaluator = database.acquire_fence("fifths", "evaluator")
+    for seq, version in enumerate((1, 2)):
+        database.insert_model("fifths", version, f"{version:064x}", 1, {}, "m", trainer)
+        database.promote("fifths", version, None, "test", seq, epoch=evaluator)
+    words = "this run rates every 5th promoted model"
+    page = open_page("/models/2?run=fifths").page
+    expect(page.get_by_text(f"Not rated: {words}")).to_be_visible()
+    page.goto(f"{shown.base}/models/1?run=fifths")
+    expect(page.get_by_text("Not rated yet")).to_be_visible()
+    page.goto(f"{shown.base}/models?run=fifths")
+    expect(page.get_by_text("not rated", exact=True)).to_have_attribute(
+        "title", f"Not rated: {words}"
+    )
+    expect(page.get_by_text("Every 5th promoted model is rated.")).to_be_visible()
+    page.goto(f"{shown.base}/?run=fifths")
+    expect(page.get_by_text("Every 5th promoted model is rated.")).to_be_visible()
+
+
+def test_moves_of_random_openings_are_left_out(shown: Any, open_page: Callable[..., Any]) -> None:
+    database = shown.database
+    trainer = database.acquire_fence(RUN, "trainer")
+    evaluator = database.acquire_fence(RUN, "evaluator")
+    database.insert_model(RUN, 1, f"{1:064x}", 1, {}, "m", trainer)
+    database.promote(RUN, 1, None, "test", 0, epoch=evaluator)
+    play(shown, "selfplay", 1, "4 4 3", 1)
+    play(shown, "selfplay", 1, "1 2 3", 1)
+    shown.query("UPDATE games SET opening_plies = 1 WHERE moves = '1 2 3' RETURNING 1")
+    page = open_page("/openings").page
+    expect(page.get_by_text("1 of 2 games of model 1 reach this position. 1 more")).to_be_visible()
+    expect(page.locator("table").get_by_role("row")).to_have_count(2)
+    page.goto(f"{shown.base}/openings?moves=1")
+    expect(page.locator("table").get_by_role("row").nth(1)).to_have_text(re.compile(r"2\s*1\s*100"))
 
 
 def test_openings_are_walked_by_clicks(filled: Any, open_page: Callable[..., Any]) -> None:

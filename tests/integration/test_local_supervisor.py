@@ -1,6 +1,7 @@
 """Programs that die, hang, refuse or leave: what the supervisor makes of each."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -18,9 +19,13 @@ import pytest
 from tests.processes import wait_ended
 from zerofleet.cli.local_run import LocalRun
 from zerofleet.config import run_from_values
+from zerofleet.database import Database
 from zerofleet.errors import ConfigError
+from zerofleet.figures import SelfplayFigures
+from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local import supervisor as supervisor_module
 from zerofleet.local.data_folder import DataFolder
+from zerofleet.local.monitor import Monitor
 from zerofleet.local.programs import LocalPrograms
 from zerofleet.local.stores import StoreUrls
 from zerofleet.local.supervisor import Program, ProgramFailedError, Supervisor
@@ -133,7 +138,9 @@ async def test_a_child_says_how_many_games_it_lost_by_no_file(tmp_path: Path) ->
 
 async def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
     said: list[str] = []
-    async with Supervisor([program(tmp_path, "worker", SLEEPER)], said.append) as supervisor:
+    ended: list[int] = []
+    programs = [program(tmp_path, "worker", SLEEPER)]
+    async with Supervisor(programs, said.append, ended.append) as supervisor:
         (child,) = supervisor.children
         await until(lambda: child.process is not None)
         assert child.process is not None
@@ -141,7 +148,25 @@ async def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
         os.kill(first, signal.SIGKILL)
         await until(lambda: child.process is not None and child.process.pid != first)
         assert child.restarts == 1
+        assert ended == [first]
         assert "was ended by SIGKILL; starts again in 0.5 s" in said[0]
+
+
+def test_the_heartbeats_of_a_process_that_has_ended_are_forgotten(
+    database: Database, role_url: Callable[[str], str], valkey_url: str
+) -> None:
+    del database  # has the run
+    run = run_from_values({"name": "test", "game": "tic_tac_toe"})
+    with (
+        contextlib.closing(Heartbeats(valkey_url, "test")) as heartbeats,
+        Monitor(run, role_url("console"), valkey_url) as monitor,
+    ):
+        for pid in (12, 112):
+            heartbeats.beat(Heartbeat(f"host-{pid}", 1, "", SelfplayFigures()), ttl=600.0)
+        monitor.forget(12)
+        deadline = time.monotonic() + 120
+        while [beat.worker for beat in heartbeats.read()] != ["host-112"]:
+            assert time.monotonic() < deadline
 
 
 async def test_five_quick_deaths_are_the_end(
