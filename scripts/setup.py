@@ -39,6 +39,12 @@ NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 BUILD_TOOLS = ["scikit-build-core", "nanobind", "cmake", "ninja", "setuptools"]
 CORE_SOURCES = ("CMakeLists.txt", "pyproject.toml", "*.h", "*.cpp", "*.py")
 OLDEST_COMPILERS = {"g++": 11, "clang": 14}
+NO_CPU_BUILD = f"""\
+    torch's build for CPUs could not be fetched from {TORCH_CPU_INDEX}.
+    PyPI has only the build for NVIDIA GPUs, which does not start without its NVIDIA packages:
+    {{cost}}. They are fetched now, though this machine has no NVIDIA driver.
+    To avoid this, press Ctrl-C and name a place that has {{torch}}+cpu: a mirror of that index
+    in PIP_EXTRA_INDEX_URL, or a folder with the wheel in PIP_FIND_LINKS. Then start again."""
 
 
 class Cost(NamedTuple):
@@ -297,7 +303,7 @@ class SetUp:
                 if "No matching distribution found" not in error.output:
                     print(error.output, end="", file=sys.stderr)
                     raise
-                print(NO_CPU_BUILD.format(torch=torch.replace("==", "-")), flush=True)
+                print(NO_CPU_BUILD.format(torch=torch, cost=TORCH_CUDA_COST), flush=True)
                 if self._fresh:
                     check_space(TORCH_CUDA_COST)
         self._pip(torch)  # What it depends on, and torch itself where it is not there yet.
@@ -353,14 +359,6 @@ class SetUp:
     def _done(self, part: str) -> None:
         """Note that a part is installed."""
         STAMP.write_text(json.dumps({**installed_state(), part: self._wanted[part]}))
-
-
-NO_CPU_BUILD = f"""\
-    torch's build for CPUs could not be fetched from {TORCH_CPU_INDEX}.
-    PyPI has only the build for NVIDIA GPUs, which does not start without its NVIDIA packages:
-    {TORCH_CUDA_COST}. They are fetched now, though this machine has no NVIDIA driver.
-    To avoid this, press Ctrl-C and name a place that has {{torch}}+cpu: a mirror of that index
-    in PIP_EXTRA_INDEX_URL, or a folder with the wheel in PIP_FIND_LINKS. Then start again."""
 
 
 def check_checkout_is_writable() -> None:
