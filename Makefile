@@ -11,6 +11,8 @@ TAG ?= $(VERSION)
 # each of these processes costs 15 CPU-seconds before its first test.
 WORKERS ?= 3
 TEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# Tests of the page import playwright, which only test-browser installs.
+WITHOUT_BROWSER = --ignore=tests/browser
 
 # Of test-chaos.
 ROUNDS ?= 100
@@ -21,7 +23,7 @@ FLEETS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up test test-loaded test-fleet test-core test-chaos test-browser check check-deploy fmt proto bench clean images wheels sbom compose-test cluster-test
+.PHONY: help setup setup-run setup-test setup-check setup-browser run up test test-loaded test-fleet test-core test-chaos test-browser check check-deploy fmt proto bench clean images wheels sbom compose-test cluster-test
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,29 +31,33 @@ help: ## show this list
 setup: ## make .venv and install everything, once
 	@$(PYTHON) scripts/setup.py
 
-run: setup ## train tic-tac-toe until the player never loses
+# What a target needs, installed when it is first used: each on top of what a run needs.
+setup-run setup-test setup-check setup-browser:
+	@$(PYTHON) scripts/setup.py $(@:setup-%=%)
+
+run: setup-run ## train tic-tac-toe until the player never loses
 	@$(BIN)/zerofleet up runs/tictactoe.toml --until goal
 
-up: setup ## train RUN=runs/connect_four.toml until Ctrl-C
+up: setup-run ## train RUN=runs/connect_four.toml until Ctrl-C
 	@$(BIN)/zerofleet up $(RUN)
 
-test: setup ## the tests: nothing is needed beside what make setup made
-	$(TEST) -m "not fleet and not docker and not cluster and not gpu and not browser"
+test: setup-test ## the tests; installs what they need first
+	$(TEST) $(WITHOUT_BROWSER) -m "not fleet and not docker and not cluster and not gpu"
 
-test-loaded: setup ## the tests three times in a row, with eight busy loops beside them
+test-loaded: setup-test ## the tests three times in a row, with eight busy loops beside them
 	for i in 1 2 3; do $(BIN)/python scripts/under_load.py 8 $(MAKE) --no-print-directory test || exit 1; done
 
-test-fleet: setup ## whole fleets train, are killed and are looked at for secrets; benchmarks and a few slow tests run
-	$(TEST) -m "fleet and not docker and not cluster and not gpu"
+test-fleet: setup-test ## whole fleets train, are killed and are looked at for secrets; benchmarks and a few slow tests run
+	$(TEST) $(WITHOUT_BROWSER) -m "fleet and not docker and not cluster and not gpu"
 
-test-browser: setup ## the page in Chromium (Debian's package), clicked and looked at
+test-browser: setup-test setup-browser ## the page in Chromium (Debian's package), clicked and looked at
 	$(TEST) -m browser tests/browser
 
-test-core: setup ## the C++ tests, under ASan and UBSan
+test-core: setup-run ## the C++ tests, under ASan and UBSan
 	cd core && ../$(BIN)/cmake --preset asan && ../$(BIN)/cmake --build --preset asan && \
 	  ../$(BIN)/ctest --preset asan
 
-test-chaos: setup ## faults of every kind, ROUNDS of them, by SEED; goes on where it was cut off
+test-chaos: setup-test ## faults of every kind, ROUNDS of them, by SEED; goes on where it was cut off
 	$(BIN)/python -m bench.chaos --rounds $(ROUNDS) --seed $(SEED) --fleets $(FLEETS)
 
 images: ## build the container images for CPUs; IMAGES=inference-gpu for one alone
@@ -73,13 +79,13 @@ wheels: $(RELEASE) ## wheels of this version in dist/: the core's for each CPyth
 sbom: $(RELEASE) ## what is in each image and under which licence, in dist/sbom; after make images
 	$(RELEASE)/bin/python scripts/sbom.py $(IMAGES:%=zerofleet-%:$(TAG))
 
-compose-test: setup ## build the images, bring the fleet up by Compose, ask it, scale it, kill it
+compose-test: setup-test ## build the images, bring the fleet up by Compose, ask it, scale it, kill it
 	NEEDS_DOCKER=1 $(BIN)/python -m pytest -m docker -s tests/docker
 
-cluster-test: setup ## a fleet on the trial cluster that kubectl names (CLUSTER_LOAD="kind load docker-image")
+cluster-test: setup-test ## a fleet on the trial cluster that kubectl names (CLUSTER_LOAD="kind load docker-image")
 	NEEDS_CLUSTER=1 $(BIN)/python -m pytest -m cluster -s tests/cluster
 
-check: setup ## formatting, lint, types, layers
+check: setup-check ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python proto/generate.py --check
@@ -89,19 +95,19 @@ check: setup ## formatting, lint, types, layers
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'core/*.h' 'core/*.cpp')
 	$(BIN)/bandit -q -c pyproject.toml -r src services scripts
 
-check-deploy: setup ## render, validate and scan how it is deployed; needs no cluster
+check-deploy: setup-test ## render, validate and scan how it is deployed; needs no cluster
 	NEEDS_KUBECTL=1 $(BIN)/python -m pytest -q tests/repo -k k8s
 	$(BIN)/python scripts/deploy_check.py
 
-fmt: setup ## format the sources
+fmt: setup-check ## format the sources
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/clang-format -i $$(git ls-files 'core/*.h' 'core/*.cpp')
 
-proto: setup ## regenerate what is generated from proto/
+proto: setup-check ## regenerate what is generated from proto/
 	$(BIN)/python proto/generate.py
 
-bench: setup ## the benchmarks of speed, about six minutes; one alone: python -m bench.tree go9
+bench: setup-test ## the benchmarks of speed, about six minutes; one alone: python -m bench.tree go9
 	@$(BIN)/python -m bench
 
 clean: ## remove the environment and everything built

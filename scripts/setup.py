@@ -1,150 +1,495 @@
-"""Make the virtual environment and install everything into it: what ``make setup`` runs.
+"""Make the virtual environment and install packages into it: what ``make setup`` and others run.
 
-Only the standard library. Does nothing when the installed state already fits the sources.
+    python scripts/setup.py                    everything
+    python scripts/setup.py run                what a run needs
+    python scripts/setup.py test browser       what these need, on top of what a run needs
+
+Uses only the standard library. Does nothing when all of it is installed and fits the sources.
 """
 
+from __future__ import annotations
+
+import contextlib
+import fcntl
 import hashlib
+import importlib.util
 import json
 import os
 import platform
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "zerofleet-setup.json"
 CONSTRAINTS = ROOT / "constraints.txt"
+PYPROJECT = ROOT / "pyproject.toml"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-OTHER_RUNTIMES = {"gpu", "openvino"}
+NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 BUILD_TOOLS = ["scikit-build-core", "nanobind", "cmake", "ninja", "setuptools"]
 CORE_SOURCES = ("CMakeLists.txt", "pyproject.toml", "*.h", "*.cpp", "*.py")
+OLDEST_COMPILERS = {"g++": 11, "clang": 14}
+NO_CPU_BUILD = f"""\
+    torch's build for CPUs could not be fetched from {TORCH_CPU_INDEX}.
+    PyPI has only the build for NVIDIA GPUs, which does not start without its NVIDIA packages:
+    {{cost}}. They are fetched now, though this machine has no NVIDIA driver.
+    To avoid this, press Ctrl-C and name a place that has {{torch}}+cpu: a mirror of that index
+    in PIP_EXTRA_INDEX_URL, or a folder with the wheel in PIP_FIND_LINKS. Then start again."""
 
 
-def main() -> int:
-    """Bring the environment up to date; the exit status of the process."""
+class Cost(NamedTuple):
+    """Rough megabytes of a step on Linux and x86-64."""
+
+    fetched: int
+    on_disk: int
+
+    def __str__(self) -> str:
+        """Both figures, as a step announces them."""
+        return f"{megabytes(self.fetched)} to fetch, {megabytes(self.on_disk)} on disk"
+
+    def plus(self, other: Cost) -> Cost:
+        """Return the sum."""
+        return Cost(self.fetched + other.fetched, self.on_disk + other.on_disk)
+
+
+class Layer(NamedTuple):
+    """Packages that are installed together, when a make target first needs them."""
+
+    purpose: str
+    extras: tuple[str, ...]
+    cost: Cost
+
+
+OPTIONAL = ("openspiel", "s3", "secrets", "tensorboard")
+LAYERS = {
+    "run": Layer("a run", ("local",), Cost(190, 450)),
+    "test": Layer("the tests", ("test", *OPTIONAL), Cost(140, 400)),
+    "check": Layer("make check", ("dev", *OPTIONAL), Cost(130, 350)),
+    "browser": Layer("the browser tests", ("browser",), Cost(45, 170)),
+}
+BUILD_COST = Cost(45, 250)  # with what is compiled
+TORCH_CPU_COST = Cost(190, 700)
+TORCH_CUDA_COST = Cost(2700, 4700)
+
+
+class SetupError(Exception):
+    """A step failed; the message says what to do."""
+
+
+class PipError(SetupError):
+    """pip failed; ``output`` is what it printed."""
+
+    def __init__(self, message: str, output: str) -> None:
+        super().__init__(message)
+        self.output = output
+
+
+def main(names: list[str]) -> int:
+    """Bring the environment up to date and return the exit status of the process."""
     if sys.version_info < (3, 11):
         print(
-            f"zerofleet needs Python 3.11 or newer, this is {platform.python_version()}: "
-            "run 'make setup PYTHON=python3.12' or the like",
+            f"zerofleet needs Python 3.11 or newer. {sys.executable} is Python "
+            f"{platform.python_version()}. Name another one, for example: "
+            "make setup PYTHON=python3.12",
             file=sys.stderr,
         )
         return 2
-    wanted = {"packages": digest([CONSTRAINTS, ROOT / "pyproject.toml"]), "core": core_digest()}
-    have = json.loads(STAMP.read_text()) if STAMP.exists() else {}
-    if have == wanted:
-        return 0
-    if shutil.which(os.environ.get("CXX", "c++")) is None and shutil.which("g++") is None:
-        print(
-            "zerofleet needs a C++20 compiler and found none: install g++ 11 or newer, or clang 14 "
-            "or newer, or set CXX",
-            file=sys.stderr,
-        )
+    unknown = [name for name in names if name not in LAYERS]
+    if unknown:
+        known = ", ".join(LAYERS)
+        print(f"set-up has no part named {unknown[0]}. Choose from: {known}", file=sys.stderr)
         return 2
-    headers = Path(sysconfig.get_path("include")) / "Python.h"
-    if not headers.exists():
-        print(
-            f"zerofleet needs Python's C headers and found no {headers}: install python3-dev or "
-            "the like",
-            file=sys.stderr,
-        )
-        return 2
-    started = time.monotonic()
+    wanted = wanted_state(["run", *names] if names else list(LAYERS))
     try:
-        lacks_packages = have.get("packages") != wanted["packages"]
-        if lacks_packages:
-            install_build_tools()
-        with tempfile.TemporaryDirectory() as folder:
-            # The compiler is at work while packages are fetched and unpacked.
-            step("compile the C++ core (a minute or two)")
-            with compiling_core(folder) as compiler:
-                if lacks_packages:
-                    install_others()
-                if compiler.wait() != 0:
-                    raise subprocess.CalledProcessError(compiler.returncode, ["the compiler"])
-            pip("--no-deps", "--force-reinstall", *map(str, Path(folder).glob("*.whl")))
-        step("install zerofleet itself")
-        pip("--no-build-isolation", "--no-deps", "-e", str(ROOT))
-        # What a type checker, in an editor too, reads of the messages.
-        subprocess.run([PYTHON, ROOT / "proto" / "generate.py", "--types"], check=True)
-    except subprocess.CalledProcessError as error:
-        print(f"set-up stopped: {' '.join(map(str, error.cmd))} failed", file=sys.stderr)
+        if missing(wanted):
+            with only_one_at_a_time() as lock:
+                # Another set-up may have installed it in the meantime.
+                if missing(wanted):
+                    SetUp(wanted, lock).bring_up_to_date()
+    except SetupError as error:
+        print(f"set-up stopped: {error}", file=sys.stderr)
         return 1
-    STAMP.write_text(json.dumps(wanted))
-    step(f"ready after {time.monotonic() - started:.0f} s")
+    except KeyboardInterrupt:
+        print("\nset-up interrupted: the same command continues it", file=sys.stderr)
+        return 130
     return 0
 
 
-def compiling_core(folder: str) -> subprocess.Popen[bytes]:
-    """The compiler at work; in the end the folder holds the core's wheel."""
-    options = ["--no-build-isolation", "--no-deps", "--wheel-dir", folder]
-    command = [PYTHON, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", *options]
-    return subprocess.Popen([*command, ROOT / "core"])
+def wanted_state(names: list[str]) -> dict[str, str]:
+    """Digests of what each part is made from, by the part's name."""
+    core = ROOT / "core"
+    sources = {path for pattern in CORE_SOURCES for path in core.rglob(pattern)}
+    return {
+        **{name: digest(*requirements(name), files=[CONSTRAINTS]) for name in names},
+        "core": digest(
+            files=sorted(path for path in sources if "build" not in path.relative_to(core).parts)
+        ),
+        "project": digest(files=[PYPROJECT]),
+    }
 
 
-def install_build_tools() -> None:
-    """The interpreter's environment, and what compiles the core."""
-    if not (VENV / "bin" / "pip").exists():  # an environment that failed half-way has none
-        step("make .venv")
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
-    step("install the build tools")
-    pip(*BUILD_TOOLS)
+def installed_state() -> dict[str, str]:
+    """Digests that the installed parts were made from."""
+    try:
+        state = json.loads(STAMP.read_text()) if PYTHON.exists() else {}
+    except (OSError, ValueError):
+        return {}
+    return state if isinstance(state, dict) else {}
 
 
-def install_others() -> None:
-    """Every pinned package."""
-    step("install torch for this machine")
-    install_torch()
-    step("install the other packages")
-    pip(*requirements())
+def missing(wanted: dict[str, str]) -> list[str]:
+    """Return the parts that are not installed, or were made from other sources."""
+    installed = installed_state()
+    return [part for part, value in wanted.items() if installed.get(part) != value]
 
 
-def install_torch() -> None:
-    """Torch without gigabytes of CUDA where there is no NVIDIA driver to use them.
+@contextlib.contextmanager
+def only_one_at_a_time() -> Iterator[int]:
+    """Wait until no other set-up is at work in this checkout; yield the descriptor of the lock.
 
-    Its build for CPUs is on torch's own index, or among the links that this machine's pip knows.
+    The processes of a set-up inherit the lock. When it is killed, the next one waits for them.
     """
-    lines = CONSTRAINTS.read_text().splitlines()
-    torch = next(line for line in lines if line.startswith("torch=="))
-    if platform.system() == "Linux" and not Path("/proc/driver/nvidia/version").exists():
-        index = ["--retries", "1", "--extra-index-url", TORCH_CPU_INDEX]
+    lock = os.open(ROOT, os.O_RDONLY)
+    try:
         try:
-            pip("--no-deps", *index, f"{torch}+cpu", quiet=True)
-        except subprocess.CalledProcessError:
-            print("    the CPU build of torch is out of reach: fetching the CUDA build, several GB")
-    pip(torch)  # all that it asks for, and torch itself where it is not there yet
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            step("Wait for another set-up in this checkout")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:  # The file system has no locks.
+            pass
+        yield lock
+    finally:
+        os.close(lock)
 
 
-def requirements() -> list[str]:
-    """What pyproject.toml lists, without the two packages of this repository.
+class SetUp:
+    """One set-up, from the checks to the last step."""
 
-    All extras but those that would replace ONNX Runtime for the CPU.
-    """
+    def __init__(self, wanted: dict[str, str], lock: int) -> None:
+        self._wanted = wanted
+        self._lock = lock
+        self._fresh = False
+
+    def bring_up_to_date(self) -> None:
+        """Install what is missing.
+
+        Raises:
+            SetupError: a requirement is missing or a step failed.
+        """
+        started = time.monotonic()
+        todo = self._checked()
+        layers = [name for name in LAYERS if name in todo]
+        if self._fresh:
+            self._make_environment()
+        self._discard_half_installed()
+        with tempfile.TemporaryDirectory(prefix="zerofleet-setup-") as folder:
+            # The compiler works while packages are fetched and unpacked.
+            compiler = self._start_compiler(Path(folder)) if "core" in todo else None
+            try:
+                self._install(layers)
+                if compiler is not None:
+                    self._finish_core(compiler, Path(folder))
+            finally:
+                if compiler is not None and compiler.poll() is None:
+                    os.killpg(compiler.pid, signal.SIGTERM)
+                    compiler.wait()
+        if "project" in todo:
+            step("Install zerofleet itself")
+            self._pip("--no-build-isolation", "--no-deps", "-e", str(ROOT))
+            self._done("project")
+        if "check" in todo:
+            # A type checker, in an editor too, reads the types of the messages.
+            self._run([PYTHON, ROOT / "proto" / "generate.py", "--types"])
+        if {"run", "core"} & set(todo):
+            self._load_everything()
+        for name in layers:
+            self._done(name)
+        if "core" in todo:
+            self._done("core")
+        step(f"Ready after {time.monotonic() - started:.0f} s")
+
+    def _checked(self) -> list[str]:
+        """Return what to do, after the checks that can be made beforehand."""
+        check_checkout_is_writable()
+        self._fresh = not self._environment_works()
+        if self._fresh:
+            check_python_makes_environments()
+        todo = list(self._wanted) if self._fresh else missing(self._wanted)
+        if "core" in todo:
+            check_compiler()
+            check_headers()
+        layers = [name for name in LAYERS if name in todo]
+        if layers:
+            cost = cost_of(layers, compiles="core" in todo)
+            purposes = " and ".join(LAYERS[name].purpose for name in layers)
+            step(f"Set up .venv for {purposes}: at most {cost}")
+            if self._fresh:  # Of another we cannot say what is there already.
+                check_space(cost)
+        return todo
+
+    def _environment_works(self) -> bool:
+        """Whether .venv has a Python with pip; one that was killed half-way has none."""
+        if not PYTHON.exists() or not (VENV / "bin" / "pip").exists():
+            return False
+        command = [PYTHON, "-m", "pip", "--version"]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    def _make_environment(self) -> None:
+        step(f"Make .venv with Python {platform.python_version()}")
+        self._run([sys.executable, "-m", "venv", "--clear", VENV])
+
+    def _discard_half_installed(self) -> None:
+        """Forget packages whose files are not all there: an installation of them was killed."""
+        for metadata in VENV.glob("lib/python*/site-packages/*.dist-info"):
+            record = metadata / "RECORD"
+            lines = record.read_text().splitlines() if record.exists() else [""]
+            files = [metadata.parent / line.split(",")[0].strip('"') for line in lines]
+            if not all(file.is_file() or file.suffix == ".pyc" for file in files):
+                print(f"    {metadata.stem} is not complete and is installed again", flush=True)
+                shutil.rmtree(metadata)
+
+    def _start_compiler(self, folder: Path) -> subprocess.Popen[bytes]:
+        """Compile the core; in the end the folder has its wheel."""
+        step(f"Install the build tools ({BUILD_COST.fetched} MB to fetch)")
+        self._pip(*BUILD_TOOLS)
+        step("Compile the C++ core in the background (1 to 5 minutes)")
+        options = ["--no-build-isolation", "--no-deps", "--wheel-dir", folder]
+        with (folder / "log").open("wb") as log:
+            return subprocess.Popen(
+                [*pip_command("wheel"), *options, ROOT / "core"],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment(),
+                pass_fds=[self._lock],
+                start_new_session=True,
+            )
+
+    def _install(self, layers: list[str]) -> None:
+        for name in layers:
+            layer = LAYERS[name]
+            if name == "run":
+                self._install_torch()
+            step(f"Install the packages for {layer.purpose} (at most {layer.cost})")
+            self._pip(*requirements(name))
+
+    def _install_torch(self) -> None:
+        """Install torch, without gigabytes of CUDA where no NVIDIA driver could use them.
+
+        The build for CPUs is on torch's own index, or in a place that pip's settings name.
+        """
+        lines = CONSTRAINTS.read_text().splitlines()
+        torch = next(line for line in lines if line.startswith("torch=="))
+        if platform.system() != "Linux":
+            step("Install torch")
+        elif NVIDIA_DRIVER.exists():
+            step(f"Install torch for this machine's NVIDIA GPU ({TORCH_CUDA_COST})")
+        else:
+            step(f"Install torch, the build for CPUs ({TORCH_CPU_COST})")
+            options = ["--retries", "1", "--timeout", "20", "--extra-index-url", TORCH_CPU_INDEX]
+            try:
+                self._pip("--no-deps", *options, f"{torch}+cpu", shown=False)
+            except PipError as error:
+                if "No matching distribution found" not in error.output:
+                    print(error.output, end="", file=sys.stderr)
+                    raise
+                print(NO_CPU_BUILD.format(torch=torch, cost=TORCH_CUDA_COST), flush=True)
+                if self._fresh:
+                    check_space(TORCH_CUDA_COST)
+        self._pip(torch)  # What it depends on, and torch itself where it is not there yet.
+
+    def _finish_core(self, compiler: subprocess.Popen[bytes], folder: Path) -> None:
+        if compiler.poll() is None:
+            step("Wait for the compiler")
+        if compiler.wait() != 0:
+            log = (folder / "log").read_text(errors="replace")
+            print(log, file=sys.stderr)
+            hint = hint_for(log) or "The compiler's messages are above."
+            raise SetupError(f"the C++ core does not compile. {hint}")
+        self._pip("--no-deps", "--force-reinstall", *map(str, folder.glob("*.whl")))
+
+    def _load_everything(self) -> None:
+        """Import what a run imports: it must work, and later starts find it compiled."""
+        step("Load every service once")
+        services = sorted(path.parent.name for path in ROOT.glob("services/*/service.py"))
+        modules = ["zerofleet.cli", *(f"services.{name}.service" for name in services)]
+        self._run([PYTHON, "-c", f"import {', '.join(modules)}"])
+
+    def _pip(self, *arguments: str, shown: bool = True) -> None:
+        """Install under the one constraints file; with ``shown`` pass on pip's messages."""
+        process = subprocess.Popen(
+            # Most modules of most packages are never imported: they are compiled when they are.
+            [*pip_command("install"), "--no-compile", "-c", CONSTRAINTS, *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=environment(),
+            pass_fds=[self._lock],
+        )
+        output = ""
+        with process:
+            assert process.stderr is not None
+            for line in process.stderr:
+                output += line
+                if shown:
+                    print(line, end="", file=sys.stderr, flush=True)
+        if process.returncode != 0:
+            hint = hint_for(output) or "Its message is above."
+            raise PipError(f"pip could not install packages. {hint}", output)
+
+    def _run(self, command: list[str | Path]) -> None:
+        """Run a command that must succeed."""
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment(), pass_fds=[self._lock], check=False
+        )
+        if done.returncode != 0:
+            words = " ".join(map(str, command))
+            raise SetupError(f"this command failed with status {done.returncode}: {words}")
+
+    def _done(self, part: str) -> None:
+        """Note that a part is installed."""
+        STAMP.write_text(json.dumps({**installed_state(), part: self._wanted[part]}))
+
+
+def check_checkout_is_writable() -> None:
+    """Refuse a checkout that .venv cannot be made in."""
+    try:
+        with tempfile.TemporaryFile(dir=VENV if VENV.is_dir() else ROOT):
+            pass
+    except OSError as error:
+        raise SetupError(
+            f"cannot write to {ROOT} ({error.strerror}). .venv and the compiled core belong there: "
+            "use a checkout that you may write to."
+        ) from error
+
+
+def check_python_makes_environments() -> None:
+    """Refuse a Python whose modules for virtual environments are packaged separately."""
+    for module in ("venv", "ensurepip"):
+        if importlib.util.find_spec(module) is None:
+            raise SetupError(
+                f"{sys.executable} has no module {module}, which makes .venv. Install it (Debian "
+                "and Ubuntu: apt-get install python3-venv), or name another Python: "
+                "make setup PYTHON=python3.12"
+            )
+
+
+def check_compiler() -> None:
+    """Refuse a machine without a compiler for C++20."""
+    needed = "zerofleet needs a C++20 compiler: g++ 11 or newer, or clang 14 or newer"
+    remedy = "Install one (Debian and Ubuntu: apt-get install g++), or name one in CXX"
+    named = os.environ.get("CXX", "").split()
+    candidates = named[:1] or ["c++", "g++", "clang++"]  # The order in which CMake looks.
+    path = next(filter(None, map(shutil.which, candidates)), None)
+    if path is None:
+        raise SetupError(f"{needed}. Found none of {', '.join(candidates)}. {remedy}.")
+    command = [path, "-dM", "-E", "-x", "c++", os.devnull]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    macros = dict(re.findall(r"#define (__(?:GNUC|clang_major)__) (\d+)", done.stdout))
+    kind = "clang" if "__clang_major__" in macros else "g++"
+    version = macros.get("__clang_major__") or macros.get("__GNUC__")
+    if version is not None and int(version) < OLDEST_COMPILERS[kind]:
+        raise SetupError(f"{needed}. {path} is {kind} {version}. {remedy}, as in CXX=g++-12.")
+
+
+def check_headers() -> None:
+    """Refuse a Python without its C headers."""
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    if not header.exists():
+        raise SetupError(
+            f"zerofleet needs Python's C headers, and there is no {header}. Install them (Debian "
+            "and Ubuntu: apt-get install python3-dev), or name another Python: "
+            "make setup PYTHON=python3.12"
+        )
+
+
+def check_space(cost: Cost) -> None:
+    """Refuse to begin what the disk has no room for."""
+    temporary = Path(tempfile.gettempdir())
+    needed = {ROOT: cost.on_disk, temporary: cost.fetched}
+    if ROOT.stat().st_dev == temporary.stat().st_dev:
+        needed = {ROOT: cost.on_disk + cost.fetched}
+    for folder, amount in needed.items():
+        free = shutil.disk_usage(folder).free // 1_000_000
+        if free < amount:
+            raise SetupError(
+                f"{folder} has {megabytes(free)} free, and {megabytes(amount)} are needed. Make "
+                "room" + (", or set TMPDIR to another folder." if folder == temporary else ".")
+            )
+
+
+def cost_of(layers: list[str], *, compiles: bool) -> Cost:
+    """Return the largest cost of these layers: packages that are there already cost nothing."""
+    cost = BUILD_COST if compiles else Cost(0, 0)
+    for name in layers:
+        cost = cost.plus(LAYERS[name].cost)
+    if "run" in layers:
+        has_gpu = platform.system() == "Linux" and NVIDIA_DRIVER.exists()
+        cost = cost.plus(TORCH_CUDA_COST if has_gpu else TORCH_CPU_COST)
+    return cost
+
+
+def hint_for(output: str) -> str | None:
+    """Return what to do about the failure that a program printed, where we know it."""
+    if "No space left on device" in output:
+        free = {folder: shutil.disk_usage(folder).free for folder in (ROOT, tempfile.gettempdir())}
+        rooms = ", ".join(f"{folder} has {megabytes(n // 1_000_000)}" for folder, n in free.items())
+        return f"The disk is full: {rooms} free. Make room and run the same command again."
+    if re.search(r"NewConnectionError|NameResolutionError|ConnectTimeout|ProxyError", output):
+        return (
+            "The package index could not be reached. Check the network and HTTPS_PROXY, or name a "
+            "mirror in PIP_INDEX_URL, and run the same command again."
+        )
+    if "Killed signal" in output:
+        return (
+            "The system killed the compiler, probably for want of memory. Try it one file at a "
+            "time: CMAKE_BUILD_PARALLEL_LEVEL=1 make setup"
+        )
+    return None
+
+
+def requirements(layer: str) -> list[str]:
+    """Return what pyproject.toml lists for a layer, without the two packages of this repository."""
     import tomllib  # Here, because main must run on a Python without it and say so.
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = list(project["dependencies"])
-    for name, extra in project["optional-dependencies"].items():
-        if name not in OTHER_RUNTIMES:
-            names += extra
-    return sorted({name for name in names if not name.startswith("zerofleet")})
+    project = tomllib.loads(PYPROJECT.read_text())["project"]
+    found = set(project["dependencies"])
+    extras = list(LAYERS[layer].extras)
+    for extra in extras:  # It grows.
+        for line in project["optional-dependencies"][extra]:
+            if nested := re.fullmatch(r"zerofleet\[(.+)\]", line):
+                extras += nested[1].split(",")
+            elif not line.startswith("zerofleet"):
+                found.add(line)
+    return sorted(found)
 
 
-def pip(*arguments: str, quiet: bool = False) -> None:
-    """Install under the one constraints file; quiet: what pip says against it is not shown."""
-    options = ["-q", "--disable-pip-version-check", "-c", CONSTRAINTS]
-    subprocess.run(
-        [PYTHON, "-m", "pip", "install", *options, *arguments],
-        # setuptools warns of any editable installation: nothing that the reader could mend.
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
-        stderr=subprocess.DEVNULL if quiet else None,
-        check=True,
-    )
+def pip_command(verb: str) -> list[str | Path]:
+    """Return the start of a pip command in the environment."""
+    return [PYTHON, "-m", "pip", verb, "-q", "--disable-pip-version-check"]
+
+
+def environment() -> dict[str, str]:
+    """Return the variables of the processes that are started."""
+    # setuptools warns of any editable installation: nothing that the reader could mend.
+    settings = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    settings.pop("PYTHONDONTWRITEBYTECODE", None)
+    return settings
+
+
+def megabytes(amount: int) -> str:
+    """Write an amount of megabytes for people."""
+    return f"{amount} MB" if amount < 1000 else f"{amount / 1000:.1f} GB"
 
 
 def step(text: str) -> None:
@@ -152,20 +497,15 @@ def step(text: str) -> None:
     print(f"==> {text}", flush=True)
 
 
-def core_digest() -> str:
-    """Digest of everything that the compiled core depends on."""
-    core = ROOT / "core"
-    files = {path for pattern in CORE_SOURCES for path in core.rglob(pattern)}
-    return digest(sorted(path for path in files if "build" not in path.relative_to(core).parts))
-
-
-def digest(paths: list[Path]) -> str:
-    """Sha256 over names and contents."""
+def digest(*texts: str, files: list[Path]) -> str:
+    """Sha256 over texts, names and contents."""
     content = hashlib.sha256()
-    for path in paths:
+    for text in texts:
+        content.update(text.encode() + b"\0")
+    for path in files:
         content.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
     return content.hexdigest()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
