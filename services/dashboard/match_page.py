@@ -28,7 +28,7 @@ from services.dashboard.match_words import (
     player_words,
     verdict_words,
 )
-from services.dashboard.models_page import page_links, whole_number
+from services.dashboard.models_page import asked_number, page_links
 from services.dashboard.table import Table, TableColumn
 from services.dashboard.toolkit import ui
 from zerofleet.errors import ConfigError, IllegalActionError
@@ -55,8 +55,8 @@ def add_match_page(frame: Frame) -> None:
 
     @frame.page("/match", "Match")
     async def _(visit: Visit) -> None:
-        asked = whole_number(visit.parameters, "match", 0) or None
-        before = whole_number(visit.parameters, "before", 2**31 - 1)
+        asked = asked_number(visit.parameters, "match", 0) or None
+        before = asked_number(visit.parameters, "before", 2**31 - 1)
         kind = visit.parameters.get("kind", "")
         if kind and kind not in KINDS:
             raise NothingThereError(f"kind={kind[:80]}: give one of {', '.join(KINDS)}")
