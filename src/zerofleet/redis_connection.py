@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -36,6 +38,7 @@ def open_redis(url: str) -> tuple[redis.Redis, str]:
     """
     bare, path = split_password_file(url)
     try:
+        _require_whole(bare)
         parameters: dict[str, Any] = {**parse_url(bare)}
         if path is not None:
             parameters.pop("password", None)
@@ -50,13 +53,26 @@ def open_redis(url: str) -> tuple[redis.Redis, str]:
         )
         # An option that redis:// does not have shows only when a connection is made.
         pool.make_connection()
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, redis.RedisError) as error:
         raise ConfigError("the Redis URL is not one: write redis://host:6379/0") from error
     if path is not None:
         read_secret(path)
     where: dict[str, Any] = pool.connection_kwargs
     place = f"{where.get('host', 'localhost')}:{where.get('port', 6379)}"
     return redis.Redis(connection_pool=pool), place
+
+
+def _require_whole(url: str) -> None:
+    """Raise ``ValueError`` for a URL that redis-py would read in part.
+
+    It takes database 0 for one that is no number, and port 6379 for 0.
+    """
+    parts = urlsplit(url)
+    is_path = parts.scheme == "unix"
+    if not unquote(url).isprintable() or (" " in parts.netloc and not is_path):
+        raise ValueError("a character that no address has")
+    if not is_path and (parts.port == 0 or not re.fullmatch("/?[0-9]{0,9}", parts.path)):
+        raise ValueError("no port, or no number of a database")
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from zerofleet.games.notation import whole_number
 from zerofleet.games.openspiel_api import SpielGame, SpielState
 from zerofleet.games.openspiel_sample import take_sample
 from zerofleet.games.openspiel_tensor import PlaneCode, Tensor
@@ -61,7 +60,9 @@ class OpenSpielRules:
             return self._actions[text]
         if self.any_case and text.casefold() in self._any_case_actions:
             return self._any_case_actions[text.casefold()]
-        return whole_number(text, self.num_actions - 1)
+        if text.isascii() and text.isdecimal() and len(text) < 10 and int(text) < self.num_actions:
+            return int(text)
+        return None
 
 
 class OpenSpielPosition:

@@ -92,11 +92,11 @@ def require_target(target: str) -> None:
         ConfigError: the target has such a port or character.
     """
     is_path = target.startswith(("unix:", "unix-abstract:"))
-    ports = [] if is_path else map(_PORT.fullmatch, _without_scheme(target).split(","))
     if not target.isprintable() or (" " in target and not is_path):
         raise ConfigError(f"{target[:80]!r} is no address: give HOST:PORT or unix:PATH")
-    for port in ports:
-        if port is not None and int(port[1].lstrip("0")[:6] or "0") > _HIGHEST_PORT:
+    for each in () if is_path else _without_scheme(target).split(","):
+        found = _PORT.fullmatch(each)
+        if found is not None and int(found[1].lstrip("0")[:6] or "0") > _HIGHEST_PORT:
             raise ConfigError(f"'{target[:80]}' is no address: the highest port is {_HIGHEST_PORT}")
 
 
