@@ -42,7 +42,8 @@ def test_the_client_loads_nothing_that_an_extra_brings() -> None:
     brought = {
         name
         for extra, lines in project["optional-dependencies"].items()
-        if extra not in ("test", "browser", "dev")  # gRPC itself loads its tools where they are there
+        if extra
+        not in ("test", "browser", "dev")  # gRPC itself loads its tools where they are there
         for name in names(lines) - {"zerofleet"}
     }
     done = in_bare_interpreter(LOADED)
