@@ -90,7 +90,7 @@ def _next(variable: str, address: str, number: int) -> str:
         ConfigError: it is no ``host:port``.
     """
     host, _, port = address.rpartition(":")
-    if not port.isdecimal():
+    if not (port.isascii() and port.isdecimal() and len(port) <= 5):
         raise ConfigError(f"{variable} = '{address}': give host:port")
     return f"{host}:{int(port) + number}"
 

@@ -262,3 +262,8 @@ async def test_twenty_pages_cost_one_reading() -> None:
         each()
     assert reading.watchers == 0
     assert RunCurves() == RunCurves()
+
+
+@pytest.mark.parametrize("name", ["\0", "test\0", "no such run", "9" * 5000, "'"])
+async def test_a_run_of_any_name_is_there_or_not(sources: Sources, name: str) -> None:
+    assert await sources.find_run(name) is None

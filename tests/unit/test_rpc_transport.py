@@ -30,7 +30,7 @@ def test_elsewhere(target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", [*LOCAL, *ELSEWHERE, "unix:/a b/c", "127.0.0.1:065535", "h:http"]
+    "target", [*LOCAL, *filter(None, ELSEWHERE), "unix:/a b/c", "127.0.0.1:065535", "h:http"]
 )
 def test_targets_that_grpc_understands(target: str) -> None:
     require_target(target)
@@ -40,7 +40,15 @@ def test_targets_that_grpc_understands(target: str) -> None:
     "target",
     [
         *("127.0.0.1:65536", "127.0.0.1:99999999", f"h:{'9' * 5000}", "[::1]:70000"),
-        *("127.0.0.1:1\n", "a\0b:1", "a b:1", "unix:a\0b", "dns:///h:65536", "ipv4:a:1,b:65536"),
+        *(
+            "",
+            "127.0.0.1:1\n",
+            "a\0b:1",
+            "a b:1",
+            "unix:a\0b",
+            "dns:///h:65536",
+            "ipv4:a:1,b:65536",
+        ),
     ],
 )
 def test_targets_that_grpc_would_read_as_something_else(target: str) -> None:

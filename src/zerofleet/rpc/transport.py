@@ -92,7 +92,7 @@ def require_target(target: str) -> None:
         ConfigError: the target has such a port or character.
     """
     is_path = target.startswith(("unix:", "unix-abstract:"))
-    if not target.isprintable() or (" " in target and not is_path):
+    if not target or not target.isprintable() or (" " in target and not is_path):
         raise ConfigError(f"{target[:80]!r} is no address: give HOST:PORT or unix:PATH")
     for each in () if is_path else _without_scheme(target).split(","):
         found = _PORT.fullmatch(each)
