@@ -87,7 +87,7 @@ def test_a_run_file_that_zerofleet_comes_with_needs_no_path(zerofleet: Zerofleet
     assert "runs/chess.toml states no goal" in complaint(
         zerofleet("up", "chess", "--until", "goal")
     )
-    Path("chess").write_text("name = 1")  # one's own comes first
+    Path("chess").write_text("name = 1\ngame = 'tic_tac_toe'")  # one's own comes first
     assert "runs/chess.toml" not in complaint(zerofleet("up", "chess", "--until", "goal"))
 
 
