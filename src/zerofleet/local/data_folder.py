@@ -193,6 +193,11 @@ class DataFolder:
         return path
 
 
+def is_log(name: str) -> bool:
+    """Whether a file of this name is a log, of the last start or of the one before."""
+    return name.endswith((".log", ".log.1"))
+
+
 def full_disk(folder: Path) -> str | None:
     """That the disk of a folder is full, for a person; None: it is not."""
     free = shutil.disk_usage(folder).free
@@ -250,7 +255,8 @@ def _exists(path: Path) -> bool:
 def _made(root: Path) -> Path:
     try:
         root.mkdir(parents=True, exist_ok=True)
-        if any(root.iterdir()):
+        names = (name for _, _, names in os.walk(root) for name in names)
+        if not all(map(is_log, names)):  # a first start that failed leaves its logs
             raise ConfigError(f"{root} is not empty and not a data folder: give another --data")
     except OSError as error:
         raise ConfigError(f"cannot make the data folder {root}: {error.strerror}") from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -136,12 +137,25 @@ class Cluster:
         if outside:
             self.path.symlink_to(home / "cluster")
 
+    def remove_outside(self) -> None:
+        """Remove the cluster if it is outside of the data folder and belongs to it."""
+        home = self.path.resolve().parent
+        if self.path.is_symlink() and _origin(home) == self.folder:
+            shutil.rmtree(home)
+
     def _made_shared(self) -> Path:
         try:
             self.shared.mkdir(mode=0o755, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"cannot make {self.shared}: {error.strerror}") from error
         return self.shared
+
+
+def _origin(home: Path) -> Path | None:
+    """Return the data folder that a cluster outside of it was made for."""
+    with contextlib.suppress(OSError):
+        return Path((home / "origin").read_text(encoding="utf-8").rstrip("\n"))
+    return None
 
 
 def dropped_to(account: Account) -> Account | None:
