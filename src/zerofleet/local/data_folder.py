@@ -189,7 +189,10 @@ class DataFolder:
         try:
             path.touch()
         except OSError as error:
-            raise ConfigError(f"cannot write to {self.root}: {error.strerror}") from error
+            raise ConfigError(
+                f"cannot write to {self.root}: {error.strerror}; it belongs to user number "
+                f"{self.root.stat().st_uid}, and this is {os.geteuid()}"
+            ) from error
         return path
 
 
@@ -281,6 +284,13 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_private(path: Path, content: str) -> None:
     """Write a file of mode 0600 in one step; at no moment may another user read it."""
     _write_in_one_step(path, content, 0o600)
+
+
+def read_private(path: Path) -> str:
+    """Read what ``write_private`` wrote; a copy of it may have got a wider mode, and loses it."""
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o600)
+    return path.read_text(encoding="utf-8")
 
 
 def _write_in_one_step(path: Path, text: str, mode: int) -> None:

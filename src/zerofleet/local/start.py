@@ -55,6 +55,11 @@ class Start:
             self._remove_empty()
             raise
         self._root = self.folder.root
+        try:
+            self._check_rights()
+        except BaseException:
+            self._exit.close()
+            raise
         self.is_new = not had_marker and not self.folder.run_file.exists()
         return self
 
@@ -86,6 +91,27 @@ class Start:
     def succeeded(self) -> None:
         """Keep what this start has changed in the folder."""
         self._succeeded = True
+
+    def _check_rights(self) -> None:
+        """Refuse a folder of which a part belongs to another user, as a copy by root does.
+
+        Raises:
+            ConfigError: a file cannot be read, or a folder or log cannot be written.
+        """
+        if os.geteuid() == 0:
+            return
+        for folder, folders, names in os.walk(self._root):
+            if Path(folder) == self._root / "postgres":
+                folders[:] = [name for name in folders if name != "cluster"]  # checked by itself
+            for name in (*folders, *names):
+                path = Path(folder) / name
+                is_written = name in folders or is_log(name) or "valkey" in path.parts
+                if not os.access(path, os.R_OK | (os.W_OK if is_written else 0)):
+                    raise ConfigError(
+                        f"{path} belongs to user number {path.lstat().st_uid} and cannot be used: "
+                        "start as that user, or as root give the data folder to yours "
+                        f"(chown -R {os.geteuid()}:{os.getegid()} {self._root})"
+                    )
 
     def _restore(self) -> None:
         for name in _KEPT:
