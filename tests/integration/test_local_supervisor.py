@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 
 from zerofleet.cli.local_run import LocalRun
-from zerofleet.config import run_from_values
+from zerofleet.cli.until import Until
+from zerofleet.config import load_run, run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.local import supervisor as supervisor_module
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.programs import LocalPrograms
+from zerofleet.local.start import Start
 from zerofleet.local.stores import StoreUrls
 from zerofleet.local.supervisor import Program, ProgramFailedError, Supervisor
 
@@ -184,12 +186,18 @@ raise SystemExit("out of ideas")
     trainer = program(tmp_path, "trainer", until_both_are_up)
     monkeypatch.setattr(supervisor_module, "_FIRST_PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(LocalPrograms, "loop", lambda *_: [loser, stubborn, trainer])
-    folder = DataFolder(tmp_path / "data", "test", "tic_tac_toe")
-    folder.root.mkdir()
-    run = run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}})
-    local = LocalRun(run, folder, workers=2, port=None, page=False, page_port=None, goal=None)
-    with pytest.raises(ProgramFailedError, match="trainer died 5 times"):
-        local.go(database_url, valkey_url)
+    run_file = tmp_path / "run.toml"
+    run_file.write_text('name = "test"\ngame = "tic_tac_toe"\n')
+    forever = Until.parse("forever")
+    with (
+        pytest.raises(ProgramFailedError, match="trainer died 5 times"),
+        Start(tmp_path / "data", run := load_run(run_file), run_file) as start,
+    ):
+        local = LocalRun(
+            run, start.folder, workers=2, port=None, page=False, page_port=None, until=forever
+        )
+        local.go(database_url, valkey_url, start)
+    assert not (tmp_path / "data").exists()
     said = capsys.readouterr().out
     assert "\n13,187 finished games were not stored" in said
     assert "\nselfplay-2 had to be killed" in said
@@ -227,8 +235,10 @@ def test_a_port_that_somebody_took_between_choice_and_bind_is_chosen_anew(
     taken: list[socket.socket] = []
     bound: list[str] = []
 
-    async def supervise(self: LocalRun, stores: object, monitor: object, figures: str) -> str:
-        del stores, monitor
+    async def supervise(
+        self: LocalRun, stores: object, monitor: object, figures: str, start: object
+    ) -> str:
+        del stores, monitor, start
         address = str(self._page if taken else self._address)
         if len(taken) < 2:
             place = address.rpartition(":")
@@ -246,11 +256,13 @@ def test_a_port_that_somebody_took_between_choice_and_bind_is_chosen_anew(
 
     folder.root.mkdir()
     monkeypatch.setattr(LocalRun, "_supervise", supervise)
-    local = LocalRun(run, folder, workers=1, port=None, page=True, page_port=None, goal=None)
+    local = LocalRun(
+        run, folder, workers=1, port=None, page=True, page_port=None, until=Until.parse("forever")
+    )
     stores: Any = SimpleNamespace(urls=StoreUrls({}, ""))
     nothing: Any = "figures"
     try:
-        assert local._supervise_where_it_can_listen(stores, nothing, nothing) == "figures"
+        assert local._supervise_where_it_can_listen(stores, nothing, nothing, nothing) == "figures"
     finally:
         for each in taken:
             each.close()

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from zerofleet.database import Promotion
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import DataFolder, full_disk
 from zerofleet.local.running import Running
+from zerofleet.local.start import Start
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.models.folder import ModelFolder
 
@@ -258,3 +260,109 @@ def test_a_run_file_that_cannot_be_copied_is_named(tmp_path: Path, run: RunConfi
     os.mkfifo(pipe)
     with pytest.raises(ConfigError, match=f"cannot copy {pipe}: give a run file that is a plain"):
         folder.keep_run_file(pipe, run)
+
+
+def everything_in(folder: Path) -> dict[str, bytes]:
+    """The content of each file but the lock, by path."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_a_new_folder_whose_start_fails_is_removed(tmp_path: Path, run: RunConfig) -> None:
+    root = tmp_path / "a" / "b"
+    for error in (ConfigError, KeyboardInterrupt):
+        with pytest.raises(error), Start(root, run, RUN_FILE) as start:
+            start.write()
+            (root / "checkpoints").mkdir()
+            (root / "checkpoints" / "first").touch()
+            (root / "link").symlink_to(tmp_path)
+            raise error("no")
+        assert not (tmp_path / "a").exists()
+    root.mkdir(parents=True)  # an empty folder that was there stays
+    with pytest.raises(ConfigError), Start(root, run, RUN_FILE):
+        raise ConfigError("no")
+    assert list((tmp_path / "a").rglob("*")) == [root]
+
+
+def test_the_logs_of_a_first_start_that_failed_are_kept(tmp_path: Path, run: RunConfig) -> None:
+    root = tmp_path / "data"
+    for _ in range(2):  # and are not in the way of the next one
+        with pytest.raises(ConfigError), Start(root, run, RUN_FILE) as start:
+            start.folder.logs.mkdir(exist_ok=True)
+            (start.folder.logs / "trainer.log").write_text("why")
+            raise ConfigError("see the log")
+        assert everything_in(root) == {"logs/trainer.log": b"why"}
+
+
+def test_a_start_that_fails_changes_nothing_in_an_old_folder(
+    tmp_path: Path, run: RunConfig
+) -> None:
+    root = tmp_path / "data"
+    with Start(root, run, RUN_FILE) as start:
+        start.write()
+        start.succeeded()
+    (root / "stores.json").write_text("old")
+    before = everything_in(root)
+    new = tmp_path / "new.toml"
+    new.write_text(RUN_FILE.read_text() + "\n# new\n")
+    with pytest.raises(ConfigError), Start(root, run, new) as start:
+        start.write()
+        (root / "stores.json").write_text("new")
+        raise ConfigError("no")
+    assert everything_in(root) == before
+    (root / "stores.json").unlink()
+    with pytest.raises(ConfigError), Start(root, run, new) as start:
+        start.write()
+        (root / "stores.json").write_text("new")
+        raise ConfigError("no")
+    assert everything_in(root).keys() == before.keys() - {"stores.json"}
+    with Start(root, run, new) as start:
+        start.write()
+        start.succeeded()
+    assert everything_in(root) == {
+        **{name: content for name, content in before.items() if name != "stores.json"},
+        "run.toml": new.read_bytes(),
+    }
+
+
+def test_a_start_that_is_refused_removes_nothing(tmp_path: Path, run: RunConfig) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(ConfigError, match="is not empty"):
+        Start(tmp_path, run, RUN_FILE).__enter__()
+    root = tmp_path / "data"
+    folder = DataFolder.for_run(root, run)
+    before = everything_in(tmp_path)
+    with folder.hold("up"), pytest.raises(ConfigError, match="in use"):
+        Start(root, run, RUN_FILE).__enter__()
+    with pytest.raises(ConfigError, match=f"cannot copy {tmp_path}: give a run file that is"):
+        Start(root, run, tmp_path).__enter__()
+    assert everything_in(tmp_path) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes users")
+def test_a_folder_of_another_user_is_named(tmp_path: Path, run: RunConfig) -> None:
+    """As after a copy by root."""
+    with tempfile.TemporaryDirectory() as anybodys:
+        root = Path(anybodys) / "data"
+        Path(anybodys).chmod(0o777)
+        with Start(root, run, RUN_FILE) as start:
+            start.write()
+            start.folder.logs.mkdir()
+            (start.folder.logs / "trainer.log").touch()
+            start.succeeded()
+        run_file = Path(anybodys) / "run.toml"
+        run_file.write_bytes(RUN_FILE.read_bytes())
+        os.seteuid(65534)
+        try:
+            with pytest.raises(ConfigError, match="belongs to user number 0, and this is 65534"):
+                Start(root, run, run_file).__enter__()
+            os.seteuid(0)
+            for path in (root, root / "lock", root / "run.toml", root / "zerofleet.json"):
+                os.chown(path, 65534, 65534)
+            os.seteuid(65534)
+            with pytest.raises(
+                ConfigError, match=r"logs belongs to user number 0 .*chown -R 65534"
+            ):
+                Start(root, run, run_file).__enter__()
+        finally:
+            os.seteuid(0)

@@ -251,16 +251,14 @@ def near_key(key: str, path: list[str]) -> str:
     known = _known_keys(path)
     sections = [name for name in RunConfig.model_fields if _section([name])]
     elsewhere = [f"{name}.{key}" for name in sections if key in _known_keys([name])]
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     if elsewhere:
         *others, last = [f"'{each}'" for each in elsewhere]
         return f": did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
-    if near:
-        return f": did you mean '{'.'.join([*path, near[0]])}'?"
-    keys = {f"{name}.{each}": each for name in sections for each in _known_keys([name])}
-    far = difflib.get_close_matches(key, keys.values(), n=1, cutoff=0.8)
-    if far:
-        return f": did you mean '{next(full for full, each in keys.items() if each == far[0])}'?"
+    here = {each: ".".join([*path, each]) for each in known}
+    all_keys = {each: f"{name}.{each}" for name in sections for each in _known_keys([name])}
+    for keys, cutoff in ((here, 0.8), (all_keys, 0.8), (here, 0.5)):
+        if near := difflib.get_close_matches(key, keys, n=1, cutoff=cutoff):
+            return f": did you mean '{keys[near[0]]}'?"
     return f": known keys here are {', '.join(known)}" if known else ""
 
 

@@ -106,7 +106,9 @@ class Start:
             for name in (*folders, *names):
                 path = Path(folder) / name
                 is_written = name in folders or is_log(name) or "valkey" in path.parts
-                if not os.access(path, os.R_OK | (os.W_OK if is_written else 0)):
+                mode = os.R_OK | (os.W_OK if is_written else 0)
+                effective = os.access in os.supports_effective_ids
+                if not os.access(path, mode, effective_ids=effective):
                     raise ConfigError(
                         f"{path} belongs to user number {path.lstat().st_uid} and cannot be used: "
                         "start as that user, or as root give the data folder to yours "
