@@ -188,15 +188,18 @@ raise SystemExit("out of ideas")
     monkeypatch.setattr(LocalPrograms, "loop", lambda *_: [loser, stubborn, trainer])
     run_file = tmp_path / "run.toml"
     run_file.write_text('name = "test"\ngame = "tic_tac_toe"\n')
-    forever = Until.parse("forever")
-    with (
-        pytest.raises(ProgramFailedError, match="trainer died 5 times"),
-        Start(tmp_path / "data", run := load_run(run_file), run_file) as start,
-    ):
-        local = LocalRun(
-            run, start.folder, workers=2, port=None, page=False, page_port=None, until=forever
-        )
-        local.go(database_url, valkey_url, start)
+    run, forever = load_run(run_file), Until.parse("forever")
+
+    def go() -> None:
+        with Start(tmp_path / "data", run, run_file) as start:
+            folder = start.folder
+            local = LocalRun(
+                run, folder, workers=2, port=None, page=False, page_port=None, until=forever
+            )
+            local.go(database_url, valkey_url, start)
+
+    with pytest.raises(ProgramFailedError, match="trainer died 5 times"):
+        go()
     assert not (tmp_path / "data").exists()
     said = capsys.readouterr().out
     assert "\n13,187 finished games were not stored" in said

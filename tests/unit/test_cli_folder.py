@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -268,29 +268,50 @@ def everything_in(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+def fail(
+    root: Path,
+    run: RunConfig,
+    run_file: Path,
+    change: Callable[[Start], None] = Start.write,
+    error: type[BaseException] = ConfigError,
+) -> None:
+    """Fail to start after this change."""
+
+    def start_and_fail() -> None:
+        with Start(root, run, run_file) as start:
+            change(start)
+            raise error("no")
+
+    with pytest.raises(error, match="no"):
+        start_and_fail()
+
+
 def test_a_new_folder_whose_start_fails_is_removed(tmp_path: Path, run: RunConfig) -> None:
     root = tmp_path / "a" / "b"
+
+    def change(start: Start) -> None:
+        start.write()
+        (root / "checkpoints").mkdir()
+        (root / "checkpoints" / "first").touch()
+        (root / "link").symlink_to(tmp_path)
+
     for error in (ConfigError, KeyboardInterrupt):
-        with pytest.raises(error), Start(root, run, RUN_FILE) as start:
-            start.write()
-            (root / "checkpoints").mkdir()
-            (root / "checkpoints" / "first").touch()
-            (root / "link").symlink_to(tmp_path)
-            raise error("no")
+        fail(root, run, RUN_FILE, change, error)
         assert not (tmp_path / "a").exists()
     root.mkdir(parents=True)  # an empty folder that was there stays
-    with pytest.raises(ConfigError), Start(root, run, RUN_FILE):
-        raise ConfigError("no")
+    fail(root, run, RUN_FILE)
     assert list((tmp_path / "a").rglob("*")) == [root]
 
 
 def test_the_logs_of_a_first_start_that_failed_are_kept(tmp_path: Path, run: RunConfig) -> None:
     root = tmp_path / "data"
+
+    def change(start: Start) -> None:
+        start.folder.logs.mkdir(exist_ok=True)
+        (start.folder.logs / "trainer.log").write_text("why")
+
     for _ in range(2):  # and are not in the way of the next one
-        with pytest.raises(ConfigError), Start(root, run, RUN_FILE) as start:
-            start.folder.logs.mkdir(exist_ok=True)
-            (start.folder.logs / "trainer.log").write_text("why")
-            raise ConfigError("see the log")
+        fail(root, run, RUN_FILE, change)
         assert everything_in(root) == {"logs/trainer.log": b"why"}
 
 
@@ -298,30 +319,30 @@ def test_a_start_that_fails_changes_nothing_in_an_old_folder(
     tmp_path: Path, run: RunConfig
 ) -> None:
     root = tmp_path / "data"
+    stores = root / "stores.json"
+    new = tmp_path / "new.toml"
+    new.write_text(RUN_FILE.read_text() + "\n# new\n")
+
+    def change(start: Start) -> None:
+        start.write()
+        stores.write_text("new")
+
     with Start(root, run, RUN_FILE) as start:
         start.write()
         start.succeeded()
-    (root / "stores.json").write_text("old")
-    before = everything_in(root)
-    new = tmp_path / "new.toml"
-    new.write_text(RUN_FILE.read_text() + "\n# new\n")
-    with pytest.raises(ConfigError), Start(root, run, new) as start:
-        start.write()
-        (root / "stores.json").write_text("new")
-        raise ConfigError("no")
-    assert everything_in(root) == before
-    (root / "stores.json").unlink()
-    with pytest.raises(ConfigError), Start(root, run, new) as start:
-        start.write()
-        (root / "stores.json").write_text("new")
-        raise ConfigError("no")
-    assert everything_in(root).keys() == before.keys() - {"stores.json"}
+    without_stores = everything_in(root)
+    fail(root, run, new, change)
+    assert everything_in(root) == without_stores
+    stores.write_text("old")
+    fail(root, run, new, change)
+    assert everything_in(root) == {**without_stores, "stores.json": b"old"}
     with Start(root, run, new) as start:
-        start.write()
+        change(start)
         start.succeeded()
     assert everything_in(root) == {
-        **{name: content for name, content in before.items() if name != "stores.json"},
+        **without_stores,
         "run.toml": new.read_bytes(),
+        "stores.json": b"new",
     }
 
 
