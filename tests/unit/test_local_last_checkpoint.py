@@ -9,7 +9,7 @@ from services.trainer.checkpoints import CheckpointFolder, TrainerState
 from services.trainer.learner import Learner
 from zerofleet import games
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.config.fit import _weights
+from zerofleet.config.fit import network_weights
 from zerofleet.errors import ConfigError
 from zerofleet.local.last_checkpoint import LastCheckpoint
 from zerofleet.network import PolicyValueNet
@@ -115,4 +115,4 @@ def test_the_weights_of_a_large_network_are_estimated(policy_head: str) -> None:
     spec = games.spec("go(size=9)")
     network = run({"blocks": 9, "channels": 96, "policy_head": policy_head}).network
     weights = sum(each.numel() for each in PolicyValueNet(spec, network).parameters())
-    assert _weights(network, spec) == pytest.approx(weights, rel=0.02)
+    assert network_weights(network, spec) == pytest.approx(weights, rel=0.02)

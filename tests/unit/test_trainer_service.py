@@ -42,7 +42,7 @@ def test_a_heartbeat_says_that_a_step_takes_long_and_ends_when_it_is_stuck(
 def test_a_trainer_without_enough_memory_names_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_from_values({"name": "large", "game": "tic_tac_toe"})
     checkpoints = cast("Any", SimpleNamespace(folder=Path()))
-    for allocate in (lambda *_: torch.empty(1 << 60), lambda *_: np.empty(1 << 60)):
+    for allocate in (lambda *_: torch.empty(1 << 60), lambda *_: np.empty(1 << 50)):
         monkeypatch.setattr(service, "take_over", allocate)
         thread = TrainerThread(run, NOTHING, NOTHING, checkpoints, Team(), NOTHING)
         with pytest.raises(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import typer
 
@@ -43,7 +43,7 @@ class Until:
         """
         text = text.strip()
         if text in {"forever", "goal", "budget"}:
-            return cls(text, text)
+            return cls(text, cast("Literal['forever', 'goal', 'budget']", text))
         time, count = _TIME.fullmatch(text), _COUNT.fullmatch(text)
         until: Until | None = None
         if time is not None:

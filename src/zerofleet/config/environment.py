@@ -35,7 +35,7 @@ class Environment(EnvSettingsSource):
             else:
                 hint = f"or one key of it, as {variable}__KEY=VALUE"
             self.mistakes.append(f"{told(variable)} = {value!r}: give JSON, {hint}")
-            return default
+            return cast("object", default)
 
     def _holding(self, key: str, value: str) -> str:
         """The variable that was read last: it ends with the key, and has this value."""

@@ -128,7 +128,7 @@ def check_policy_head(network: NetworkSection, sizes: _Board) -> None:
 
 def _check_memory(network: NetworkSection, sizes: _Board) -> None:
     """Refuse a network whose training needs more memory than this machine has."""
-    weights = _weights(network, sizes)
+    weights = network_weights(network, sizes)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if weights * _TRAINED_BYTES <= memory:
         return
@@ -141,7 +141,7 @@ def _check_memory(network: NetworkSection, sizes: _Board) -> None:
     )
 
 
-def _weights(network: NetworkSection, sizes: _Board) -> int:
+def network_weights(network: NetworkSection, sizes: _Board) -> int:
     """Return about how many weights a network has; only its largest layers are counted."""
     planes, rows, columns = sizes.observation_shape
     points, channels = rows * columns, network.channels

@@ -223,10 +223,6 @@ def _unknown_game(error: ValidationError, values: Mapping[str, Any]) -> list[str
     return []
 
 
-def _rule(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _section(path: list[str]) -> type[BaseModel] | None:
     model: type[BaseModel] = RunConfig
     for part in path:

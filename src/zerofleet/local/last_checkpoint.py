@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import safetensors
 from zerofleet_core import GameSpec
 
 from zerofleet.config import RunConfig
@@ -53,7 +52,7 @@ class LastCheckpoint:
                     seconds=state["seconds"],
                     shapes=_shapes(path.with_suffix(".safetensors")),
                 )
-            except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError):
+            except (OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError):
                 continue  # the trainer passes over a damaged one, too
         return None
 
@@ -146,6 +145,11 @@ def _toml(value: object) -> str:
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor of a safetensors file; only its header is read."""
-    with safetensors.safe_open(path, framework="numpy") as file:
-        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    """Return the shape of each tensor of a safetensors file from its header.
+
+    The header is JSON after its length, 8 bytes, least significant first
+    (https://huggingface.co/docs/safetensors, "Format").
+    """
+    with path.open("rb") as file:
+        header: dict[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return {name: tuple(each["shape"]) for name, each in header.items() if "shape" in each}
