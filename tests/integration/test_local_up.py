@@ -210,7 +210,7 @@ def test_a_run_ends_at_a_number_of_steps_or_after_a_time(
     assert "Nothing to do: --until 60steps: " in up.text()
     up = start(*TINY, "--no-dashboard", "--until", "0.1s")
     assert up.process.wait(60) == 0, up.text()
-    assert "--until 0.1s: 0:" in up.text()
+    assert "Ended by --until 0.1s: 0:0" in up.text()
 
 
 def test_a_first_start_whose_services_fail_leaves_only_logs(data: Path) -> None:
@@ -257,7 +257,8 @@ def test_a_full_disk_is_named_and_what_was_not_stored_is_counted(
         up.process.wait()
     assert re.search(r"\n\d[\d,]* finished games? w.* not stored.* disk is full", up.text())
     is_full_and_said()
-    for words in (("status",), ("sql", "-c", "SELECT 1"), ("play",), ("up", str(RUN_FILE))):
+    again = ("up", str(data / "run.toml"))
+    for words in (("status",), ("sql", "-c", "SELECT 1"), ("play",), again):
         refused = ask(*words, "--data", str(data), status=2)
         assert refused.splitlines()[-1].startswith(f"zerofleet: the disk of {data}"), refused
         assert "Traceback" not in refused

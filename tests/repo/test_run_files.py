@@ -36,8 +36,14 @@ def test_the_page_of_keys_is_fresh() -> None:
     ("text", "message"),
     [
         ('name = "a"\n[game]\nname = "tic_tac_toe"\n[serach]\n', "did you mean 'search'"),
-        ('name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\nc_put = 1', "did you mean 'search.c_puct'"),
-        ('name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\nnum_simulations = 0', "num_simulations = 0"),
+        (
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\nc_put = 1',
+            "did you mean 'search.c_puct'",
+        ),
+        (
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\nnum_simulations = 0',
+            "num_simulations = 0",
+        ),
         ('name = "a"', "the key 'game' is missing"),
         ("name = ", "is not a TOML file"),
         ('name = "a b"\n[game]\nname = "tic_tac_toe"', "letters, digits"),
@@ -46,7 +52,8 @@ def test_the_page_of_keys_is_fresh() -> None:
             "exactly one rate more than steps",
         ),
         (
-            'name = "a"\n[game]\nname = "tic_tac_toe"\n[trainer]\nlearning_rate = [0.1, 0.01, 0.001]\n'
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n'
+            "[trainer]\nlearning_rate = [0.1, 0.01, 0.001]\n"
             "learning_rate_steps = [600, 400]",
             "each must be greater than the one before",
         ),

@@ -1,5 +1,6 @@
 """``--until``: the ends that there are, how far a run is from each, and when it is reached."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,12 @@ def test_how_far_a_run_is(
     assert ending.is_reached(after, seconds)
     told = str(ending.report(after, seconds, at_start=False))
     assert told.startswith(f"\nEnded by --until {text}: ")
+
+
+def test_the_time_that_is_left() -> None:
+    ending = Ending(Until.parse("10m"), run(), None)
+    assert [ending.seconds_left(seconds) for seconds in (0.0, 590.0, 700.0)] == [600.0, 10.0, 0.0]
+    assert Ending(Until.parse("10games"), run(), None).seconds_left(1.0) == math.inf
 
 
 def test_a_checkpoint_says_how_far_training_is_while_no_trainer_does() -> None:

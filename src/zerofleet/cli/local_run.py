@@ -73,7 +73,8 @@ class LocalRun:
         self._page = chosen_address(page_port, "--dashboard-port") if page else None
         self._checkpoint = LastCheckpoint.read(folder.checkpoints / folder.run)
         self._ending = Ending(until, run, self._checkpoint)
-        self._began = time.monotonic()
+        self._began = time.monotonic()  # again when the services are started
+        self._trained = 0.0  # seconds from then to the end
         self._page_shown = False
         self._meter = UsageMeter(folder.root / "usage.json")
         self._progress = progress()
@@ -146,14 +147,15 @@ class LocalRun:
             start.write()
             stores.remember()
             figures = monitor.figures()
-            at_start = self._ending.is_reached(figures, self._seconds)
+            at_start = self._ending.is_reached(figures, 0.0)
             if at_start:
                 start.succeeded()
             else:
+                self._began = time.monotonic()
                 with self._progress:
                     figures = self._supervise_where_it_can_listen(stores, monitor, figures, start)
-            is_reached = self._ending.is_reached(figures, self._seconds)
-            report = self._ending.report(figures, self._seconds, at_start=at_start)
+            is_reached = self._ending.is_reached(figures, self._trained)
+            report = self._ending.report(figures, self._trained, at_start=at_start)
             if (exam := self._ending.exam(figures)) is not None:
                 make_best(self._run.name, exam.version, stores.urls)
             with contextlib.suppress(StoreUnavailableError):
@@ -220,6 +222,7 @@ class LocalRun:
                 ]
                 if all_up(needed) or (start.is_new and figures.games > old_games):
                     start.succeeded()
+                pause = min(pause, self._ending.seconds_left(self._seconds))
                 await asyncio.wait({failed, stopped}, timeout=pause, return_when=FIRST_COMPLETED)
                 if failed.done() or stopped.done():
                     break
@@ -231,6 +234,7 @@ class LocalRun:
                 self._meter.read(games=figures.games)
                 # In a long run each look counts many rows: it must not take a core for itself.
                 pause = max(_LOOK_SECONDS, 25 * (time.monotonic() - began))
+            self._trained = self._seconds
             self._progress.show(self._with_end(figures), monitor.services(supervisor.children))
             stopped.cancel()
             if failed.done():
@@ -241,7 +245,7 @@ class LocalRun:
 
     @property
     def _seconds(self) -> float:
-        """Since this start."""
+        """Since the services were started."""
         return time.monotonic() - self._began
 
     def _with_end(self, figures: RunFigures) -> RunFigures:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ _COUNT = re.compile(r"(\d[\d_,]*) ?(step|game)s?")
 class Until:
     """A condition at which a run ends.
 
-    Seconds are those of this start; steps, games and the budget are the run's in total.
+    Seconds count from the start of the services. Steps, games and the budget are totals of the run.
     """
 
     text: str
@@ -122,11 +123,19 @@ class Ending:
 
         Args:
             figures: of the run.
-            seconds: since this start.
+            seconds: since the services were started.
         """
         if self._until.kind == "goal":
             return self.exam(figures) is not None
         return self.is_set and self._now(figures, seconds) >= self._most
+
+    def seconds_left(self, seconds: float) -> float:
+        """Return the time to the end, at least 0; infinite if the end is not a time.
+
+        Args:
+            seconds: since the services were started.
+        """
+        return max(0.0, self._most - seconds) if self._until.kind == "seconds" else math.inf
 
     def progress(self, figures: RunFigures, seconds: float) -> str | None:
         """Return how far the run is, such as ``1,234 of 5,000 steps``; None without a measure."""
@@ -146,7 +155,7 @@ class Ending:
 
         Args:
             figures: the last ones.
-            seconds: since this start.
+            seconds: since the services were started.
             at_start: the condition was met before any service was started.
         """
         if self._until.kind == "goal":

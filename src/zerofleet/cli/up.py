@@ -31,7 +31,7 @@ def up(
         str,
         typer.Option(
             metavar="END",
-            help="When to end: after a time of this start (90s, 10m, 2h); at a total of the run "
+            help="When to end: this long after the start (90s, 10m, 2h); at a total of the run "
             "(5000steps of training, 20000games of self-play); when the trainer's budget is used "
             "up (budget); at the run file's [goal] (goal); or with Ctrl-C only (forever).",
         ),
