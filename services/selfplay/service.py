@@ -13,9 +13,8 @@ from services.selfplay.settings import SelfplaySettings
 from services.selfplay.worker import Worker
 from zerofleet.best_pointer import BestPointer
 from zerofleet.client import AsyncModel
-from zerofleet.config import RunConfig
+from zerofleet.config import RunConfig, check_messages
 from zerofleet.database import Database
-from zerofleet.errors import ConfigError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.rpc.credentials import client_credentials
 from zerofleet.rpc.health import HealthServer
@@ -33,7 +32,7 @@ async def serve(run: RunConfig, settings: SelfplaySettings, stop: asyncio.Event)
             a file of credentials cannot be used.
         AccessDeniedError: the inference service refuses this worker.
     """
-    check(run)
+    check_messages(run)
     with HealthServer(settings.health_address) as health:
         await first_of(health.keep_ticking(), _play(run, settings, stop))
 
@@ -73,13 +72,3 @@ async def _work(
 
     with served_metrics(settings.metrics_address, collector):
         await worker.run(stop, *beside)
-
-
-def check(run: RunConfig) -> None:
-    """Raise ``ConfigError`` where sections of the run file contradict each other."""
-    games, rows = run.selfplay.games_per_engine, run.inference.max_batch_rows
-    if games > rows:
-        raise ConfigError(
-            f"selfplay.games_per_engine = {games} is above inference.max_batch_rows = {rows}: "
-            "an engine's games are one request"
-        )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from services.trainer.measurement import TracedBatch, TrainBatch, measurement
-from services.trainer.schedule import budget_used, learning_rate
+from services.trainer.schedule import learning_rate
 from services.trainer.team import Order, ProcessTeam, Team
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
@@ -136,7 +136,7 @@ class Learner:
     @property
     def budget_used(self) -> float | None:
         """The share of the budget that is used up; None without one."""
-        return budget_used(self._settings, self.samples, self.seconds)
+        return self._settings.budget_used(self.samples, self.seconds)
 
     @property
     def published(self) -> PolicyValueNet:

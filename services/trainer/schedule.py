@@ -6,7 +6,6 @@ import math
 from bisect import bisect_right
 
 from zerofleet.config import TrainerSection
-from zerofleet.errors import ConfigError
 
 LEAST_SHARE = 1 / 20
 
@@ -21,16 +20,9 @@ def learning_rate(settings: TrainerSection, step: int, samples: int, seconds: fl
     position = samples if settings.schedule == "samples" else step
     rate = settings.learning_rate[bisect_right(settings.learning_rate_steps, position)]
     risen = min(1.0, samples / settings.warmup_samples) if settings.warmup_samples else 1.0
-    left = (1 - (budget_used(settings, samples, seconds) or 0)) / settings.annealing_share
+    left = (1 - (settings.budget_used(samples, seconds) or 0)) / settings.annealing_share
     fallen = (1 - math.cos(math.pi * min(1.0, max(0.0, left)))) / 2
     return rate * (LEAST_SHARE + (1 - LEAST_SHARE) * min(risen, fallen))
-
-
-def budget_used(settings: TrainerSection, samples: int, seconds: float) -> float | None:
-    """The share of the budget that is used up, above 1 after its end; None without a budget."""
-    parts = ((samples, settings.budget_samples), (seconds, 60 * settings.budget_minutes))
-    shares = [used / budget for used, budget in parts if budget]
-    return max(shares) if shares else None
 
 
 def window_limit(settings: TrainerSection, positions: int) -> int:
@@ -64,33 +56,3 @@ def held_out_limit(settings: TrainerSection, positions: int, least: int) -> int:
     """
     share = settings.held_out_share
     return max(least, math.ceil(positions * share / (1 - share)))
-
-
-def check_sizes(settings: TrainerSection, max_length: int) -> None:
-    """Refuse sizes with which the trainer would wait for ever.
-
-    Args:
-        settings: the sizes.
-        max_length: most plies of a game.
-
-    Raises:
-        ConfigError: one line that names both keys.
-    """
-    room = settings.window_positions
-    if settings.min_positions > room:
-        raise ConfigError(
-            f"trainer.min_positions = {settings.min_positions}, but trainer.window_positions = "
-            f"{room}: training could never start; lower the first or raise the second"
-        )
-    if settings.min_positions > settings.window_games * max_length:
-        raise ConfigError(
-            f"trainer.min_positions = {settings.min_positions}, but trainer.window_games = "
-            f"{settings.window_games} have {settings.window_games * max_length} at most: training "
-            "could never start; lower the first or raise the second"
-        )
-    if settings.batch_size > room * settings.samples_per_position:
-        raise ConfigError(
-            f"trainer.batch_size = {settings.batch_size}, but trainer.window_positions = {room} "
-            f"pay for {room * settings.samples_per_position:g} samples at most: lower the first "
-            "or raise the second"
-        )

@@ -50,6 +50,7 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
         ConfigError: a person must mend something; the message says what.
         StaleEpochError: another trainer has taken over this run.
         IncompatibleModelError: the first model cannot be published.
+        ZerofleetError: the trainer runs out of memory.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="training") as thread:
         in_thread = asyncio.get_running_loop().run_in_executor
@@ -165,6 +166,11 @@ class TrainerThread:
         except ZerofleetError:
             self._team.dismiss()
             raise
+        except (MemoryError, RuntimeError) as error:
+            is_memory = isinstance(error, MemoryError) or "memory" in str(error)  # as torch says it
+            if is_memory and self._team.size == 1:
+                raise out_of_memory(run, error) from error
+            raise
         # After an error of another kind the others may be in the middle of a step, where they
         # would not hear this: they end when the connection does.
         self._team.dismiss()
@@ -193,3 +199,14 @@ class TrainerThread:
     def _turn(self) -> None:
         self._turned = time.monotonic()
         self._health.tick()
+
+
+def out_of_memory(run: RunConfig, error: Exception) -> ZerofleetError:
+    """Return an error that names the keys on which the trainer's memory depends."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return ZerofleetError(
+        f"the trainer runs out of memory ({reason}): lower trainer.batch_size = "
+        f"{run.trainer.batch_size}, trainer.window_positions = {run.trainer.window_positions} or, "
+        f"of a new run, network.channels = {run.network.channels} or network.blocks = "
+        f"{run.network.blocks}"
+    )

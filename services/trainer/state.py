@@ -12,12 +12,12 @@ import torch
 from services.trainer.checkpoints import CheckpointFolder, TrainerState
 from services.trainer.learner import Learner
 from services.trainer.overfit import OverfitWatch
-from services.trainer.schedule import check_sizes, window_reach
+from services.trainer.schedule import window_reach
 from services.trainer.team import Team
 from services.trainer.train_bucket import TrainBucket
 from services.trainer.trainer_stores import TrainerStores
 from zerofleet import games
-from zerofleet.config import RunConfig
+from zerofleet.config import RunConfig, check_sizes
 from zerofleet.database import ModelRow
 from zerofleet.errors import ConfigError
 

@@ -25,9 +25,19 @@ class ZerofleetError(Exception):
 
 
 class ConfigError(ZerofleetError):
-    """Input that a person must mend; the message names the thing, the value and the way out."""
+    """Input that a person must mend; the message names the thing, the value and the way out.
+
+    Args:
+        mistakes: one line for each mistake. Several are listed below each other.
+    """
 
     exit_code = 2
+
+    def __init__(self, *mistakes: str) -> None:
+        self.mistakes = tuple(dict.fromkeys(mistakes))
+        lines = "".join(f"\n  {mistake}" for mistake in self.mistakes)
+        is_list = len(self.mistakes) > 1
+        super().__init__(f"{len(self.mistakes)} mistakes:{lines}" if is_list else lines.strip())
 
 
 class IllegalActionError(ZerofleetError, ValueError):

@@ -340,3 +340,59 @@ def test_a_cluster_without_its_passwords_says_so(stopped: Path) -> None:
     shutil.rmtree(stopped / "passwords")
     with pytest.raises(ConfigError, match=r"password authentication failed.*restore both"):
         EmbeddedPostgres(stopped, UNSYNCED).start()
+
+
+@as_root
+@pytest.mark.slow
+def test_a_copy_that_root_made_starts(stopped: Path, folder: Path) -> None:
+    """As by ``cp -r``, and with the modes of another file system."""
+    copy = folder.with_name(f"{folder.name}-copy")
+    subprocess.run(["cp", "-r", stopped, copy], check=True)
+    assert (copy / "cluster").stat().st_uid == 0
+    for path in (copy / "cluster", *(copy / "passwords").iterdir()):
+        path.chmod(0o755)
+    with EmbeddedPostgres(copy, UNSYNCED) as server:
+        assert run(server.url(), "SELECT 1") == [(1,)]
+    assert ((copy / "cluster").stat().st_uid, mode(copy / "cluster")) == (NOBODY, 0o700)
+    assert {mode(path) for path in (copy / "passwords").iterdir()} == {0o600}
+    os.chown(copy / "cluster" / "global" / "pg_control", 0, 0)
+    with EmbeddedPostgres(copy, UNSYNCED) as server:
+        assert run(server.url(), "SELECT 1") == [(1,)]
+
+
+@pytest.mark.slow
+def test_a_copy_of_a_running_cluster_is_refused(stopped: Path, folder: Path) -> None:
+    copy = folder.with_name(f"{folder.name}-copy")
+    with EmbeddedPostgres(stopped, UNSYNCED):
+        subprocess.run(["cp", "-a", stopped, copy], check=True)
+    with pytest.raises(ConfigError, match=rf"was copied while its server ran in {stopped}/cluster"):
+        EmbeddedPostgres(copy, UNSYNCED).start()
+    shutil.rmtree(copy)
+    subprocess.run(["cp", "-a", stopped, copy], check=True)
+    with EmbeddedPostgres(copy, UNSYNCED) as server:
+        assert run(server.url(), "SELECT 1") == [(1,)]
+
+
+@as_root
+@pytest.mark.slow
+def test_a_copied_link_to_a_cluster_is_refused(private_home: Path, store_folder: Path) -> None:
+    shared, first = store_folder / "shared-by-copies", private_home / "first" / "postgres"
+    with EmbeddedPostgres(first, UNSYNCED, shared=shared) as server:
+        run(server.url(), "CREATE TABLE t AS SELECT 1 AS a")
+    copy = private_home / "copy" / "postgres"
+    subprocess.run(["cp", "-a", first.parent, copy.parent], check=True)
+    with pytest.raises(
+        ConfigError, match=rf"without its database.*cp -aL {first.parent} {copy.parent}"
+    ):
+        EmbeddedPostgres(copy, UNSYNCED, shared=shared).start()
+    shutil.rmtree(copy.parent)
+    subprocess.run(["cp", "-aL", first.parent, copy.parent], check=True)
+    moved = private_home / "moved" / "postgres"
+    first.parent.rename(moved.parent)
+    for folder in (moved, copy):
+        with EmbeddedPostgres(folder, UNSYNCED, shared=shared) as server:
+            assert run(server.url(), "INSERT INTO t SELECT 1 RETURNING a") == [(1,)]
+            assert run(server.url(), "SELECT count(*) FROM t") == [(2,)]
+    clusters = {(folder / "cluster").resolve() for folder in (moved, copy)}
+    assert {cluster.parent.parent for cluster in clusters} == {shared.resolve()}
+    assert len(clusters) == 2

@@ -18,7 +18,8 @@ import pytest
 
 from tests.processes import wait_ended
 from zerofleet.cli.local_run import LocalRun
-from zerofleet.config import run_from_values
+from zerofleet.cli.until import Until
+from zerofleet.config import load_run, run_from_values
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError
 from zerofleet.figures import SelfplayFigures
@@ -27,6 +28,7 @@ from zerofleet.local import supervisor as supervisor_module
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Monitor
 from zerofleet.local.programs import LocalPrograms
+from zerofleet.local.start import Start
 from zerofleet.local.stores import StoreUrls
 from zerofleet.local.supervisor import Program, ProgramFailedError, Supervisor
 
@@ -202,12 +204,21 @@ raise SystemExit("out of ideas")
     trainer = program(tmp_path, "trainer", until_both_are_up)
     monkeypatch.setattr(supervisor_module, "_FIRST_PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(LocalPrograms, "loop", lambda *_: [loser, stubborn, trainer])
-    folder = DataFolder(tmp_path / "data", "test", "tic_tac_toe")
-    folder.root.mkdir()
-    run = run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}})
-    local = LocalRun(run, folder, workers=2, port=None, page=False, page_port=None, goal=None)
+    run_file = tmp_path / "run.toml"
+    run_file.write_text('name = "test"\ngame = "tic_tac_toe"\n')
+    run, forever = load_run(run_file), Until.parse("forever")
+
+    def go() -> None:
+        with Start(tmp_path / "data", run, run_file) as start:
+            folder = start.folder
+            local = LocalRun(
+                run, folder, workers=2, port=None, page=False, page_port=None, until=forever
+            )
+            local.go(database_url, valkey_url, start)
+
     with pytest.raises(ProgramFailedError, match="trainer died 5 times"):
-        local.go(database_url, valkey_url)
+        go()
+    assert not (tmp_path / "data").exists()
     said = capsys.readouterr().out
     assert "\n13,187 finished games were not stored" in said
     assert "\nselfplay-2 had to be killed" in said
@@ -245,8 +256,10 @@ def test_a_port_that_somebody_took_between_choice_and_bind_is_chosen_anew(
     taken: list[socket.socket] = []
     bound: list[str] = []
 
-    async def supervise(self: LocalRun, stores: object, monitor: object, figures: str) -> str:
-        del stores, monitor
+    async def supervise(
+        self: LocalRun, stores: object, monitor: object, figures: str, start: object
+    ) -> str:
+        del stores, monitor, start
         address = str(self._page if taken else self._address)
         if len(taken) < 2:
             place = address.rpartition(":")
@@ -264,11 +277,13 @@ def test_a_port_that_somebody_took_between_choice_and_bind_is_chosen_anew(
 
     folder.root.mkdir()
     monkeypatch.setattr(LocalRun, "_supervise", supervise)
-    local = LocalRun(run, folder, workers=1, port=None, page=True, page_port=None, goal=None)
+    local = LocalRun(
+        run, folder, workers=1, port=None, page=True, page_port=None, until=Until.parse("forever")
+    )
     stores: Any = SimpleNamespace(urls=StoreUrls({}, ""))
     nothing: Any = "figures"
     try:
-        assert local._supervise_where_it_can_listen(stores, nothing, nothing) == "figures"
+        assert local._supervise_where_it_can_listen(stores, nothing, nothing, nothing) == "figures"
     finally:
         for each in taken:
             each.close()

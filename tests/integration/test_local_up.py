@@ -157,8 +157,8 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     address = json.loads((data / "running.json").read_text())["inference_address"]
     assert "expected line" in duel("hint\n", "--address", address, "--game", "tic_tac_toe")
 
-    [page] = re.findall(r"^page: (http://127\.0\.0\.1:\d+)\n", up.text())
-    wait_for(lambda: {"dashboard"} <= {each["name"] for each in services(data)})
+    wait_for(lambda: "\npage: " in up.text())  # said when it is there
+    [page] = re.findall(r"^page: (http://127\.0\.0\.1:\d+)\n", up.text(), re.MULTILINE)
     with urllib.request.urlopen(page, timeout=120) as answer:
         assert "<title>Run · tictactoe · zerofleet</title>" in answer.read().decode()
 
@@ -196,6 +196,20 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     refused = ask("sql", "--data", str(data), "-c", "DELETE FROM games", status=1)
     assert "read-only" in refused
 
+    kept = {name: (data / name).read_bytes() for name in ("run.toml", "stores.json")}
+    other = ("--set", "network.channels=16", "--set", "network.blocks=1", "--no-dashboard")
+    refused = ask("up", str(RUN_FILE), "--data", str(data), *other, status=2)
+    assert "2 mistakes:\n  network.blocks = 1, but this run was trained with 2" in refused
+    assert "starting" not in refused
+    no_gpu = (*TINY, "--set", "inference.require_gpu=true", "--no-dashboard")
+    refused = ask("up", str(RUN_FILE), "--data", str(data), *no_gpu, status=2)
+    assert "inference cannot start" in refused
+    assert kept == {name: (data / name).read_bytes() for name in kept}
+    assert not list(data.glob("*.before"))
+
+    end = ("--until", f"{games}games", *TINY)
+    assert f"of {games:,} games at the start" in ask("up", str(RUN_FILE), "--data", str(data), *end)
+
     again = start(*TINY, "--no-dashboard")
     again.wait_for_games()
     assert again.service("dashboard") is None
@@ -218,6 +232,32 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     assert f"page: {page}\n" in after_the_kill.text()
     assert after_the_kill.end(signal.SIGTERM) == 0, after_the_kill.text()
     after_the_kill.wait_for_no_orphans()
+
+
+def test_a_run_ends_at_a_number_of_steps_or_after_a_time(
+    data: Path, start: Callable[..., Up]
+) -> None:
+    up = start(*TINY, "--no-dashboard", "--until", "60steps")
+    assert up.process.wait(150) == 0, up.text()
+    assert re.search(r"\| until \d+ of 60 steps \|", up.text())
+    ended = re.search(r"\nEnded by --until 60steps: (\d+) of 60 steps\.\n", up.text())
+    assert ended, up.text()
+    assert int(ended[1]) >= 60
+    up = start(*TINY, "--no-dashboard", "--until", "60steps")  # the last checkpoint says so
+    assert up.process.wait(60) == 0, up.text()
+    assert "Nothing to do: --until 60steps: " in up.text()
+    up = start(*TINY, "--no-dashboard", "--until", "0.1s")
+    assert up.process.wait(60) == 0, up.text()
+    assert "Ended by --until 0.1s: 0:0" in up.text()
+
+
+def test_a_first_start_whose_services_fail_leaves_only_logs(data: Path) -> None:
+    no_gpu = ("--set", "inference.require_gpu=true", "--no-dashboard")
+    refused = ask("up", str(RUN_FILE), "--data", str(data), *no_gpu, status=2)
+    assert "inference cannot start: [inference] require_gpu = true" in refused
+    left = [path for path in data.rglob("*") if path.is_file()]
+    assert data / "logs" / "inference.log" in left
+    assert {path.suffix for path in left} <= {".log", ".1"}
 
 
 @pytest.fixture
@@ -255,7 +295,8 @@ def test_a_full_disk_is_named_and_what_was_not_stored_is_counted(
         up.process.wait()
     assert re.search(r"\n\d[\d,]* finished games? w.* not stored.* disk is full", up.text())
     is_full_and_said()
-    for words in (("status",), ("sql", "-c", "SELECT 1"), ("play",), ("up", str(RUN_FILE))):
+    again = ("up", str(data / "run.toml"))
+    for words in (("status",), ("sql", "-c", "SELECT 1"), ("play",), again):
         refused = ask(*words, "--data", str(data), status=2)
         assert refused.splitlines()[-1].startswith(f"zerofleet: the disk of {data}"), refused
         assert "Traceback" not in refused

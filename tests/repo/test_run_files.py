@@ -35,52 +35,59 @@ def test_the_page_of_keys_is_fresh() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('name = "a"\n[game]\nname = "x"\n[serach]\n', "did you mean 'search'"),
-        ('name = "a"\n[game]\nname = "x"\n[search]\nc_put = 1', "did you mean 'search.c_puct'"),
-        ('name = "a"\n[game]\nname = "x"\n[search]\nnum_simulations = 0', "num_simulations = 0"),
+        ('name = "a"\n[game]\nname = "tic_tac_toe"\n[serach]\n', "did you mean 'search'"),
+        (
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\nc_put = 1',
+            "did you mean 'search.c_puct'",
+        ),
+        (
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\nnum_simulations = 0',
+            "num_simulations = 0",
+        ),
         ('name = "a"', "the key 'game' is missing"),
         ("name = ", "is not a TOML file"),
-        ('name = "a b"\n[game]\nname = "x"', "letters, digits"),
+        ('name = "a b"\n[game]\nname = "tic_tac_toe"', "letters, digits"),
         (
-            'name = "a"\n[game]\nname = "x"\n[trainer]\nlearning_rate = [0.1, 0.01]',
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[trainer]\nlearning_rate = [0.1, 0.01]',
             "exactly one rate more than steps",
         ),
         (
-            'name = "a"\n[game]\nname = "x"\n[trainer]\nlearning_rate = [0.1, 0.01, 0.001]\n'
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n'
+            "[trainer]\nlearning_rate = [0.1, 0.01, 0.001]\n"
             "learning_rate_steps = [600, 400]",
             "each must be greater than the one before",
         ),
         (
-            'name = "a"\n[game]\nname = "x"\n[selfplay]\nmax_ahead_positions = 1000',
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[selfplay]\nmax_ahead_positions = 1000',
             "max_ahead_positions = 1000 would pause play before training can start: give 2000",
         ),
         (
-            'name = "a"\n[game]\nname = "x"\n[search]\nsimulations_start = 9',
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\nsimulations_start = 9',
             "simulations_start = 9 and simulations_growth_models = 0: give both",
         ),
         (
-            'name = "a"\n[game]\nname = "x"\n[search]\nsimulations_start = 101\n'
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\nsimulations_start = 101\n'
             "simulations_growth_models = 5",
             "simulations_start = 101 is above num_simulations = 100: lower the first",
         ),
         (
-            'name = "a"\n[game]\nname = "x"\n[search]\ntemperature_moves = 6',
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\ntemperature_moves = 6',
             "temperature_moves = 6 has no effect beside search.temperature_halflife = 8",
         ),
         (
-            'name = "a"\n[game]\nname = "x"\n[trainer]\nage_halflife = -1',
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[trainer]\nage_halflife = -1',
             "trainer.age_halflife = -1",
         ),
         (
-            'name = "a"\n[game]\nname = "x"\n[precision]\nvariants = ["int4"]',
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[precision]\nvariants = ["int4"]',
             "precision.variants.0 = 'int4': Input should be 'int8' or 'fp16'",
         ),
         (
-            'name = "a"\n[game]\nname = "x"\n[precision]\nvariants = ["int8", "int8"]',
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[precision]\nvariants = ["int8", "int8"]',
             "name each precision once",
         ),
         (
-            'name = "a"\n[game]\nname = "x"\n[rating]\nanchors = ["gnugo:11"]',
+            'name = "a"\n[game]\nname = "tic_tac_toe"\n[rating]\nanchors = ["gnugo:11"]',
             "'gnugo:11' is no anchor: give random, search, or gnugo:1 to gnugo:10",
         ),
     ],

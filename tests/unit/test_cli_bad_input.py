@@ -73,6 +73,68 @@ def test_run_files(zerofleet: Zerofleet, content: str | None, words: str) -> Non
     assert not Path("zerofleet-data").exists()
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            '[game]\nname = "go"\nsize = 9',
+            "unknown key 'game.size': did you mean game = \"go(size=9)\"?",
+        ),
+        ('[game]\nname = "go(size=9)"\nsuicide = false', 'game = "go(size=9,suicide=false)"?'),
+        ('[game]\nname = "go"\nsise = 9', "no rule 'sise' there; known: size, suicide, komi"),
+        ('game = "go"\nsize = 9', "unknown key 'size': did you mean game = \"go(size=9)\"?"),
+        ('game = "go"\nnum_simulations = 9', "did you mean 'search.num_simulations', 'evaluator."),
+        ('game = "go"\n[search]\nlearning_rate = 1', "did you mean 'trainer.learning_rate'?"),
+        ('game = "go"\n[search]\nwindow_position = 1', "did you mean 'trainer.window_positions'?"),
+        (
+            'game = "go"\n[network]\nchannels = 100000',
+            "channels = 100000: Input should be less than",
+        ),
+        ('game = "go"\n[network]\nchannels = 4096\nblocks = 500', "memory: lower the largest"),
+        (
+            'game = "tic_tac_toe"\n[selfplay]\ngames_per_engine = 9000',
+            "selfplay.games_per_engine = 9000 is above inference.max_batch_rows = 1024",
+        ),
+        ('game = "openspiel:chess"\n[network]\npolicy_head = "convolutional"', "take 'dense'"),
+    ],
+)
+def test_what_was_meant_or_does_not_fit(zerofleet: Zerofleet, content: str, words: str) -> None:
+    Path("run.toml").write_text(f'name = "a"\n{content}')
+    assert words in complaint(zerofleet("up", "run.toml"))
+    assert not Path("zerofleet-data").exists()
+
+
+def test_all_mistakes_are_told_at_once(zerofleet: Zerofleet) -> None:
+    Path("run.toml").write_text(
+        'nmae = "a"\ngame = "tic_tac_to"\n'
+        "[search]\nc_puct = -1\nnum_simulation = 5\n[trainer]\nbatch_size = 0\n"
+    )
+    os.environ["ZEROFLEET_SERCH__C_PUCT"] = "1"
+    settings = ("nothing", "num_simulations=3", "rating.anchors=random", "seed=-1")
+    options = [word for setting in settings for word in ("--set", setting)]
+    status, errors = zerofleet("up", "run.toml", *options)
+    assert status == 2
+    first, *lines = errors.splitlines()
+    assert first == "zerofleet: 10 mistakes:"
+    for line, words in zip(
+        lines,
+        (
+            "--set nothing: give KEY=VALUE",
+            "--set num_simulations=3: unknown key 'num_simulations': did you mean 'search.num_",
+            "ZEROFLEET_SERCH__C_PUCT (the environment, or --set): unknown section 'serch'",
+            "ZEROFLEET_RATING__ANCHORS (the environment, or --set) = 'random': give JSON",
+            "ZEROFLEET_SEED (the environment, or --set): seed = '-1'",
+            "run.toml: search.c_puct = -1",
+            "run.toml: unknown key 'search.num_simulation': did you mean 'search.num_simulations'?",
+            "run.toml: trainer.batch_size = 0",
+            "run.toml: unknown key 'nmae': did you mean 'name'?",
+            "unknown game 'tic_tac_to'; did you mean 'tic_tac_toe'?",
+        ),
+        strict=True,
+    ):
+        assert line.startswith(f"  {words}")
+
+
 def test_a_run_file_with_a_name_like_it(zerofleet: Zerofleet) -> None:
     asked = str(RUNS / "connect4.toml")
     assert f"did you mean {RUNS / 'connect_four.toml'}?" in complaint(zerofleet("up", asked))
@@ -88,7 +150,7 @@ def test_a_run_file_that_zerofleet_comes_with_needs_no_path(zerofleet: Zerofleet
     assert "runs/chess.toml states no goal" in complaint(
         zerofleet("up", "chess", "--until", "goal")
     )
-    Path("chess").write_text("name = 1")  # one's own comes first
+    Path("chess").write_text("name = 1\ngame = 'tic_tac_toe'")  # one's own comes first
     assert "runs/chess.toml" not in complaint(zerofleet("up", "chess", "--until", "goal"))
 
 
@@ -126,6 +188,19 @@ def test_sgf_options(zerofleet: Zerofleet) -> None:
     assert "Invalid value for '--last'" in errors.splitlines()[-1]
 
 
+@pytest.mark.parametrize("end", ["noon", "0s", "0games", "10", "-5steps", "1d", "5.5steps", ""])
+def test_an_end_that_there_is_not(zerofleet: Zerofleet, end: str) -> None:
+    status, errors = zerofleet("up", TICTACTOE, "--until", end)
+    assert status == 2
+    assert "give a time (90s, 10m, 2h), 5000steps, 20000games, budget, goal or" in errors
+
+
+def test_a_budget_must_be_stated(zerofleet: Zerofleet) -> None:
+    Path("run.toml").write_text(f'name = "a"\n{RUN}')
+    words = complaint(zerofleet("up", "run.toml", "--until", "budget"))
+    assert "run.toml has no budget: set trainer.budget_minutes or trainer.budget_samples" in words
+
+
 def test_a_goal_must_be_stated(zerofleet: Zerofleet) -> None:
     Path("run.toml").write_text(f'name = "a"\n{RUN}')
     assert "states no goal" in complaint(zerofleet("up", "run.toml", "--until", "goal"))
@@ -138,6 +213,7 @@ def test_a_port_in_use(zerofleet: Zerofleet) -> None:
         port = taken.getsockname()[1]
         words = complaint(zerofleet("up", TICTACTOE, "--port", str(port)))
     assert f"port {port} cannot be used: Address already in use" in words
+    assert not Path("zerofleet-data").exists()
 
 
 def test_one_port_for_two_servers(zerofleet: Zerofleet) -> None:
@@ -164,9 +240,10 @@ def test_a_record_that_is_elsewhere(zerofleet: Zerofleet) -> None:
     options = ("--redis-url", "redis://127.0.0.1:1/0", "--database-url")
     words = complaint(zerofleet("up", TICTACTOE, *options, nowhere.format(1)))
     assert "does not answer" in words
-    stores = Path("zerofleet-data/tictactoe/stores.json")
-    assert not stores.exists()  # an address that never answered is not the record's
+    assert not Path("zerofleet-data").exists()  # an address that never answered is not the record's
 
+    folder = DataFolder.for_run(Path("zerofleet-data/tictactoe"), load_run(Path(TICTACTOE)))
+    stores = folder.root / "stores.json"
     stores.write_text(json.dumps({"database_url": nowhere.format(1), "redis_url": None}))
     assert "does not answer" in complaint(zerofleet("up", TICTACTOE))
     words = complaint(zerofleet("up", TICTACTOE, *options, nowhere.format(2)))

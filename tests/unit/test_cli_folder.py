@@ -6,8 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from zerofleet.database import Promotion
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import DataFolder, full_disk
 from zerofleet.local.running import Running
+from zerofleet.local.start import Start
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.models.folder import ModelFolder
 
@@ -258,3 +260,130 @@ def test_a_run_file_that_cannot_be_copied_is_named(tmp_path: Path, run: RunConfi
     os.mkfifo(pipe)
     with pytest.raises(ConfigError, match=f"cannot copy {pipe}: give a run file that is a plain"):
         folder.keep_run_file(pipe, run)
+
+
+def everything_in(folder: Path) -> dict[str, bytes]:
+    """The content of each file but the lock, by path."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def fail(
+    root: Path,
+    run: RunConfig,
+    run_file: Path,
+    change: Callable[[Start], None] = Start.write,
+    error: type[BaseException] = ConfigError,
+) -> None:
+    """Fail to start after this change."""
+
+    def start_and_fail() -> None:
+        with Start(root, run, run_file) as start:
+            change(start)
+            raise error("no")
+
+    with pytest.raises(error, match="no"):
+        start_and_fail()
+
+
+def test_a_new_folder_whose_start_fails_is_removed(tmp_path: Path, run: RunConfig) -> None:
+    root = tmp_path / "a" / "b"
+
+    def change(start: Start) -> None:
+        start.write()
+        (root / "checkpoints").mkdir()
+        (root / "checkpoints" / "first").touch()
+        (root / "link").symlink_to(tmp_path)
+
+    for error in (ConfigError, KeyboardInterrupt):
+        fail(root, run, RUN_FILE, change, error)
+        assert not (tmp_path / "a").exists()
+    root.mkdir(parents=True)  # an empty folder that was there stays
+    fail(root, run, RUN_FILE)
+    assert list((tmp_path / "a").rglob("*")) == [root]
+
+
+def test_the_logs_of_a_first_start_that_failed_are_kept(tmp_path: Path, run: RunConfig) -> None:
+    root = tmp_path / "data"
+
+    def change(start: Start) -> None:
+        start.folder.logs.mkdir(exist_ok=True)
+        (start.folder.logs / "trainer.log").write_text("why")
+
+    for _ in range(2):  # and are not in the way of the next one
+        fail(root, run, RUN_FILE, change)
+        assert everything_in(root) == {"logs/trainer.log": b"why"}
+
+
+def test_a_start_that_fails_changes_nothing_in_an_old_folder(
+    tmp_path: Path, run: RunConfig
+) -> None:
+    root = tmp_path / "data"
+    stores = root / "stores.json"
+    new = tmp_path / "new.toml"
+    new.write_text(RUN_FILE.read_text() + "\n# new\n")
+
+    def change(start: Start) -> None:
+        start.write()
+        stores.write_text("new")
+
+    with Start(root, run, RUN_FILE) as start:
+        start.write()
+        start.succeeded()
+    without_stores = everything_in(root)
+    fail(root, run, new, change)
+    assert everything_in(root) == without_stores
+    stores.write_text("old")
+    fail(root, run, new, change)
+    assert everything_in(root) == {**without_stores, "stores.json": b"old"}
+    with Start(root, run, new) as start:
+        change(start)
+        start.succeeded()
+    assert everything_in(root) == {
+        **without_stores,
+        "run.toml": new.read_bytes(),
+        "stores.json": b"new",
+    }
+
+
+def test_a_start_that_is_refused_removes_nothing(tmp_path: Path, run: RunConfig) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(ConfigError, match="is not empty"):
+        Start(tmp_path, run, RUN_FILE).__enter__()
+    root = tmp_path / "data"
+    folder = DataFolder.for_run(root, run)
+    before = everything_in(tmp_path)
+    with folder.hold("up"), pytest.raises(ConfigError, match="in use"):
+        Start(root, run, RUN_FILE).__enter__()
+    with pytest.raises(ConfigError, match=f"cannot copy {tmp_path}: give a run file that is"):
+        Start(root, run, tmp_path).__enter__()
+    assert everything_in(tmp_path) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes users")
+def test_a_folder_of_another_user_is_named(tmp_path: Path, run: RunConfig) -> None:
+    """As after a copy by root."""
+    with tempfile.TemporaryDirectory() as anybodys:
+        root = Path(anybodys) / "data"
+        Path(anybodys).chmod(0o777)
+        with Start(root, run, RUN_FILE) as start:
+            start.write()
+            start.folder.logs.mkdir()
+            (start.folder.logs / "trainer.log").touch()
+            start.succeeded()
+        run_file = Path(anybodys) / "run.toml"
+        run_file.write_bytes(RUN_FILE.read_bytes())
+        os.seteuid(65534)
+        try:
+            with pytest.raises(ConfigError, match="belongs to user number 0, and this is 65534"):
+                Start(root, run, run_file).__enter__()
+            os.seteuid(0)
+            for path in (root, root / "lock", root / "run.toml", root / "zerofleet.json"):
+                os.chown(path, 65534, 65534)
+            os.seteuid(65534)
+            with pytest.raises(
+                ConfigError, match=r"logs belongs to user number 0 .*chown -R 65534"
+            ):
+                Start(root, run, run_file).__enter__()
+        finally:
+            os.seteuid(0)

@@ -14,6 +14,7 @@ from zerofleet.cli.final_report import final_report, lost_text
 from zerofleet.cli.local_run import LocalRun
 from zerofleet.cli.progress import LiveTable, PlainLines, draw, duration, one_line
 from zerofleet.cli.status_text import status_text, status_values
+from zerofleet.cli.until import Until
 from zerofleet.config import run_from_values
 from zerofleet.database import Kept, RecentPlay
 from zerofleet.figures import (
@@ -30,6 +31,7 @@ from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState, states
 from zerofleet.local.running import Running
 from zerofleet.local.usage import Usage
 
+FOREVER = Until.parse("forever")
 EMPTY = RunFigures(
     run="r",
     game="tic_tac_toe",
@@ -241,8 +243,10 @@ def test_a_network_too_large_for_this_machine_is_told_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = {"name": "r", "game": "go(size=9)", "network": {"blocks": 10, "channels": 128}}
-    options = {"workers": 1, "port": None, "page": False, "page_port": None, "goal": None}
-    run = LocalRun(run_from_values(values), DataFolder(tmp_path, "r", "go"), **options)
+    options = {"workers": 1, "port": None, "page": False, "page_port": None}
+    run = LocalRun(
+        run_from_values(values), DataFolder(tmp_path, "r", "go"), until=FOREVER, **options
+    )
 
     def looks(provider: str, rows_per_second: float, times: int) -> str:
         figures = InferenceFigures(provider=provider, capacity_rows_per_second=rows_per_second)

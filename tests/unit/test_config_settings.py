@@ -47,3 +47,14 @@ def test_numbers_are_finite(section: str, key: str, value: object) -> None:
 def test_a_seed_has_64_bits() -> None:
     with pytest.raises(ValidationError, match="seed"):
         run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}, "seed": 2**64})
+
+
+@pytest.mark.parametrize(
+    ("section", "key"), [("search", "num_simulations"), ("trainer", "window_games")]
+)
+def test_a_whole_number_is_no_larger_than_the_core_takes(section: str, key: str) -> None:
+    values = {"name": "test", "game": {"name": "tic_tac_toe"}}
+    run_from_values({**values, section: {key: 2**31 - 1}})
+    with pytest.raises(ValidationError, match="less than or equal to 2147483647"):
+        run_from_values({**values, section: {key: 2**31}})
+    run_from_values({**values, "trainer": {"budget_samples": 2**40}})

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.trainer.schedule import budget_used, learning_rate, window_limit, window_reach
+from services.trainer.schedule import learning_rate, window_limit, window_reach
 from zerofleet.config import TrainerSection
 
 RATES = {"learning_rate": (0.1, 0.01, 0.001), "learning_rate_steps": (200, 300)}
@@ -45,8 +45,8 @@ def test_of_two_budgets_the_one_nearer_to_its_end_counts(
     samples: int, seconds: float, used: float
 ) -> None:
     both = TrainerSection(budget_samples=1_000, budget_minutes=1)
-    assert budget_used(both, samples, seconds) == used
-    assert budget_used(TrainerSection(), samples, seconds) is None
+    assert both.budget_used(samples, seconds) == used
+    assert TrainerSection().budget_used(samples, seconds) is None
 
 
 def test_warm_up_goes_with_steps_too() -> None:

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
+import torch
 from structlog.testing import capture_logs
 
 from services.trainer import service
@@ -12,6 +15,7 @@ from services.trainer.service import TrainerThread
 from services.trainer.team import Team
 from services.trainer.trainer_stores import TrainerStores
 from zerofleet.config import run_from_values
+from zerofleet.errors import ZerofleetError
 from zerofleet.waiting import StoppedError, Waits
 
 NOTHING = cast("Any", None)
@@ -33,6 +37,18 @@ def test_a_heartbeat_says_that_a_step_takes_long_and_ends_when_it_is_stuck(
     assert pulse.waiting_for == "a step that has taken 45 s so far"
     clock[0] += 600
     assert thread.beating_pulse() is None
+
+
+def test_a_trainer_without_enough_memory_names_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_from_values({"name": "large", "game": "tic_tac_toe"})
+    checkpoints = cast("Any", SimpleNamespace(folder=Path()))
+    for allocate in (lambda *_: torch.empty(1 << 60), lambda *_: np.empty(1 << 50)):
+        monkeypatch.setattr(service, "take_over", allocate)
+        thread = TrainerThread(run, NOTHING, NOTHING, checkpoints, Team(), NOTHING)
+        with pytest.raises(
+            ZerofleetError, match=r"out of memory \(.*\): lower trainer\.batch_size = 256"
+        ):
+            thread.train()
 
 
 def test_a_full_disk_is_an_error_with_the_folder_and_what_is_free(tmp_path: Path) -> None:

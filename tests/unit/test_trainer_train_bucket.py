@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.trainer.schedule import check_sizes
 from services.trainer.train_bucket import Demand, TrainBucket
-from zerofleet.config import TrainerSection
+from zerofleet.config import TrainerSection, check_sizes
 from zerofleet.errors import ConfigError
 from zerofleet.figures import DemandFigures
 

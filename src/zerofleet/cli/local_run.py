@@ -13,16 +13,19 @@ import typer
 
 from zerofleet import games
 from zerofleet.best_pointer import BestPointer
-from zerofleet.cli.final_report import final_report, goal_text, lost_text
+from zerofleet.cli.final_report import final_report, lost_text
 from zerofleet.cli.progress import progress
 from zerofleet.cli.signals import interruptible, stop_event
+from zerofleet.cli.until import Ending, Until
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, migrate
 from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
 from zerofleet.figures import InferenceFigures
 from zerofleet.fleet import smaller_network
 from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.monitor import Exam, Monitor, RunFigures, ServiceState
+from zerofleet.local.last_checkpoint import LastCheckpoint
+from zerofleet.local.monitor import Monitor, RunFigures, ServiceState, all_up
+from zerofleet.local.ports import answers
 from zerofleet.local.programs import (
     LocalPrograms,
     chosen_address,
@@ -33,6 +36,7 @@ from zerofleet.local.programs import (
     require_different_ports,
 )
 from zerofleet.local.running import Running
+from zerofleet.local.start import Start
 from zerofleet.local.stores import Stores, StoreUrls
 from zerofleet.local.supervisor import AddressTakenError, Supervisor
 from zerofleet.local.usage import UsageMeter
@@ -56,7 +60,7 @@ class LocalRun:
         page_port: its port; None takes the one that the folder keeps, or the first free one from
             8080 on.
         metrics_port: the first of the ports for metrics; None takes free ones.
-        goal: the exam's error rate at which to end; None goes on.
+        until: the condition at which to end.
     """
 
     def __init__(
@@ -69,7 +73,7 @@ class LocalRun:
         page: bool,
         page_port: int | None,
         metrics_port: int | None = None,
-        goal: float | None,
+        until: Until,
     ) -> None:
         self._run = run
         self._folder = folder
@@ -81,14 +85,23 @@ class LocalRun:
         self._address = chosen_address(port)
         self._page = chosen_page_address(folder, page_port, self._progress.say) if page else None
         self._metrics_ports = self._chosen_metrics_ports()
-        self._goal = goal
+        self._checkpoint = LastCheckpoint.read(folder.checkpoints / folder.run)
+        self._ending = Ending(until, run, self._checkpoint)
+        self._began = time.monotonic()  # again when the services are started
+        self._trained = 0.0  # seconds from then to the end
+        self._page_shown = False
         self._meter = UsageMeter(folder.root / "usage.json")
         self._lost = ""
         self._slow_looks = 0
         self._told_of_size = False
 
-    def go(self, database_url: str | None, redis_url: str | None) -> bool:
-        """Start, train, stop; whether the goal was reached (without a goal: true).
+    def go(self, database_url: str | None, redis_url: str | None, start: Start) -> bool:
+        """Start, train, stop; whether the end that was asked for was reached (true without one).
+
+        Args:
+            database_url: an outside Postgres.
+            redis_url: an outside Redis or Valkey.
+            start: of the folder; told when all checks have passed, and when all services are up.
 
         Raises:
             ConfigError: something that a person must mend.
@@ -96,28 +109,30 @@ class LocalRun:
             StoreUnavailableError: a store that was named does not answer.
         """
         try:
-            return self._go(database_url, redis_url)
+            return self._go(database_url, redis_url, start)
         except ZerofleetError:
             if self._lost:
                 typer.echo(self._lost)
             raise
 
-    def _go(self, database_url: str | None, redis_url: str | None) -> bool:
+    def _go(self, database_url: str | None, redis_url: str | None, start: Start) -> bool:
         say = self._progress.say
-        if self._page is not None:
-            say(f"page: http://{self._page}")
+        if self._checkpoint is not None:
+            self._checkpoint.check(self._run, games.spec(self._run.game.name))
+        stores = Stores(self._folder, database_url, redis_url, say=say)
+        stores.check(self._run.name)
         say(f"data folder: {self._folder.root}")
         with interruptible():
             try:
                 say("starting the stores, then the services")
-                with Stores(self._folder, database_url, redis_url, say=say) as stores:
-                    figures, reached = self._train(stores)
+                with stores:
+                    figures, report, is_reached = self._train(stores, start)
                     say("stopping the stores")
             except KeyboardInterrupt:
                 say("stopped before training began")
-                return self._goal is None
-        if self._goal is not None:
-            typer.echo(goal_text(reached, self._goal))
+                return not self._ending.is_set
+        if report is not None:
+            typer.echo(report)
         if self._lost:
             typer.echo(self._lost)
         usage = self._meter.usage
@@ -125,34 +140,46 @@ class LocalRun:
             figures, usage, self._folder, workers=self._workers, metrics_port=self._metrics_port
         )
         typer.echo(report)
-        return self._goal is None or reached is not None
+        return is_reached or not self._ending.is_set
 
-    def _train(self, stores: Stores) -> tuple[RunFigures, Exam | None]:
-        """The loop over running stores; the last figures, and the exam that met the goal."""
+    def _train(self, stores: Stores, start: Start) -> tuple[RunFigures, str | None, bool]:
+        """Train over running stores; the last figures, a report, and whether the end is reached."""
         owner_url = stores.urls.database["owner"]
         migrate(owner_url)
         with Database(owner_url) as database:
             database.register_run(self._run)
+            if self._checkpoint is None and any(
+                model.step for model in database.models(self._run.name)
+            ):
+                raise ConfigError(
+                    f"the run '{self._run.name}' has trained models in its database, but "
+                    f"{self._folder.checkpoints} holds no checkpoint to go on from: copy the "
+                    "checkpoints there, or start a run of another name"
+                )
         urls = stores.urls
         console, root = urls.database["console"], self._folder.root
         with Monitor(self._run, console, urls.redis, root) as monitor:
             monitor.require_redis()
+            start.write()
             stores.remember()
             figures = monitor.figures()
-            old_exams = len(figures.exams)
-            reached = figures.exam_at(self._goal, after=old_exams)
-            if reached is None:
+            at_start = self._ending.is_reached(figures, 0.0)
+            if at_start:
+                start.succeeded()
+            else:
+                self._began = time.monotonic()
                 with self._progress:
-                    figures = self._supervise_where_it_can_listen(stores, monitor, figures)
-                reached = figures.exam_at(self._goal, after=old_exams)
-            if reached is not None:
-                make_best(self._run.name, reached.version, stores.urls)
+                    figures = self._supervise_where_it_can_listen(stores, monitor, figures, start)
+            is_reached = self._ending.is_reached(figures, self._trained)
+            report = self._ending.report(figures, self._trained, at_start=at_start)
+            if (exam := self._ending.exam(figures)) is not None:
+                make_best(self._run.name, exam.version, stores.urls)
             with contextlib.suppress(StoreUnavailableError):
                 figures = monitor.figures()
-            return figures, reached
+            return figures, report, is_reached
 
     def _supervise_where_it_can_listen(
-        self, stores: Stores, monitor: Monitor, figures: RunFigures
+        self, stores: Stores, monitor: Monitor, figures: RunFigures, start: Start
     ) -> RunFigures:
         """Run the services; where somebody took a port that we chose, at another one."""
         for tries_left in reversed(range(_MOST_TRIES)):
@@ -166,9 +193,7 @@ class LocalRun:
             running = Running.of(stores, self._address, self._page, self._metrics_ports)
             try:
                 with running.announced(self._folder):
-                    if self._page is not None:
-                        keep_page_port(self._folder, self._page, self._page_port)
-                    return asyncio.run(self._supervise(stores, monitor, figures))
+                    return asyncio.run(self._supervise(stores, monitor, figures, start))
             except AddressTakenError as error:
                 if not tries_left:
                     raise
@@ -179,10 +204,10 @@ class LocalRun:
     def _choose_addresses(self) -> None:
         """Choose anew; a port that was given stays, and the run goes on without its page."""
         self._address = chosen_address(self._port)
+        self._page_shown = False
         if self._page is not None:
             try:
                 self._page = chosen_page_address(self._folder, self._page_port, self._progress.say)
-                self._progress.say(f"page: http://{self._page}")
             except ConfigError as error:
                 self._page = None
                 self._progress.say(f"{error}; the run goes on without the page")
@@ -203,8 +228,10 @@ class LocalRun:
         require_different_ports({**uses, **metrics})
         return ports
 
-    async def _supervise(self, stores: Stores, monitor: Monitor, figures: RunFigures) -> RunFigures:
-        """Run the services until the goal, a signal or a failure; the last figures."""
+    async def _supervise(
+        self, stores: Stores, monitor: Monitor, figures: RunFigures, start: Start
+    ) -> RunFigures:
+        """Run the services until the end, a signal or a failure; the last figures."""
         programs = LocalPrograms(
             self._folder, stores.urls, self._address, self._page, self._metrics_ports
         )
@@ -227,11 +254,21 @@ class LocalRun:
             failed = asyncio.create_task(supervisor.failed())
             stopped = asyncio.create_task(stop.wait())
             await asyncio.sleep(0)  # the children are started now
-            pause, old_exams = _LOOK_SECONDS, len(figures.exams)
-            while figures.exam_at(self._goal, after=old_exams) is None:
+            pause, old_games = _LOOK_SECONDS, figures.games
+            while not self._ending.is_reached(figures, self._seconds):
                 services = monitor.services(supervisor.children)
-                self._progress.show(figures, services)
+                self._progress.show(self._with_end(figures), services)
                 self._tell_of_size(services)
+                self._show_page()
+                # A new folder with games in it is kept, whatever happens to the services.
+                needed = [
+                    service
+                    for service, child in zip(services, supervisor.children, strict=True)
+                    if not child.program.optional
+                ]
+                if all_up(needed) or (start.is_new and figures.games > old_games):
+                    start.succeeded()
+                pause = min(pause, self._ending.seconds_left(self._seconds))
                 await asyncio.wait({failed, stopped}, timeout=pause, return_when=FIRST_COMPLETED)
                 if failed.done() or stopped.done():
                     break
@@ -243,12 +280,29 @@ class LocalRun:
                 self._meter.read(games=figures.games)
                 # In a long run each look counts many rows: it must not take a core for itself.
                 pause = max(_LOOK_SECONDS, 25 * (time.monotonic() - began))
-            self._progress.show(figures, monitor.services(supervisor.children))
+            self._trained = self._seconds
+            self._progress.show(self._with_end(figures), monitor.services(supervisor.children))
             stopped.cancel()
             if failed.done():
                 failed.result()
+            start.succeeded()  # also where it ended before all were up
             failed.cancel()
         return figures
+
+    @property
+    def _seconds(self) -> float:
+        """Since the services were started."""
+        return time.monotonic() - self._began
+
+    def _with_end(self, figures: RunFigures) -> RunFigures:
+        return replace(figures, until=self._ending.progress(figures, self._seconds))
+
+    def _show_page(self) -> None:
+        """Say where the page is, once it is there, and keep its port."""
+        if self._page is not None and not self._page_shown and answers(self._page):
+            self._page_shown = True
+            keep_page_port(self._folder, self._page, self._page_port)
+            self._progress.say(f"page: http://{self._page}")
 
     @contextlib.asynccontextmanager
     async def _telling_lost(self, supervisor: Supervisor, monitor: Monitor) -> AsyncGenerator[None]:

@@ -144,6 +144,8 @@ def _figures_table(figures: RunFigures) -> Table:
     )
     table.add_column(style="cyan", no_wrap=True)
     table.add_column()
+    if figures.until is not None:
+        table.add_row("until", figures.until)
     table.add_row("games", f"{figures.games:,} ({figures.games_per_hour:,.0f} an hour)")
     table.add_row("distinct games", distinct_text(figures))
     for warning, detail in figures.warnings.items():
@@ -179,6 +181,7 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
     """Everything in one line of a log."""
     parts = [
         duration(seconds),
+        *([] if figures.until is None else [f"until {figures.until}"]),
         f"games {figures.games} ({figures.games_per_hour:.0f}/h)",
         f"positions/s {figures.positions_per_s:.0f}",
         f"loss {loss_text(figures.train)}; held out {loss_text(figures.held_out)}",

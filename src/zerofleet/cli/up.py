@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Iterable
-from enum import StrEnum
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,13 +20,6 @@ if TYPE_CHECKING:
 _CHECKED_GAMES = 10
 
 
-class Until(StrEnum):
-    """When a run ends by itself."""
-
-    goal = "goal"
-    forever = "forever"
-
-
 def up(
     run_file: Annotated[
         Path, typer.Argument(metavar="RUN.toml", help="The run file, or its name: tictactoe.")
@@ -37,8 +28,14 @@ def up(
         Path | None, typer.Option(help="Data folder [zerofleet-data/NAME OF THE RUN].")
     ] = None,
     until: Annotated[
-        Until, typer.Option(help="End at the run file's [goal], or with Ctrl-C only.")
-    ] = Until.forever,
+        str,
+        typer.Option(
+            metavar="END",
+            help="When to end: this long after the start (90s, 10m, 2h); at a total of the run "
+            "(5000steps of training, 20000games of self-play); when the trainer's budget is used "
+            "up (budget); at the run file's [goal] (goal); or with Ctrl-C only (forever).",
+        ),
+    ] = "forever",
     workers: Annotated[int, typer.Option(min=1, help="Self-play processes.")] = 1,
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Port of the inference service [free].")
@@ -70,31 +67,27 @@ def up(
     Starts Postgres, Valkey and all services, and shows how it goes, here and on a page for the
     browser. Started again, it goes on where it was. Nothing listens beyond this machine.
     """
-    from zerofleet import games
     from zerofleet.cli.local_run import LocalRun
-    from zerofleet.config import find_run_file, load_run
-    from zerofleet.local.data_folder import DataFolder
+    from zerofleet.cli.until import Until
+    from zerofleet.config import find_run_file
+    from zerofleet.local.start import Start
 
-    _apply_overrides(override or [])
+    parsed = Until.parse(until)
     run_file = find_run_file(run_file)
-    run = load_run(run_file)
-    games.spec(run.game.name)
-    _check_rules(run.game.name)
-    goal = _goal(run, run_file) if until is Until.goal else None
-    folder = DataFolder.for_run(data or default_folder(run.name), run)
-    with folder.hold("up"):
+    run = _checked_run(run_file, override or [])
+    ending = parsed.of_run(run, run_file)
+    with Start(data or default_folder(run.name), run, run_file) as start:
         local_run = LocalRun(
             run,
-            folder,
+            start.folder,
             workers=workers,
             port=port,
             page=not no_dashboard and _has_page(dashboard_port),
             page_port=dashboard_port,
             metrics_port=metrics_port,
-            goal=goal,
+            until=ending,
         )
-        folder.keep_run_file(run_file, run)
-        reached = local_run.go(database_url, redis_url)
+        reached = local_run.go(database_url, redis_url, start)
     if not reached:
         raise typer.Exit(130)  # as a shell names an interrupted program
 
@@ -129,34 +122,45 @@ def _has_page(port: int | None) -> bool:
     return True
 
 
-def _goal(run: RunConfig, run_file: Path) -> float:
-    from zerofleet.exam import has_exam
-
-    if run.goal is None:
-        raise ConfigError(
-            f"{run_file} states no goal: add [goal] exam_error_rate = 0.0, or leave --until out"
-        )
-    if not has_exam(run.game.name):
-        raise ConfigError(f"a [goal] needs an exam, and {run.game.name} has none")
-    return run.goal.exam_error_rate
-
-
-def _apply_overrides(settings: Iterable[str]) -> None:
-    """Put each ``--set KEY=VALUE`` into the environment, where this process and its children look.
+def _checked_run(run_file: Path, overrides: Sequence[str]) -> RunConfig:
+    """Read the run and check all that can be checked without stores and services.
 
     Raises:
-        ConfigError: one is not KEY=VALUE, or its first part is no section of a run file. What
-            stands in a section is checked with the run file itself.
+        ConfigError: one line for each mistake.
     """
-    from zerofleet.config import ENV_PREFIX, RunConfig
+    from zerofleet import games
+    from zerofleet.config import check_fit, load_run
 
+    mistakes = _apply_overrides(overrides)
+    try:
+        run = load_run(run_file)
+        spec = games.spec(run.game.name)
+        check_fit(run, spec)
+    except ConfigError as error:
+        raise ConfigError(*mistakes, *error.mistakes) from error
+    if mistakes:
+        raise ConfigError(*mistakes)
+    _check_rules(run.game.name)
+    return run
+
+
+def _apply_overrides(settings: Iterable[str]) -> list[str]:
+    """Put each ``--set KEY=VALUE`` into the environment, where this process and its children look.
+
+    Returns:
+        One line for each that is not KEY=VALUE or whose first part is no section of a run file.
+        The keys of a section are checked with the run file.
+    """
+    from zerofleet.config import ENV_PREFIX, RunConfig, near_key
+
+    mistakes: list[str] = []
     for setting in settings:
         key, equals, value = setting.partition("=")
-        if not equals:
-            raise ConfigError(f"--set {setting}: give KEY=VALUE, such as search.c_puct=2")
         first = key.partition(".")[0]
-        if first not in RunConfig.model_fields:
-            near = difflib.get_close_matches(first, RunConfig.model_fields, n=1, cutoff=0.5)
-            hint = f"did you mean '{near[0]}'?" if near else "see the sections of a run file"
-            raise ConfigError(f"--set {setting}: unknown key '{first}': {hint}")
-        os.environ[ENV_PREFIX + key.upper().replace(".", "__")] = value
+        if not equals:
+            mistakes.append(f"--set {setting}: give KEY=VALUE, such as search.c_puct=2")
+        elif first not in RunConfig.model_fields:
+            mistakes.append(f"--set {setting}: unknown key '{first}'{near_key(first, [])}")
+        else:
+            os.environ[ENV_PREFIX + key.upper().replace(".", "__")] = value
+    return mistakes

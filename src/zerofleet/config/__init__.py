@@ -4,6 +4,7 @@ Order for both, strongest first: command line, environment (``ZEROFLEET_SEARCH__
 file, defaults. An unknown key is an error that names the nearest known one.
 """
 
+from zerofleet.config.fit import check_fit, check_messages, check_policy_head, check_sizes
 from zerofleet.config.inference import (
     InferenceSection,
     PrecisionSection,
@@ -17,7 +18,13 @@ from zerofleet.config.judging import (
     GoalSection,
     RatingSection,
 )
-from zerofleet.config.load import find_run_file, load_run, read_settings, run_file_text
+from zerofleet.config.load import (
+    find_run_file,
+    load_run,
+    near_key,
+    read_settings,
+    run_file_text,
+)
 from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
 from zerofleet.config.run import RunConfig, run_from_values
 from zerofleet.config.section import Section
@@ -51,8 +58,13 @@ __all__ = [
     "SelfplaySection",
     "TrainerSection",
     "VariantPrecision",
+    "check_fit",
+    "check_messages",
+    "check_policy_head",
+    "check_sizes",
     "find_run_file",
     "load_run",
+    "near_key",
     "read_settings",
     "run_file_text",
     "run_from_values",

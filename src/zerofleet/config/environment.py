@@ -5,27 +5,27 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from pydantic.fields import FieldInfo
 from pydantic_settings import EnvSettingsSource
 
 from zerofleet.config.process_settings import ENV_PREFIX
-from zerofleet.errors import ConfigError
 
 
 class Environment(EnvSettingsSource):
     """Lists and whole sections are JSON; a game may be its name alone, as in a run file."""
 
-    def decode_complex_value(self, field_name: str, field: FieldInfo, value: str) -> object:
-        """The value of a variable that stands for more than a word or a number.
+    def __call__(self) -> dict[str, Any]:
+        """Return the values that the environment gives; ``mistakes`` lists what is not JSON."""
+        self.mistakes: list[str] = []
+        return super().__call__()
 
-        Raises:
-            ConfigError: it is no JSON.
-        """
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: str) -> object:
+        """Decode the JSON of a list or a section; note a value that is not JSON."""
         try:
             return super().decode_complex_value(field_name, field, value)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError):
             if field_name == "game":
                 return value
             variable = self._holding(field_name, value)
@@ -34,7 +34,8 @@ class Environment(EnvSettingsSource):
                 hint = f"such as {json.dumps(default)}"
             else:
                 hint = f"or one key of it, as {variable}__KEY=VALUE"
-            raise ConfigError(f"{told(variable)} = {value!r}: give JSON, {hint}") from error
+            self.mistakes.append(f"{told(variable)} = {value!r}: give JSON, {hint}")
+            return cast("object", default)
 
     def _holding(self, key: str, value: str) -> str:
         """The variable that was read last: it ends with the key, and has this value."""

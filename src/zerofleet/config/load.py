@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, TypeVar, cast, get_args
 from pydantic import BaseModel, ValidationError
 
 from zerofleet.config.environment import Environment, told, variable_of
+from zerofleet.config.presets import merge
 from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
 from zerofleet.config.run import RunConfig
 from zerofleet.errors import ConfigError
@@ -39,8 +41,8 @@ def load_run(path: Path) -> RunConfig:
     """Read a run file, as ``find_run_file`` understands its name.
 
     Raises:
-        ConfigError: one line that names the file (or the variable of the environment), the key,
-            the value and the way out.
+        ConfigError: a line for each mistake that names the file (or the variable of the
+            environment), the key, the value and the way out.
     """
     path = find_run_file(path)
     try:
@@ -51,11 +53,18 @@ def load_run(path: Path) -> RunConfig:
         ) from error
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
-    _check_environment()
+    environment = Environment(RunConfig)
+    given = environment()
+    mistakes = [*_unknown_sections(), *environment.mistakes]
     try:
-        return RunConfig(**values)
+        run = RunConfig(**values)
     except ValidationError as error:
-        raise ConfigError(_explain(error, str(path))) from error
+        merged = merge(values, given)
+        mistakes += [*_explained(error, str(path), merged), *_unknown_game(error, merged)]
+    else:
+        if not mistakes:
+            return run
+    raise ConfigError(*mistakes)
 
 
 def run_file_text(path: Path, run: RunConfig) -> str:
@@ -100,14 +109,14 @@ def read_settings(kind: type[_Settings], arguments: Sequence[str]) -> _Settings:
         raise ConfigError(f"{variable} = {first['input']!r}: {first['msg']}") from error
 
 
-def _check_environment() -> None:
-    """Refuse variables of sections that there are not, which pydantic-settings overlooks."""
+def _unknown_sections() -> list[str]:
+    """List the variables of sections that do not exist, which pydantic-settings overlooks."""
+    mistakes: list[str] = []
     for variable in map(str.upper, sorted(os.environ)):
         section, of_section, _ = variable.removeprefix(ENV_PREFIX).lower().partition("__")
         if variable.startswith(ENV_PREFIX) and of_section and _section([section]) is None:
-            raise ConfigError(
-                f"{told(variable)}: unknown section '{section}'{_near_key(section, [])}"
-            )
+            mistakes.append(f"{told(variable)}: unknown section '{section}'{near_key(section, [])}")
+    return mistakes
 
 
 def _put(
@@ -136,25 +145,86 @@ def _nearest(path: Path) -> str:
     return f"; zerofleet comes with {own}, which need no path" if own else ""
 
 
-def _explain(error: ValidationError, source: str) -> str:
-    """One problem as one line; an unknown key first, for it may be a missing one misspelt."""
+def _explained(error: ValidationError, source: str, values: Mapping[str, Any]) -> list[str]:
+    """Return one line for each mistake.
+
+    Args:
+        error: what pydantic found.
+        source: the run file.
+        values: what the file and the environment say.
+    """
     problems = error.errors()
-    first = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])
-    location = [str(part) for part in first["loc"]]
-    key = ".".join(location)
-    variable = variable_of(location)
-    if variable is not None:
-        source = told(variable)
-    if first["type"] == "extra_forbidden":
-        return f"{source}: unknown key '{key}'{_near_key(location[-1], location[:-1])}"
-    if first["type"] == "missing":
-        return f"{source}: the key '{key}' is missing"
-    if not location:
-        return f"{source}: {first['msg'].removeprefix('Value error, ')}"
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "value_error" and isinstance(first["input"], dict):
-        return f"{source}: {key}: {message}"  # of several keys: the message names the values
-    return f"{source}: {key} = {first['input']!r}: {message}"
+    unknown = [each["loc"] for each in problems if each["type"] == "extra_forbidden"]
+    rules = _rules_hint([[str(part) for part in each] for each in unknown], values)
+    lines: list[str] = []
+    meant: set[str] = set()  # keys that a misspelt one may stand for are not missing
+    for each in sorted(problems, key=lambda problem: problem["type"] == "missing"):
+        location = [str(part) for part in each["loc"]]
+        key = ".".join(location)
+        variable = variable_of(location)
+        where = source if variable is None else told(variable)
+        message = each["msg"].removeprefix("Value error, ")
+        if each["type"] == "extra_forbidden":
+            is_rule = rules and (location[0] == "game" or len(location) == 1)
+            hint = rules if is_rule else near_key(location[-1], location[:-1])
+            meant.update(re.findall(r"'([\w.]+)'", hint))
+            lines.append(f"{where}: unknown key '{key}'{hint}")
+        elif each["type"] == "missing":
+            if key not in meant:
+                lines.append(f"{where}: the key '{key}' is missing")
+        elif not location:
+            lines.append(f"{where}: {message}")
+        elif each["type"] == "value_error" and isinstance(each["input"], dict):
+            lines.append(f"{where}: {key}: {message}")  # of several keys, which the message names
+        else:
+            lines.append(f"{where}: {key} = {each['input']!r}: {message}")
+    return lines
+
+
+def _rules_hint(unknown: Sequence[Sequence[str]], values: Mapping[str, Any]) -> str:
+    """Return the hint that rules of the game are a part of its name; "" if no key is such a rule.
+
+    Args:
+        unknown: paths of the unknown keys.
+        values: what the file and the environment say.
+    """
+    from zerofleet import games
+
+    given = values.get("game")
+    game = cast("dict[str, Any]", given) if isinstance(given, dict) else {"name": given}
+    places = {1: values, 2: game}  # at the top level, or in [game]
+    rules = {
+        path[-1]: str(value).lower() if isinstance(value, bool) else str(value)
+        for path in unknown
+        if len(path) == 1 or (len(path) == 2 and path[0] == "game")
+        for value in [places[len(path)].get(path[-1])]
+    }
+    family, _, inside = str(game.get("name", "")).removesuffix(")").partition("(")
+    if not rules or family not in games.names():
+        return ""
+    named = ",".join([*filter(None, [inside]), *(f"{key}={rules[key]}" for key in rules)])
+    try:
+        games.spec(f"{family}({named})")
+    except ConfigError as error:
+        if all(len(path) == 1 for path in unknown):
+            return ""
+        return f": the rules of a game are a part of its name, such as go(size=9), but {error}"
+    return f': did you mean game = "{family}({named})"?'
+
+
+def _unknown_game(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the name of the game, if nothing else about the game is wrong."""
+    from zerofleet import games
+
+    game = values.get("game")
+    name = cast("dict[str, Any]", game).get("name") if isinstance(game, dict) else game
+    if not isinstance(name, str) or any(each["loc"][:1] == ("game",) for each in error.errors()):
+        return []
+    try:
+        games.spec(name)
+    except ConfigError as unknown:
+        return [str(unknown)]
+    return []
 
 
 def _section(path: list[str]) -> type[BaseModel] | None:
@@ -171,17 +241,27 @@ def _section(path: list[str]) -> type[BaseModel] | None:
     return model
 
 
-def _near_key(key: str, path: list[str]) -> str:
-    """The key that may have been meant, or those that there are."""
-    near = difflib.get_close_matches(key, _known_keys(path), n=1, cutoff=0.5)
-    return f": did you mean '{'.'.join([*path, near[0]])}'?" if near else _key_list(path)
+def near_key(key: str, path: list[str]) -> str:
+    """Return a hint for an unknown key: the key that may have been meant, or the known ones.
+
+    Args:
+        key: the unknown key.
+        path: the section it was in; empty for the top level.
+    """
+    known = _known_keys(path)
+    sections = [name for name in RunConfig.model_fields if _section([name])]
+    elsewhere = [f"{name}.{key}" for name in sections if key in _known_keys([name])]
+    if elsewhere:
+        *others, last = [f"'{each}'" for each in elsewhere]
+        return f": did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
+    here = {each: ".".join([*path, each]) for each in known}
+    all_keys = {each: f"{name}.{each}" for name in sections for each in _known_keys([name])}
+    for keys, cutoff in ((here, 0.8), (all_keys, 0.8), (here, 0.5)):
+        if near := difflib.get_close_matches(key, keys, n=1, cutoff=cutoff):
+            return f": did you mean '{keys[near[0]]}'?"
+    return f": known keys here are {', '.join(known)}" if known else ""
 
 
 def _known_keys(path: list[str]) -> list[str]:
     model = _section(path)
     return list(model.model_fields) if model else []
-
-
-def _key_list(path: list[str]) -> str:
-    keys = _known_keys(path)
-    return f": known keys here are {', '.join(keys)}" if keys else ""

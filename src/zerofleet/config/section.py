@@ -1,6 +1,9 @@
 """What every section of the run file is."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+
+_MOST = 2**31 - 1  # of the core and of an integer in Postgres
+_MOST_SAMPLES = 2**63 - 1
 
 
 class Section(BaseModel):
@@ -9,3 +12,11 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
     )
+
+    @field_validator("*")
+    @classmethod
+    def _whole_numbers_fit(cls, value: object, info: ValidationInfo) -> object:
+        most = _MOST_SAMPLES if str(info.field_name).endswith("_samples") else _MOST
+        if isinstance(value, int) and value > most:
+            raise ValueError(f"Input should be less than or equal to {most}")
+        return value

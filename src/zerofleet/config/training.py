@@ -13,20 +13,20 @@ from zerofleet.config.section import Section
 class NetworkSection(Section):
     """``[network]``: the residual network with the papers' two heads."""
 
-    blocks: int = Field(default=5, ge=0)
+    blocks: int = Field(default=5, ge=0, le=512)
     """Residual blocks after the first convolution."""
-    channels: int = Field(default=64, ge=1)
+    channels: int = Field(default=64, ge=1, le=4096)
     """Filters of every convolution of the tower."""
-    policy_channels: int = Field(default=2, ge=1)
+    policy_channels: int = Field(default=2, ge=1, le=1024)
     """Filters of the policy head's 1x1 convolution."""
     policy_head: Literal["dense", "convolutional"] = "dense"
     """convolutional: an action is a point of the board, and its logit comes from what is around
     it (one more action, a pass, from the whole board), as in Wu 2019, appendix A. For games with as
     many actions as points, or one more, in the order of the points, such as Go, Othello and
     m,n,k."""
-    value_channels: int = Field(default=1, ge=1)
+    value_channels: int = Field(default=1, ge=1, le=1024)
     """Filters of the value head's 1x1 convolution."""
-    value_hidden: int = Field(default=64, ge=1)
+    value_hidden: int = Field(default=64, ge=1, le=65_536)
     """Width of the value head's hidden layer (256 in the paper)."""
     value_head: Literal["scalar", "outcome"] = "scalar"
     """scalar: one number, learnt by squared error, as in the paper; outcome: probabilities of win,
@@ -165,6 +165,19 @@ class TrainerSection(Section):
     def first_step_positions(self) -> int:
         """Positions before the first step: the fewest of a window, or what one batch costs."""
         return max(self.min_positions, math.ceil(self.batch_size / self.samples_per_position))
+
+    def budget_used(self, samples: int, seconds: float) -> float | None:
+        """Return the share of the budget that is used up, above 1 after its end.
+
+        None without a budget.
+
+        Args:
+            samples: positions drawn so far.
+            seconds: of training so far.
+        """
+        parts = ((samples, self.budget_samples), (seconds, 60 * self.budget_minutes))
+        shares = [used / budget for used, budget in parts if budget]
+        return max(shares) if shares else None
 
     @property
     def auxiliary_weights(self) -> dict[str, float]:

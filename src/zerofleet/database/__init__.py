@@ -12,7 +12,7 @@ from zerofleet.database.matches import (
     match_seed,
 )
 from zerofleet.database.metrics import ExamFigures, ExamRow, WrongAnswer
-from zerofleet.database.migrate import migrate
+from zerofleet.database.migrate import check_database, migrate
 from zerofleet.database.models import ModelRow
 from zerofleet.database.promotions import Promotion, PromotionRow
 from zerofleet.database.ratings import PlayerResult, RatingPlace, RatingRow
@@ -60,6 +60,7 @@ __all__ = [
     "Verdict",
     "WindowBlocker",
     "WrongAnswer",
+    "check_database",
     "libpq_url",
     "match_seed",
     "migrate",

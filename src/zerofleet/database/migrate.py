@@ -20,6 +20,7 @@ from zerofleet.database.role_passwords import set_role_passwords
 from zerofleet.database.schema import (
     AFTER_TABLES,
     BEFORE_TABLES,
+    SchemaVersion,
     defined,
     expected,
     read_schema_version,
@@ -66,7 +67,23 @@ def migrate(url: str, role_passwords: Path | None = None) -> None:
         migration.run(place(connection_parameters(url)), role_passwords)
 
 
+def check_database(url: str) -> None:
+    """Look whether ``migrate`` could be called for a database; change nothing in it.
+
+    Raises:
+        ConfigError: a newer version has migrated it, or 0.1 made it, or the server is too old.
+        StoreUnavailableError: Postgres does not answer.
+    """
+    with _Migration(url) as migration:
+        migration.check(place(connection_parameters(url)))
+
+
 class _Migration(ConnectionPool):
+    def check(self, where: str) -> None:
+        with self._our_errors(), self._engine.connect() as connection:
+            _check_server(connection, where)
+            _checked_version(connection, where)
+
     def run(self, where: str, role_passwords: Path | None) -> None:
         with self._our_errors(), self._engine.connect() as connection:
             connection = connection.execution_options(no_parameters=True)
@@ -74,13 +91,8 @@ class _Migration(ConnectionPool):
             connection.execute(text(f"SELECT pg_advisory_lock({_LOCK})"))
             connection.commit()
             _check_server(connection, where)
-            version = read_schema_version(connection, where)
+            version = _checked_version(connection, where)
             connection.commit()
-            if version.is_newer:
-                raise ConfigError(
-                    f"the functions and views of the database at {where} are those of a newer "
-                    f"zerofleet ({version.zerofleet}, this is {__version__}): update zerofleet"
-                )
             if version != expected():
                 _upgrade(connection, where)
             # Also where nothing is new: after a pause of the run no partition is for today.
@@ -97,6 +109,16 @@ def _check_server(connection: sqlalchemy.Connection, where: str) -> None:
             f"Postgres at {where} is version {version // 10_000}, but zerofleet needs "
             f"{_OLDEST_SERVER} or newer"
         )
+
+
+def _checked_version(connection: sqlalchemy.Connection, where: str) -> SchemaVersion:
+    version = read_schema_version(connection, where)
+    if version.is_newer:
+        raise ConfigError(
+            f"the functions and views of the database at {where} are those of a newer "
+            f"zerofleet ({version.zerofleet}, this is {__version__}): update zerofleet"
+        )
+    return version
 
 
 def _upgrade(connection: sqlalchemy.Connection, where: str) -> None:

@@ -205,8 +205,16 @@ class DataFolder:
         try:
             path.touch()
         except OSError as error:
-            raise ConfigError(f"cannot write to {self.root}: {error.strerror}") from error
+            raise ConfigError(
+                f"cannot write to {self.root}: {error.strerror}; it belongs to user number "
+                f"{self.root.stat().st_uid}, and this is {os.geteuid()}"
+            ) from error
         return path
+
+
+def is_log(name: str) -> bool:
+    """Whether a file of this name is a log, of the last start or of the one before."""
+    return name.endswith((".log", ".log.1"))
 
 
 def full_disk(folder: Path) -> str | None:
@@ -277,7 +285,8 @@ def _require_utf8(root: Path) -> None:
 def _made(root: Path) -> Path:
     try:
         root.mkdir(parents=True, exist_ok=True)
-        if any(root.iterdir()):
+        names = (name for _, _, names in os.walk(root) for name in names)
+        if not all(map(is_log, names)):  # a first start that failed leaves its logs
             raise ConfigError(f"{root} is not empty and not a data folder: give another --data")
     except OSError as error:
         raise ConfigError(f"cannot make the data folder {root}: {error.strerror}") from error
@@ -302,6 +311,13 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_private(path: Path, content: str) -> None:
     """Write a file of mode 0600 in one step; at no moment may another user read it."""
     _write_in_one_step(path, content, 0o600)
+
+
+def read_private(path: Path) -> str:
+    """Read what ``write_private`` wrote; a copy of it may have got a wider mode, and loses it."""
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o600)
+    return path.read_text(encoding="utf-8")
 
 
 def _write_in_one_step(path: Path, text: str, mode: int) -> None:

@@ -88,6 +88,10 @@ class RunFigures:
     """Of the next step; None: no trainer says."""
     budget_used: float | None = None
     """Share of the trainer's budget; None: no trainer says, or it has none."""
+    steps: int | None = None
+    """Steps of training in total; None: no trainer says."""
+    until: str | None = None
+    """How far the run is from the end that ``--until`` asked for; None: for nothing measurable."""
     best_version: int | None = None
     best_age_s: float | None = None
     refused_variants: str | None = None
@@ -219,6 +223,7 @@ class Monitor:
             held_out=_loss(summary.held_out_policy_loss, summary.held_out_value_loss),
             learning_rate=None if trainer is None else trainer.learning_rate,
             budget_used=None if trainer is None else trainer.budget_used,
+            steps=_steps(self._beats),
             best_version=summary.best_model,
             best_age_s=age,
             refused_variants=summary.refused_variants,
@@ -273,6 +278,29 @@ class Monitor:
             cores: of the one machine that all run on; None: they run on several.
         """
         return advise(observe(self._beats), self._run.scaling, cores)
+
+
+def _steps(beats: Iterable[Heartbeat]) -> int | None:
+    """Return the trainer's step; None until it has resumed."""
+    for beat in beats:
+        if isinstance(beat.figures, TrainerFigures) and has_resumed(beat.figures):
+            return beat.progress
+    return None
+
+
+def all_up(services: Iterable[ServiceState]) -> bool:
+    """Whether every service sends heartbeats, and the trainer has resumed."""
+    return all(
+        has_resumed(each.figures)
+        if isinstance(each.figures, TrainerFigures)
+        else each.figures is not None
+        for each in services
+    )
+
+
+def has_resumed(figures: TrainerFigures) -> bool:
+    """Whether a trainer has taken over the run: before that it has no window."""
+    return figures.window_limit > 0
 
 
 def states_of(beats: Iterable[Heartbeat]) -> list[ServiceState]:

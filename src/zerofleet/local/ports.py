@@ -54,6 +54,16 @@ def take_port(port: int) -> None:
         probe.bind((LOOPBACK, port))
 
 
+def answers(address: str) -> bool:
+    """Whether a server takes connections at ``HOST:PORT`` of this machine."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
 @functools.cache
 def _claims() -> int:
     """An empty file of this user, open until the process ends: to claim a port is to lock its byte.

@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from zerofleet.errors import ConfigError
 from zerofleet.local.child import Account, start_child, stop_child
-from zerofleet.local.data_folder import full_disk_named, write_private
+from zerofleet.local.data_folder import full_disk_named, read_private, write_private
 from zerofleet.local.lock import FolderLock
 from zerofleet.local.ports import free_port
 from zerofleet.local.postgres_bootstrap import bootstrap
@@ -161,11 +161,12 @@ class EmbeddedPostgres:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             if not path.exists():
                 write_private(path, f"127.0.0.1:*:*:{user}:{secrets.token_urlsafe(24)}\n")
-            passwords[user] = path.read_text(encoding="utf-8").strip().rpartition(":")[2]
+            passwords[user] = read_private(path).strip().rpartition(":")[2]
         return passwords
 
     def _wait_for_leaving_server(self) -> None:
         """For a server that does not hold our lock, such as one that ``pg_ctl`` started."""
+        self._check_copy()
         deadline = time.monotonic() + self._leave_seconds
         while (pid := self._running_pid()) is not None:
             if time.monotonic() > deadline:
@@ -178,6 +179,21 @@ class EmbeddedPostgres:
         # Postgres takes for that server. Ours would hold our lock, so none runs.
         if self._noted_pid() is not None:
             self._status_path.unlink()
+
+    def _check_copy(self) -> None:
+        """Refuse a cluster that was copied while its server ran: its files are of several moments.
+
+        Raises:
+            ConfigError: the cluster names a server of another folder.
+        """
+        with contextlib.suppress(OSError, IndexError):
+            noted = Path(self._status_lines()[1].strip())
+            if noted.resolve() != self._cluster.path.resolve():
+                raise ConfigError(
+                    f"{self._cluster.path} was copied while its server ran in {noted}, so it may "
+                    "be damaged: stop the run there and copy the data folder again (if nothing "
+                    f"ran while it was copied, remove {self._status_path} and start again)"
+                )
 
     def _running_pid(self) -> int | None:
         """The server that runs on this cluster, if there is one."""

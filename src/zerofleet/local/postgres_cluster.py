@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,10 +52,15 @@ class Cluster:
     def account(self) -> Account:
         """The user that the server runs as.
 
+        A copy of a data folder may have another owner or other rights than Postgres asks for:
+        root, or the owner, mends them.
+
         Raises:
-            ConfigError: the cluster is another user's, out of that user's reach, or gone.
+            ConfigError: the cluster belongs to another user or another data folder, is out of that
+                user's reach, or gone.
         """
         us = Account.current()
+        self._check_link()
         if not self.path.exists():
             if self.path.is_symlink():
                 raise ConfigError(
@@ -63,12 +70,16 @@ class Cluster:
         status = self.path.stat()
         owner = Account(status.st_uid, status.st_gid)
         if us.uid not in (0, owner.uid):
-            raise ConfigError(f"{self.path} belongs to user number {owner.uid}: start as that user")
-        if not is_reachable(self.path, owner):
             raise ConfigError(
-                f"Postgres runs as user number {owner.uid}, who may not enter every folder above "
-                f"{self.path.resolve()}: move {self.folder}, or open those folders"
+                f"{self.path} belongs to user number {owner.uid}: start as that user, or as root "
+                f"give the data folder to yours (chown -R {us.uid}:{us.gid} {self.folder.parent})"
             )
+        if us.uid == 0:
+            owner = self._owned(owner)
+            if not is_reachable(self.path, owner):
+                self._move_outside(owner)
+        if status.st_mode & 0o027:  # Postgres starts with 0700 and 0750 alone
+            self.path.chmod(0o700)
         return owner
 
     def programs(self, account: Account) -> PostgresPrograms:
@@ -107,9 +118,7 @@ class Cluster:
         """
         home, outside = self.folder, not is_reachable(self.path, account)
         if outside:
-            home = Path(tempfile.mkdtemp(prefix="cluster-", dir=self._made_shared()))
-            home.chmod(0o755)
-            (home / "origin").write_text(f"{self.folder}\n", encoding="utf-8")
+            home = self._home_outside()
         with tempfile.TemporaryDirectory(dir=home, prefix="initdb-") as temporary:
             work = Path(temporary)
             work.chmod(0o711)
@@ -136,12 +145,75 @@ class Cluster:
         if outside:
             self.path.symlink_to(home / "cluster")
 
+    def _check_link(self) -> None:
+        """Refuse a cluster outside of the data folder that another data folder uses.
+
+        Raises:
+            ConfigError: the link to it was copied with the data folder, the cluster was not.
+        """
+        home = self.path.resolve().parent
+        origin = _origin(home) if self.path.is_symlink() and self.path.exists() else None
+        if origin is None or origin == self.folder:
+            return
+        if (origin / "cluster").resolve() == self.path.resolve():
+            raise ConfigError(
+                f"{self.folder.parent} is a copy of {origin.parent} without its database, to which "
+                f"{self.path} is only a link: remove the copy, stop the run there, and copy with "
+                f"cp -aL {origin.parent} {self.folder.parent}"
+            )
+        (home / "origin").write_text(f"{self.folder}\n", encoding="utf-8")  # the folder has moved
+
+    def _owned(self, owner: Account) -> Account:
+        """Return who runs the server of this cluster, after what belongs to root is handed over."""
+        control = self.path / "global" / "pg_control"
+        is_roots = owner.uid == 0 or (control.exists() and control.stat().st_uid == 0)
+        if not is_roots:
+            return owner
+        account = owner if owner.uid else _nobody()
+        cluster = self.path.resolve()
+        below = (
+            Path(at) / name
+            for at, folders, files in os.walk(cluster)
+            for name in (*folders, *files)
+        )
+        _hand_over([cluster, *below], account)
+        return account
+
+    def _move_outside(self, account: Account) -> None:
+        """Move the cluster where the server's user can reach it, and leave a link to it."""
+        home = self._home_outside()
+        made, old = home / "cluster", self.path.with_name("cluster.old")
+        subprocess.run(["cp", "-a", self.path.resolve(), made], check=True)
+        self.path.rename(old)
+        self.path.symlink_to(made)
+        old.unlink() if old.is_symlink() else shutil.rmtree(old)
+
+    def _home_outside(self) -> Path:
+        """Make a folder for the cluster in ``shared``."""
+        home = Path(tempfile.mkdtemp(prefix="cluster-", dir=self._made_shared()))
+        home.chmod(0o755)
+        (home / "origin").write_text(f"{self.folder}\n", encoding="utf-8")
+        return home
+
+    def remove_outside(self) -> None:
+        """Remove the cluster if it is outside of the data folder and belongs to it."""
+        home = self.path.resolve().parent
+        if self.path.is_symlink() and _origin(home) == self.folder:
+            shutil.rmtree(home)
+
     def _made_shared(self) -> Path:
         try:
             self.shared.mkdir(mode=0o755, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"cannot make {self.shared}: {error.strerror}") from error
         return self.shared
+
+
+def _origin(home: Path) -> Path | None:
+    """Return the data folder that a cluster outside of it was made for."""
+    with contextlib.suppress(OSError):
+        return Path((home / "origin").read_text(encoding="utf-8").rstrip("\n"))
+    return None
 
 
 def dropped_to(account: Account) -> Account | None:
@@ -152,7 +224,7 @@ def dropped_to(account: Account) -> Account | None:
 def _hand_over(paths: Sequence[Path], account: Account) -> None:
     try:
         for path in paths:
-            os.chown(path, account.uid, account.gid)
+            os.chown(path, account.uid, account.gid, follow_symlinks=False)
     except OSError as error:
         raise ConfigError(
             f"Postgres does not run as root, and nothing can be handed to user number "

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from zerofleet.database import check_database
 from zerofleet.errors import ConfigError
+from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.data_folder import DataFolder, read_json, write_json
 from zerofleet.local.keeper import Keeper
 from zerofleet.local.postgres import EmbeddedPostgres
@@ -59,6 +62,19 @@ class Stores:
         self._folder = folder
         self._say = say
         self._keepers: list[Keeper] = []
+
+    def check(self, run: str) -> None:
+        """Look whether the outside stores can be used; change nothing in them.
+
+        Raises:
+            ConfigError: the database is one of a newer zerofleet, or its address is not valid.
+            StoreUnavailableError: a store does not answer.
+        """
+        if self._database_url is not None:
+            check_database(self._database_url)
+        if self._redis_url is not None:
+            with contextlib.closing(Heartbeats(self._redis_url, run)) as heartbeats:
+                heartbeats.read()
 
     def __enter__(self) -> Self:
         postgres = EmbeddedPostgres(self._folder.root / "postgres")

@@ -29,7 +29,7 @@ from redis.retry import Retry
 
 from zerofleet.errors import ConfigError
 from zerofleet.local.child import start_child, stop_child
-from zerofleet.local.data_folder import full_disk_named, write_private
+from zerofleet.local.data_folder import full_disk_named, read_private, write_private
 from zerofleet.local.lock import FolderLock
 from zerofleet.local.ports import free_port
 from zerofleet.secrets.urls import with_password_file
@@ -136,7 +136,7 @@ class EmbeddedValkey:
         path = self.folder / "password"
         if not path.exists():
             write_private(path, secrets.token_urlsafe(24))
-        return path.read_text(encoding="utf-8")
+        return read_private(path)
 
     def _launch(self, program: Path, lock: FolderLock) -> None:
         settings = {

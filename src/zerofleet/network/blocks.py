@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zerofleet.config import NetworkSection
-from zerofleet.errors import ConfigError
 
 SQUEEZE_RATIO = 4
 POOLED_SHARE = 4
@@ -122,18 +121,10 @@ class ConvolutionalPolicyHead(nn.Module):
     adds a bias; the one more action's by a linear layer over that (Wu 2019, appendix A.4). It has
     as many weights on a large board as on a small one, and what it learns at one point it knows at
     all.
-
-    Raises:
-        ConfigError: the actions are not the points, nor one more.
     """
 
     def __init__(self, channels: int, filters: int, points: int, num_actions: int) -> None:
         super().__init__()
-        if num_actions not in (points, points + 1):
-            raise ConfigError(
-                f"network.policy_head = 'convolutional' needs {points} or {points + 1} actions on "
-                f"a board of {points} points, the game has {num_actions}: take 'dense'"
-            )
         pooled = pooled_channels(channels)
         self.filters = ConvolutionBlock(channels, filters, 1)
         self.pooled = ConvolutionBlock(channels, pooled, 1)
@@ -150,11 +141,7 @@ class ConvolutionalPolicyHead(nn.Module):
 
 
 def policy_head(network: NetworkSection, points: int, num_actions: int) -> nn.Module:
-    """Policy logits ``[batch, num_actions]`` of ``[batch, channels, rows, columns]``.
-
-    Raises:
-        ConfigError: the actions are not as ``network.policy_head`` needs them.
-    """
+    """Policy logits ``[batch, num_actions]`` of ``[batch, channels, rows, columns]``."""
     filters = network.policy_channels
     if network.policy_head == "convolutional":
         return ConvolutionalPolicyHead(network.channels, filters, points, num_actions)
@@ -173,14 +160,5 @@ def over_the_board(planes: Tensor) -> Tensor:
 
 
 def pooled_channels(channels: int) -> int:
-    """How many of a block's channels are pooled: a quarter, and at least one.
-
-    Raises:
-        ConfigError: there is none left beside them.
-    """
-    if channels < 2:
-        raise ConfigError(
-            f"network.channels = {channels} leaves no channel beside the pooled one: give 2 or "
-            "more, or network.global_pooling = false"
-        )
+    """How many of a block's channels are pooled: a quarter, and at least one."""
     return max(1, channels // POOLED_SHARE)

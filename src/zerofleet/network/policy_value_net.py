@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from zerofleet.config import NetworkSection
+from zerofleet.config import NetworkSection, check_policy_head
 from zerofleet.network.auxiliary import AuxiliaryHeads, BoardShape
 from zerofleet.network.blocks import (
     ConvolutionalPolicyHead,
@@ -34,7 +34,7 @@ class PolicyValueNet(nn.Module):
             those that the game offers have heads, which only ``for_losses`` asks.
 
     Raises:
-        ConfigError: too few channels for what is asked for.
+        ConfigError: the policy head does not fit the game, or there are too few channels for it.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class PolicyValueNet(nn.Module):
         auxiliary: Sequence[str] = (),
     ) -> None:
         super().__init__()
+        check_policy_head(network, spec)
         planes, rows, columns = spec.observation_shape
         points = rows * columns
         self.unpack = UnpackBits((planes, rows, columns))

@@ -1,0 +1,148 @@
+"""The start of a run in its data folder, which a failure undoes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+from typing import Self
+
+from zerofleet.config import RunConfig
+from zerofleet.errors import ConfigError
+from zerofleet.local.data_folder import MARKER, DataFolder, full_disk_named, is_log
+from zerofleet.local.postgres import SHARED
+from zerofleet.local.postgres_cluster import Cluster
+
+_KEPT = ("run.toml", "stores.json", "page.json")
+_OLD = ".before"  # added to the name of a file that this start replaces
+
+
+class Start:
+    """Holds the data folder of a run while ``zerofleet up`` runs.
+
+    Until ``succeeded`` is called, leaving the block undoes the start: an old folder gets its run
+    file and its list of stores back, and a new folder is removed except for its logs.
+
+    Args:
+        root: the data folder, which need not exist.
+        run: the run.
+        run_file: where it was read from.
+
+    Raises:
+        ConfigError: the run file cannot be copied; or the folder belongs to another run, is in use,
+            holds other things, or cannot be written.
+    """
+
+    def __init__(self, root: Path, run: RunConfig, run_file: Path) -> None:
+        self._root = root
+        self._run = run
+        self._run_file = run_file
+        self._written = False
+        self._succeeded = False
+        self._exit = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        if not self._run_file.is_file():  # a shell's <(...), which can be read only once
+            raise ConfigError(f"cannot copy {self._run_file}: give a run file that is a plain file")
+        folders = [self._root.absolute(), *self._root.absolute().parents]
+        self._made = [folder for folder in folders if not os.path.lexists(folder)]
+        had_marker = (self._root / MARKER).exists() if self._root.is_dir() else False
+        try:
+            self.folder = DataFolder.for_run(self._root, self._run)
+            self._exit.enter_context(self.folder.hold("up"))
+        except BaseException:
+            self._remove_empty()
+            raise
+        self._root = self.folder.root
+        try:
+            self._check_rights()
+        except BaseException:
+            self._exit.close()
+            raise
+        self.is_new = not had_marker and not self.folder.run_file.exists()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with self._exit:
+            if self._succeeded:
+                self._forget_old()
+            elif self.is_new:
+                self._remove()
+            else:
+                self._restore()
+
+    def write(self) -> None:
+        """Copy the run file into the folder, where the services read it.
+
+        Raises:
+            ConfigError: the copy cannot be written.
+        """
+        with full_disk_named(self._root):
+            for name in _KEPT:
+                source, copy = self._root / name, self._root / f"{name}{_OLD}"
+                copy.unlink(missing_ok=True)
+                if source.exists():
+                    copy.touch(0o600)  # at no moment may another user read a password
+                    shutil.copy2(source, copy)
+        self._written = True
+        self.folder.keep_run_file(self._run_file, self._run)
+
+    def succeeded(self) -> None:
+        """Keep what this start has changed in the folder."""
+        self._succeeded = True
+
+    def _check_rights(self) -> None:
+        """Refuse a folder of which a part belongs to another user, as a copy by root does.
+
+        Raises:
+            ConfigError: a file cannot be read, or a folder or log cannot be written.
+        """
+        if os.geteuid() == 0:
+            return
+        for folder, folders, names in os.walk(self._root):
+            if Path(folder) == self._root / "postgres":
+                folders[:] = [name for name in folders if name != "cluster"]  # checked by itself
+            for name in (*folders, *names):
+                path = Path(folder) / name
+                is_written = name in folders or is_log(name) or "valkey" in path.parts
+                mode = os.R_OK | (os.W_OK if is_written else 0)
+                effective = os.access in os.supports_effective_ids
+                if not os.access(path, mode, effective_ids=effective):
+                    raise ConfigError(
+                        f"{path} belongs to user number {path.lstat().st_uid} and cannot be used: "
+                        "start as that user, or as root give the data folder to yours "
+                        f"(chown -R {os.geteuid()}:{os.getegid()} {self._root})"
+                    )
+
+    def _restore(self) -> None:
+        for name in _KEPT:
+            copy = self._root / f"{name}{_OLD}"
+            if copy.exists():
+                copy.replace(self._root / name)  # which needs no room on the disk
+            elif self._written:
+                (self._root / name).unlink(missing_ok=True)
+
+    def _forget_old(self) -> None:
+        for name in _KEPT:
+            (self._root / f"{name}{_OLD}").unlink(missing_ok=True)
+
+    def _remove(self) -> None:
+        """Remove everything but logs, to which the error may refer."""
+        Cluster(self._root / "postgres", SHARED).remove_outside()
+        for folder, _, names in os.walk(self._root):
+            for name in names:
+                if not is_log(name):
+                    (Path(folder) / name).unlink(missing_ok=True)
+        for folder, names, _ in os.walk(self._root, topdown=False):
+            for name in names:
+                path = Path(folder) / name
+                with contextlib.suppress(OSError):  # it holds logs
+                    path.unlink() if path.is_symlink() else path.rmdir()
+        self._remove_empty()
+
+    def _remove_empty(self) -> None:
+        """Remove the folders that this start has made, as far as they are empty."""
+        for folder in self._made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
