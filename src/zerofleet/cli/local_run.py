@@ -133,6 +133,7 @@ class LocalRun:
         migrate(owner_url)
         with Database(owner_url) as database:
             database.register_run(self._run)
+            database.make_partitions()  # of the size that this run asks for, before the first game
         urls = stores.urls
         console, root = urls.database["console"], self._folder.root
         with Monitor(self._run, console, urls.redis, root) as monitor:

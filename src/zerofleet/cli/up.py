@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _CHECKED_GAMES = 10
+_DISK_GB = 20.0
 
 
 class Until(StrEnum):
@@ -74,6 +75,7 @@ def up(
     from zerofleet.cli.local_run import LocalRun
     from zerofleet.config import find_run_file, load_run
     from zerofleet.local.data_folder import DataFolder
+    from zerofleet.local.stores import has_own_postgres
 
     _apply_overrides(override or [])
     run_file = find_run_file(run_file)
@@ -83,6 +85,8 @@ def up(
     goal = _goal(run, run_file) if until is Until.goal else None
     folder = DataFolder.for_run(data or default_folder(run.name), run)
     with folder.hold("up"):
+        if has_own_postgres(folder, database_url):
+            run = _with_disk_limit(run)
         local_run = LocalRun(
             run,
             folder,
@@ -97,6 +101,14 @@ def up(
         reached = local_run.go(database_url, redis_url)
     if not reached:
         raise typer.Exit(130)  # as a shell names an interrupted program
+
+
+def _with_disk_limit(run: RunConfig) -> RunConfig:
+    """The run with the disk limit of a data folder where it states none."""
+    if run.retention.max_disk_gb is not None:
+        return run
+    retention = run.retention.model_copy(update={"max_disk_gb": _DISK_GB})
+    return run.model_copy(update={"retention": retention})
 
 
 def _check_rules(game: str) -> None:
