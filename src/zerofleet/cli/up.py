@@ -86,7 +86,7 @@ def up(
     folder = DataFolder.for_run(data or default_folder(run.name), run)
     with folder.hold("up"):
         if has_own_postgres(folder, database_url):
-            run = _with_disk_limit(run)
+            run = with_disk_limit(run)
         local_run = LocalRun(
             run,
             folder,
@@ -103,7 +103,7 @@ def up(
         raise typer.Exit(130)  # as a shell names an interrupted program
 
 
-def _with_disk_limit(run: RunConfig) -> RunConfig:
+def with_disk_limit(run: RunConfig) -> RunConfig:
     """The run with the disk limit of a data folder where it states none."""
     if run.retention.max_disk_gb is not None:
         return run
