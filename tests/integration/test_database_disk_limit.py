@@ -169,6 +169,24 @@ def test_a_disk_limit_makes_partitions_shorter(database: Database) -> None:
     assert ask(database, "SELECT partition_size()") == [(timedelta(hours=3),)]
 
 
+def test_partitions_are_no_shorter_than_what_is_stored_asks_for(database: Database) -> None:
+    """Training may need far more than the limit; too many partitions are slow to plan with."""
+    register(database, max_disk_gb=1e-6)
+    play(database, datetime.now(UTC))
+    [(shortest,)] = ask(database, "SELECT partition_size()")
+    make_day(database, "ago_1", 1)
+    game = play(database, NOW - DAY)
+    ask(
+        database,
+        "INSERT INTO ago_1 SELECT game_uid, 1000 + n, action, to_play, model_version, root_value, "
+        "network_value, best_child_value, simulations, full_search, legal_actions, visit_counts, "
+        f"priors FROM ago_1, generate_series(1, 20000) AS n WHERE game_uid = '{game.game_uid}' "
+        "AND ply = 0",
+    )
+    ask(database, f"UPDATE games SET length = length + 20000 WHERE game_uid IN ('{game.game_uid}')")
+    assert ask(database, "SELECT partition_size() > '" + str(shortest) + "'::interval") == [(True,)]
+
+
 @pytest.mark.parametrize("retention", [{}, {"max_disk_gb": 0}, {"max_disk_gb": 1, "forget": False}])
 def test_without_a_limit_partitions_have_the_size_of_the_run_file(
     database: Database, retention: dict[str, object]

@@ -91,6 +91,10 @@ DECLARE
         WHERE (r.config #>> '{retention,max_disk_gb}')::double precision > 0
             AND coalesce((r.config #>> '{retention,forget}')::boolean, true)
     );
+    held_bytes CONSTANT numeric := (
+        SELECT coalesce(sum(pg_total_relation_size(to_regclass(p.partition::text))), 0)
+        FROM position_partitions AS p
+    );
     per_day bigint;
 BEGIN
     IF limit_bytes IS NULL THEN
@@ -100,19 +104,20 @@ BEGIN
     IF per_day IS NULL THEN
         RETURN least(widest, interval '10 minutes');
     END IF;
-    -- Each of these divides a day, so partitions of different sizes meet at the same moments.
+    -- Each of these divides a day, so partitions of different sizes meet at the same moments. What
+    -- training needs may be far more than the limit: then partitions would be too many to plan with.
     RETURN least(widest, coalesce((
         SELECT max(s.size) FROM unnest(
             '{1 minute, 2 minutes, 5 minutes, 10 minutes, 20 minutes, 30 minutes, 1 hour, 2 hours, '
             '4 hours, 8 hours, 1 day}'::interval[]
         ) AS s (size)
-        WHERE extract(epoch FROM s.size) / 86400 * per_day <= limit_bytes / 32
+        WHERE extract(epoch FROM s.size) / 86400 * per_day <= greatest(limit_bytes, held_bytes) / 32
     ), interval '1 minute'));
 END
 $$;
 COMMENT ON FUNCTION partition_size IS
     'How long a stretch of time a new partition covers: the fewest of [retention] partition_hours of '
-    'the runs here, or less where a day of searches is more than [retention] max_disk_gb / 32.';
+    'the runs here, or less where searches of that time are more than [retention] max_disk_gb / 32.';
 
 
 CREATE FUNCTION make_partitions(in_hours integer, in_until timestamptz) RETURNS integer
