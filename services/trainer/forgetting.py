@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 import structlog
 
@@ -11,15 +13,27 @@ from services.trainer.schedule import window_reach
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
+from zerofleet.local.data_folder import FULL_SHARE, FolderSizes
 from zerofleet.models.model_store import ModelStore
 
 EVERY_SECONDS = 600.0
 RETRY_SECONDS = 20.0  # after a partition that could not be dropped because it was being read
+LIMIT_SECONDS = 60.0  # between two looks at the disk where its limit may be near
+DROPPED_AT_ONCE = 20  # partitions, where the limit is passed
 GRACE = timedelta(minutes=10)  # a match that was about to use the model has begun by then
 DELETED_AT_ONCE = 500  # games; each transaction takes a fraction of a second
 REMOVED_AT_ONCE = 50  # models
+_MORE_GAMES = 1.05  # than the window holds: it drops trained and held-out games at its own pace
 
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGames:
+    """The games in the trainer's window."""
+
+    games: int  # held-out and rejected ones included
+    read_tx: int  # the transaction up to which they were read
 
 
 class Forgetting:
@@ -31,6 +45,8 @@ class Forgetting:
         models: where the run's models are.
         epoch: the trainer's fence epoch.
         grace: between giving a model up and removing its files.
+        folder: the run's data folder, which counts for the disk limit; None: the database alone
+            does.
     """
 
     def __init__(
@@ -40,52 +56,62 @@ class Forgetting:
         models: ModelStore,
         epoch: int,
         grace: timedelta = GRACE,
+        folder: Path | None = None,
     ) -> None:
         self._run = run
         self._database = database
         self._models = models
         self._epoch = epoch
         self._grace = grace
+        self._folder = folder
         self._removed: set[int] = set()
+        self._warned = False
         self._next = 0.0
 
     def due(self, now: float | None = None) -> bool:
         """Whether it is time; ``now`` is that of the monotonic clock, in seconds."""
         return (time.monotonic() if now is None else now) >= self._next
 
-    def carry_out(self, now: float | None = None) -> None:
-        """Make partitions ahead, forget one old partition, remove a few old models.
+    def carry_out(self, held: HeldGames | None = None, now: float | None = None) -> None:
+        """Make partitions ahead, drop old partitions, remove a few old models.
 
         Short: what is not done now is done the next time, also where Postgres does not answer or
         takes too long. Nothing waits for it but the caller, and it waits for no session that reads.
+
+        Args:
+            held: the trainer's window, which is all that the disk limit leaves; None: it is not
+                known, so the limit leaves what ``[retention]`` keeps without one.
+            now: of the monotonic clock, in seconds.
 
         Raises:
             StaleEpochError: another trainer has taken over.
         """
         try:
-            is_more = self._carry_out()
+            wait = self._carry_out(held)
         except StoreUnavailableError as error:
             _log.warning("forgetting_postponed", seconds=EVERY_SECONDS, reason=str(error))
-            is_more = False
-        wait = RETRY_SECONDS if is_more else EVERY_SECONDS
+            wait = EVERY_SECONDS
         self._next = (time.monotonic() if now is None else now) + wait
 
-    def _carry_out(self) -> bool:
-        """Whether there is more to do soon."""
+    def _carry_out(self, held: HeldGames | None) -> float:
+        """Seconds until the next time."""
         settings = self._run.retention
-        size = timedelta(hours=settings.partition_hours)
-        self._database.make_partitions(settings.partition_hours, max(2 * size, timedelta(days=1)))
+        self._database.make_partitions()
+        is_limited = held is not None and settings.limit_bytes is not None
         self._database.state_needs(
             self._run.name,
             window_games=window_reach(self._run.trainer),
             played_on_games=self._run.resign.window_games,
             margin=timedelta(days=settings.searches_days) if settings.forget else None,
             epoch=self._epoch,
+            held_games=round(_MORE_GAMES * held.games) if is_limited and held else None,
+            read_tx=held.read_tx if held else 0,
         )
         is_more = self._forget_searches()
         if settings.forget:
             is_more |= self._give_up_models()
-        return is_more
+        wait = RETRY_SECONDS if is_more else EVERY_SECONDS
+        return min(wait, self._keep_limit(settings.limit_bytes))
 
     def _forget_searches(self) -> bool:
         """Whether there is more to forget soon."""
@@ -94,6 +120,64 @@ class Forgetting:
             _log.info("searches_forgotten", partition=drop.partition, outcome=drop.outcome)
         deleted = self._database.delete_old_positions(DELETED_AT_ONCE)
         return drop is not None or deleted == DELETED_AT_ONCE
+
+    def _keep_limit(self, limit: float | None) -> float:
+        """Drop the oldest searches that training does not need while the disk limit is near.
+
+        Returns:
+            Seconds until the disk has to be looked at again.
+        """
+        if limit is None:
+            self._warn(None)
+            return EVERY_SECONDS
+        used = self._used_bytes()
+        for _ in range(DROPPED_AT_ONCE):
+            if used < FULL_SHARE * limit:
+                break
+            drop = self._database.drop_partition(at_limit=True)
+            if drop is None:
+                break
+            _log.info(
+                "searches_dropped_for_disk_limit",
+                partition=drop.partition,
+                outcome=drop.outcome,
+                used_bytes=used,
+                limit_bytes=round(limit),
+            )
+            if not drop.is_done:  # it is being read
+                return RETRY_SECONDS
+            used = self._used_bytes()
+        else:
+            return RETRY_SECONDS
+        use = self._database.database_use()
+        if used > limit:
+            needed, others = use.needed_bytes / 1e9, (used - use.needed_bytes) / 1e9
+            self._warn(
+                f"{used / 1e9:.2f} GB are used of retention.max_disk_gb = {limit / 1e9:g}: "
+                f"{needed:.2f} GB of searches that training needs, which stay, and {others:.2f} GB "
+                "besides (zerofleet status lists them); raise the limit, or lower "
+                "trainer.window_positions"
+            )
+            return LIMIT_SECONDS
+        self._warn(None)
+        per_second = (use.searches_per_day or 0) / 86400
+        if not per_second:
+            return LIMIT_SECONDS
+        until_full = (FULL_SHARE * limit - used) / per_second
+        return min(EVERY_SECONDS, max(LIMIT_SECONDS, until_full / 2))
+
+    def _used_bytes(self) -> int:
+        used = self._database.database_use().bytes
+        if self._folder is None:
+            return used
+        return used + FolderSizes.of(self._folder, used).total
+
+    def _warn(self, words: str | None) -> None:
+        """Record that the limit is not kept, or is kept again."""
+        self._database.warn_of_limit(self._run.name, words, self._epoch)
+        if words is not None and not self._warned:
+            _log.warning("disk_limit_exceeded", reason=words)
+        self._warned = words is not None
 
     def _give_up_models(self) -> bool:
         """Whether there are more files to remove soon."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from zerofleet.database import Database
 from zerofleet.errors import ZerofleetError
 from zerofleet.figures import TrainerFigures
 from zerofleet.heartbeat import Heartbeats
+from zerofleet.local.data_folder import data_folder_of
 from zerofleet.models.model_store import ModelStore, open_store
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import Pulse, beat, first_of, served_metrics
@@ -94,7 +96,8 @@ async def lead(
     ):
         models = open_store(settings, run.name, run.inference.max_batch_rows)
         checkpoints = CheckpointFolder(settings.checkpoint_folder / run.name)
-        trainer = TrainerThread(run, database, models, checkpoints, team, health)
+        folder = data_folder_of(settings.run_file)
+        trainer = TrainerThread(run, database, models, checkpoints, team, health, folder)
 
         def collector() -> Collector:
             from services.trainer.metrics import TrainerCollector
@@ -126,6 +129,7 @@ class TrainerThread:
         team: the processes that this one leads.
         health: told at each round of the loop, which is what shows progress: the event loop of this
             process comes round also while training is stuck.
+        data_folder: of ``zerofleet up``, whose files count for the disk limit.
     """
 
     def __init__(
@@ -136,6 +140,7 @@ class TrainerThread:
         checkpoints: CheckpointFolder,
         team: Team,
         health: HealthServer,
+        data_folder: Path | None = None,
     ) -> None:
         self._run = run
         self._team = team
@@ -143,7 +148,7 @@ class TrainerThread:
         self._waits = Waits(self._turn)
         self._stop = Event()
         self._stores = TrainerStores(
-            database, models, checkpoints, self._waits, self._stop, self._turn
+            database, models, checkpoints, self._waits, self._stop, self._turn, data_folder
         )
         self._trainer: Trainer | None = None
         self._turned = time.monotonic()

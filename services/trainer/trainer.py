@@ -8,7 +8,7 @@ import time
 import structlog
 
 from services.trainer.candidates import Candidates
-from services.trainer.forgetting import Forgetting
+from services.trainer.forgetting import Forgetting, HeldGames
 from services.trainer.learner import Learner
 from services.trainer.recorder import Recorder, TensorBoard
 from services.trainer.state import Resumed
@@ -70,7 +70,9 @@ class Trainer:
             run.trainer.publish_every_steps,
             resumed.published,
         )
-        self._forgetting = Forgetting(run, stores.database, stores.models, resumed.epoch)
+        self._forgetting = Forgetting(
+            run, stores.database, stores.models, resumed.epoch, folder=stores.data_folder
+        )
         self._publish_backoff = Backoff(1.0, 60.0)
         self._publish_after = 0.0  # of the monotonic clock
         self._unpublished = ""  # why a model that is due is not published yet
@@ -129,7 +131,9 @@ class Trainer:
             self._stores.ask(self._resign_threshold.write)
         if self._forgetting.due():
             # Not asked again until it succeeds: training goes on without it.
-            self._forgetting.carry_out()
+            window = self._window
+            games = window.trained.games + window.held_out.games + window.rejected
+            self._forgetting.carry_out(HeldGames(games, window.next_tx))
         arrived = time.monotonic() >= self._next_poll and self._read()
         missing = self._missing()
         self._demand.turn(hungry=bool(missing) and not arrived)

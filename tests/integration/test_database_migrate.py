@@ -49,6 +49,9 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
     run(
         database_url,
         "ALTER TABLE train_metrics DROP COLUMN soft_policy_loss CASCADE",  # and of the view
+        "ALTER TABLE position_needs DROP COLUMN limit_since CASCADE",
+        "ALTER TABLE position_needs DROP COLUMN limit_warning CASCADE",
+        "ALTER TABLE position_needs DROP COLUMN limit_warned_at CASCADE",
         "UPDATE alembic_version SET version_num = '1000'",
         "UPDATE definitions SET digest = 'other'",
     )

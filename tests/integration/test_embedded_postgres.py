@@ -107,6 +107,7 @@ def test_nobody_gets_in_without_a_password(postgres: EmbeddedPostgres) -> None:
                 host="127.0.0.1", port=postgres.port, user="postgres", dbname="postgres",
                 password=password, passfile="/nonexistent", sslmode="disable",
             )  # fmt: skip
+    assert run(postgres.url("superuser"), "SHOW max_wal_size") == [("256MB",)]
     rows = run(postgres.url("superuser"), "SHOW unix_socket_directories")
     assert rows == [("",)]
 

@@ -33,6 +33,7 @@ def test_a_run_over_outside_stores(tmp_path: Path, database_url: str, valkey_url
     assert status == 0, said
     assert (reached := re.search(r"Goal reached: model (\d+) has", said)), said
     assert not (tmp_path / "data" / "postgres").exists()
+    assert "max_disk_gb" not in (tmp_path / "data" / "run.toml").read_text()
     assert (tmp_path / "data" / "stores.json").stat().st_mode & 0o777 == 0o600
     with Database(database_url) as database:
         assert database.summary("tictactoe").promotions >= 1

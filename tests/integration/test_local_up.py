@@ -152,6 +152,8 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     status = json.loads(ask("status", "--data", str(data), "--json"))
     assert status["up"] is True
     assert status["games"] > 0
+    assert status["disk_use"]["limit_bytes"] == 20e9
+    assert status["disk_use"]["folder_bytes"]["log"] > 0
     assert {service["name"] for service in status["services"]} >= {"inference", "selfplay"}
 
     address = json.loads((data / "running.json").read_text())["inference_address"]

@@ -12,15 +12,19 @@ from services.inference.stored_models import StoredModels
 from services.trainer.forgetting import (
     EVERY_SECONDS,
     GRACE,
+    LIMIT_SECONDS,
     REMOVED_AT_ONCE,
     RETRY_SECONDS,
     Forgetting,
+    HeldGames,
 )
+from tests.integration.kept_searches import DAY, NOW, ask, make_day, new_record
 from zerofleet.best_pointer import BestPointer
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.database import Database
+from zerofleet.database import Database, Submission
 from zerofleet.errors import ModelNotFoundError, StaleEpochError
 from zerofleet.games import spec
+from zerofleet.local.data_folder import FULL_SHARE
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.variant import Variant
 
@@ -167,9 +171,10 @@ def test_many_files_go_a_few_at_a_time(published: Published) -> None:
 def test_partitions_of_the_run_files_size_are_made_ahead(
     published: Published, role_url: Callable[[str], str]
 ) -> None:
+    run = a_run(partition_hours=48)
+    published.database.register_run(run)
     with Database(role_url("trainer")) as trainer:
-        kept = Forgetting(a_run(partition_hours=48), trainer, published.folder, published.epoch)
-        kept.carry_out()
+        Forgetting(run, trainer, published.folder, published.epoch).carry_out()
     connection = psycopg2.connect(role_url("console"))
     with closing(connection), connection.cursor() as cursor:
         cursor.execute(
@@ -177,8 +182,132 @@ def test_partitions_of_the_run_files_size_are_made_ahead(
             "FROM position_partitions"
         )
         assert cursor.fetchall() == [(True, True)]
-        cursor.execute("SELECT run, since = '-infinity', epoch FROM position_needs")
-        assert cursor.fetchall() == [("test", True, published.epoch)]
+        cursor.execute("SELECT run, since = '-infinity', limit_since, epoch FROM position_needs")
+        assert cursor.fetchall() == [("test", True, None, published.epoch)]
+
+
+class Filled:
+    """A database with some megabytes of searches in a partition for each of ten days.
+
+    The window holds the games of the newest two days.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        for ago in range(10, 0, -1):
+            make_day(database, f"ago_{ago}", ago)
+            record = new_record(NOW - ago * DAY)
+            database.submit_games("test", "w", [Submission(record)])
+            ask(
+                database,
+                f"UPDATE games SET ingested_at = '{NOW - ago * DAY}' "
+                f"WHERE game_uid = '{record.game_uid}'",
+            )
+            ask(
+                database,
+                f"INSERT INTO ago_{ago} SELECT game_uid, 1000 + n, action, to_play, "
+                "model_version, root_value, network_value, best_child_value, simulations, "
+                "full_search, legal_actions, visit_counts, priors, policy_weights "
+                f"FROM ago_{ago}, generate_series(1, 8000) AS n WHERE ply = 0",
+            )
+        [(read_tx,)] = ask(database, "SELECT max(tx::text::bigint) FROM games")
+        self.held = HeldGames(2, read_tx)
+
+    @property
+    def days(self) -> list[int]:
+        """Which have their searches still, as days before today."""
+        rows = ask(self.database, "SELECT partition FROM position_partitions ORDER BY since")
+        return [int(name[4:]) for (name,) in rows if name.startswith("ago_")]
+
+    @property
+    def bytes(self) -> int:
+        return self.database.database_use().bytes
+
+
+@pytest.fixture
+def filled(database: Database) -> Filled:
+    return Filled(database)
+
+
+def limited(bytes_: float) -> RunConfig:
+    return a_run(max_disk_gb=bytes_ / 1e9, searches_days=1000)
+
+
+def test_at_the_disk_limit_the_oldest_searches_go_until_there_is_room(
+    filled: Filled, published: Published
+) -> None:
+    one = filled.database.kept("test").bytes / 10
+    before, games = filled.bytes, filled.database.count_games("test")
+    limit = (before - 2.5 * one) / FULL_SHARE  # room for all but three days
+    published.retention(limited(limit)).carry_out(filled.held)
+    assert filled.days == [7, 6, 5, 4, 3, 2, 1]
+    assert filled.bytes < FULL_SHARE * limit
+    assert filled.database.count_games("test") == games
+    assert filled.database.training_warnings("test") == []
+    published.retention(limited(limit)).carry_out(filled.held)
+    assert filled.days == [7, 6, 5, 4, 3, 2, 1]
+
+
+def test_what_training_needs_stays_and_the_limit_is_said_to_be_passed(
+    filled: Filled, published: Published, role_url: Callable[[str], str]
+) -> None:
+    with Database(role_url("trainer")) as trainer:
+        kept = Forgetting(limited(1e6), trainer, published.folder, published.epoch)
+        kept.carry_out(filled.held, now=0.0)
+        assert filled.days == [2, 1]
+        [warning] = trainer.training_warnings("test")
+        assert warning.warning == "over the disk limit"
+        assert "of retention.max_disk_gb = 0.001: " in warning.words
+        assert "lower trainer.window_positions" in warning.words
+        assert kept.due(LIMIT_SECONDS)
+        assert not kept.due(LIMIT_SECONDS - 1)
+        kept.carry_out(filled.held)
+        [again] = trainer.training_warnings("test")
+        assert again.at == warning.at
+        # A run that is started again with more room has kept to it.
+        kept = Forgetting(limited(1e9), trainer, published.folder, published.epoch)
+        kept.carry_out(filled.held, now=0.0)
+        assert trainer.training_warnings("test") == []
+
+
+def test_without_a_limit_or_with_forget_off_nothing_is_dropped_for_it(
+    filled: Filled, published: Published
+) -> None:
+    for settings in ({}, {"max_disk_gb": 0}, {"max_disk_gb": 0.001, "forget": False}):
+        run = a_run(**{"searches_days": 1000, **settings})
+        published.retention(run).carry_out(filled.held)
+        assert len(filled.days) == 10
+        assert filled.database.training_warnings("test") == []
+
+
+def test_files_of_the_data_folder_count_for_its_limit(
+    filled: Filled, published: Published, tmp_path: Path
+) -> None:
+    run = limited(filled.bytes / FULL_SHARE + 5e6)
+    in_folder = Forgetting(
+        run, published.database, published.folder, published.epoch, folder=tmp_path
+    )
+    in_folder.carry_out(filled.held)
+    assert len(filled.days) == 10
+    (tmp_path / "models").mkdir(exist_ok=True)
+    with (tmp_path / "models" / "large").open("wb") as file:
+        file.truncate(6_000_000)
+    in_folder.carry_out(filled.held)
+    assert filled.days[0] < 10
+    assert (tmp_path / "models" / "large").exists()
+
+
+def test_a_reader_delays_the_disk_limit(
+    filled: Filled, published: Published, database_url: str
+) -> None:
+    kept = published.retention(limited(1e6))
+    with closing(psycopg2.connect(database_url)) as reader:
+        reader.cursor().execute("SELECT count(*) FROM ago_10")
+        kept.carry_out(filled.held, now=0.0)
+    assert len(filled.days) == 10
+    assert kept.due(RETRY_SECONDS)
+    kept.carry_out(filled.held)
+    assert filled.days == [2, 1]
 
 
 def test_a_trainer_that_was_replaced_forgets_nothing(published: Published) -> None:

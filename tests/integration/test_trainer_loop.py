@@ -174,6 +174,29 @@ def test_trains_as_much_as_the_games_paid_for(surroundings: Surroundings) -> Non
     assert versions == list(range(1, len(versions) + 1))
 
 
+def test_at_the_disk_limit_searches_outside_of_the_window_go(surroundings: Surroundings) -> None:
+    values = a_run(window_positions=100, min_positions=100).model_dump(
+        include={"name", "game", "network", "trainer"}, exclude_unset=True
+    )
+    values["retention"] = {"searches_days": 1000, "max_disk_gb": 1e-6}
+    surroundings.run = run_from_values({**values, "preset": "plain"})
+    records = surroundings.submit(range(200))
+    surroundings.query("UPDATE games SET ingested_at = ingested_at - interval '1 day' RETURNING 1")
+
+    def warnings() -> list[str]:
+        found = surroundings.database.training_warnings("loop")
+        return [each.warning for each in found if "disk" in each.warning]
+
+    surroundings.train_until(lambda: warnings() and surroundings.idle())
+    [(needed, kept)] = surroundings.query(
+        "SELECT (SELECT count(*) FROM games WHERE ingested_at >= n.limit_since), "
+        "n.since = '-infinity' FROM position_needs AS n"
+    )
+    assert kept  # without a limit all would be
+    assert 0 < needed <= len(records)
+    assert surroundings.database.count_games("loop") == len(records)
+
+
 def test_the_preset_fast_trains_publishes_averages_and_computes_v_resign(
     surroundings: Surroundings,
 ) -> None:

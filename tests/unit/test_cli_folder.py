@@ -18,12 +18,13 @@ from typer.main import get_command
 
 from zerofleet.cli import app
 from zerofleet.cli.serving import tell_of_damage
+from zerofleet.cli.up import with_disk_limit
 from zerofleet.cli.which_run import chosen_folder
 from zerofleet.config import RunConfig, find_run_file, load_run
 from zerofleet.config.presets import merge
 from zerofleet.database import Promotion
 from zerofleet.errors import ConfigError
-from zerofleet.local.data_folder import DataFolder, full_disk
+from zerofleet.local.data_folder import DataFolder, FolderSizes, data_folder_of, full_disk
 from zerofleet.local.running import Running
 from zerofleet.local.start import Start
 from zerofleet.local.valkey import EmbeddedValkey
@@ -95,6 +96,63 @@ def test_what_is_set_for_a_start_is_in_the_run_file_that_is_kept(
     assert kept == merge(tomllib.loads(own), written)
     remarks = {line for line in own.splitlines() if line.startswith("#")}
     assert remarks <= set(folder.run_file.read_text().splitlines())
+
+
+@pytest.mark.parametrize(("in_file", "limit"), [(None, 20.0), ("7.5", 7.5), ("0", 0.0)])
+def test_the_disk_limit_is_in_the_run_file_that_is_kept(
+    in_file: str | None, limit: float, tmp_path: Path
+) -> None:
+    run_file = tmp_path / "run.toml"
+    section = "" if in_file is None else f"[retention]\nmax_disk_gb = {in_file}  # mine\n"
+    run_file.write_text(f"{RUN_FILE.read_text()}\n{section}")
+    run = with_disk_limit(load_run(run_file))
+    folder = DataFolder.for_run(tmp_path / "data", run)
+    folder.keep_run_file(run_file, run)
+    kept = load_run(folder.run_file)
+    assert kept == run
+    assert kept.retention.max_disk_gb == limit
+    assert kept.retention.limit_bytes == (limit * 1e9 or None)
+    assert in_file is None or folder.run_file.read_text() == run_file.read_text()
+
+
+def write(path: Path, size: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.truncate(size)
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_files_of_a_data_folder_are_counted_once(tmp_path: Path, *, is_elsewhere: bool) -> None:
+    root = tmp_path / "data"
+    cluster = root / "postgres" / "cluster"
+    if is_elsewhere:  # as under root, where Postgres' user may not enter the data folder
+        (tmp_path / "shared").mkdir()
+        cluster.parent.mkdir(parents=True)
+        cluster.symlink_to(tmp_path / "shared")
+    write(cluster / "pg_wal" / "1", 1_000)
+    write(cluster / "base" / "1", 20_000)
+    write(cluster / "global" / "1", 300)
+    write(root / "models" / "blobs" / "a.onnx", 4_000)
+    (root / "models" / "r" / "1").mkdir(parents=True)
+    (root / "models" / "r" / "1" / "model.onnx").hardlink_to(root / "models" / "blobs" / "a.onnx")
+    write(root / "checkpoints" / "r" / "1", 50_000)
+    write(root / "logs" / "trainer.log", 600)
+    write(root / "run.toml", 7)
+    sizes = FolderSizes.of(root, 20_000)
+    assert sizes == FolderSizes(log=1_000, models=4_000, checkpoints=50_000, logs=600, other=307)
+    assert sizes.total == 55_907
+
+
+def test_of_a_data_folder_without_a_database_all_files_count(tmp_path: Path) -> None:
+    write(tmp_path / "models" / "blobs" / "a.onnx", 4_000)
+    write(tmp_path / "run.toml", 7)
+    assert FolderSizes.of(tmp_path, 10**9).total == 4_007
+
+
+def test_only_the_run_file_of_a_data_folder_names_one(tmp_path: Path, run: RunConfig) -> None:
+    folder = DataFolder.for_run(tmp_path / "data", run)
+    assert data_folder_of(folder.run_file) == folder.root
+    assert data_folder_of(RUN_FILE) is None
 
 
 def test_a_best_model_whose_file_is_damaged_is_named(
@@ -290,7 +348,7 @@ def test_a_new_folder_whose_start_fails_is_removed(tmp_path: Path, run: RunConfi
     root = tmp_path / "a" / "b"
 
     def change(start: Start) -> None:
-        start.write()
+        start.write(run)
         (root / "checkpoints").mkdir()
         (root / "checkpoints" / "first").touch()
         (root / "link").symlink_to(tmp_path)
@@ -324,11 +382,11 @@ def test_a_start_that_fails_changes_nothing_in_an_old_folder(
     new.write_text(RUN_FILE.read_text() + "\n# new\n")
 
     def change(start: Start) -> None:
-        start.write()
+        start.write(run)
         stores.write_text("new")
 
     with Start(root, run, RUN_FILE) as start:
-        start.write()
+        start.write(run)
         start.succeeded()
     without_stores = everything_in(root)
     fail(root, run, new, change)
@@ -367,7 +425,7 @@ def test_a_folder_of_another_user_is_named(tmp_path: Path, run: RunConfig) -> No
         root = Path(anybodys) / "data"
         Path(anybodys).chmod(0o777)
         with Start(root, run, RUN_FILE) as start:
-            start.write()
+            start.write(run)
             start.folder.logs.mkdir()
             (start.folder.logs / "trainer.log").touch()
             start.succeeded()

@@ -26,8 +26,8 @@ from zerofleet.figures import (
     WorkStatus,
 )
 from zerofleet.heartbeat import Heartbeat
-from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState, states_of
+from zerofleet.local.data_folder import DataFolder, FolderSizes
+from zerofleet.local.monitor import DiskUse, Exam, Loss, RunFigures, ServiceState, states_of
 from zerofleet.local.running import Running
 from zerofleet.local.usage import Usage
 
@@ -65,8 +65,19 @@ FULL = RunFigures(
     elo_error=36.6,
     play=RecentPlay(1000, 0.4567, 0.25, 0.4, 0.35, 1.95),
 )
-KEPT = Kept(7_654_000_000, datetime(2026, 5, 1, 9, 30, tzinfo=UTC), 987_600_000, models=3)
-NOTHING = Kept(32_768, None, None, models=0)
+SEARCHES = Kept(
+    bytes=7_654_000_000,
+    since=datetime(2026, 5, 1, 9, 30, tzinfo=UTC),
+    bytes_per_day=987_600_000,
+    game_bytes=456_000_000,
+    database_bytes=8_200_000_000,
+    models=3,
+)
+FILES = FolderSizes(
+    log=256_000_000, models=1_230_000_000, checkpoints=80_000_000, logs=4_000_000, other=25_000_000
+)
+KEPT = DiskUse(SEARCHES, FILES, limit=20e9)
+NOTHING = DiskUse(Kept(32_768, None, None, 16_384, 10_000_000, models=0), None, None)
 SERVICES = [
     ServiceState("trainer", "Waiting for Postgres", "blocked", "Postgres"),
     ServiceState("inference", "Restarting in 0.5 s: was ended by SIGKILL", "down", restarts=2),
@@ -163,7 +174,8 @@ def test_one_is_not_counted_in_the_plural(tmp_path: Path) -> None:
     one = replace(FULL, games=1, models=1, promotions=1)
     said = final_report(one, Usage(1.0, 1.0), DataFolder(tmp_path, "r", "g"))
     assert "\n1 game, 1 model, 1 promoted; " in said
-    assert "files of 1 of 1 model\n" in status_text(one, replace(NOTHING, models=1), [], None)
+    disk = replace(NOTHING, kept=replace(NOTHING.kept, models=1))
+    assert "files of 1 of 1 model\n" in status_text(one, disk, [], None)
 
 
 PACED = TrainerFigures(demand=DemandFigures(wait_share=0.3))
@@ -330,6 +342,42 @@ def test_status_as_text_and_json() -> None:
     assert values["services"][1]["restarts"] == 2
     assert values["kept"]["bytes_per_day"] == 987_600_000
     assert values["kept"]["since"] == "2026-05-01T09:30:00+00:00"
+
+
+def test_status_lists_what_takes_room_and_when_the_limit_is_reached() -> None:
+    text = status_text(FULL, KEPT, [], None)
+    assert (
+        "disk use          9.8 GB: searches 7.7 GB, models 1.2 GB, games 456.0 MB, "
+        "write-ahead log 256.0 MB, other tables 90.0 MB, checkpoints 80.0 MB, other files 25.0 MB, "
+        "logs 4.0 MB\n"
+    ) in text
+    assert "disk limit        20 GB, reached in 9 days at the present rate\n" in text
+    of_fleet = status_text(EMPTY, NOTHING, [], None)
+    assert "disk use          10.0 MB: other tables 10.0 MB, searches 0.0 MB, games " in of_fleet
+    assert "disk limit        none\n" in of_fleet
+    values = json.loads(json.dumps(status_values(FULL, KEPT, [], None)))
+    assert values["disk_use"]["total_bytes"] == 9_795_000_000
+    assert values["disk_use"]["folder_bytes"]["log"] == 256_000_000
+    assert status_values(FULL, NOTHING, [], None)["disk_use"]["limit_bytes"] is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        (15e9, "15 GB, reached in 5 days at"),
+        (11e9, "11 GB, reached in 16 hours at"),
+        (10.35e9, "10.35 GB, reached in 55 minutes at"),
+        (10.3e9, "10.3 GB, reached: the oldest searches that training does not need are dropped"),
+        (0.5e9, "0.5 GB, reached: the oldest"),
+    ],
+)
+def test_a_disk_limit_says_when_it_begins_to_drop_searches(limit: float, words: str) -> None:
+    assert f"disk limit        {words}" in status_text(FULL, replace(KEPT, limit=limit), [], None)
+
+
+def test_a_disk_limit_without_a_rate_is_a_limit() -> None:
+    disk = replace(KEPT, kept=replace(SEARCHES, bytes_per_day=None))
+    assert "disk limit        20 GB\n" in status_text(FULL, disk, [], None)
 
 
 def test_warnings_are_said_wherever_figures_are() -> None:

@@ -156,11 +156,12 @@ class LocalRun:
                     f"{self._folder.checkpoints} holds no checkpoint to go on from: copy the "
                     "checkpoints there, or start a run of another name"
                 )
+            database.make_partitions()  # of the size that this run asks for, before the first game
         urls = stores.urls
         console, root = urls.database["console"], self._folder.root
         with Monitor(self._run, console, urls.redis, root) as monitor:
             monitor.require_redis()
-            start.write()
+            start.write(self._run)
             stores.remember()
             figures = monitor.figures()
             at_start = self._ending.is_reached(figures, 0.0)

@@ -82,7 +82,7 @@ class _Watched:
         from zerofleet.cli.status_text import status_text, status_values
 
         monitor, address = self.monitor, self.address
-        figures, kept = monitor.figures(), monitor.kept()
+        figures, disk = monitor.figures(), monitor.disk_use()
         # A heartbeat stays for seconds after its process has ended.
         services = monitor.services_of_heartbeats() if address else []
         if self.of_fleet and not services:
@@ -90,12 +90,12 @@ class _Watched:
         # Where all share one machine, its cores are the limit.
         advice = monitor.advice(None if self.of_fleet else os.cpu_count()) if address else None
         if as_json:
-            values = status_values(figures, kept, services, address, advice, self.running)
+            values = status_values(figures, disk, services, address, advice, self.running)
             return json.dumps(values, indent=indent)
         # Whoever starts a fleet asks it before its services have said anything.
         stopped = "no heartbeats: starting or stopped" if self.of_fleet else "stopped"
         return status_text(
-            *(figures, kept, services, address, advice, stopped), self.running, self.page_command
+            *(figures, disk, services, address, advice, stopped), self.running, self.page_command
         )
 
 

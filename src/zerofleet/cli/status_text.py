@@ -23,7 +23,7 @@ from zerofleet.cli.progress import (
 from zerofleet.database import Kept
 from zerofleet.figures import InferenceFigures
 from zerofleet.fleet import Advice
-from zerofleet.local.monitor import RunFigures, ServiceState
+from zerofleet.local.monitor import DiskUse, RunFigures, ServiceState
 from zerofleet.local.ports import LOOPBACK
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def status_values(
     figures: RunFigures,
-    kept: Kept,
+    disk: DiskUse,
     services: Sequence[ServiceState],
     address: str | None,
     advice: Advice | None = None,
@@ -50,9 +50,12 @@ def status_values(
         "metrics": {} if running is None else _metrics_urls(running),
         **asdict(figures),
         "elo_interval_95": elo_interval(figures),
-        "kept": {
-            **asdict(kept),
-            "since": None if kept.since is None else kept.since.isoformat(),
+        "kept": _kept_values(disk.kept),
+        "disk_use": {
+            "total_bytes": disk.total,
+            "limit_bytes": disk.limit,
+            "seconds_until_searches_are_dropped": disk.seconds_left,
+            "folder_bytes": None if disk.folder is None else asdict(disk.folder),
         },
         "services": [asdict(service) for service in services],
         "advice": None if advice is None else asdict(advice),
@@ -61,7 +64,7 @@ def status_values(
 
 def status_text(
     figures: RunFigures,
-    kept: Kept,
+    disk: DiskUse,
     services: Sequence[ServiceState],
     address: str | None,
     advice: Advice | None = None,
@@ -73,8 +76,8 @@ def status_text(
 
     Args:
         figures: of the run.
-        kept: on disk.
-        services: that are heard of.
+        disk: what takes room.
+        services: that send heartbeats.
         address: of the inference service; None: the run is stopped.
         advice: on the number of workers.
         stopped: what a run without an address is called.
@@ -89,7 +92,9 @@ def status_text(
         "entropy": entropy_text(figures),
         "positions": f"{figures.positions:,}",
         "models": f"{figures.models}, {figures.promotions} promoted",
-        "kept on disk": _kept_text(figures, kept),
+        "disk use": _disk_text(disk),
+        "disk limit": _limit_text(disk),
+        "kept on disk": _kept_text(figures, disk.kept),
         "best model": best_text(figures),
         "Elo": elo_text(figures),
         "loss, trained on": loss_text(figures.train),
@@ -133,12 +138,58 @@ def _metrics_urls(running: Running) -> dict[str, str]:
     return {name: f"http://{LOOPBACK}:{port}/metrics" for name, port in ports}
 
 
+def _disk_text(disk: DiskUse) -> str:
+    """The total and its parts, the largest first."""
+    kept, folder = disk.kept, disk.folder
+    parts = {
+        "searches": kept.bytes,
+        "games": kept.game_bytes,
+        "other tables": kept.database_bytes - kept.bytes - kept.game_bytes,
+    }
+    if folder is not None:
+        parts |= {
+            "write-ahead log": folder.log,
+            "models": folder.models,
+            "checkpoints": folder.checkpoints,
+            "logs": folder.logs,
+            "other files": folder.other,
+        }
+    sizes = sorted(parts.items(), key=lambda part: part[1], reverse=True)
+    return f"{_size_text(disk.total)}: {', '.join(f'{n} {_size_text(s)}' for n, s in sizes)}"
+
+
+def _limit_text(disk: DiskUse) -> str:
+    """The limit, and when it begins to drop searches."""
+    if disk.limit is None:
+        return "none"
+    words = f"{disk.limit / 1e9:g} GB"
+    if disk.seconds_left is None:
+        return words
+    if disk.seconds_left == 0:
+        return f"{words}, reached: the oldest searches that training does not need are dropped"
+    return f"{words}, reached in {_span_text(disk.seconds_left)} at the present rate"
+
+
+def _span_text(seconds: float) -> str:
+    """Such as ``40 minutes``, ``7 hours`` or ``3 days``."""
+    for unit, length in (("day", 86400), ("hour", 3600)):
+        if seconds >= 2 * length:
+            return counted(round(seconds / length), unit)
+    return counted(max(1, round(seconds / 60)), "minute")
+
+
 def _kept_text(figures: RunFigures, kept: Kept) -> str:
     searches = f"{_size_text(kept.bytes)} of searches"
-    if kept.since is not None and kept.bytes_per_day is not None:
-        a_day = _size_text(kept.bytes_per_day)
-        searches += f" since {kept.since:%Y-%m-%d %H:%M} UTC ({a_day} a day)"
+    if kept.since is not None:
+        searches += f" since {kept.since:%Y-%m-%d %H:%M} UTC"
+    if kept.bytes_per_day is not None:
+        searches += f" ({_size_text(kept.bytes_per_day)} a day)"
     return f"{searches}, files of {kept.models} of {counted(figures.models, 'model')}"
+
+
+def _kept_values(kept: Kept) -> dict[str, Any]:
+    since = None if kept.since is None else kept.since.isoformat()
+    return {**asdict(kept), "since": since}
 
 
 def _size_text(size: int) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 _CHECKED_GAMES = 10
+_DISK_GB = 20.0
 
 
 def up(
@@ -71,12 +72,15 @@ def up(
     from zerofleet.cli.until import Until
     from zerofleet.config import find_run_file
     from zerofleet.local.start import Start
+    from zerofleet.local.stores import has_own_postgres
 
     parsed = Until.parse(until)
     run_file = find_run_file(run_file)
     run = _checked_run(run_file, override or [])
     ending = parsed.of_run(run, run_file)
     with Start(data or default_folder(run.name), run, run_file) as start:
+        if has_own_postgres(start.folder, database_url):
+            run = with_disk_limit(run)
         local_run = LocalRun(
             run,
             start.folder,
@@ -90,6 +94,14 @@ def up(
         reached = local_run.go(database_url, redis_url, start)
     if not reached:
         raise typer.Exit(130)  # as a shell names an interrupted program
+
+
+def with_disk_limit(run: RunConfig) -> RunConfig:
+    """The run with the disk limit of a data folder where it states none."""
+    if run.retention.max_disk_gb is not None:
+        return run
+    retention = run.retention.model_copy(update={"max_disk_gb": _DISK_GB})
+    return run.model_copy(update={"retention": retention})
 
 
 def _check_rules(game: str) -> None:

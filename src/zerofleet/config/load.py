@@ -67,7 +67,7 @@ def load_run(path: Path) -> RunConfig:
     raise ConfigError(*mistakes)
 
 
-def run_file_text(path: Path, run: RunConfig) -> str:
+def run_file_text(path: Path, run: RunConfig, keys: Mapping[str, Any] | None = None) -> str:
     """A run file's text in which every key that the environment gives has the run's value.
 
     A key that the environment unsets is left out: TOML has no null.
@@ -75,15 +75,21 @@ def run_file_text(path: Path, run: RunConfig) -> str:
     Args:
         path: the run file; its comments and what else it says stay as they are.
         run: as ``load_run`` read it.
+        keys: sections with further keys that get the run's value, where that is not the file's.
     """
     text = path.read_text(encoding="utf-8")
     given = Environment(RunConfig)()
+    values, in_file = run.model_dump(mode="json"), tomllib.loads(text)
+    for section, names in (keys or {}).items():
+        for name in names:
+            if values[section][name] != in_file.get(section, {}).get(name):
+                given = {**given, section: {**given.get(section, {}), name: None}}
     if not given:
         return text
     import tomlkit  # of what `zerofleet up` needs; services and images do without
 
     document = tomlkit.parse(text)
-    _put(document, given, run.model_dump(mode="json"))
+    _put(document, given, values)
     return tomlkit.dumps(document)
 
 

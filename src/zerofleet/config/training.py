@@ -239,9 +239,20 @@ class RetentionSection(Section):
     searches_days: float = Field(default=1.0, ge=0)
     """Searches (the table ``positions``) are kept so many days longer than the trainer's window
     reaches back."""
+    max_disk_gb: float | None = Field(default=None, ge=0)
+    """Most disk space to use, in GB. Near it, the oldest searches that training does not need are
+    dropped, sooner than ``searches_days`` says; games, results, matches and promotions stay.
+    ``zerofleet up`` counts the whole data folder, a cluster counts its database. 0: no limit.
+    Unset: 20 for ``zerofleet up`` with its own Postgres, no limit elsewhere."""
     partition_hours: int = Field(default=24, ge=1, le=24 * 365)
-    """Searches are forgotten in stretches of so many hours."""
+    """Searches are dropped in stretches of this many hours; under ``max_disk_gb`` in shorter ones,
+    where it takes that."""
     models_newest: int = Field(default=20, ge=2)
     """The files of so many of the newest models are kept, besides those of all promoted ones."""
     models_every: int = Field(default=10, ge=0)
     """The files of every so many-th model are kept as well; 0: of none for that."""
+
+    @property
+    def limit_bytes(self) -> float | None:
+        """The disk limit; None: there is none."""
+        return 1e9 * self.max_disk_gb if self.forget and self.max_disk_gb else None

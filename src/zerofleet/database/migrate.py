@@ -96,7 +96,7 @@ class _Migration(ConnectionPool):
             if version != expected():
                 _upgrade(connection, where)
             # Also where nothing is new: after a pause of the run no partition is for today.
-            connection.exec_driver_sql("SELECT make_partitions(NULL, now() + interval '2 days')")
+            connection.exec_driver_sql("SELECT make_partitions(NULL, NULL)")
             connection.commit()
             if role_passwords is not None:
                 set_role_passwords(connection, role_passwords)

@@ -23,11 +23,17 @@ least(
 
 # The trainer's window, read again after a restart, and the games that v_resign is computed from.
 # Fewer games than the window holds: all are needed.
+# At the disk limit, the games that the trainer's window holds now, those that it has not read yet,
+# and those that v_resign is computed from.
 _STATE_NEEDS = f"""
-INSERT INTO position_needs (run, since, epoch)
+INSERT INTO position_needs (run, since, limit_since, epoch)
 SELECT :run, CASE
     WHEN :forgets AND w.games = :window_games
         THEN least(w.since, r.since) - CAST(:margin AS interval)
+    ELSE '-infinity'
+END, CASE
+    WHEN CAST(:held_games AS integer) IS NULL THEN NULL
+    WHEN :forgets AND l.games >= :held_games THEN least(l.since, r.since)
     ELSE '-infinity'
 END, :epoch
 FROM (
@@ -40,8 +46,40 @@ FROM (
         SELECT game_uid, ingested_at FROM games WHERE run = :run AND kind = 'selfplay' AND plays_on
         ORDER BY ingested_at DESC LIMIT :played_on_games
     ) AS played_on
-) AS r
-ON CONFLICT (run) DO UPDATE SET since = excluded.since, epoch = excluded.epoch, at = now()
+) AS r CROSS JOIN (
+    SELECT {_FIRST} FROM (
+        SELECT game_uid, ingested_at FROM games
+        WHERE run = :run AND kind = 'selfplay' AND tx >= (
+            SELECT tx FROM games
+            WHERE run = :run AND kind = 'selfplay' AND tx <= CAST(CAST(:read_tx AS text) AS xid8)
+            ORDER BY games.tx DESC OFFSET greatest(CAST(:held_games AS integer), 1) - 1 LIMIT 1
+        )
+    ) AS held
+) AS l
+ON CONFLICT (run) DO UPDATE SET
+    since = excluded.since, limit_since = excluded.limit_since, epoch = excluded.epoch, at = now()
+"""
+
+_WARN_OF_LIMIT = """
+UPDATE position_needs SET
+    limit_warning = :warning,
+    limit_warned_at = CASE
+        WHEN :warning IS NULL THEN NULL
+        WHEN limit_warning IS NULL THEN now()
+        ELSE limit_warned_at
+    END,
+    epoch = :epoch
+WHERE run = :run AND (limit_warning IS NOT NULL OR :warning IS NOT NULL)
+"""
+
+_DATABASE_USE = """
+SELECT
+    pg_database_size(current_database()) AS bytes,
+    (
+        SELECT coalesce(sum(pg_total_relation_size(to_regclass(partition::text))), 0)
+        FROM position_partitions WHERE since <= now() AND until > positions_needed(true)
+    )::bigint AS needed_bytes,
+    searches_per_day() AS searches_per_day
 """
 
 _KEPT = """
@@ -56,11 +94,9 @@ WITH filled AS MATERIALIZED (
 SELECT
     (SELECT coalesce(sum(bytes), 0) FROM positions_on_disk)::bigint AS bytes,
     (SELECT began FROM oldest) AS since,
-    (
-        SELECT (SELECT sum(bytes) FROM filled) * 86400
-            / greatest(60, extract(epoch FROM now() - began))
-        FROM oldest
-    )::bigint AS bytes_per_day,
+    searches_per_day() AS bytes_per_day,
+    pg_total_relation_size('games') AS game_bytes,
+    pg_database_size(current_database()) AS database_bytes,
     (SELECT count(*) FROM models WHERE run = :run AND removed_at IS NULL) AS models
 """
 
@@ -92,25 +128,39 @@ class Kept:
 
     bytes: int  # of searches, indexes included
     since: datetime | None  # when the oldest game with kept searches began; None: there is none
-    bytes_per_day: int | None  # at the rate since then
+    bytes_per_day: int | None  # of searches, at the rate of the last hour of play
+    game_bytes: int  # of the table of games, indexes included
+    database_bytes: int  # of the whole database
     models: int  # of the run, those whose files are kept
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUse:
+    """Room that the database takes, for the disk limit."""
+
+    bytes: int
+    needed_bytes: int  # of searches that training needs, in whole partitions
+    searches_per_day: int | None  # bytes, at the rate of the last hour of play
 
 
 class Retentions(ConnectionPool):
     """The trainer's side of ``[retention]``; see ``database/functions/retention.sql``."""
 
-    def make_partitions(self, hours: int, ahead: timedelta) -> int:
-        """Make the partitions of searches that are missing, from now until ``ahead`` of now.
+    def make_partitions(self, hours: int | None = None, ahead: timedelta | None = None) -> int:
+        """Make the partitions of searches that are missing from now on.
 
         Args:
-            hours: that each new one is for.
-            ahead: how far; those made before, of whatever size, count.
+            hours: that each new one covers; None: what ``[retention]`` of the runs says, or less
+                where a disk limit asks for it.
+            ahead: how far from now; those made before, of whatever size, count. None: far enough
+                for a trainer that calls this every ten minutes.
 
         Returns:
             How many were made. Fewer than needed when another session reads at the moment.
         """
         [row] = self._rows(
-            "SELECT make_partitions(:hours, now() + CAST(:ahead AS interval)) AS made",
+            "SELECT make_partitions(CAST(:hours AS integer), now() + CAST(:ahead AS interval)) "
+            "AS made",
             hours=hours,
             ahead=ahead,
         )
@@ -124,6 +174,8 @@ class Retentions(ConnectionPool):
         played_on_games: int,
         margin: timedelta | None,
         epoch: int,
+        held_games: int | None = None,
+        read_tx: int = 0,
     ) -> None:
         """State from when on this run needs its searches; they go when no run needs them.
 
@@ -134,6 +186,9 @@ class Retentions(ConnectionPool):
             margin: ... and what began and was stored so long before the first of these; None:
                 everything.
             epoch: the trainer's fence epoch.
+            held_games: the number of games in the trainer's window, which are all that is needed
+                at the disk limit; None: the run has no limit.
+            read_tx: the window holds games up to this transaction.
 
         Raises:
             StaleEpochError: another trainer has taken over.
@@ -146,14 +201,34 @@ class Retentions(ConnectionPool):
             played_on_games=played_on_games,
             margin=margin or timedelta(0),
             epoch=epoch,
+            held_games=held_games,
+            read_tx=read_tx,
         )
 
-    def drop_partition(self) -> PartitionDrop | None:
+    def warn_of_limit(self, run: str, warning: str | None, epoch: int) -> None:
+        """Record why the run takes more room than its disk limit; None: it does not.
+
+        Raises:
+            StaleEpochError: another trainer has taken over.
+        """
+        self._run(_WARN_OF_LIMIT, run=run, warning=warning, epoch=epoch)
+
+    def database_use(self) -> DatabaseUse:
+        """Return the room that the whole database takes, for the disk limit."""
+        [row] = self._rows(_DATABASE_USE)
+        return DatabaseUse(*row)
+
+    def drop_partition(self, *, at_limit: bool = False) -> PartitionDrop | None:
         """Drop the oldest partition of searches if no run needs it; None where there is none.
 
         It gives up within half a second where another session goes on reading: try again later.
+
+        Args:
+            at_limit: the disk limit is reached, so searches that training does not need may go.
         """
-        rows = self._rows("SELECT partition, outcome FROM drop_partition()")
+        rows = self._rows(
+            "SELECT partition, outcome FROM drop_partition(:at_limit)", at_limit=at_limit
+        )
         return PartitionDrop(*rows[0]) if rows else None
 
     def delete_old_positions(self, games: int) -> int:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 
 FORMAT = 1
+FULL_SHARE = 0.95
+"""Share of the disk limit from which on searches are dropped, so that it is kept."""
 MARKER = "zerofleet.json"
 _LOCK_SECONDS = 0.5
 _FULL_BYTES = 16 << 20  # Postgres' log grows by so much at a time
@@ -97,6 +99,7 @@ class DataFolder:
         """Write the run file into the folder: services and later commands read it there.
 
         What --set and the environment say over it is in it, for later commands do not hear them.
+        So is the disk limit, whose default depends on where the database is.
 
         Raises:
             ConfigError: it cannot be read once more, or its copy cannot be written.
@@ -105,7 +108,7 @@ class DataFolder:
 
         if not run_file.is_file():  # a shell's <(...): load_run has had what it says
             raise ConfigError(f"cannot copy {run_file}: give a run file that is a plain file")
-        text = run_file_text(run_file, run)
+        text = run_file_text(run_file, run, {"retention": {"max_disk_gb": None}})
         try:
             with full_disk_named(self.root):
                 _write_in_one_step(self.run_file, text, 0o644)
@@ -215,6 +218,58 @@ class DataFolder:
 def is_log(name: str) -> bool:
     """Whether a file of this name is a log, of the last start or of the one before."""
     return name.endswith((".log", ".log.1"))
+
+
+@dataclass(frozen=True, slots=True)
+class FolderSizes:
+    """Bytes of the files of a data folder, its tables excepted: Postgres knows their size."""
+
+    log: int
+    """Write-ahead log of the embedded Postgres."""
+    models: int
+    checkpoints: int
+    logs: int
+    """Logs of the services."""
+    other: int
+    """The rest: caches, settings, what Postgres keeps besides this run's database."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.log + self.models + self.checkpoints + self.logs + self.other
+
+    @classmethod
+    def of(cls, root: Path, database_bytes: int) -> Self:
+        """Measure a data folder.
+
+        Args:
+            root: the folder.
+            database_bytes: size of the run's database, which is left out where it is in the folder.
+        """
+        cluster = root / "postgres" / "cluster"
+        parts = [cluster / "pg_wal", root / "models", root / "checkpoints", root / "logs"]
+        log, models, checkpoints, logs = map(_size, parts)
+        everything = _size(root) + (_size(cluster.resolve()) if cluster.is_symlink() else 0)
+        other = everything - (log + models + checkpoints + logs)
+        if cluster.exists():
+            other -= database_bytes
+        return cls(log, models, checkpoints, logs, max(0, other))
+
+
+def data_folder_of(run_file: Path) -> Path | None:
+    """The data folder whose run file this is; None: it is no data folder's."""
+    return run_file.parent if (run_file.parent / MARKER).exists() else None
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files below a folder, each counted once however many links it has."""
+    sizes: dict[tuple[int, int], int] = {}
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):  # it has gone meanwhile
+                status = os.lstat(Path(path) / name)
+                sizes[status.st_dev, status.st_ino] = status.st_size
+    return sum(sizes.values())
 
 
 def full_disk(folder: Path) -> str | None:

@@ -27,7 +27,7 @@ from zerofleet.figures import (
 )
 from zerofleet.fleet import Advice, advise, observe
 from zerofleet.heartbeat import Heartbeat, Heartbeats
-from zerofleet.local.data_folder import full_disk
+from zerofleet.local.data_folder import FULL_SHARE, FolderSizes, full_disk
 from zerofleet.local.supervisor import Child
 
 _BEHIND = re.compile(r"the trainer, \d+ positions behind")  # what paced self-play waits for
@@ -131,6 +131,32 @@ class RunFigures:
 
 Status = WorkStatus | Literal["down"]
 """The status of a process; down: it has ended or does not respond."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """Room that a run takes, in bytes; of a fleet, what its database takes."""
+
+    kept: Kept
+    folder: FolderSizes | None
+    """Files of the data folder; None: there is none on this machine."""
+    limit: float | None
+    """The most that it may take; None: no limit."""
+
+    @property
+    def total(self) -> int:
+        """The whole database, and the files of the data folder."""
+        return self.kept.database_bytes + (0 if self.folder is None else self.folder.total)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until searches are dropped for the limit, at the rate of the last hour of play.
+
+        0: they are dropped now. None: there is no limit, or no rate.
+        """
+        if self.limit is None or not self.kept.bytes_per_day:
+            return None
+        return max(0.0, FULL_SHARE * self.limit - self.total) / self.kept.bytes_per_day * 86400
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,13 +269,17 @@ class Monitor:
         """That the disk of the run's folder is full, for a person; None: it is not."""
         return None if self._folder is None else full_disk(self._folder)
 
-    def kept(self) -> Kept:
-        """What of the run is kept on disk.
+    def disk_use(self) -> DiskUse:
+        """The room that the run takes.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.
         """
-        return self._database.kept(self._run.name)
+        kept = self._database.kept(self._run.name)
+        folder = None
+        if self._folder is not None:
+            folder = FolderSizes.of(self._folder, kept.database_bytes)
+        return DiskUse(kept, folder, self._run.retention.limit_bytes)
 
     def forget(self, pid: int) -> None:
         """Remove the heartbeats of a process of this machine that has ended.

@@ -51,6 +51,7 @@ _SETTINGS = MappingProxyType(
         "jit": "off",
         "wal_level": "minimal",
         "max_wal_senders": "0",
+        "max_wal_size": "256MB",
         "max_logical_replication_workers": "0",
         "password_encryption": "scram-sha-256",
         "idle_in_transaction_session_timeout": "60s",

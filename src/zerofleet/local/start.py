@@ -72,8 +72,11 @@ class Start:
             else:
                 self._restore()
 
-    def write(self) -> None:
+    def write(self, run: RunConfig) -> None:
         """Copy the run file into the folder, where the services read it.
+
+        Args:
+            run: what the copy is to say.
 
         Raises:
             ConfigError: the copy cannot be written.
@@ -86,7 +89,7 @@ class Start:
                     copy.touch(0o600)  # at no moment may another user read a password
                     shutil.copy2(source, copy)
         self._written = True
-        self.folder.keep_run_file(self._run_file, self._run)
+        self.folder.keep_run_file(self._run_file, run)
 
     def succeeded(self) -> None:
         """Keep what this start has changed in the folder."""

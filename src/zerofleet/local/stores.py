@@ -27,6 +27,19 @@ class StoreUrls:
     redis: str
 
 
+def has_own_postgres(folder: DataFolder, database_url: str | None) -> bool:
+    """Whether a run's database is the embedded one of its data folder.
+
+    Args:
+        folder: of the run.
+        database_url: an outside Postgres that was named for this start.
+
+    Raises:
+        ConfigError: the run's record is in another database than the given one.
+    """
+    return _Remembered(folder.root / "stores.json").database_url(database_url) is None
+
+
 def _say_nothing(line: str) -> None:
     del line
 

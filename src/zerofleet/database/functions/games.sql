@@ -108,7 +108,7 @@ BEGIN
             LOCK TABLE partition_tries IN EXCLUSIVE MODE;
         END IF;
         IF partitions_due() THEN
-            PERFORM make_partitions(NULL, now() + interval '2 days');
+            PERFORM make_partitions(NULL, NULL);
         END IF;
     END IF;
 

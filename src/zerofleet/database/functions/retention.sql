@@ -39,24 +39,109 @@ COMMENT ON FUNCTION partitions_due IS
     'tried within the minute. A try may fail for long, and takes locks.';
 
 
+CREATE FUNCTION searches_per_day() RETURNS bigint
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
+BEGIN ATOMIC
+    -- Bytes for each ply, from the newest partitions, times the plies of the last hour of play.
+    WITH newest AS MATERIALIZED (
+        SELECT p.since, pg_total_relation_size(to_regclass(p.partition::text)) AS bytes
+        FROM position_partitions AS p
+        WHERE p.since <= now() AND pg_relation_size(to_regclass(p.partition::text)) > 0
+        ORDER BY p.since DESC LIMIT 3
+    ), stored AS (
+        SELECT sum(g.length) AS plies FROM games AS g
+        WHERE g.game_uid >= (SELECT first_game_uid(min(n.since)) FROM newest AS n)
+    ), last_stored AS MATERIALIZED (
+        SELECT max(g.at) AS at FROM runs AS r CROSS JOIN LATERAL (
+            SELECT max(h.ingested_at) AS at FROM games AS h WHERE h.run = r.name
+        ) AS g
+    ), last_hour AS (
+        SELECT
+            sum(g.plies) AS plies,
+            greatest(60, extract(epoch FROM (SELECT l.at FROM last_stored AS l) - min(g.began)))
+                AS seconds
+        FROM runs AS r CROSS JOIN LATERAL (
+            SELECT
+                sum(h.length) AS plies,
+                greatest(
+                    min(h.began_at), (SELECT l.at FROM last_stored AS l) - interval '1 hour'
+                ) AS began
+            FROM games AS h
+            WHERE h.run = r.name
+                AND h.ingested_at > (SELECT l.at FROM last_stored AS l) - interval '1 hour'
+        ) AS g
+    )
+    SELECT ((SELECT sum(n.bytes) FROM newest AS n) / s.plies * h.plies / h.seconds * 86400)::bigint
+    FROM stored AS s CROSS JOIN last_hour AS h WHERE s.plies > 0;
+END;
+COMMENT ON FUNCTION searches_per_day IS
+    'Bytes that a day of searches adds at the rate of the last hour of play, of all runs of the '
+    'database; null before the first game.';
+
+
+CREATE FUNCTION partition_size() RETURNS interval
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp
+AS $$
+DECLARE
+    widest CONSTANT interval := make_interval(hours => coalesce((
+        SELECT min((r.config #>> '{retention,partition_hours}')::integer) FROM runs AS r
+    ), 24));
+    limit_bytes CONSTANT double precision := 1e9 * (
+        SELECT min((r.config #>> '{retention,max_disk_gb}')::double precision) FROM runs AS r
+        WHERE (r.config #>> '{retention,max_disk_gb}')::double precision > 0
+            AND coalesce((r.config #>> '{retention,forget}')::boolean, true)
+    );
+    held_bytes CONSTANT numeric := (
+        SELECT coalesce(sum(pg_total_relation_size(to_regclass(p.partition::text))), 0)
+        FROM position_partitions AS p
+    );
+    per_day bigint;
+BEGIN
+    IF limit_bytes IS NULL THEN
+        RETURN widest;
+    END IF;
+    per_day := searches_per_day();
+    IF per_day IS NULL THEN
+        RETURN least(widest, interval '10 minutes');
+    END IF;
+    -- Each of these divides a day, so partitions of different sizes meet at the same moments. What
+    -- training needs may be far more than the limit: then partitions would be too many to plan with.
+    RETURN least(widest, coalesce((
+        SELECT max(s.size) FROM unnest(
+            '{1 minute, 2 minutes, 5 minutes, 10 minutes, 20 minutes, 30 minutes, 1 hour, 2 hours, '
+            '4 hours, 8 hours, 1 day}'::interval[]
+        ) AS s (size)
+        WHERE extract(epoch FROM s.size) / 86400 * per_day <= greatest(limit_bytes, held_bytes) / 32
+    ), interval '1 minute'));
+END
+$$;
+COMMENT ON FUNCTION partition_size IS
+    'How long a stretch of time a new partition covers: the fewest of [retention] partition_hours of '
+    'the runs here, or less where searches of that time are more than [retention] max_disk_gb / 32.';
+
+
 CREATE FUNCTION make_partitions(in_hours integer, in_until timestamptz) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '200ms'
 AS $$
 DECLARE
-    hours CONSTANT integer := coalesce(in_hours, (
-        SELECT min((r.config #>> '{retention,partition_hours}')::integer) FROM runs AS r
-    ), 24);
-    size CONSTANT interval := make_interval(hours => hours);
+    size CONSTANT interval := coalesce(make_interval(hours => in_hours), partition_size());
+    -- At least half an hour further than a submission looks, which makes what is missing.
+    made_until CONSTANT timestamptz := coalesce(
+        in_until,
+        now() + greatest(interval '90 minutes', 2 * size, least(24 * size, interval '1 day'))
+    );
     origin CONSTANT timestamptz := '2000-01-01 00:00:00+00';
     most_moved CONSTANT integer := 100000;
     next_at timestamptz := now();
     since timestamptz;
     until timestamptz;
     partition name;
+    wide name;
+    is_used boolean;
     made integer := 0;
 BEGIN
-    IF hours < 1 THEN
-        RAISE EXCEPTION 'a partition of % hours cannot be made', hours
+    IF size <= interval '0' THEN
+        RAISE EXCEPTION 'a partition of % hours cannot be made', in_hours
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     -- One caller at a time; the others go on without. Not an advisory lock, which any role could
@@ -67,7 +152,28 @@ BEGIN
         WHEN lock_not_available THEN RETURN 0;
     END;
     INSERT INTO partition_tries VALUES (now()) ON CONFLICT ((true)) DO UPDATE SET at = now();
-    WHILE next_at < in_until LOOP
+    -- Empty partitions that were made wider than new ones are to be give way.
+    FOR wide IN
+        SELECT p.partition FROM position_partitions AS p
+        WHERE in_hours IS NULL AND p.until > now() AND p.until - p.since > size
+            AND to_regclass(p.partition::text) IS NOT NULL
+        ORDER BY p.since
+    LOOP
+        BEGIN
+            LOCK TABLE ONLY positions IN ACCESS EXCLUSIVE MODE;
+            LOCK TABLE positions_default IN ACCESS EXCLUSIVE MODE NOWAIT;
+            EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE NOWAIT', wide);
+            EXECUTE format('SELECT EXISTS (SELECT FROM %I)', wide) INTO is_used;
+            IF NOT is_used THEN
+                EXECUTE format('DROP TABLE %I', wide);
+                DELETE FROM position_partitions AS p WHERE p.partition = wide;
+            END IF;
+        EXCEPTION
+            -- It is being read, or a person's view is of it: it stays for now.
+            WHEN lock_not_available OR dependent_objects_still_exist THEN EXIT;
+        END;
+    END LOOP;
+    WHILE next_at < made_until LOOP
         SELECT p.until INTO until FROM position_partitions AS p
         WHERE p.since <= next_at AND p.until > next_at;
         IF FOUND THEN
@@ -83,7 +189,9 @@ BEGIN
             (SELECT min(p.since) FROM position_partitions AS p WHERE p.since > next_at)
         );
         next_at := until;
-        partition := 'positions_' || to_char(since AT TIME ZONE 'UTC', 'YYYYMMDD_HH24');
+        partition := 'positions_' || to_char(since AT TIME ZONE 'UTC', CASE
+            WHEN since = date_trunc('hour', since) THEN 'YYYYMMDD_HH24' ELSE 'YYYYMMDD_HH24MI'
+        END);
         -- Of games whose uids are ahead of time. Too many take too long to move: they stay in
         -- positions_default, and this partition is made when they are few or gone.
         CONTINUE WHEN (
@@ -126,23 +234,31 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION make_partitions IS
-    'Make the partitions of positions that are missing from now until a time, each of so many hours '
-    '(null: the fewest of [retention] partition_hours of the runs here); answers how many were made. Where one cannot be made now, positions_default takes its rows.';
+    'Make the partitions of positions that are missing from now until a time (null: some time ahead), '
+    'each of this many hours (null: partition_size()). Returns the number made. Where one cannot be '
+    'made now, positions_default takes its rows.';
 
 
-CREATE FUNCTION positions_needed() RETURNS timestamptz
+CREATE FUNCTION positions_needed(in_at_limit boolean DEFAULT false) RETURNS timestamptz
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
-    -- What was stored within the hour is kept whatever the runs say: they may not have read it yet.
-    SELECT least(coalesce(min(coalesce(n.since, '-infinity')), '-infinity'), now() - interval '1 hour')
+    -- What was stored just now is kept whatever the runs say: they may not have read it yet.
+    SELECT least(
+        coalesce(min(coalesce(
+            greatest(CASE WHEN in_at_limit THEN n.limit_since END, n.since), '-infinity'
+        )), '-infinity'),
+        now() - CASE WHEN in_at_limit THEN interval '10 minutes' ELSE interval '1 hour' END
+    )
     FROM runs AS r LEFT JOIN position_needs AS n ON n.run = r.name
     WHERE n.run IS NOT NULL OR EXISTS (SELECT FROM games AS g WHERE g.run = r.name);
 END;
 COMMENT ON FUNCTION positions_needed IS
-    'Searches of games that began and were stored before this are needed by no run of the database.';
+    'Searches of games that began and were stored before this are needed by no run of the database. '
+    'in_at_limit: the disk limit is reached, so runs that have one need only what they train on.';
 
 
-CREATE FUNCTION drop_partition() RETURNS TABLE (partition name, outcome text)
+CREATE FUNCTION drop_partition(in_at_limit boolean DEFAULT false)
+RETURNS TABLE (partition name, outcome text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '400ms'
 AS $$
 #variable_conflict use_column
@@ -150,7 +266,7 @@ DECLARE
     oldest name;
 BEGIN
     SELECT p.partition INTO oldest FROM position_partitions AS p
-    WHERE p.until <= positions_needed() ORDER BY p.since LIMIT 1;
+    WHERE p.until <= positions_needed(in_at_limit) ORDER BY p.since LIMIT 1;
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -177,8 +293,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION drop_partition IS
-    'Drop the oldest partition of positions if no run needs anything of it; says what came of it, '
-    'or nothing where there is none to drop.';
+    'Drop the oldest partition of positions if no run needs anything of it; returns the outcome, or '
+    'nothing where there is none to drop. in_at_limit: as of positions_needed.';
 
 
 CREATE FUNCTION delete_old_positions(in_games integer) RETURNS bigint

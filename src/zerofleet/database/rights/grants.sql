@@ -44,7 +44,9 @@ GRANT SELECT ON position_partitions TO zerofleet_trainer;
 GRANT EXECUTE ON FUNCTION
     make_partitions, drop_partition, delete_old_positions, give_up_models, removable_files
     TO zerofleet_trainer;
-GRANT EXECUTE ON FUNCTION first_game_uid, game_began TO zerofleet_trainer, zerofleet_console;
+GRANT EXECUTE ON FUNCTION positions_needed TO zerofleet_trainer;
+GRANT EXECUTE ON FUNCTION first_game_uid, game_began, searches_per_day
+    TO zerofleet_trainer, zerofleet_console;
 
 -- Training.
 GRANT INSERT ON models TO zerofleet_trainer;

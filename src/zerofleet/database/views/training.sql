@@ -80,10 +80,14 @@ FROM (
     FROM train_events
     ORDER BY run, split_part(event, '_', 1), event_id DESC
 ) AS newest
-WHERE event IN ('narrow_begins', 'overfit_begins');
+WHERE event IN ('narrow_begins', 'overfit_begins')
+UNION ALL
+SELECT run, 'over the disk limit', limit_warning, NULL, limit_warned_at
+FROM position_needs WHERE limit_warning IS NOT NULL;
 COMMENT ON VIEW training_warnings IS
-    'What is wrong with the training of a run, by the last event that says so: it narrows, or it '
-    'overfits. detail has the figures of the moment when that began.';
+    'What is wrong with the training of a run: it narrows or overfits, by the last event that says so, '
+    'or takes more room than [retention] max_disk_gb. detail has the figures of the moment when that '
+    'began.';
 
 CREATE VIEW value_by_stage AS
 SELECT
