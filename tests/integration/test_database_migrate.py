@@ -49,6 +49,7 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
     run(
         database_url,
         "ALTER TABLE train_metrics DROP COLUMN soft_policy_loss CASCADE",  # and of the view
+        "ALTER TABLE games DROP COLUMN opening_plies CASCADE",
         "ALTER TABLE position_needs DROP COLUMN limit_since CASCADE",
         "ALTER TABLE position_needs DROP COLUMN limit_warning CASCADE",
         "ALTER TABLE position_needs DROP COLUMN limit_warned_at CASCADE",
