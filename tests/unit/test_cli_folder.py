@@ -330,14 +330,14 @@ def fail(
     root: Path,
     run: RunConfig,
     run_file: Path,
-    change: Callable[[Start], None] = Start.write,
+    change: Callable[[Start], None] | None = None,
     error: type[BaseException] = ConfigError,
 ) -> None:
     """Fail to start after this change."""
 
     def start_and_fail() -> None:
         with Start(root, run, run_file) as start:
-            change(start)
+            start.write(run) if change is None else change(start)
             raise error("no")
 
     with pytest.raises(error, match="no"):

@@ -37,6 +37,9 @@ class Stores:
         self.saved: set[UUID] = set()
         self.extended: list[set[UUID]] = []
 
+    def remove(self, service: str, worker: str) -> None:
+        pass
+
     def wait_ready(self, timeout: float) -> None:
         self.away_at_first -= 1
         if self.away_at_first >= 0:

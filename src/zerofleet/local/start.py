@@ -47,7 +47,7 @@ class Start:
             raise ConfigError(f"cannot copy {self._run_file}: give a run file that is a plain file")
         folders = [self._root.absolute(), *self._root.absolute().parents]
         self._made = [folder for folder in folders if not os.path.lexists(folder)]
-        had_marker = (self._root / MARKER).exists() if self._root.is_dir() else False
+        had_marker = os.path.exists(self._root / MARKER)
         try:
             self.folder = DataFolder.for_run(self._root, self._run)
             self._exit.enter_context(self.folder.hold("up"))
