@@ -40,6 +40,7 @@ _COLOURS = {
     "warning": "#9a6700",
     "info": "#2f6db3",
 }
+_UNCUT = 32  # characters of a status; where room is short, longer ones are cut first
 _BUILD_SECONDS = 15.0  # longer than a statement may take
 _RECONNECT_SECONDS = 10.0
 _MOST_KEPT = 32  # readings that nobody watches
@@ -356,6 +357,7 @@ class Strip:
             light, words = self._lamps[lamp.service]
             light.classes(replace=f"zf-light zf-{lamp.colour}")
             _set(words, lamp.words)
+            words.classes(replace=f"zf-words{' zf-cut' if len(lamp.words) > _UNCUT else ''}")
 
     def _draw_lamps(self, lamps: tuple[Lamp, ...]) -> None:
         self._lamps_row.clear()

@@ -149,8 +149,8 @@ class GameWriter:
         limit = self._limit if self._away else min(self._limit, _AHEAD_GAMES)
         if self._room.is_set() and len(self._spool) >= limit:
             self._room.clear()
-            thing = f"Postgres to store {len(self._spool)} finished games"
-            self._waits.begin("spool", thing, "blocked" if self._away else "running")
+            status = "blocked" if self._away else "running"
+            self._waits.begin("spool", "Postgres to store games", status)
         elif not self._room.is_set() and len(self._spool) <= limit // 2:
             self._room.set()
             self._waits.end("spool")

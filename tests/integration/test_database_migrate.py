@@ -46,8 +46,10 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
         epoch = database.acquire_fence("test", "trainer")
         measured = {"policy_loss": 1.5, "value_loss": 0.5}
         database.insert_train_metrics("test", 100, "train", measured, epoch)
+        database.submit_game("test", "w", Submission(random_record(1)))
     run(
         database_url,
+        "ALTER TABLE games DROP COLUMN opening_plies CASCADE",
         "ALTER TABLE train_metrics DROP COLUMN soft_policy_loss CASCADE",  # and of the view
         "ALTER TABLE games DROP COLUMN opening_plies CASCADE",
         "ALTER TABLE position_needs DROP COLUMN limit_since CASCADE",
@@ -60,6 +62,9 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
     with Database(database_url) as database:
         measured["soft_policy_loss"] = 1.25
         database.insert_train_metrics("test", 200, "train", measured, epoch)
+        database.submit_game("test", "w", Submission(random_record(2)))
+    told_plies = "SELECT opening_plies FROM games ORDER BY ingested_at"
+    assert run(database_url, told_plies) == [(None,), (0,)]
     told = "SELECT step, train_policy_loss, soft_policy_loss FROM training_curve ORDER BY step"
     assert run(database_url, told) == [(100, 1.5, None), (200, 1.5, 1.25)]
 

@@ -142,7 +142,8 @@ async def test_heartbeats_carry_progress_and_what_is_waited_for(
             )
 
         await until(both_heard, every=0.05)
-    beats = {beat.worker: beat for beat in heartbeats.read()}
+        beats = {beat.worker: beat for beat in heartbeats.read()}
+    assert heartbeats.read() == []  # both have shut down
     assert beats["waiting"].progress == 0
     assert beats["busy"].waiting_for == ""
     figures = beats["busy"].figures
