@@ -12,8 +12,9 @@ from services.dashboard.match_queries import KINDS, read_match
 from services.dashboard.match_queries import MATCHES as NEWEST_MATCHES
 from services.dashboard.match_words import match_row
 from services.dashboard.models_page import ordinal, rated_words, unrated_words
-from services.dashboard.models_queries import HIGHEST, LOSSES, MATCHES, MODEL, MODELS, VARIANTS
+from services.dashboard.models_queries import LOSSES, MATCHES, MODEL, MODELS, VARIANTS
 from services.dashboard.openings_reader import Openings, OpeningsReader
+from services.dashboard.page_parameters import HIGHEST
 from services.dashboard.settings import DashboardSettings
 from services.dashboard.sources import ShownRun, Sources
 from zerofleet.config import run_from_values
