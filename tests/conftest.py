@@ -42,6 +42,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
+# Root's Postgres runs as nobody, who has to reach the folders of the tests.
+if os.geteuid() == 0:
+    os.umask(0o022)
+
 # How long an example takes says how busy the machine is.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")

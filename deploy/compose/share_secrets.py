@@ -86,9 +86,17 @@ def give(source: Path, target: Path) -> None:
         return
     content = source.read_bytes()
     if not target.exists() or target.read_bytes() != content:
-        target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_open(target.parent)
         replace(target, content, FILE_MODE)
         sys.stdout.write(f"gave {target.parent.name}/{target.name}\n")
+
+
+def make_open(folder: Path) -> None:
+    """Make a folder that every user may enter, whatever the umask is."""
+    if not folder.exists():
+        make_open(folder.parent)
+        folder.mkdir()
+        folder.chmod(0o755)
 
 
 def replace(path: Path, content: bytes, mode: int) -> None:

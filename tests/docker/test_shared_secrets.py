@@ -14,14 +14,14 @@ SCRIPT = ROOT / "deploy" / "compose" / "share_secrets.py"
 def shared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """All secrets, and the folders for consumers."""
     everything, consumers = tmp_path_factory.mktemp("all"), tmp_path_factory.mktemp("for")
-    subprocess.run([sys.executable, "-m", "zerofleet.secrets", everything], check=True)
+    subprocess.run([sys.executable, "-m", "zerofleet.secrets", everything], check=True, umask=0o077)
     share(everything, consumers)
     return everything, consumers
 
 
 def share(everything: Path, consumers: Path) -> str:
     command = [sys.executable, str(SCRIPT), str(everything), str(consumers)]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, umask=0o077).stdout
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -68,7 +68,7 @@ def test_nobody_else_has_the_owners_password_or_the_authoritys_key(
 
 
 def test_whoever_mounts_a_folder_can_read_it(shared: tuple[Path, Path]) -> None:
-    """Images of others run as users that are not ours."""
+    """Images of others run as users that are not ours, whatever the umask was."""
     for path in shared[1].rglob("*"):
         assert path.stat().st_mode & 0o004, path
         assert path.is_dir() or path.stat().st_mode & 0o222 == 0, path

@@ -202,8 +202,12 @@ class Cluster:
             shutil.rmtree(home)
 
     def _made_shared(self) -> Path:
+        """Make the shared folder, open to the server's user whatever the umask is."""
+        missing = [each for each in (self.shared, *self.shared.parents) if not each.exists()]
         try:
-            self.shared.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self.shared.mkdir(parents=True, exist_ok=True)
+            for folder in missing:
+                folder.chmod(0o755)
         except OSError as error:
             raise ConfigError(f"cannot make {self.shared}: {error.strerror}") from error
         return self.shared
