@@ -49,7 +49,6 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
         database.submit_game("test", "w", Submission(random_record(1)))
     run(
         database_url,
-        "ALTER TABLE games DROP COLUMN opening_plies CASCADE",
         "ALTER TABLE train_metrics DROP COLUMN soft_policy_loss CASCADE",  # and of the view
         "ALTER TABLE games DROP COLUMN opening_plies CASCADE",
         "ALTER TABLE position_needs DROP COLUMN limit_since CASCADE",

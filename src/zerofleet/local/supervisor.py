@@ -169,7 +169,7 @@ class Supervisor:
                 if not program.optional or isinstance(error, AddressTakenError):
                     raise
                 child.note = f"Stopped: {describe(status)} (log: {program.log})"
-                self._say(f"{error}\nthe run goes on without {program.name}")
+                self._say(f"{error}\ngoing on without {program.name}")
                 return
             pause = _FIRST_PAUSE_SECONDS * 2 ** (child.quick_deaths - 1)
             child.note = f"Restarting in {pause:g} s: {describe(status)}"

@@ -258,7 +258,7 @@ def test_without_a_gate_every_model_that_answers_is_promoted_in_order(make_fleet
     process = fleet.start("evaluator")
     fleet.until(lambda: versions(fleet) == [1, 2, 4, 5])
     fleet.until(lambda: len(fleet.database.ratings("judged")) == 2)
-    fleet.until(lambda: waits_for(fleet, "a candidate newer than version 5"))
+    fleet.until(lambda: waits_for(fleet, "a new model"))
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
     assert "Traceback" not in fleet.log("evaluator")

@@ -112,7 +112,7 @@ async def test_a_service_takes_up_variants(fleet: Any, role_url: Callable[[str],
                 monitor.figures()
                 return doing_text(monitor.services_of_heartbeats()[0])
 
-        assert await asyncio.to_thread(shown) == "predicts on cpu in int8"
+        assert await asyncio.to_thread(shown) == "Running on cpu in int8"
 
 
 def test_what_the_record_says_of_variants(fleet: Any, role_url: Callable[[str], str]) -> None:
