@@ -140,7 +140,8 @@ def _open(address: BucketAddress, seconds: int, retries: int) -> S3Store:
         from obstore.store import S3Store
     except ImportError as error:
         raise ConfigError(
-            "ZEROFLEET_MODEL_STORE needs the package obstore: pip install 'zerofleet[s3]'"
+            "ZEROFLEET_MODEL_STORE needs the package obstore: pip install 'zerofleet[s3]', or "
+            "make setup in a checkout"
         ) from error
     options: dict[str, Any] = {}
     if address.credentials is not None:

@@ -64,7 +64,7 @@ class FleetSecrets:
         if importlib.util.find_spec("cryptography") is None:
             raise ConfigError(
                 "certificates are made by the package cryptography, which is missing: "
-                "pip install 'zerofleet[secrets]'"
+                "pip install 'zerofleet[secrets]', or make setup in a checkout"
             )
         try:
             self._passwords()
