@@ -199,7 +199,7 @@ def test_a_row_stays_what_it_is_when_the_page_is_drawn_anew(
     row.focus()
     expect(page.locator(".zf-step")).not_to_have_count(0)
     shown.heartbeats.beat(Heartbeat("w", 1, "a test", SelfplayFigures()), ttl=60.0)
-    expect(page.get_by_text("Waiting for a test")).to_be_visible()  # drawn anew
+    expect(page.get_by_text("Waiting for a test")).to_be_visible()  # drawn again
     assert row.evaluate("row => row === document.activeElement")
     expect(page.locator(".zf-step")).not_to_have_count(0)
 

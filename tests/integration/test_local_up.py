@@ -70,7 +70,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 120.0) -> None:
 
 
 def free_row(length: int) -> int:
-    """Return the first of so many ports in a row that are free now."""
+    """Return the first port of a row of this length that is free now."""
     start = random.randrange(10_000, 18_000)
     for first in range(start, start + 1_000):
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):

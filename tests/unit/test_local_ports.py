@@ -127,7 +127,7 @@ def test_metrics_have_a_port_for_each_process() -> None:
 
 
 def free_row(length: int) -> int:
-    """Return the first of so many free ports in a row; they are this process's until it ends."""
+    """Return the first port of a free row of this length; all are this process's until it ends."""
     row: list[int] = []
     for port in range(12_000, 20_000):
         try:
