@@ -287,7 +287,7 @@ def test_all_values_of_an_analysis_are_for_the_first_player(
     assert visits == sorted(visits, reverse=True)
     sign = 1 if player == "first" else -1
     assert (cells[0][0], float(cells[0][3])) == ("4" if player == "first" else "3", sign)
-    value = float(page.locator(".zf-side .zf-figure").inner_text().split()[0])
+    value = float(page.locator(".zf-side .zf-figure").inner_text().split()[5])
     assert value * sign > 0
 
 
@@ -323,9 +323,9 @@ def test_what_an_address_asks_for_and_does_not_get_is_said(shown: Any, open_page
     page = open_page("/").page
     for address, words in (
         ("/play?model=77", "model=77 does not exist. best is used instead. Choose from: best, 1."),
-        ("/play?side=left", "side=left does not exist. first is used."),
+        ("/play?side=left", "side=left does not exist. first is used instead."),
         ("/play?hints=1", "hints=1 does not exist. off is used instead. Choose from: off, on."),
-        ("/play?simulations=99999", "99,999 simulations are not possible, 1 to 20,000 are."),
+        ("/play?simulations=99999", "99,999 simulations are not allowed. Give 1 to 20,000;"),
         (
             "/play?simulations=0",
             "0 simulations are not allowed. Give 1 to 20,000; 1 is used instead.",
@@ -334,11 +334,11 @@ def test_what_an_address_asks_for_and_does_not_get_is_said(shown: Any, open_page
             "/play?simulations=many",
             f"simulations=many is not a whole number. {SIMULATIONS} is used instead.",
         ),
-        ("/play?modle=1", "Not read from the address: modle."),
+        ("/play?modle=1", "Ignored in the address: modle."),
         ("/compare?simulations=99999", "20,000 is used instead."),
-        ("/compare?models=1,best,1", "models names 3 models: the first two are compared."),
+        ("/compare?models=1,best,1", "models has 3 models. The first two are compared."),
         (f"/games/{record.game_uid}?model=77", "the inference service has no such model."),
-        ("/?x=1", "Not read from the address: x."),
+        ("/?x=1", "Ignored in the address: x."),
         ("/sql?query=" + "a" * 20_001, "the first 20,000 are shown."),
     ):
         assert page.goto(shown.base + address).status == 200
@@ -375,7 +375,7 @@ def test_a_match_has_a_curve_for_each_player_and_a_chosen_model_judges_both(
     page = opened.page
     expect(page.locator(".zf-chart").get_by_text("(first player)")).to_be_visible()
     expect(page.locator(".zf-chart").get_by_text("(second player)")).to_be_visible()
-    expect(page.get_by_text("Each player's own searches, a curve for each.")).to_be_visible()
+    expect(page.get_by_text("One curve for each player, from its own searches.")).to_be_visible()
     blunders = page.locator(".zf-moves").get_by_text("?")
     expect(blunders).to_have_count(1)  # by the player that the result surprised
     expect(
