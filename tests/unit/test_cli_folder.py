@@ -418,7 +418,7 @@ def test_a_start_that_is_refused_removes_nothing(tmp_path: Path, run: RunConfig)
     assert everything_in(tmp_path) == before
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes users")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root (run the tests as root)")
 def test_a_folder_of_another_user_is_named(tmp_path: Path, run: RunConfig) -> None:
     """As after a copy by root."""
     with tempfile.TemporaryDirectory() as anybodys:

@@ -17,6 +17,7 @@ import psycopg2
 import pytest
 
 from tests.integration.services.conftest import stopped_run
+from tests.processes import wait_ended
 from zerofleet.cli.page import programs_of
 from zerofleet.config import load_run
 from zerofleet.database import Database
@@ -105,8 +106,7 @@ def test_the_page_shows_a_stopped_run_and_changes_nothing(
 
     page = zerofleet("page", *at)
     url = page.wait_for_page()
-    port = int(url.rpartition(":")[2])
-    assert port in range(8080, 8180)
+    assert url == f"http://127.0.0.1:{data.page_port()}"
     assert "updating" not in page.said()
     assert title(url) == "Run · tictactoe · zerofleet"
 
@@ -159,8 +159,7 @@ def test_the_page_keeps_its_port_updates_an_old_database_and_leaves_no_orphans(
     family = psutil.Process(page.pid).children(recursive=True)
     assert len(family) > 3
     page.kill()
-    _, alive = psutil.wait_procs(family, timeout=DEADLINE)
-    assert not alive
+    wait_ended(each.pid for each in family)
 
     page = zerofleet("page", *at)
     assert page.wait_for_page() == f"http://127.0.0.1:{own}"
