@@ -405,3 +405,7 @@ def test_another_komi_is_refused_with_how_it_was_read() -> None:
 def test_what_is_no_komi_is_refused(komi: str) -> None:
     with pytest.raises(InvalidRequestError, match=r"give a multiple of 0\.5"):
         sgf.read(f"(;SZ[5]KM[{komi}])")
+
+
+def test_a_komi_of_minus_zero_is_none() -> None:
+    assert sgf.read("(;GM[1]SZ[9]KM[-0];B[dd])") == sgf.read("(;GM[1]SZ[9]KM[0];B[dd])")

@@ -168,6 +168,19 @@ def test_the_page_keeps_its_port_updates_an_old_database_and_leaves_no_orphans(
     assert page.wait(DEADLINE) == 0, page.said()
 
 
+def test_every_command_updates_the_database_of_a_stopped_run(
+    data: DataFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with joined(data, "test") as running, Database(running.database_urls["owner"]) as older:
+        older._run("UPDATE definitions SET digest = 'x', version = '1.0.0'")
+        older._run("DROP FUNCTION searches_per_day CASCADE")
+    for said in ("updating the tables and views of this run", ""):
+        with joined(data, "test") as running, Database(running.database_urls["console"]) as now:
+            now.wait_ready(0.0)
+            now.kept(data.run)
+        assert capsys.readouterr().err.startswith(said)
+
+
 def test_without_a_model_the_page_only_shows(
     tmp_path: Path,
     database: Database,
