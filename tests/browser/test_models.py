@@ -88,7 +88,7 @@ def test_models_and_their_matches_are_those_of_the_database(
     expect(page.get_by_text("6 games, 0 duplicates left out")).to_be_visible()
     expect(page.get_by_text("75.0%").first).to_be_visible()
     expect(page.locator("section", has_text="Log-likelihood ratio").locator("svg")).to_be_visible()
-    expect(page.get_by_text("The evaluator is not heard of.")).to_be_visible()
+    expect(page.get_by_text("No evaluator is sending heartbeats.")).to_be_visible()
     skipped = page.get_by_role("row").filter(has_text="rating")
     expect(skipped).to_contain_text("none of 20 games")
     expect(skipped).not_to_contain_text("0 0 0")
