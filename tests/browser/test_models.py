@@ -152,6 +152,17 @@ def test_moves_of_random_openings_are_left_out(shown: Any, open_page: Callable[.
     expect(page.locator("table").get_by_role("row").nth(1)).to_have_text(re.compile(r"2\s*1\s*100"))
 
 
+def test_openings_begin_with_the_newest_model_that_has_games(
+    filled: Any, open_page: Callable[..., Any]
+) -> None:
+    evaluator = filled.database.acquire_fence(RUN, "evaluator")
+    filled.database.promote(RUN, 3, None, "test", 2, epoch=evaluator)
+    page = open_page("/openings").page
+    expect(page.get_by_text("4 of 4 games of model 2 reach this position")).to_be_visible()
+    page.goto(f"{filled.base}/openings?model=3")
+    expect(page.get_by_text("0 of 0 games of model 3 reach this position")).to_be_visible()
+
+
 def test_openings_are_walked_by_clicks(filled: Any, open_page: Callable[..., Any]) -> None:
     opened = open_page("/openings")
     page = opened.page
