@@ -184,7 +184,7 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
 
     assert up.end(signal.SIGINT) == 0, up.text()
     up.wait_for_no_orphans()
-    assert "| games" not in up.text().partition("stopping; once more to kill")[2]
+    assert "| games" not in up.text().partition("stopping; press Ctrl-C again to force")[2]
     stops = re.findall(r"^stopping (\w+)$", up.text(), re.MULTILINE)
     assert stops == ["selfplay", "evaluator", "trainer", "inference", "dashboard"]
     assert f"zerofleet play --data {data}" in up.text()

@@ -243,7 +243,7 @@ class LocalRun:
 
         def say_stop() -> None:
             self._progress.end()
-            self._progress.say("stopping; once more to kill")
+            self._progress.say("stopping; press Ctrl-C again to force")
 
         async with (
             self._telling_lost(supervisor, monitor),

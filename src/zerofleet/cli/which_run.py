@@ -25,7 +25,8 @@ RunFile = Annotated[
     typer.Argument(metavar="RUN.toml", help="Run file, or its name: its default data folder."),
 ]
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="Data folder of the run [the one used last].")
+    Path | None,
+    typer.Option("--data", help="Data folder of the run [the one in ./zerofleet-data used last]."),
 ]
 
 
@@ -35,7 +36,9 @@ def default_folder(run_name: str) -> Path:
 
 
 def chosen_folder(data: Path | None, run_file: Path | None = None) -> DataFolder:
-    """The folder given, else the run file's, else the one used last; a guess is said on stderr.
+    """The folder given, else the run file's, else the one in zerofleet-data used last.
+
+    A guess is said on stderr.
 
     A start that was killed there before it succeeded is undone.
 
