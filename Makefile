@@ -31,7 +31,7 @@ help: ## show this list
 setup: ## make .venv and install everything, once
 	@$(PYTHON) scripts/setup.py
 
-# What a target needs, installed when it is first used: each on top of what a run needs.
+# Each installs what a run needs and then its own packages, when a target first needs them.
 setup-run setup-test setup-check setup-browser:
 	@$(PYTHON) scripts/setup.py $(@:setup-%=%)
 
@@ -44,20 +44,20 @@ up: setup-run ## train RUN=runs/connect_four.toml until Ctrl-C
 test: setup-test ## the tests; installs what they need first
 	$(TEST) $(WITHOUT_BROWSER) -m "not fleet and not docker and not cluster and not gpu"
 
-test-loaded: setup-test ## the tests three times in a row, with eight busy loops beside them
+test-loaded: setup-test ## the tests three times in a row, next to eight busy loops
 	for i in 1 2 3; do $(BIN)/python scripts/under_load.py 8 $(MAKE) --no-print-directory test || exit 1; done
 
-test-fleet: setup-test ## whole fleets train, are killed and are looked at for secrets; benchmarks and a few slow tests run
+test-fleet: setup-test ## tests of whole fleets, benchmarks and a few slow tests
 	$(TEST) $(WITHOUT_BROWSER) -m "fleet and not docker and not cluster and not gpu"
 
-test-browser: setup-test setup-browser ## the page in Chromium (Debian's package), clicked and looked at
+test-browser: setup-test setup-browser ## tests of the page in Chromium (Debian's package)
 	$(TEST) -m browser tests/browser
 
 test-core: setup-run ## the C++ tests, under ASan and UBSan
 	cd core && ../$(BIN)/cmake --preset asan && ../$(BIN)/cmake --build --preset asan && \
 	  ../$(BIN)/ctest --preset asan
 
-test-chaos: setup-test ## faults of every kind, ROUNDS of them, by SEED; goes on where it was cut off
+test-chaos: setup-test ## ROUNDS of faults of every kind, by SEED; resumes after an interruption
 	$(BIN)/python -m bench.chaos --rounds $(ROUNDS) --seed $(SEED) --fleets $(FLEETS)
 
 images: ## build the container images for CPUs; IMAGES=inference-gpu for one alone
@@ -79,10 +79,10 @@ wheels: $(RELEASE) ## wheels of this version in dist/: the core's for each CPyth
 sbom: $(RELEASE) ## what is in each image and under which licence, in dist/sbom; after make images
 	$(RELEASE)/bin/python scripts/sbom.py $(IMAGES:%=zerofleet-%:$(TAG))
 
-compose-test: setup-test ## build the images, bring the fleet up by Compose, ask it, scale it, kill it
+compose-test: setup-test ## build the images; start, query, scale and kill a fleet with Compose
 	NEEDS_DOCKER=1 $(BIN)/python -m pytest -m docker -s tests/docker
 
-cluster-test: setup-test ## a fleet on the trial cluster that kubectl names (CLUSTER_LOAD="kind load docker-image")
+cluster-test: setup-test ## test a fleet on the cluster that kubectl names (CLUSTER_LOAD="kind load docker-image")
 	NEEDS_CLUSTER=1 $(BIN)/python -m pytest -m cluster -s tests/cluster
 
 check: setup-check ## formatting, lint, types, layers
@@ -95,7 +95,7 @@ check: setup-check ## formatting, lint, types, layers
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'core/*.h' 'core/*.cpp')
 	$(BIN)/bandit -q -c pyproject.toml -r src services scripts
 
-check-deploy: setup-test ## render, validate and scan how it is deployed; needs no cluster
+check-deploy: setup-test ## render, validate and scan the manifests; needs no cluster
 	NEEDS_KUBECTL=1 $(BIN)/python -m pytest -q tests/repo -k k8s
 	$(BIN)/python scripts/deploy_check.py
 
@@ -107,7 +107,7 @@ fmt: setup-check ## format the sources
 proto: setup-check ## regenerate what is generated from proto/
 	$(BIN)/python proto/generate.py
 
-bench: setup-test ## the benchmarks of speed, about six minutes; one alone: python -m bench.tree go9
+bench: setup-test ## benchmarks of speed, about six minutes; to run one: python -m bench.tree go9
 	@$(BIN)/python -m bench
 
 clean: ## remove the environment and everything built

@@ -2,8 +2,8 @@
 
 Every overlay rendered; each object against the schemas of several versions of Kubernetes,
 strictly; checkov over manifests and Dockerfile, and for secrets that were left in a file; hadolint;
-shellcheck. kubectl is the one that make setup installs on Linux, or PATH's; the others go into
-.venv-tools, because checkov pins half of PyPI.
+shellcheck. kubectl is the one that make setup installs on Linux, or the one on PATH. The others go
+into .venv-tools, because checkov pins many packages.
 Schemas of the kinds that operators bring, and the rules that no scanner knows, are tests:
 tests/repo for Kubernetes, tests/docker/test_compose_file.py for Compose, of which checkov knows
 nothing.

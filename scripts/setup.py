@@ -1,10 +1,10 @@
-"""Make the virtual environment and install packages into it: what ``make setup`` and others run.
+"""Make the virtual environment and install packages into it, as ``make setup`` and others do.
 
     python scripts/setup.py                    everything
     python scripts/setup.py run                what a run needs
-    python scripts/setup.py test browser       what these need, on top of what a run needs
+    python scripts/setup.py test browser       what a run, the tests and the browser tests need
 
-Uses only the standard library. Does nothing when all of it is installed and fits the sources.
+Uses only the standard library. Does nothing if everything is installed and up to date.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Cost(NamedTuple):
     on_disk: int
 
     def __str__(self) -> str:
-        """Both figures, as a step announces them."""
+        """Return both figures, as a step announces them."""
         return f"{megabytes(self.fetched)} to fetch, {megabytes(self.on_disk)} on disk"
 
     def plus(self, other: Cost) -> Cost:
@@ -73,9 +73,9 @@ class Layer(NamedTuple):
 OPTIONAL = ("openspiel", "s3", "secrets", "tensorboard")
 LAYERS = {
     "run": Layer("a run", ("local",), Cost(190, 450)),
-    "test": Layer("the tests", ("test", *OPTIONAL), Cost(140, 400)),
-    "check": Layer("make check", ("dev", *OPTIONAL), Cost(130, 350)),
-    "browser": Layer("the browser tests", ("browser",), Cost(45, 170)),
+    "test": Layer("the tests", ("test", *OPTIONAL), Cost(190, 450)),
+    "check": Layer("make check", ("dev", *OPTIONAL), Cost(135, 350)),
+    "browser": Layer("the browser tests", ("browser",), Cost(45, 180)),
 }
 BUILD_COST = Cost(45, 250)  # with what is compiled
 TORCH_CPU_COST = Cost(190, 700)
@@ -220,7 +220,7 @@ class SetUp:
         step(f"Ready after {time.monotonic() - started:.0f} s")
 
     def _checked(self) -> list[str]:
-        """Return what to do, after the checks that can be made beforehand."""
+        """Make the checks that need no installation, and return the parts to install."""
         check_checkout_is_writable()
         self._fresh = not self._environment_works()
         if self._fresh:
@@ -234,12 +234,12 @@ class SetUp:
             cost = cost_of(layers, compiles="core" in todo)
             purposes = " and ".join(LAYERS[name].purpose for name in layers)
             step(f"Set up .venv for {purposes}: at most {cost}")
-            if self._fresh:  # Of another we cannot say what is there already.
+            if self._fresh:  # In an old one we do not know what is installed already.
                 check_space(cost)
         return todo
 
     def _environment_works(self) -> bool:
-        """Whether .venv has a Python with pip; one that was killed half-way has none."""
+        """Return whether .venv has a Python with pip; a killed set-up may leave neither."""
         if not PYTHON.exists() or not (VENV / "bin" / "pip").exists():
             return False
         command = [PYTHON, "-m", "pip", "--version"]
@@ -250,7 +250,7 @@ class SetUp:
         self._run([sys.executable, "-m", "venv", "--clear", VENV])
 
     def _discard_half_installed(self) -> None:
-        """Forget packages whose files are not all there: an installation of them was killed."""
+        """Remove the metadata of packages with missing files, so that pip installs them again."""
         for metadata in VENV.glob("lib/python*/site-packages/*.dist-info"):
             record = metadata / "RECORD"
             lines = record.read_text().splitlines() if record.exists() else [""]
@@ -260,7 +260,7 @@ class SetUp:
                 shutil.rmtree(metadata)
 
     def _start_compiler(self, folder: Path) -> subprocess.Popen[bytes]:
-        """Compile the core; in the end the folder has its wheel."""
+        """Start to compile the core into a wheel in the folder."""
         step(f"Install the build tools ({BUILD_COST.fetched} MB to fetch)")
         self._pip(*BUILD_TOOLS)
         step("Compile the C++ core in the background (1 to 5 minutes)")
@@ -319,16 +319,16 @@ class SetUp:
         self._pip("--no-deps", "--force-reinstall", *map(str, folder.glob("*.whl")))
 
     def _load_everything(self) -> None:
-        """Import what a run imports: it must work, and later starts find it compiled."""
+        """Import what a run imports, which checks it and compiles it for later starts."""
         step("Load every service once")
         services = sorted(path.parent.name for path in ROOT.glob("services/*/service.py"))
         modules = ["zerofleet.cli", *(f"services.{name}.service" for name in services)]
         self._run([PYTHON, "-c", f"import {', '.join(modules)}"])
 
     def _pip(self, *arguments: str, shown: bool = True) -> None:
-        """Install under the one constraints file; with ``shown`` pass on pip's messages."""
+        """Install under the constraints file; with ``shown`` pass on the messages of pip."""
         process = subprocess.Popen(
-            # Most modules of most packages are never imported: they are compiled when they are.
+            # Most modules are never imported. Python compiles the others on their first import.
             [*pip_command("install"), "--no-compile", "-c", CONSTRAINTS, *arguments],
             stderr=subprocess.PIPE,
             text=True,
@@ -378,7 +378,7 @@ def check_python_makes_environments() -> None:
     for module in ("venv", "ensurepip"):
         if importlib.util.find_spec(module) is None:
             raise SetupError(
-                f"{sys.executable} has no module {module}, which makes .venv. Install it (Debian "
+                f"{sys.executable} has no module {module}, which .venv needs. Install it (Debian "
                 "and Ubuntu: apt-get install python3-venv), or name another Python: "
                 "make setup PYTHON=python3.12"
             )
@@ -407,14 +407,14 @@ def check_headers() -> None:
     header = Path(sysconfig.get_path("include")) / "Python.h"
     if not header.exists():
         raise SetupError(
-            f"zerofleet needs Python's C headers, and there is no {header}. Install them (Debian "
-            "and Ubuntu: apt-get install python3-dev), or name another Python: "
+            f"zerofleet needs Python's C headers, and {header} does not exist. Install them "
+            "(Debian and Ubuntu: apt-get install python3-dev), or name another Python: "
             "make setup PYTHON=python3.12"
         )
 
 
 def check_space(cost: Cost) -> None:
-    """Refuse to begin what the disk has no room for."""
+    """Refuse a set-up that does not fit on the disk."""
     temporary = Path(tempfile.gettempdir())
     needed = {ROOT: cost.on_disk, temporary: cost.fetched}
     if ROOT.stat().st_dev == temporary.stat().st_dev:
@@ -429,7 +429,7 @@ def check_space(cost: Cost) -> None:
 
 
 def cost_of(layers: list[str], *, compiles: bool) -> Cost:
-    """Return the largest cost of these layers: packages that are there already cost nothing."""
+    """Return the cost of these layers at most: packages that are installed cost nothing."""
     cost = BUILD_COST if compiles else Cost(0, 0)
     for name in layers:
         cost = cost.plus(LAYERS[name].cost)
@@ -440,7 +440,7 @@ def cost_of(layers: list[str], *, compiles: bool) -> Cost:
 
 
 def hint_for(output: str) -> str | None:
-    """Return what to do about the failure that a program printed, where we know it."""
+    """Return advice for the failure that a program printed, if we know it."""
     if "No space left on device" in output:
         free = {folder: shutil.disk_usage(folder).free for folder in (ROOT, tempfile.gettempdir())}
         rooms = ", ".join(f"{folder} has {megabytes(n // 1_000_000)}" for folder, n in free.items())
@@ -452,8 +452,8 @@ def hint_for(output: str) -> str | None:
         )
     if "Killed signal" in output:
         return (
-            "The system killed the compiler, probably for want of memory. Try it one file at a "
-            "time: CMAKE_BUILD_PARALLEL_LEVEL=1 make setup"
+            "The system killed the compiler, probably because memory ran out. Compile one file "
+            "at a time: CMAKE_BUILD_PARALLEL_LEVEL=1 make setup"
         )
     return None
 
@@ -480,8 +480,8 @@ def pip_command(verb: str) -> list[str | Path]:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables of the processes that are started."""
-    # setuptools warns of any editable installation: nothing that the reader could mend.
+    """Return the environment variables for the processes of the set-up."""
+    # setuptools warns about every editable installation, which the reader cannot change.
     settings = {**os.environ, "PYTHONWARNINGS": "ignore"}
     settings.pop("PYTHONDONTWRITEBYTECODE", None)
     return settings

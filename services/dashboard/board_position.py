@@ -34,7 +34,7 @@ _STYLES: dict[str, Style] = {
     "othello": "felt",
     "connect_four": "frame",
 }
-# Of the games that a row of equal pieces wins: its length, where the name of the game has none.
+# Length of the row that wins a game, if the name of the game does not contain it.
 _ROW_TO_WIN = {"tic_tac_toe": 3, "connect_four": 4, "gomoku": 5}
 _ROW_IN_NAME = re.compile(r"\bk\s*=\s*(\d+)")  # mnk(m=7,n=7,k=4)
 _DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))  # rows, columns
@@ -177,7 +177,7 @@ class GameBoard:
     def _winning_rows(
         self, cells: tuple[str, ...], last: BoardAction | None
     ) -> tuple[tuple[int, ...], ...]:
-        """The rows of pieces through the last move that won; none in a game without such rows."""
+        """Return the winning rows through the last move; none in a game without such rows."""
         named = _ROW_IN_NAME.search(self.game) if self._family == "mnk" else None
         needed = int(named[1]) if named else _ROW_TO_WIN.get(self._family, 0)
         if not needed or last is None or not last.points or not cells:
@@ -189,7 +189,7 @@ class GameBoard:
     def _row_through(
         self, cells: tuple[str, ...], point: int, down: int, right: int
     ) -> tuple[int, ...]:
-        """The pieces like the one on a point that follow each other in a direction, and back."""
+        """Return the unbroken row of equal pieces through a point, in one direction and back."""
         row, column = divmod(point, self._columns)
         found = [point]
         for sign in (1, -1):

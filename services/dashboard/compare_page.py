@@ -205,8 +205,8 @@ class CompareView:
                 button.props('outline dense no-caps padding="2px 10px"')
             self._line = ui.label().classes("zf-wrap")
             ui.label(
-                "A click goes on. Any stored position comes here from its game's page. Values are "
-                "for the first player: +1 is a win, -1 a loss."
+                "Click a move to continue. To start from a stored position, open its game. "
+                "Values are for the first player: +1 is a win, -1 a loss."
             ).classes("zf-note")
 
     def _begin(self, model: ComparedModel, *, over: bool) -> None:
@@ -227,7 +227,7 @@ class CompareView:
         if event.value is None:
             return
         used, words = allowed_simulations(event.value, self._described)
-        if used != self._simulations or words:  # else the field has put in what is used
+        if used != self._simulations or words:  # otherwise the field shows the number that is used
             self._simulations = used
             self._limits.set_text(words)
             self.moved()
@@ -263,6 +263,6 @@ def _asked_versions(
                 f"the inference service has no model '{each[:20]}' now. {there_are(versions)}"
             )
     if len(asked) > 2:
-        visit.note(f"models names {len(asked)} models: the first two are compared.")
+        visit.note(f"models has {len(asked)} models. The first two are compared.")
     older = [str(v) for v in reversed(described.versions) if v != described.best]
     return [*asked, *([] if BEST in asked else [BEST]), *older, BEST][:2]

@@ -173,19 +173,20 @@ class ExamView:
         self._draw()
 
     def _say_unused(self, exams: tuple[ModelExam, ...]) -> None:
-        """Say what of the address is not shown."""
+        """Note which values of the address are not shown."""
         shown = self._exam()
         if shown is None:
             return
         if self._asked not in (None, shown.version):
             self._visit.note(
-                f"model={self._asked}: this page has no such exam of it. "
-                f"Model {shown.version} is shown. {there_are(exam.version for exam in exams)}"
+                f"model={self._asked} has no such exam on this page. "
+                f"Model {shown.version} is shown instead. "
+                f"{there_are(exam.version for exam in exams)}"
             )
         if self._asked_number > max(1, len(shown.wrong)):
             self._visit.note(
                 f"position={self._asked_number}: the exam of model {shown.version} has "
-                f"{len(shown.wrong)} positions here. The last one is shown."
+                f"{len(shown.wrong)} positions here. The last one is shown instead."
             )
 
     def _draw(self) -> None:

@@ -41,7 +41,7 @@ Cells = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class FleetNow:
-    """The heartbeats of all processes, as tables."""
+    """Heartbeats of all processes, as tables."""
 
     workers: Sequence[Cells]
     replicas: Sequence[Cells]
@@ -139,7 +139,7 @@ async def read_now(sources: Sources, run: ShownRun) -> FleetNow:
 
 
 def _common_cells(beats: Sequence[Heartbeat]) -> Iterable[Cells]:
-    """Cells of every process: its status with a colour, its version, its progress."""
+    """Return the cells of every process: status with a colour, version and progress."""
     for beat, state in zip(beats, states_of(beats), strict=True):
         yield {
             "key": f"{beat.service} {beat.worker}",

@@ -62,10 +62,10 @@ class Visit:
     """Those of the path, and the others of the address."""
     frame: Frame
     notes: Element
-    """Where the page says what of its address it does not use."""
+    """Place for notes on parameters of the address that the page does not use."""
 
     def note(self, words: str) -> None:
-        """Say at the top of the page what is shown in place of what the address asks for."""
+        """Show at the top of the page what replaces a value in the address."""
         with self.notes:
             ui.label(words)
 
@@ -176,8 +176,8 @@ class Frame:
             path: such as ``/models/{version}``; values of the path are text, for the builder to
                 check.
             title: of the browser's tab, and in the navigation.
-            parameters: names that the builder reads from the address. The page says which others
-                the address has.
+            parameters: names that the builder reads from the address. The page lists the others
+                as ignored.
             in_menu: whether it stands in the navigation.
 
         Returns:
@@ -309,8 +309,8 @@ class Frame:
 class Strip:
     """The strip on one page, drawn where it is made.
 
-    Its height never changes by itself: texts that are too long are cut, and shown in full at the
-    pointer. On narrow screens it is one line, which opens at a click.
+    Its height never changes by itself: long texts are cut off, and the tooltip has all of them.
+    On narrow screens it is one line, which opens on a click.
     """
 
     def __init__(self) -> None:
@@ -385,8 +385,8 @@ class Strip:
 def _note_unknown(visit: Visit, unknown: Sequence[str], known: Sequence[str]) -> None:
     if unknown:
         names = ", ".join(name[:20] for name in unknown[:_MOST_NAMED])
-        reads = f"It reads {', '.join(known)}." if known else "It reads none but run."
-        visit.note(f"Not read from the address: {names}. This page has no such parameter. {reads}")
+        reads = f"It has {', '.join(known)}." if known else "It only has run."
+        visit.note(f"Ignored in the address: {names}. This page has no such parameter. {reads}")
 
 
 def said_heading(title: str) -> None:
@@ -402,7 +402,7 @@ def _cell(name: str) -> TextElement:
 
 
 def _set(label: TextElement, text: str) -> None:
-    """Set a text that may be cut off, and the same for the pointer."""
+    """Set a text that may be cut off, and its tooltip."""
     if label.text != text:
         label.set_text(text)
         label.props["title"] = text

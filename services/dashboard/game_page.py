@@ -55,18 +55,18 @@ _RESULTS = {1: "the first player won", 0: "a draw", -1: "the second player won"}
 _PLAYERS = ("first", "second")
 _OWN = "own"
 _OWN_WORDS = "the players' own"
-_OWN_SHOWN = "The players' own values are shown."
+_OWN_SHOWN = "The players' own values are shown instead."
 _OWN_NOTE = (
-    "Each player's own searches, a curve for each. A blunder (?) lost the player who moved "
-    f"{_BLUNDER:g} or more by that player's own next search, or by the result."
+    "One curve for each player, from its own searches. A blunder (?) loses "
+    f"{_BLUNDER:g} or more by the same player's next search, or by the result."
 )
 _SHARED_NOTE = (
-    f"A blunder (?) lost the player who moved {_BLUNDER:g} or more by the model's search of the "
-    "next position, or by the result."
+    f"A blunder (?) loses {_BLUNDER:g} or more by the model's search of the next position, or by "
+    "the result."
 )
-_POINTS_NOTE = "A point opens its position."
+_POINTS_NOTE = "Click a point to open its position."
 _SCHEDULE = (
-    "A Gumbel root shares its simulations by a schedule: equal visits do not mean equal values."
+    "A Gumbel root assigns simulations by a schedule: equal visits do not mean equal values."
 )
 _SEARCHES_GONE = "The searches of this game are not kept any more: it can be walked."
 _NONE_SEARCHED = "No action of this game was chosen by a search."
@@ -78,7 +78,7 @@ FROM match_games AS mg JOIN matches AS m USING (match_id) WHERE mg.game_uid = :g
 
 @dataclass(frozen=True, slots=True)
 class ValueCurve:
-    """One opinion of a game's positions."""
+    """The values of a game's positions by one opinion."""
 
     name: str
     player: int | None  # whose own values these are; None: of a model that judges both players
@@ -97,7 +97,7 @@ class WalkedGame:
     kind: str
 
     def curves(self) -> list[ValueCurve]:
-        """The values that were stored with the game: a curve for each opinion, in order."""
+        """Return the values stored with the game: a curve for each opinion, in order."""
         found: dict[Opinion, dict[int, float]] = {}
         opinions = opinions_of(self.played, self.to_play)
         for number, (opinion, ply) in enumerate(zip(opinions, self.played.plies, strict=True)):
@@ -110,11 +110,11 @@ class WalkedGame:
         ]
 
     def blunders(self, curve: ValueCurve) -> list[int]:
-        """The plies whose action lost much of the value of the player who moved, by one opinion.
+        """Return the plies whose action lost the player who moved much value, by one opinion.
 
-        The value before the action is compared with the next value of the same opinion: where the
-        opinion is one player's own, at that player's next move. The result stands for the value
-        after the last action if the rules ended the game.
+        The value before the action is compared with the next value of the same opinion. If the
+        opinion is one player's own, that is at its next move. If the rules ended the game, the
+        result is the value after the last action.
         """
 
         def between(ply: int, later: int) -> bool:
@@ -392,13 +392,13 @@ class GameView:
         self._judge_game()
 
     def _judge_game(self) -> None:
-        """Have the chosen model search the positions that it has not searched yet."""
+        """Search the game with the chosen model."""
         if self._judge != _OWN:
             self._judging = asyncio.create_task(self._ask_judge(int(self._judge)))
         self._draw_curves()
 
     async def _ask_judge(self, version: int) -> None:
-        """Search each position; all of them together cost at most what a minute allows."""
+        """Search each position, within the simulations that a visitor may use in one minute."""
         actions, player = self._walked.actions, self._visit.sources.player
         plies = len(actions) + (self._walked.played.reason != "rules")
         values = dict(self._curves[0].values) if self._curves else {}
@@ -408,7 +408,7 @@ class GameView:
                 most = described.max_simulations // plies
                 simulations = max(1, min(described.num_simulations, most))
                 for ply in range(len(values), plies):
-                    self._panel.note(f"Model {version} searches position {ply + 1} of {plies}.")
+                    self._panel.note(f"Model {version} is searching position {ply + 1} of {plies}.")
                     table = await player.search(
                         actions[:ply], simulations=simulations, seed=1, version=version
                     )
@@ -426,13 +426,13 @@ class GameView:
         )
 
     def _stop(self) -> bool:
-        """Stop the model that judges; return whether it was at work."""
+        """Stop the searches of a chosen model; return whether they were running."""
         stopped = self._judging is not None and self._judging.cancel()
         self._judging = None
         return stopped
 
     def _say_address(self) -> None:
-        """Put what is shown into the address."""
+        """Put the position and the chosen model into the address."""
         path = f"/games/{self._walked.played.game_uid}"
         model = None if self._judge == _OWN else self._judge
         with self._where:
@@ -460,8 +460,8 @@ class GameView:
         name = self._walked.name_of(opinion) if opinion is not None else ""
         self._searched.set_text(
             f"The {_PLAYERS[player]} player played {self._walked.words[self._ply]}. Value for the "
-            f"first player, by {name}: {sign * ply.root_value:+z.3f} after {ply.simulations:,} "
-            f"simulations, {sign * ply.network_value:+z.3f} before."
+            f"first player: {sign * ply.root_value:+z.3f} by {name}, {ply.simulations:,} "
+            f"simulations; {sign * ply.network_value:+z.3f} before the search."
         )
 
     def _searched_ply(self) -> PlayedPly | None:

@@ -103,7 +103,7 @@ async def read_match(sources: Sources, run: str, match_id: int | None) -> ShownM
 
 
 async def read_evaluators(sources: Sources, run: str) -> list[EvaluatorFigures]:
-    """What the run's evaluator says, and one that it took over from; empty: none is heard of.
+    """What the run's evaluator says, and one that it took over from; empty: neither responds.
 
     Raises:
         StoreUnavailableError: Redis is away.

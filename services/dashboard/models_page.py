@@ -104,18 +104,18 @@ def elo_words(row: Any) -> str:  # noqa: ANN401  a row with those of ratings_wit
 
 
 def rated_every(run: ShownRun) -> int:
-    """N where every N-th promoted model of a run is rated; 1 where its settings are unknown."""
+    """Return N if every Nth promoted model of a run is rated; 1 if its settings are unknown."""
     return run.config.rating.every if run.config is not None else 1
 
 
 def rated_words(run: ShownRun) -> str:
-    """Which models of a run are rated, as a sentence; empty where all promoted ones are."""
+    """Return a sentence on which models of a run are rated; empty if all promoted ones are."""
     every = rated_every(run)
     return "" if every == 1 else f"Every {ordinal(every)} promoted model is rated."
 
 
 def unrated_words(run: ShownRun, row: Any) -> str:  # noqa: ANN401  a row of MODELS
-    """Why a model has no Elo."""
+    """Return why a model has no Elo."""
     if row.promoted_at is not None and not row.to_be_rated:
         return f"Not rated: this run rates every {ordinal(rated_every(run))} promoted model"
     if run.config is not None and run.config.rating.games == 0:
@@ -124,7 +124,7 @@ def unrated_words(run: ShownRun, row: Any) -> str:  # noqa: ANN401  a row of MOD
 
 
 def ordinal(number: int) -> str:
-    """Such as ``2nd``, ``5th`` and ``11th``."""
+    """Return the ordinal number, such as ``2nd``, ``5th`` and ``11th``."""
     last = 0 if number % 100 in (11, 12, 13) else number % 10
     return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(last, 'th') }"
 

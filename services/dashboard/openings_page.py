@@ -138,7 +138,7 @@ class OpeningsView:
             if self._model not in (None, *versions):
                 self._visit.note(
                     f"model={self._model} is not shown on this page, which has promoted models "
-                    f"spread evenly over the run. Model {newest} is shown. "
+                    f"spread evenly over the run. Model {newest} is shown instead. "
                     f"{there_are(versions)}"
                 )
                 self._model = None

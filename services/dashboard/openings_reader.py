@@ -1,6 +1,6 @@
 """The first moves that models choose in self-play: a tree that is walked without further queries.
 
-Moves drawn at random for the opening of a game, or repeated from an earlier one, are no choices.
+Moves that were drawn at random for an opening, or repeat an earlier game, are not counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ JOIN promotions AS p
 ORDER BY p.version
 """
 # As many games of matches lie between them at most as self-play's are asked for.
-# Games of earlier versions have no opening_plies: their searches say it, where these are kept.
+# Games of earlier versions have no opening_plies: their searches show it if they are kept.
 _GAMES = """
 SELECT game_uid::text AS uid, moves, result, coalesce(
     opening_plies,
@@ -78,16 +78,16 @@ class OpeningPosition:
 
     version: int
     games: int
-    """That reach it with a move to choose: not inside a random opening."""
+    """Number of games that reach it outside of their random opening."""
     in_openings: int
-    """Further games that reach it inside their random opening."""
+    """Number of further games that reach it inside their random opening."""
     moves: tuple[NextMove, ...]
     """The most frequent first."""
     uid: str | None
     """The newest of the games."""
 
     def share(self, move: str) -> float | None:
-        """Share of the games; None: there are none."""
+        """Share of the games; None without games."""
         if not self.games:
             return None
         return sum(each.games for each in self.moves if each.move == move) / self.games

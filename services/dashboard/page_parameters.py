@@ -1,4 +1,4 @@
-"""Reads the parameters of an address, and says what is used in place of one that is no good."""
+"""Read the parameters of an address, and note what replaces an invalid one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def asked_actions(visit: Visit, game: str) -> list[int]:
     """Return the actions that ``moves`` names, from the start of a game.
 
     Raises:
-        NothingThereError: the rules forbid one, or there are too many.
+        NothingThereError: the rules forbid an action, or there are too many.
     """
     moves = visit.parameters.get("moves", "")
     if len(moves) > _LONGEST_MOVES:
@@ -37,20 +37,22 @@ def asked_actions(visit: Visit, game: str) -> list[int]:
 def asked_choice(visit: Visit, name: str, known: Iterable[str], default: str) -> str:
     """Return one of several values, or the default if the address has none of them.
 
-    The page says when the default takes the place of what was asked for.
+    A note on the page says when the default replaces the value in the address.
     """
     value = visit.parameters.get(name) or default
     if value != default and value not in known:
-        visit.note(f"{name}={value[:80]} does not exist. {default} is used. {there_are(known)}")
+        visit.note(
+            f"{name}={value[:80]} does not exist. {default} is used instead. {there_are(known)}"
+        )
         return default
     return value
 
 
 def there_are(known: Iterable[object]) -> str:
-    """Say which values can be chosen."""
+    """Return a sentence with the values that can be chosen."""
     named = [str(each) for each in known]
     more = ", ..." if len(named) > _MOST_NAMED else ""
-    return f"There is {', '.join(named[:_MOST_NAMED])}{more}." if named else "There is none."
+    return f"Choose from: {', '.join(named[:_MOST_NAMED])}{more}." if named else "None exist yet."
 
 
 def versions_of(described: PlayerDescription) -> dict[str, str]:
@@ -67,29 +69,29 @@ def asked_simulations(visit: Visit, described: PlayerDescription) -> int:
         used, words = allowed_simulations(float(value[:12]), described)
     else:
         used = described.num_simulations
-        words = f"simulations={value[:80]} is no whole number. {used:,} are used."
+        words = f"simulations={value[:80]} is not a whole number. {used:,} is used instead."
     if words:
         visit.note(words)
     return used
 
 
 def allowed_simulations(asked: float, described: PlayerDescription) -> tuple[int, str]:
-    """Return the nearest number that is allowed, and a message if it is another than asked for."""
+    """Return the nearest allowed number, and a message if it is not the requested one."""
     most = described.max_simulations
     used = int(max(1, min(asked, most)))
     if used == asked:
         return used, ""
     return (
         used,
-        f"{asked:,.12g} simulations are not possible, 1 to {most:,} are. {used:,} are used.",
+        f"{asked:,.12g} simulations are not allowed. Give 1 to {most:,}; {used:,} is used instead.",
     )
 
 
 def asked_number(parameters: Mapping[str, str], name: str) -> int | None:
-    """A whole number that Postgres' integers hold; None where the address has none.
+    """Return a whole number that fits an integer of Postgres; None without the parameter.
 
     Raises:
-        NothingThereError: the value is no such number.
+        NothingThereError: the value is not such a number.
     """
     value = parameters.get(name, "")
     if not value:

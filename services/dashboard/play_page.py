@@ -126,9 +126,9 @@ class PlayView:
         await self._board.sought()
 
     def start(self) -> None:
-        """Show the position, and do what is next: answer, analyse, or wait for the visitor.
+        """Show the position, then answer, analyse or wait for the visitor.
 
-        At the end of a game there is nothing to search: hints are then those before the last move.
+        The end of a game cannot be searched: hints are then for the position before the last move.
         """
         self._stop()
         state = State(self._game_board.game, self._actions)
@@ -229,19 +229,19 @@ class PlayView:
             self._expected.set_text("Before the last move:")
 
     def _say_value(self, table: SearchTable, *, ended: bool) -> None:
-        """Say what a search expects; at the end of a game the result stands above it."""
+        """Show the value of a search, below the result at the end of a game."""
         value = table.root_value * (1 - 2 * table.to_play)
         by = f"model {table.version}, {table.simulations:,} simulations"
         if ended or self._resigned is not None:
             before = "the last move" if ended else "the resignation"
-            self._expected.set_text(f"Before {before}: {value:+z.3f}, {by}.")
+            self._expected.set_text(f"Before {before}: {value:+z.3f} by {by}")
         else:
-            self._value.set_text(f"{value:+z.3f} for the first player: {by}")
+            self._value.set_text(f"Value for the first player: {value:+z.3f} by {by}")
 
     def _say_result(self, state: State) -> None:
-        """Say the value of a finished game: its result."""
+        """Show the result as the value of a finished game."""
         if self._value_shown:
-            self._value.set_text(f"{self._result(state):+d} for the first player: the game is over")
+            self._value.set_text(f"Value for the first player: {self._result(state):+d} (result)")
 
     def _result(self, state: State) -> int:
         if self._resigned is not None:
@@ -261,7 +261,7 @@ class PlayView:
         self._moved()
 
     def _moved(self) -> None:
-        """Put the position and all choices into the address, and begin what is next."""
+        """Put the position and all choices into the address, then take the next step."""
         moves = format_actions(self._game_board.game, self._actions)
         usual = self._simulations == self._described.num_simulations
         with self._status:
@@ -342,7 +342,7 @@ class PlayView:
         if event.value is None:
             return
         used, words = allowed_simulations(event.value, self._described)
-        if used != self._simulations or words:  # else the field has put in what is used
+        if used != self._simulations or words:  # otherwise the field shows the number that is used
             self._simulations = used
             self._limits.set_text(words)
             self._moved()

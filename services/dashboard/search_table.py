@@ -38,7 +38,7 @@ class CandidateTable(Table):
 
     Args:
         on_aim: called with the action whose row the pointer or the focus is on; None: on none.
-        columns: names of those that are shown, of action, visits, share, value, prior, line.
+        columns: names of the columns to show: action, visits, share, value, prior, line.
     """
 
     def __init__(self, on_aim: Callable[[int | None], Any] | None, *columns: str) -> None:

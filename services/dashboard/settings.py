@@ -27,5 +27,4 @@ class DashboardSettings(ProcessSettings):
     dashboard_searches: int = Field(default=4, ge=1)
     """Searches of all visitors together that inference has at once; each has one row in a batch."""
     dashboard_run_stopped: bool = False
-    """The run is stopped and only looked at (set by ``zerofleet page``): services that would train
-    it are not missed."""
+    """Show a stopped run (set by ``zerofleet page``): training services are not shown as down."""

@@ -110,7 +110,7 @@ class Sources:
         self.queries = VisitorQueries(settings.database_url)
         """Those that visitors write."""
         self.run_is_stopped = settings.dashboard_run_stopped
-        """Whether the service's own run is stopped, and only looked at."""
+        """Whether the service's own run is stopped and only shown."""
         self._redis_url = settings.redis_url
         self._heartbeats: dict[str, Heartbeats] = {run.name: Heartbeats(self._redis_url, run.name)}
         self._histories: dict[str, HeartbeatHistory] = {}

@@ -1,4 +1,4 @@
-"""Figures for the strip at the top of every page: of the run, and of each service its status."""
+"""Figures for the strip at the top of every page: the run and the status of each service."""
 
 from __future__ import annotations
 
@@ -110,10 +110,10 @@ class ServiceFigures:
     """The heartbeats of a run, summed up."""
 
     games_per_hour: float | None = None
-    """None: no worker responds. The same for the next one."""
+    """None: no worker responds. The same holds for the next figure."""
     positions_per_s: float | None = None
     step: int | None = None
-    """Of the trainer; None: it does not respond."""
+    """Step of the trainer; None: it does not respond."""
     lamps: tuple[Lamp, ...] = ()
     """Empty: Redis does not answer."""
     every_steps: int | None = None
@@ -121,7 +121,7 @@ class ServiceFigures:
 
     @property
     def health(self) -> tuple[str, Colour]:
-        """How many services are healthy, in words, and the colour of the worst."""
+        """Number of healthy services in words, and the colour of the worst."""
         if not self.lamps:
             return "Service status unknown", "idle"
         services = [lamp for lamp in self.lamps if lamp.service != _RUN]
@@ -166,7 +166,7 @@ class StripReader:
     _looking: asyncio.Task[None] | None = None
 
     async def read(self) -> StripFigures:
-        """The figures now."""
+        """Return the figures now."""
         with contextlib.suppress(StoreUnavailableError):
             self._figures = await self._stored()
         # It may take seconds to say that it is not there: the strip does not wait for it.
@@ -175,9 +175,9 @@ class StripReader:
         return StripFigures(self._figures, self.sources.away)
 
     async def read_services(self) -> ServiceFigures:
-        """The status of the services now.
+        """Return the status of the services now.
 
-        It is read apart from the figures: it should be new, and Postgres may take its time.
+        Read separately from the figures, because Postgres may be slow and the status must be new.
         """
         try:
             beats = await self.sources.heartbeats(self.run.name)
@@ -222,8 +222,8 @@ def sum_up(
     Args:
         beats: of all its processes.
         every_steps: between two models.
-        run_is_stopped: nothing trains it. A heartbeat stays for seconds after its process has
-            ended, so those of training are left out.
+        run_is_stopped: no service trains it. A heartbeat outlives a killed process by seconds,
+            so heartbeats of training services are left out.
     """
     if run_is_stopped:
         beats = [beat for beat in beats if beat.service not in _TRAINING]
@@ -240,7 +240,7 @@ def sum_up(
 
 
 def _lamps(states: Sequence[ServiceState], *, run_is_stopped: bool) -> Iterator[Lamp]:
-    """One for each service: those that every run has first, with or without a heartbeat."""
+    """Yield one lamp per service, first the services that every run has."""
     words = doing_by_name(states)
     expected = () if run_is_stopped else _EXPECTED
     if run_is_stopped:
@@ -253,7 +253,7 @@ def _lamps(states: Sequence[ServiceState], *, run_is_stopped: bool) -> Iterator[
 
 
 def colour_of(statuses: Collection[Status]) -> Colour:
-    """The colour for the processes of a service; red where none of them responds."""
+    """Return the colour for the processes of a service; red if none of them responds."""
     if all(status == "down" for status in statuses):
         return "negative"
     if {"blocked", "down"} & set(statuses):

@@ -23,14 +23,16 @@ DROPPED_AT_ONCE = 20  # partitions, where the limit is passed
 GRACE = timedelta(minutes=10)  # a match that was about to use the model has begun by then
 DELETED_AT_ONCE = 500  # games; each transaction takes a fraction of a second
 REMOVED_AT_ONCE = 50  # models
-_MORE_GAMES = 1.05  # than the window holds: it drops trained and held-out games at its own pace
+_MORE_GAMES = (
+    1.05  # times the window's games, because it drops trained and held-out games separately
+)
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class HeldGames:
-    """The games in the trainer's window."""
+    """Size and position of the trainer's window."""
 
     games: int  # held-out and rejected ones included
     read_tx: int  # the transaction up to which they were read
@@ -45,8 +47,8 @@ class Forgetting:
         models: where the run's models are.
         epoch: the trainer's fence epoch.
         grace: between giving a model up and removing its files.
-        folder: the run's data folder, which counts for the disk limit; None: the database alone
-            does.
+        folder: the run's data folder, which counts toward the disk limit; None: only the database
+            counts.
     """
 
     def __init__(
@@ -79,8 +81,8 @@ class Forgetting:
         takes too long. Nothing waits for it but the caller, and it waits for no session that reads.
 
         Args:
-            held: the trainer's window, which is all that the disk limit leaves; None: it is not
-                known, so the limit leaves what ``[retention]`` keeps without one.
+            held: the trainer's window, which the disk limit never drops; None: unknown, so the
+                limit drops nothing that ``[retention]`` keeps.
             now: of the monotonic clock, in seconds.
 
         Raises:
@@ -94,7 +96,7 @@ class Forgetting:
         self._next = (time.monotonic() if now is None else now) + wait
 
     def _carry_out(self, held: HeldGames | None) -> float:
-        """Seconds until the next time."""
+        """Return the seconds until the next call."""
         settings = self._run.retention
         self._database.make_partitions()
         is_limited = held is not None and settings.limit_bytes is not None
@@ -125,7 +127,7 @@ class Forgetting:
         """Drop the oldest searches that training does not need while the disk limit is near.
 
         Returns:
-            Seconds until the disk has to be looked at again.
+            Seconds until the next look at the disk.
         """
         if limit is None:
             self._warn(None)
@@ -154,9 +156,9 @@ class Forgetting:
             needed, others = use.needed_bytes / 1e9, (used - use.needed_bytes) / 1e9
             self._warn(
                 f"{used / 1e9:.2f} GB are used of retention.max_disk_gb = {limit / 1e9:g}: "
-                f"{needed:.2f} GB of searches that training needs, which stay, and {others:.2f} GB "
-                "besides (zerofleet status lists them); raise the limit, or lower "
-                "trainer.window_positions"
+                f"{needed:.2f} GB of searches that training needs, and {others:.2f} GB of other "
+                "data (`zerofleet status` lists it). Raise the limit, or lower "
+                "trainer.window_positions."
             )
             return LIMIT_SECONDS
         self._warn(None)
@@ -173,7 +175,7 @@ class Forgetting:
         return used + FolderSizes.of(self._folder, used).total
 
     def _warn(self, words: str | None) -> None:
-        """Record that the limit is not kept, or is kept again."""
+        """Record that the limit is exceeded, or no longer exceeded."""
         self._database.warn_of_limit(self._run.name, words, self._epoch)
         if words is not None and not self._warned:
             _log.warning("disk_limit_exceeded", reason=words)

@@ -44,8 +44,8 @@ class TensorBoard:
         except ImportError as error:
             raise ConfigError(
                 "trainer.tensorboard = true needs a package that is not installed: "
-                "pip install 'zerofleet[tensorboard]' (in a checkout: make setup), or leave the "
-                "key out"
+                "pip install 'zerofleet[tensorboard]' (in a checkout: make setup), or leave out "
+                "the key"
             ) from error
         self._kind: Any = SummaryWriter
         self._folder = folder

@@ -52,7 +52,7 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
         ConfigError: a person must mend something; the message says what.
         StaleEpochError: another trainer has taken over this run.
         IncompatibleModelError: the first model cannot be published.
-        ZerofleetError: the trainer runs out of memory.
+        ZerofleetError: the trainer ran out of memory.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="training") as thread:
         in_thread = asyncio.get_running_loop().run_in_executor
@@ -129,7 +129,7 @@ class TrainerThread:
         team: the processes that this one leads.
         health: told at each round of the loop, which is what shows progress: the event loop of this
             process comes round also while training is stuck.
-        data_folder: of ``zerofleet up``, whose files count for the disk limit.
+        data_folder: data folder of ``zerofleet up``; its files count toward the disk limit.
     """
 
     def __init__(
@@ -207,11 +207,11 @@ class TrainerThread:
 
 
 def out_of_memory(run: RunConfig, error: Exception) -> ZerofleetError:
-    """Return an error that names the keys on which the trainer's memory depends."""
+    """Return an error that names the keys that decide how much memory the trainer needs."""
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     return ZerofleetError(
-        f"the trainer runs out of memory ({reason}): lower trainer.batch_size = "
+        f"the trainer ran out of memory ({reason}): lower trainer.batch_size = "
         f"{run.trainer.batch_size}, trainer.window_positions = {run.trainer.window_positions} or, "
-        f"of a new run, network.channels = {run.network.channels} or network.blocks = "
+        f"in a new run, network.channels = {run.network.channels} or network.blocks = "
         f"{run.network.blocks}"
     )

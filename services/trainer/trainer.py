@@ -83,7 +83,7 @@ class Trainer:
         self.lacks = ""
         """What is missing for the next step, in words; empty while training."""
         self.status: WorkStatus = "running"
-        """Idle while positions are missing, blocked where more positions alone would not help."""
+        """Idle while positions are missing, blocked if more positions alone would not help."""
 
     @property
     def step(self) -> int:
@@ -142,7 +142,7 @@ class Trainer:
             self._train()
         elif not arrived:
             stuck = bool(self._unpublished) or self._window.blocker is not None
-            # Without a model there will be no positions.
+            # Without a published model there will be no positions.
             self._lack(self._unpublished or missing, "blocked" if stuck else "idle")
             self._stores.stop.wait(POLL_SECONDS)
 

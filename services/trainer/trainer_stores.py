@@ -31,7 +31,7 @@ class TrainerStores:
     waits: Waits  # told what is waited for
     stop: Event  # set when the process must leave
     turned: Callable[[], None]  # called at each round of the loop: it is not stuck
-    data_folder: Path | None = None  # of `zerofleet up`, whose files count for the disk limit
+    data_folder: Path | None = None  # of `zerofleet up`; its files count toward the disk limit
 
     def ask(self, call: Callable[[], _Answer], store: str = "Postgres") -> _Answer:
         """Make a store's call until the store answers.

@@ -2,8 +2,8 @@
 
 A heartbeat carries progress, because a process can be alive and stuck. It expires when it is not
 renewed, and a process that shuts down removes its own. Readers see its age by the clock of Redis,
-so they know within seconds that a process does not respond. Who may write is decided by leases and
-fences in Postgres, never by heartbeats.
+so they know within seconds that a process does not respond. Leases and fences in Postgres decide
+who may write, never heartbeats.
 Every ten seconds it also notes some of its figures, for ``zerofleet.heartbeat_history``.
 """
 
@@ -31,7 +31,7 @@ from zerofleet.heartbeat_history import (
 from zerofleet.redis_connection import open_redis, our_errors
 
 BEAT_TTL_SECONDS = 10.0
-_LATE_SHARE = 0.25  # of its life: of one that is sent every second, the next two are missing
+_LATE_SHARE = 0.25  # of its TTL: at one heartbeat a second, the next two are missing
 _SCAN_COUNT = 1000
 _logger = structlog.get_logger()
 
@@ -49,19 +49,19 @@ class Heartbeat:
     version: str = __version__
     """Of the zerofleet that it runs; empty: of one that did not say so."""
     status: WorkStatus | None = None
-    """None, as from versions that do not send it: blocked while it waits for anything."""
+    """None if the version does not send it: then blocked while it waits for anything."""
     age_seconds: float = field(default=0.0, compare=False)
-    """Since it was sent, by the clock of Redis; 0 where Redis does not tell this reader."""
+    """Seconds since it was sent, by the clock of Redis; 0 if this reader may not ask for it."""
     ttl_seconds: float = field(default=BEAT_TTL_SECONDS, compare=False)
 
     @property
     def is_late(self) -> bool:
-        """Whether the process does not respond: it should have sent two more by now."""
+        """Whether the process does not respond: two more heartbeats are overdue."""
         return self.age_seconds >= _LATE_SHARE * self.ttl_seconds
 
     @property
     def work_status(self) -> WorkStatus:
-        """The status; that of an earlier version follows from what it waits for."""
+        """The status; for earlier versions it is derived from ``waiting_for``."""
         return self.status or ("blocked" if self.waiting_for else "running")
 
     @property
@@ -184,7 +184,7 @@ class Heartbeats:
         """
         with our_errors(self._place):
             writes = self._redis.pipeline(transaction=False)
-            # Whoever may send heartbeats may give this command, but not DEL.
+            # Users that may send heartbeats may use SET, but not DEL.
             writes.set(self._key(service, worker), "", px=1)
             writes.execute(raise_on_error=True)
 
@@ -255,8 +255,8 @@ def _understood(content: bytes | None, left: object = None) -> Heartbeat | None:
 
     Args:
         content: of the key.
-        left: answer to PTTL: milliseconds until the key expires. An error (rules of Redis users
-            from before 1.1 do not allow the command) leaves the age at 0.
+        left: answer to PTTL: milliseconds until the key expires. An error leaves the age at 0:
+            ACL files from before 1.1 do not allow the command.
     """
     if content is None:
         return None

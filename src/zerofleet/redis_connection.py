@@ -63,9 +63,9 @@ def open_redis(url: str) -> tuple[redis.Redis, str]:
 
 
 def _require_whole(url: str) -> None:
-    """Raise ``ValueError`` for a URL that redis-py would read in part.
+    """Raise ``ValueError`` for a URL that redis-py would misread.
 
-    It takes database 0 for one that is no number, and port 6379 for 0.
+    It reads a database that is not a number as 0, and port 0 as 6379.
     """
     parts = urlsplit(url)
     is_path = parts.scheme == "unix"

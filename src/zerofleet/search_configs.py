@@ -43,7 +43,7 @@ def served_simulations(run: RunConfig) -> int:
 
 
 def served_search(section: SearchSection, num_simulations: int) -> SearchConfig:
-    """The search of a client's request: always full, without what only self-play does.
+    """Return the search of a client's request: always full, without self-play's additions.
 
     The root is PUCT whatever the run trains with: people read visits as the search's preference.
     Sequential halving at a Gumbel root visits good and bad actions equally often.

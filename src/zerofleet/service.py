@@ -170,9 +170,9 @@ class Pulse(Generic[_Figures]):
 async def beat(
     heartbeats: Heartbeats, worker: str, pulse: Callable[[], Pulse[Figures] | None]
 ) -> None:
-    """Beat until cancelled, then remove the heartbeat: who shuts down is not missing.
+    """Send heartbeats until cancelled, then remove the heartbeat: the process is not missing.
 
-    A Redis that is down, or takes nothing, is logged once and waited for.
+    If Redis is down or refuses writes, log that once and wait.
 
     Args:
         heartbeats: where it goes.

@@ -27,8 +27,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 FIRST_MODEL = "the first promoted model"
-"""What inference, and whoever asks it, waits for in a new run."""
-_GRACE_SECONDS = 10.0  # a service that restarts is back by then, and nobody has to act
+"""What inference and its clients wait for in a new run."""
+_GRACE_SECONDS = 10.0  # long enough for a service to restart, so that nobody has to act
 _TOKEN_SECONDS = 120.0  # a rotated token reaches the servers' files within this
 _SLOW_SECONDS = 3.0  # a request without an answer for this long is reported
 
@@ -78,7 +78,7 @@ class Waits:
 
     Args:
         turned: called whenever a part waits: a process that says what it waits for is not stuck.
-        clock: seconds that never go back.
+        clock: monotonic clock, in seconds.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Waits:
         Args:
             who: the part.
             thing: what it waits for, as a noun phrase.
-            status: "idle" where it waits for work, "running" where waiting is part of the work.
+            status: "idle" if it waits for work, "running" if waiting is part of the work.
             why: more for the log.
         """
         if self._turned is not None:
@@ -246,7 +246,7 @@ class PatientPredictor:
                     raise
                 self._say("our token to be known by", str(error))
             except InferenceUnavailableError as error:
-                if FIRST_MODEL in str(error):  # inference answers, and has nothing to answer with
+                if FIRST_MODEL in str(error):  # inference responds, but has no model
                     self._waits.begin(self._who, FIRST_MODEL, "idle")
                 else:
                     self._say("", str(error))

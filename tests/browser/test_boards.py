@@ -199,7 +199,7 @@ def test_a_row_stays_what_it_is_when_the_page_is_drawn_anew(
     row.focus()
     expect(page.locator(".zf-step")).not_to_have_count(0)
     shown.heartbeats.beat(Heartbeat("w", 1, "a test", SelfplayFigures()), ttl=60.0)
-    expect(page.get_by_text("Waiting for a test")).to_be_visible()  # drawn anew
+    expect(page.get_by_text("Waiting for a test")).to_be_visible()  # drawn again
     assert row.evaluate("row => row === document.activeElement")
     expect(page.locator(".zf-step")).not_to_have_count(0)
 
@@ -249,7 +249,7 @@ def test_an_action_that_was_drawn_says_so(shown: Any, open_page: Opened) -> None
     expect(page.get_by_text("was drawn at random, without a search")).to_be_visible()
     expect(page.locator(".zf-candidates")).not_to_be_visible()
     page.keyboard.press("ArrowRight")
-    expect(page.get_by_text("after 50 simulations")).to_be_visible()
+    expect(page.get_by_text(", 50 simulations; ")).to_be_visible()
     expect(page.locator(".zf-candidates tbody tr").first).to_be_visible()
 
 
@@ -307,7 +307,7 @@ def test_at_the_end_the_winning_row_value_and_hints_stay(
     expect(page.get_by_role("status").filter(has_text="The first player won.")).to_be_visible()
     expect(page.locator(".zf-won")).to_have_count(1)
     expect(page.get_by_label(re.compile("the winning row is marked"))).to_be_visible()
-    expect(page.get_by_text("+1 for the first player: the game is over")).to_be_visible()
+    expect(page.get_by_text("Value for the first player: +1 (result)")).to_be_visible()
     expect(page.get_by_text(re.compile("Before the last move: .*simulations"))).to_be_visible()
     expect(rows.first).to_be_visible()
     page.reload()  # as from a link to the end
@@ -322,14 +322,20 @@ def test_what_an_address_asks_for_and_does_not_get_is_said(shown: Any, open_page
     shown.database.submit_game("shown", "w", Submission(record))
     page = open_page("/").page
     for address, words in (
-        ("/play?model=77", "model=77 does not exist. best is used. There is best, 1."),
+        ("/play?model=77", "model=77 does not exist. best is used instead. Choose from: best, 1."),
         ("/play?side=left", "side=left does not exist. first is used."),
-        ("/play?hints=1", "hints=1 does not exist. off is used. There is off, on."),
+        ("/play?hints=1", "hints=1 does not exist. off is used instead. Choose from: off, on."),
         ("/play?simulations=99999", "99,999 simulations are not possible, 1 to 20,000 are."),
-        ("/play?simulations=0", "0 simulations are not possible, 1 to 20,000 are. 1 are used."),
-        ("/play?simulations=many", f"simulations=many is no whole number. {SIMULATIONS} are used."),
+        (
+            "/play?simulations=0",
+            "0 simulations are not allowed. Give 1 to 20,000; 1 is used instead.",
+        ),
+        (
+            "/play?simulations=many",
+            f"simulations=many is not a whole number. {SIMULATIONS} is used instead.",
+        ),
         ("/play?modle=1", "Not read from the address: modle."),
-        ("/compare?simulations=99999", "20,000 are used."),
+        ("/compare?simulations=99999", "20,000 is used instead."),
         ("/compare?models=1,best,1", "models names 3 models: the first two are compared."),
         (f"/games/{record.game_uid}?model=77", "the inference service has no such model."),
         ("/?x=1", "Not read from the address: x."),
@@ -345,7 +351,7 @@ def test_too_many_simulations_are_answered_with_the_limits(
 ) -> None:
     page = open_page(path).page
     page.get_by_label("simulations").fill("99999")
-    words = "99,999 simulations are not possible, 1 to 20,000 are. 20,000 are used."
+    words = "99,999 simulations are not allowed. Give 1 to 20,000; 20,000 is used instead."
     expect(page.get_by_text(words)).to_be_visible()
     page.get_by_label("simulations").blur()
     expect(page.get_by_label("simulations")).to_have_value("20000")
@@ -373,7 +379,7 @@ def test_a_match_has_a_curve_for_each_player_and_a_chosen_model_judges_both(
     blunders = page.locator(".zf-moves").get_by_text("?")
     expect(blunders).to_have_count(1)  # by the player that the result surprised
     expect(
-        page.get_by_text("Value for the first player, by model 1 (first player)")
+        page.get_by_text(re.compile(r"for the first player: .* by model 1 \(first player\)"))
     ).to_be_visible()
     page.get_by_label("opinion").click()
     page.get_by_role("option", name="model 1 (best)").click()

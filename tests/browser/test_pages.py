@@ -143,7 +143,7 @@ def test_light_or_dark_is_the_browsers_until_a_person_chooses(
     page.get_by_label("Light or dark").click()
     expect(page.locator("body.body--light")).to_be_visible()
     beat(shown)
-    expect(page.get_by_text("Idle: waiting for 2,000 positions")).to_be_visible()  # drawn anew
+    expect(page.get_by_text("Idle: waiting for 2,000 positions")).to_be_visible()  # drawn again
     expect(page.locator("body.body--light")).to_be_visible()
     page.reload()
     expect(page.get_by_role("navigation")).to_be_visible()

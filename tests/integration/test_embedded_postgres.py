@@ -292,7 +292,7 @@ def test_another_users_cluster_is_refused(stopped: Path) -> None:
         user=1, group=1, extra_groups=[], check=True, capture_output=True, text=True,
         env={"PYTHONPATH": import_path()},
     )  # fmt: skip
-    assert f"belongs to user number {cluster.stat().st_uid}: start as that user" in answer.stdout
+    assert f"belongs to user ID {cluster.stat().st_uid}: start as that user" in answer.stdout
 
 
 SUPERVISOR = """

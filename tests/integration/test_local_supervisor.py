@@ -151,7 +151,7 @@ async def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
         await until(lambda: child.process is not None and child.process.pid != first)
         assert child.restarts == 1
         assert ended == [first]
-        assert "was ended by SIGKILL; starts again in 0.5 s" in said[0]
+        assert "was ended by SIGKILL. Restarting in 0.5 s" in said[0]
 
 
 def test_the_heartbeats_of_a_process_that_has_ended_are_forgotten(
@@ -234,7 +234,7 @@ async def test_the_others_go_on_without_an_optional_program(
     async with Supervisor([page, worker], said.append) as supervisor:
         await until(lambda: "Stopped: ended with" in supervisor.children[0].note)
         assert supervisor.children[1].process is not None
-    assert any("going on without dashboard" in line for line in said)
+    assert any("The run continues without dashboard." in line for line in said)
 
 
 async def test_bad_input_is_not_tried_again(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 120.0) -> None:
 
 
 def free_row(length: int) -> int:
-    """Return the first of so many ports in a row that are free now."""
+    """Return the first port of a row of this length that is free now."""
     start = random.randrange(10_000, 18_000)
     for first in range(start, start + 1_000):
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
@@ -179,12 +179,12 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     worker = up.service("selfplay")
     assert worker is not None
     worker.kill()
-    wait_for(lambda: "selfplay was ended by SIGKILL; starts again in 0.5 s" in up.text())
+    wait_for(lambda: "selfplay was ended by SIGKILL. Restarting in 0.5 s" in up.text())
     wait_for(lambda: up.service("selfplay") not in {None, worker})
 
     assert up.end(signal.SIGINT) == 0, up.text()
     up.wait_for_no_orphans()
-    assert "| games" not in up.text().partition("stopping; press Ctrl-C again to force")[2]
+    assert "| games" not in up.text().partition("Stopping. Press Ctrl-C again to force.")[2]
     stops = re.findall(r"^stopping (\w+)$", up.text(), re.MULTILINE)
     assert stops == ["selfplay", "evaluator", "trainer", "inference", "dashboard"]
     assert f"zerofleet play --data {data}" in up.text()
@@ -225,7 +225,7 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     again.process.kill()
     again.wait_for_no_orphans()
     assert look.wait(90) == 0  # its stores are gone
-    assert "the run has ended, and its page with it" in look.stdout.read().decode()
+    assert "The run has ended, and so has its page" in look.stdout.read().decode()
     look.stdout.close()
 
     after_the_kill = start(*TINY)

@@ -114,7 +114,7 @@ def test_what_is_not_there_is_named_with_its_remedy_before_anything_is_made(
     assert "has no module ensurepip" in refused(compiler=new, fault=no_venv)
     no_headers = "import sysconfig; sysconfig.get_path = lambda name: '/nowhere'"
     message = refused(compiler=new, fault=no_headers)
-    assert "there is no /nowhere/Python.h. Install them" in message
+    assert "/nowhere/Python.h does not exist. Install them" in message
     full = "import shutil, types; disk = types.SimpleNamespace(free=900_000_000); "
     full += "shutil.disk_usage = lambda path: disk"
     done = run("run", compiler=new, fault=full)

@@ -154,9 +154,7 @@ def test_the_name_of_no_run_file(zerofleet: Zerofleet) -> None:
 
 
 def test_a_run_file_that_zerofleet_comes_with_needs_no_path(zerofleet: Zerofleet) -> None:
-    assert "runs/chess.toml states no goal" in complaint(
-        zerofleet("up", "chess", "--until", "goal")
-    )
+    assert "runs/chess.toml has no goal" in complaint(zerofleet("up", "chess", "--until", "goal"))
     Path("chess").write_text("name = 1\ngame = 'tic_tac_toe'")  # one's own comes first
     assert "runs/chess.toml" not in complaint(zerofleet("up", "chess", "--until", "goal"))
 
@@ -210,7 +208,7 @@ def test_a_budget_must_be_stated(zerofleet: Zerofleet) -> None:
 
 def test_a_goal_must_be_stated(zerofleet: Zerofleet) -> None:
     Path("run.toml").write_text(f'name = "a"\n{RUN}')
-    assert "states no goal" in complaint(zerofleet("up", "run.toml", "--until", "goal"))
+    assert "has no goal" in complaint(zerofleet("up", "run.toml", "--until", "goal"))
 
 
 def test_a_port_in_use(zerofleet: Zerofleet) -> None:
@@ -226,9 +224,9 @@ def test_a_port_in_use(zerofleet: Zerofleet) -> None:
 def test_one_port_for_two_servers(zerofleet: Zerofleet) -> None:
     port = str(free_port())
     words = complaint(zerofleet("up", TICTACTOE, "--port", port, "--dashboard-port", port))
-    assert f"port {port} is for predictions (--port) and for the page (--dashboard-port)" in words
+    assert f"port {port} is for inference (--port) and for the page (--dashboard-port)" in words
     words = complaint(zerofleet("up", TICTACTOE, "--port", port, "--metrics-port", port))
-    assert "and for the metrics of trainer (--metrics-port): give two ports" in words
+    assert "and for the metrics of trainer (--metrics-port): choose different ports" in words
     assert not Path("zerofleet-data/tictactoe/page.json").exists()
 
 
@@ -317,7 +315,7 @@ NOWHERE = "postgresql://u@127.0.0.1:1/d"
         (("rollback", BIG), "File name too long"),
         (("play", "--address", f"127.0.0.1:{BIG}"), "the highest port is 65535"),
         (("play", "--address", "127.0.0.1:99999999"), "the highest port is 65535"),
-        (("gtp", "--address", "127.0.0.1:1\n"), "is no address: give HOST:PORT"),
+        (("gtp", "--address", "127.0.0.1:1\n"), "is not an address: give HOST:PORT"),
         (("gtp", "--address", ":1"), "give HOST:PORT"),
         (("gtp", "--address", "127.0.0.1:\u0661"), "give HOST:PORT"),
         (("migrate", "--database-url", f"{NOWHERE}?password_file=a%00b"), "null byte"),

@@ -510,15 +510,15 @@ def test_a_folder_of_another_user_is_named(tmp_path: Path, run: RunConfig) -> No
         run_file.write_bytes(RUN_FILE.read_bytes())
         os.seteuid(65534)
         try:
-            with pytest.raises(ConfigError, match="belongs to user number 0, and this is 65534"):
+            with pytest.raises(
+                ConfigError, match="belongs to user ID 0, and this is user ID 65534"
+            ):
                 Start(root, run, run_file).__enter__()
             os.seteuid(0)
             for path in (root, root / "lock", root / "run.toml", root / "zerofleet.json"):
                 os.chown(path, 65534, 65534)
             os.seteuid(65534)
-            with pytest.raises(
-                ConfigError, match=r"logs belongs to user number 0 .*chown -R 65534"
-            ):
+            with pytest.raises(ConfigError, match=r"logs belongs to user ID 0 .*chown -R 65534"):
                 Start(root, run, run_file).__enter__()
         finally:
             os.seteuid(0)

@@ -324,7 +324,7 @@ def test_status_as_text_and_json() -> None:
     assert told in examined
     stores = Running(1, {}, "")
     stopped = status_text(EMPTY, NOTHING, [], None, running=stores, page_command="zerofleet page")
-    assert stopped.endswith("page              to see it: zerofleet page")
+    assert stopped.endswith("page              not served; to open it: zerofleet page")
     up = replace(stores, page_address="127.0.0.1:8080", metrics_ports={"trainer": 9100})
     shown = status_text(FULL, KEPT, [], "127.0.0.1:8001", running=up)
     assert "page              http://127.0.0.1:8080\n" in shown
@@ -352,7 +352,7 @@ def test_status_lists_what_takes_room_and_when_the_limit_is_reached() -> None:
         "write-ahead log 256.0 MB, other tables 90.0 MB, checkpoints 80.0 MB, other files 25.0 MB, "
         "logs 4.0 MB\n"
     ) in text
-    assert "disk limit        20 GB, reached in 9 days at the present rate\n" in text
+    assert "disk limit        20 GB, reached in 9 days at the current rate\n" in text
     stopped = status_text(FULL, KEPT, [], None)
     assert "disk limit        20 GB, reached after 9 days more of this run\n" in stopped
     of_fleet = status_text(EMPTY, NOTHING, [], None)

@@ -61,7 +61,7 @@ def test_a_network_that_was_trained_is_recognized(
 @pytest.mark.parametrize(
     ("network", "trainer", "words"),
     [
-        ({"channels": 16}, {}, "network.channels = 16, but this run was trained with 8: leave"),
+        ({"channels": 16}, {}, "network.channels = 16, but this run was trained with 8: keep"),
         ({"blocks": 2}, {}, "network.blocks = 2, but this run was trained with 3"),
         (
             {"policy_channels": 3},
@@ -95,7 +95,7 @@ def test_another_run_and_other_planes(tmp_path: Path) -> None:
     other = run_from_values({"name": "r", "game": "go(size=6)"})
     with pytest.raises(ConfigError, match=r"belongs to the run 'r' of go\(size=5\), not to"):
         found.check(other, games.spec("go(size=6)"))
-    with pytest.raises(ConfigError, match="was trained on other planes"):
+    with pytest.raises(ConfigError, match="was trained on other input planes"):
         found.check(run({}), games.spec("go(size=5,observation=liberties)"))
 
 

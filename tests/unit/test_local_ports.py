@@ -84,8 +84,8 @@ def test_the_page_has_the_same_port_at_each_start(
         other = chosen_port(folder, None, said)
         assert other != first
         assert said == [
-            f"port {first}, where this run's page usually is, is in use: this time the page is at "
-            f"port {other}"
+            f"port {first}, which this run's page usually has, is in use. This time the page is on "
+            f"port {other}."
         ]
         keep_page_port(folder, f"127.0.0.1:{other}", None)
         assert folder.page_port() == first
@@ -124,7 +124,7 @@ def test_metrics_have_a_port_for_each_process() -> None:
     }
     free = chosen_metrics_ports(None, 1, page=True)
     assert len({*free.values()}) == len(free) == 5
-    with pytest.raises(ConfigError, match=r"5 processes need 5 ports .* give a lower one"):
+    with pytest.raises(ConfigError, match=r"5 processes need 5 ports .* choose a lower one"):
         chosen_metrics_ports(65_533, 1, page=True)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", base + 1))
@@ -135,7 +135,7 @@ def test_metrics_have_a_port_for_each_process() -> None:
 
 
 def free_row(length: int) -> int:
-    """Return the first of so many free ports in a row; they are this process's until it ends."""
+    """Return the first port of a free row of this length; all are this process's until it ends."""
     row: list[int] = []
     for port in range(12_000, 20_000):
         try:
@@ -151,5 +151,7 @@ def free_row(length: int) -> int:
 
 def test_one_port_is_for_one_server() -> None:
     require_different_ports({"the page": 1, "predictions": 2})
-    with pytest.raises(ConfigError, match="port 1 is for the page and for predictions: give two"):
+    with pytest.raises(
+        ConfigError, match="port 1 is for the page and for predictions: choose different"
+    ):
         require_different_ports({"the page": 1, "predictions": 1})

@@ -52,5 +52,5 @@ def test_targets_that_grpc_understands(target: str) -> None:
     ],
 )
 def test_targets_that_grpc_would_read_as_something_else(target: str) -> None:
-    with pytest.raises(ConfigError, match="is no address"):
+    with pytest.raises(ConfigError, match="is not an address"):
         require_target(target)

@@ -78,9 +78,9 @@ def main() -> None:
 
 
 def _shown(text: str) -> str:
-    """A message as a terminal may show it: no control characters, no value of thousands of digits.
+    """Return a message that is safe to print: without control characters and very long words.
 
-    Messages repeat what a person, a file or another program said.
+    Messages repeat text from people, files and other programs.
     """
     readable = "".join(
         each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text

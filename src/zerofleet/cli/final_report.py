@@ -61,10 +61,10 @@ def final_report(
 
     Args:
         figures: of the run.
-        usage: what it has cost.
+        usage: its cost so far.
         folder: of the run.
         workers: number of self-play processes that it had.
-        metrics_port: given with --metrics-port.
+        metrics_port: the value of --metrics-port.
     """
     lines = ["", *_cost(figures, usage), "", f"page     {page_command(folder)}"]
     if figures.best_version is not None:

@@ -200,7 +200,7 @@ _VARIATION_PLIES = 8
 
 
 def hint_table(state: State, search: SearchTable) -> str:
-    """Visits, prior, value and expected line of each action, best first.
+    """Return a table with visits, prior, value and expected line of each action, best first.
 
     Values are for the person, who is the player to move.
     """

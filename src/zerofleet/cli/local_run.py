@@ -96,12 +96,12 @@ class LocalRun:
         self._told_of_size = False
 
     def go(self, database_url: str | None, redis_url: str | None, start: Start) -> bool:
-        """Start, train, stop; whether the end that was asked for was reached (true without one).
+        """Start, train and stop; return whether ``--until`` was reached (true without one).
 
         Args:
             database_url: an outside Postgres.
             redis_url: an outside Redis or Valkey.
-            start: of the folder; told when all checks have passed, and when all services are up.
+            start: the start of the folder, which is notified when all services are up.
 
         Raises:
             ConfigError: something that a person must mend.
@@ -143,7 +143,7 @@ class LocalRun:
         return is_reached or not self._ending.is_set
 
     def _train(self, stores: Stores, start: Start) -> tuple[RunFigures, str | None, bool]:
-        """Train over running stores; the last figures, a report, and whether the end is reached."""
+        """Train over running stores; return the last figures, a report and whether it ended."""
         owner_url = stores.urls.database["owner"]
         migrate(owner_url)
         with Database(owner_url) as database:
@@ -153,8 +153,8 @@ class LocalRun:
             ):
                 raise ConfigError(
                     f"the run '{self._run.name}' has trained models in its database, but "
-                    f"{self._folder.checkpoints} holds no checkpoint to go on from: copy the "
-                    "checkpoints there, or start a run of another name"
+                    f"{self._folder.checkpoints} has no checkpoint to resume from. Copy the "
+                    "checkpoints there, or start a run with another name."
                 )
             database.make_partitions()  # of the size that this run asks for, before the first game
         urls = stores.urls
@@ -182,14 +182,14 @@ class LocalRun:
     def _supervise_where_it_can_listen(
         self, stores: Stores, monitor: Monitor, figures: RunFigures, start: Start
     ) -> RunFigures:
-        """Run the services; where somebody took a port that we chose, at another one."""
+        """Run the services, on other ports if another program has taken one that we chose."""
         for tries_left in reversed(range(_MOST_TRIES)):
-            self._progress.say(f"predictions over gRPC at {self._address}")
+            self._progress.say(f"inference (gRPC): {self._address}")
             if self._metrics_port is not None:
                 last = max(self._metrics_ports.values())
                 self._progress.say(
-                    f"metrics at 127.0.0.1, ports {self._metrics_port} to {last}: "
-                    "`zerofleet status` lists them"
+                    f"metrics: ports {self._metrics_port} to {last} of 127.0.0.1 "
+                    "(`zerofleet status` lists them)"
                 )
             running = Running.of(stores, self._address, self._page, self._metrics_ports)
             try:
@@ -198,12 +198,12 @@ class LocalRun:
             except AddressTakenError as error:
                 if not tries_left:
                     raise
-                self._progress.say(f"{error}; starting again at other ports")
+                self._progress.say(f"{error}\nRestarting on other ports.")
                 self._choose_addresses()
         raise AssertionError("unreachable")
 
     def _choose_addresses(self) -> None:
-        """Choose anew; a port that was given stays, and the run goes on without its page."""
+        """Choose other free ports. A given port stays; the run may continue without the page."""
         self._address = chosen_address(self._port)
         self._page_shown = False
         if self._page is not None:
@@ -211,16 +211,16 @@ class LocalRun:
                 self._page = chosen_page_address(self._folder, self._page_port, self._progress.say)
             except ConfigError as error:
                 self._page = None
-                self._progress.say(f"{error}; the run goes on without the page")
+                self._progress.say(f"{error}\nThe run continues without the page.")
         self._metrics_ports = self._chosen_metrics_ports()
 
     def _chosen_metrics_ports(self) -> dict[str, int]:
-        """Choose them, and refuse one that another server of this run has.
+        """Choose the ports and refuse one that another server of this run has.
 
         Raises:
             ConfigError: a port cannot be used, or would be used twice.
         """
-        others = {"predictions (--port)": port_of(self._address)}
+        others = {"inference (--port)": port_of(self._address)}
         if self._page is not None:
             others["the page (--dashboard-port)"] = port_of(self._page)
         require_different_ports(others)
@@ -230,7 +230,7 @@ class LocalRun:
     async def _supervise(
         self, stores: Stores, monitor: Monitor, figures: RunFigures, start: Start
     ) -> RunFigures:
-        """Run the services until the end, a signal or a failure; the last figures."""
+        """Run the services until the end, a signal or a failure; return the last figures."""
         programs = LocalPrograms(
             self._folder, stores.urls, self._address, self._page, self._metrics_ports
         )
@@ -243,7 +243,7 @@ class LocalRun:
 
         def say_stop() -> None:
             self._progress.end()
-            self._progress.say("stopping; press Ctrl-C again to force")
+            self._progress.say("Stopping. Press Ctrl-C again to force.")
 
         async with (
             self._telling_lost(supervisor, monitor),
@@ -290,14 +290,14 @@ class LocalRun:
 
     @property
     def _seconds(self) -> float:
-        """Since the services were started."""
+        """Seconds since the services were started."""
         return time.monotonic() - self._began
 
     def _with_end(self, figures: RunFigures) -> RunFigures:
         return replace(figures, until=self._ending.progress(figures, self._seconds))
 
     def _show_page(self) -> None:
-        """Say where the page is, once it is there, and keep its port."""
+        """Print the address of the page once it responds, and keep its port."""
         if self._page is not None and not self._page_shown and answers(self._page):
             self._page_shown = True
             keep_page_port(self._folder, self._page, self._page_port)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zerofleet.local.running import Running
     from zerofleet.local.supervisor import Program
 
-NO_NICEGUI = "NiceGUI is not there: pip install 'zerofleet[dashboard]'"
+NO_NICEGUI = "NiceGUI is not installed: pip install 'zerofleet[dashboard]'"
 _LOOK_SECONDS = 1.0
 _POLL_SECONDS = 0.1
 _START_SECONDS = 60.0
@@ -73,14 +73,14 @@ def page(
         def listens() -> None:
             keep_page_port(folder, address, dashboard_port)
             typer.echo(f"page: http://{address}")
-            _say("Ctrl-C stops the page")
+            _say("Press Ctrl-C to stop the page.")
 
         programs = programs_of(folder, running, address)
         if asyncio.run(_serve(programs, address, lambda: not running.goes_on(folder), listens)):
             _say(
-                f"the run has ended, and its page with it; to see it again: {page_command(folder)}"
+                f"The run has ended, and so has its page. To open it again: {page_command(folder)}"
             )
-        # Ctrl-C works again: another command may use these stores, which is waited for.
+        # Ctrl-C works again here: closing waits for other commands that use these stores.
         with interruptible():
             stack.close()
 
@@ -93,30 +93,30 @@ def _tell_served(folder: DataFolder, address: str, dashboard_port: int | None) -
     """Say where the page is that another process of this run serves.
 
     Raises:
-        ConfigError: it does not answer, or another port was asked for.
+        ConfigError: it does not respond, or another port was requested.
     """
     from zerofleet.local.programs import port_of
 
     if dashboard_port not in (None, port_of(address)):
         raise ConfigError(
             f"--dashboard-port {dashboard_port}: the page of this run is at http://{address} "
-            f"already; leave the option out, or stop process {folder.holder_pid()} first"
+            f"already. Leave the option out, or stop process {folder.holder_pid()} first."
         )
     try:
         asyncio.run(asyncio.wait_for(_wait_listening(address), _START_SECONDS))
     except TimeoutError as error:
         raise ConfigError(
-            f"the page at http://{address} does not answer: see {folder.logs / 'dashboard.log'}"
+            f"the page at http://{address} does not respond: see {folder.logs / 'dashboard.log'}"
         ) from error
     typer.echo(f"page: http://{address}")
 
 
 def programs_of(folder: DataFolder, running: Running, address: str) -> Sequence[Program]:
-    """Return what is to be started for the page: over a stopped run also inference.
+    """Return the programs to start for the page; for a stopped run also inference.
 
     Raises:
         ConfigError: a newer zerofleet has updated the database of the run.
-        StoreUnavailableError: the database, which is not embedded, is to be updated first.
+        StoreUnavailableError: the database is not embedded and must be migrated first.
     """
     from zerofleet.cli.serving import point_at_best
     from zerofleet.local.programs import LocalPrograms, chosen_address
@@ -135,7 +135,7 @@ def programs_of(folder: DataFolder, running: Running, address: str) -> Sequence[
     except ConfigError as error:
         _say(f"the page cannot play: {error}")
     else:
-        # A model that cannot be loaded is no reason not to show the run.
+        # The page shows the run even if its model cannot be loaded.
         shown.append(replace(programs.inference(), optional=True))
     return shown
 
@@ -149,9 +149,9 @@ async def _serve(
     """Run the programs until a signal, a failure, or the end of the stores.
 
     Args:
-        programs: the dashboard, and what it asks.
+        programs: the dashboard, and inference for a stopped run.
         address: of the dashboard.
-        ended: whether the stores, which another command runs, have ended.
+        ended: returns whether the stores of another command have ended.
         listens: called when the dashboard listens.
 
     Returns:
@@ -166,7 +166,7 @@ async def _serve(
     supervisor = Supervisor(programs, _say)
 
     def say_stop() -> None:
-        _say("stopping; press Ctrl-C again to force")
+        _say("Stopping. Press Ctrl-C again to force.")
 
     async with stop_event(first=say_stop, again=supervisor.hurry) as stop, supervisor:
         failed = asyncio.create_task(supervisor.failed())

@@ -67,9 +67,9 @@ class _Watched:
     is_followed: Callable[[], bool] = lambda: False
     """Whether the run was started anew since it ended; waits while that is not known."""
     running: Running | None = None
-    """What runs in its data folder; None: it is a fleet's."""
+    """Stores and services of its data folder; None: the run is a fleet's."""
     page_command: str = ""
-    """Shows the page of a run that has none now."""
+    """Command that shows the page of a run that has none now."""
 
     def look(self, as_json: bool, indent: int | None = None) -> str:
         """The run now.

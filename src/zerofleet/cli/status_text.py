@@ -38,9 +38,10 @@ def status_values(
     advice: Advice | None = None,
     running: Running | None = None,
 ) -> dict[str, Any]:
-    """Everything as JSON values; ``address`` is the inference service's while the run is up.
+    """Return everything as JSON values.
 
-    ``running`` is what runs in its data folder, if it has one.
+    ``address`` is that of the inference service while the run is up; ``running`` describes the
+    stores and services of its data folder, if it has one.
     """
     page = None if running is None else running.page_address
     return {
@@ -72,17 +73,17 @@ def status_text(
     running: Running | None = None,
     page_command: str = "",
 ) -> str:
-    """A line for each figure.
+    """Return a line for each figure.
 
     Args:
         figures: of the run.
-        disk: what takes room.
-        services: that send heartbeats.
+        disk: the disk usage.
+        services: the processes that send heartbeats.
         address: of the inference service; None: the run is stopped.
         advice: on the number of workers.
-        stopped: what a run without an address is called.
-        running: what runs in its data folder, if it has one.
-        page_command: shows the page of a run that has none now.
+        stopped: status text of a run without an address.
+        running: the stores and services of its data folder, if it has one.
+        page_command: command that shows the page of a run that has none now.
     """
     rows = {
         "run": f"{figures.run} ({figures.game}), {'running' if address else stopped}",
@@ -125,7 +126,7 @@ def status_text(
         rows["gRPC"] = address
     if running is not None:
         page = running.page_address
-        rows["page"] = f"http://{page}" if page else f"to see it: {page_command}"
+        rows["page"] = f"http://{page}" if page else f"not served; to open it: {page_command}"
     if running is not None and running.metrics_ports:
         ports = ", ".join(f"{name} {port}" for name, port in running.metrics_ports.items())
         rows["metrics"] = f"http://{LOOPBACK}:PORT/metrics; ports: {ports}"
@@ -139,7 +140,7 @@ def _metrics_urls(running: Running) -> dict[str, str]:
 
 
 def _disk_text(disk: DiskUse) -> str:
-    """The total and its parts, the largest first."""
+    """Return the total and its parts, largest first."""
     kept, folder = disk.kept, disk.folder
     parts = {
         "searches": kept.bytes,
@@ -159,7 +160,7 @@ def _disk_text(disk: DiskUse) -> str:
 
 
 def _limit_text(disk: DiskUse, *, is_up: bool) -> str:
-    """The limit, and when it begins to drop searches."""
+    """Return the limit, and when the trainer begins to drop searches for it."""
     if disk.limit is None:
         return "none"
     words = f"{disk.limit / 1e9:g} GB"
@@ -170,11 +171,11 @@ def _limit_text(disk: DiskUse, *, is_up: bool) -> str:
     span = _span_text(disk.seconds_left)
     if not is_up:
         return f"{words}, reached after {span} more of this run"
-    return f"{words}, reached in {span} at the present rate"
+    return f"{words}, reached in {span} at the current rate"
 
 
 def _span_text(seconds: float) -> str:
-    """Such as ``40 minutes``, ``7 hours`` or ``3 days``."""
+    """Return a time such as ``40 minutes``, ``7 hours`` or ``3 days``."""
     for unit, length in (("day", 86400), ("hour", 3600)):
         if seconds >= 2 * length:
             return counted(round(seconds / length), unit)

@@ -33,7 +33,7 @@ class Until:
     """As it was given."""
     kind: Literal["forever", "goal", "budget", "seconds", "step", "game"]
     amount: float = 0.0
-    """The number given; of a goal, the error rate of the run file."""
+    """The number given; for a goal, the error rate in the run file."""
 
     @classmethod
     def parse(cls, text: str) -> Until:
@@ -60,7 +60,7 @@ class Until:
         return until
 
     def of_run(self, run: RunConfig, run_file: Path) -> Until:
-        """Return the condition with the run file's goal.
+        """Return the condition for a run, with the goal of its run file.
 
         Raises:
             ConfigError: the run file has no goal, or no budget, or its game has no exam.
@@ -70,13 +70,13 @@ class Until:
         if self.kind == "budget" and run.trainer.budget_used(0, 0.0) is None:
             raise ConfigError(
                 f"{run_file} has no budget: set trainer.budget_minutes or trainer.budget_samples, "
-                "or give another --until"
+                "or choose another --until"
             )
         if self.kind != "goal":
             return self
         if run.goal is None:
             raise ConfigError(
-                f"{run_file} states no goal: add [goal] exam_error_rate = 0.0, or leave --until out"
+                f"{run_file} has no goal: add [goal] exam_error_rate = 0.0, or leave out --until"
             )
         if not has_exam(run.game.name):
             raise ConfigError(f"a [goal] needs an exam, and {run.game.name} has none")
@@ -84,7 +84,7 @@ class Until:
 
 
 class Ending:
-    """Says how far a run is from the condition at which it ends.
+    """Tracks how far a run is from the condition that ends it.
 
     Args:
         until: the condition.
@@ -109,8 +109,7 @@ class Ending:
     def exam(self, figures: RunFigures) -> Exam | None:
         """Return the exam that reached the goal; None: no goal is asked for or reached.
 
-        Exams of the first figures that this is called with are old: of these only the best model's
-        counts.
+        Exams in the first call's figures are from before this start: only the best model's counts.
         """
         if self._old_exams is None:
             self._old_exams = len(figures.exams)
@@ -138,7 +137,7 @@ class Ending:
         return max(0.0, self._most - seconds) if self._until.kind == "seconds" else math.inf
 
     def progress(self, figures: RunFigures, seconds: float) -> str | None:
-        """Return how far the run is, such as ``1,234 of 5,000 steps``; None without a measure."""
+        """Return the progress, such as ``1,234 of 5,000 steps``; None if it has no measure."""
         now, most = self._now(figures, seconds), self._most
         match self._until.kind:
             case "seconds":
@@ -174,7 +173,7 @@ class Ending:
         return 1.0 if self._until.kind == "budget" else self._until.amount
 
     def _now(self, figures: RunFigures, seconds: float) -> float:
-        """Return what ``_most`` bounds. The last known figures count while no trainer says them."""
+        """Return the amount so far; the last known one if no trainer responds."""
         if figures.steps is not None:
             self._step = figures.steps
         if figures.budget_used is not None:

@@ -34,7 +34,7 @@ def up(
             metavar="END",
             help="When to end: this long after the start (90s, 10m, 2h); at a total of the run "
             "(5000steps of training, 20000games of self-play); when the trainer's budget is used "
-            "up (budget); at the run file's [goal] (goal); or with Ctrl-C only (forever).",
+            "up (budget); at the run file's [goal] (goal); or on Ctrl-C only (forever).",
         ),
     ] = "forever",
     workers: Annotated[int, typer.Option(min=1, help="Self-play processes.")] = 1,
@@ -53,7 +53,9 @@ def up(
             min=1, max=65535, help="First port of the metrics, one for each process [free ones]."
         ),
     ] = None,
-    no_dashboard: Annotated[bool, typer.Option("--no-dashboard", help="Serve no page.")] = False,
+    no_dashboard: Annotated[
+        bool, typer.Option("--no-dashboard", help="Do not serve the page.")
+    ] = False,
     override: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Over the run file: search.c_puct=2."),
@@ -66,7 +68,7 @@ def up(
     """Train a player here, until its goal or Ctrl-C.
 
     Starts Postgres, Valkey and all services, and shows how it goes, here and on a page for the
-    browser. Started again, it goes on where it was. Nothing listens beyond this machine.
+    browser. Run the same command again to resume. Nothing listens beyond this machine.
     """
     from zerofleet.cli.local_run import LocalRun
     from zerofleet.cli.until import Until
@@ -100,7 +102,7 @@ def up(
 
 
 def with_disk_limit(run: RunConfig) -> RunConfig:
-    """The run with the disk limit of a data folder where it states none."""
+    """Return the run with the default disk limit of a data folder, unless it sets one."""
     if run.retention.max_disk_gb is not None:
         return run
     retention = run.retention.model_copy(update={"max_disk_gb": _DISK_GB})
@@ -126,7 +128,7 @@ def _check_rules(game: str) -> None:
 
 
 def _has_page(port: int | None) -> bool:
-    """Whether the page can be served; where NiceGUI is not there that is said on stderr."""
+    """Return whether the page can be served; warn on stderr if NiceGUI is not installed."""
     from importlib.util import find_spec
 
     if find_spec("nicegui") is None:
@@ -138,7 +140,7 @@ def _has_page(port: int | None) -> bool:
 
 
 def _checked_run(run_file: Path, overrides: Sequence[str]) -> RunConfig:
-    """Read the run and check all that can be checked without stores and services.
+    """Read the run and check everything that needs no stores or services.
 
     Raises:
         ConfigError: one line for each mistake.
@@ -163,7 +165,7 @@ def _apply_overrides(settings: Iterable[str]) -> list[str]:
     """Put each ``--set KEY=VALUE`` into the environment, where this process and its children look.
 
     Returns:
-        One line for each that is not KEY=VALUE or whose first part is no section of a run file.
+        One line for each that is not KEY=VALUE or does not begin with a section of a run file.
         The keys of a section are checked with the run file.
     """
     from zerofleet.config import ENV_PREFIX, RunConfig, near_key

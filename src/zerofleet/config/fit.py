@@ -1,4 +1,4 @@
-"""Whether the numbers of a run fit each other, its game and the memory of this machine."""
+"""Checks that the numbers of a run fit each other, its game and the memory of this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TRAINED_BYTES = 16  # of a weight, its gradient, the optimizer's average and a 
 
 
 class _Board(Protocol):
-    """What a network is built for; ``zerofleet_core.GameSpec`` has it."""
+    """Board and actions that a network is built for; ``zerofleet_core.GameSpec`` has them."""
 
     @property
     def observation_shape(self) -> tuple[int, int, int]:
@@ -75,7 +75,7 @@ def check_messages(run: RunConfig) -> None:
 
 
 def check_sizes(settings: TrainerSection, max_length: int) -> None:
-    """Refuse sizes with which the trainer would wait forever.
+    """Refuse sizes that make the trainer wait forever.
 
     Args:
         settings: the sizes.
@@ -121,7 +121,7 @@ def check_policy_head(network: NetworkSection, sizes: _Board) -> None:
     pools = network.global_pooling or network.policy_head == "convolutional"
     if pools and network.channels < 2:
         raise ConfigError(
-            f"network.channels = {network.channels} leaves no channel beside the pooled one: give "
+            f"network.channels = {network.channels} leaves no channel next to the pooled one: give "
             "2 or more, or network.global_pooling = false and policy_head = 'dense'"
         )
 
@@ -142,7 +142,7 @@ def _check_memory(network: NetworkSection, sizes: _Board) -> None:
 
 
 def network_weights(network: NetworkSection, sizes: _Board) -> int:
-    """Return about how many weights a network has; only its largest layers are counted."""
+    """Return the approximate number of weights of a network, from its largest layers."""
     planes, rows, columns = sizes.observation_shape
     points, channels = rows * columns, network.channels
     tower = 9 * channels * (planes + 2 * network.blocks * channels)

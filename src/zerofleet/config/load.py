@@ -51,7 +51,10 @@ def load_run(path: Path) -> RunConfig:
         raise ConfigError(
             f"cannot read the run file {path}: {error.strerror}{_nearest(path)}"
         ) from error
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # a number of 5,000 digits raises no TOMLDecodeError
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
     environment = Environment(RunConfig)
     given = environment()
@@ -224,7 +227,7 @@ def _rules_hint(unknown: Sequence[Sequence[str]], values: Mapping[str, Any]) -> 
 
 
 def _unknown_game(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the name of the game, if nothing else about the game is wrong."""
+    """Return the mistake in the name of the game, if the game has no other mistake."""
     from zerofleet import games
 
     game = values.get("game")

@@ -231,26 +231,26 @@ class OverfitSection(Section):
 class RetentionSection(Section):
     """``[retention]``: what is kept on disk.
 
-    Games, their moves and results, matches and figures are kept for ever.
+    Games, their moves and results, matches and figures are kept forever.
     """
 
     forget: bool = True
     """Forget old searches and remove old models' files; off, everything is kept."""
     searches_days: float = Field(default=1.0, ge=0, le=1_000_000)
-    """Searches (the table ``positions``) are kept so many days longer than the trainer's window
+    """Keep searches (the table ``positions``) this many days longer than the trainer's window
     reaches back."""
     max_disk_gb: float | None = Field(default=None, ge=0, le=1e9)
-    """Most disk space to use, in GB. Near it, the oldest searches that training does not need are
-    dropped, sooner than ``searches_days`` says; games, results, matches and promotions stay.
-    ``zerofleet up`` counts the whole data folder, a cluster counts its database. 0: no limit.
-    Unset: 20 for ``zerofleet up`` with its own Postgres, no limit elsewhere."""
+    """Most disk space to use, in GB. Near it, the trainer drops the oldest searches that training
+    does not need, even within ``searches_days``. Games, results, matches and promotions stay.
+    ``zerofleet up`` counts the whole data folder, a cluster its database. 0: no limit. Unset: 20
+    for ``zerofleet up`` with its own Postgres, otherwise no limit."""
     partition_hours: int = Field(default=24, ge=1, le=24 * 365)
-    """Searches are dropped in stretches of this many hours; under ``max_disk_gb`` in shorter ones,
-    where it takes that."""
+    """Length of a partition of searches, in hours; ``max_disk_gb`` may shorten it. Searches are
+    dropped by partition."""
     models_newest: int = Field(default=20, ge=2)
-    """The files of so many of the newest models are kept, besides those of all promoted ones."""
+    """Keep the files of this many of the newest models, in addition to all promoted ones."""
     models_every: int = Field(default=10, ge=0)
-    """The files of every so many-th model are kept as well; 0: of none for that."""
+    """Also keep the files of every Nth model; 0: no others."""
 
     @property
     def limit_bytes(self) -> float | None:

@@ -59,14 +59,14 @@ class PlayedGame:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """Whose values these are: only values of one opinion may be compared with each other."""
+    """Source of a value; only values of the same opinion can be compared."""
 
     model_version: int
     player: int | None  # 0 or 1: this player alone; None: the same model moves for both players
 
 
 def opinions_of(played: PlayedGame, to_play: Sequence[int]) -> list[Opinion | None]:
-    """The opinion behind the value of each stored ply; None where nothing was searched.
+    """Return the opinion behind the value of each stored ply; None without a search.
 
     In self-play one model moves for both players, until a promotion puts another in its place. In
     a match each player searches by itself.

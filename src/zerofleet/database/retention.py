@@ -23,7 +23,7 @@ least(
 
 # The trainer's window, read again after a restart, and the games that v_resign is computed from.
 # Fewer games than the window holds: all are needed.
-# At the disk limit, the games that the trainer's window holds now, those that it has not read yet,
+# At the disk limit these games stay: those in the trainer's window, those that it has not read yet
 # and those that v_resign is computed from.
 _STATE_NEEDS = f"""
 INSERT INTO position_needs (run, since, limit_since, epoch)
@@ -136,7 +136,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseUse:
-    """Room that the database takes, for the disk limit."""
+    """Disk usage of the database."""
 
     bytes: int
     needed_bytes: int  # of searches that training needs, in whole partitions
@@ -150,10 +150,10 @@ class Retentions(ConnectionPool):
         """Make the partitions of searches that are missing from now on.
 
         Args:
-            hours: that each new one covers; None: what ``[retention]`` of the runs says, or less
-                where a disk limit asks for it.
-            ahead: how far from now; those made before, of whatever size, count. None: far enough
-                for a trainer that calls this every ten minutes.
+            hours: length of each new partition; None: as in ``[retention]`` of the runs, or shorter
+                under a disk limit.
+            ahead: time from now until which there should be partitions; None: long enough for a
+                trainer that calls this every ten minutes.
 
         Returns:
             How many were made. Fewer than needed when another session reads at the moment.
@@ -186,8 +186,8 @@ class Retentions(ConnectionPool):
             margin: ... and what began and was stored so long before the first of these; None:
                 everything.
             epoch: the trainer's fence epoch.
-            held_games: the number of games in the trainer's window, which are all that is needed
-                at the disk limit; None: the run has no limit.
+            held_games: number of games in the trainer's window, which needs no others at the disk
+                limit; None: the run has no limit.
             read_tx: the window holds games up to this transaction.
 
         Raises:
@@ -206,7 +206,7 @@ class Retentions(ConnectionPool):
         )
 
     def warn_of_limit(self, run: str, warning: str | None, epoch: int) -> None:
-        """Record why the run takes more room than its disk limit; None: it does not.
+        """Record why the run exceeds its disk limit; None: it does not.
 
         Raises:
             StaleEpochError: another trainer has taken over.
@@ -214,7 +214,7 @@ class Retentions(ConnectionPool):
         self._run(_WARN_OF_LIMIT, run=run, warning=warning, epoch=epoch)
 
     def database_use(self) -> DatabaseUse:
-        """Return the room that the whole database takes, for the disk limit."""
+        """Return the disk usage of the whole database."""
         [row] = self._rows(_DATABASE_USE)
         return DatabaseUse(*row)
 

@@ -61,10 +61,10 @@ def _comments(played: PlayedGame) -> list[str]:
 
 
 def _values(played: PlayedGame) -> list[float | None]:
-    """The values of one opinion, for the first player; None at the plies of any other.
+    """Return the values of one opinion, for the first player; None at plies of other opinions.
 
-    A graph over two players' values would show their disagreement as mistakes. The opinion with
-    the most values is taken; of two with equally many, the one that begins.
+    A graph of both players' values would show their disagreement as mistakes. The opinion with the
+    most values is used; if two have equally many, the first one.
     """
     state = State(played.game)
     to_play: list[int] = []

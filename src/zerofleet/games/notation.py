@@ -39,9 +39,9 @@ def parse_actions(game: str, text: str) -> list[int]:
 
 
 def whole_number(text: str, most: int) -> int | None:
-    """The number that a text stands for; None: it is none from 0 to ``most``.
+    """Return the number in a text; None if it is not a number from 0 to ``most``.
 
-    The whole text must be decimal digits of ASCII. Zeros may come first.
+    The whole text must be ASCII digits; leading zeros are allowed.
     """
     if not (text.isascii() and text.isdecimal()):
         return None

@@ -62,8 +62,8 @@ def _pyspiel() -> Pyspiel:
         return cast("Pyspiel", importlib.import_module("pyspiel"))
     except ImportError as error:
         raise ConfigError(
-            f"OpenSpiel is not there ({error}): pip install 'zerofleet[openspiel]', or make setup "
-            "in a checkout"
+            f"OpenSpiel is not installed ({error}): pip install 'zerofleet[openspiel]', or make "
+            "setup in a checkout"
         ) from error
 
 

@@ -27,7 +27,7 @@ class Sample:
     texts: dict[int, str] = field(default_factory=dict[int, str])
     """How the actions are written; empty where some action is not always written alike."""
     any_case: bool = True
-    """Whether capitals mean nothing: the first game's names have either none or nothing else."""
+    """Whether names are case-insensitive: those of the first game use only one case."""
 
 
 def take_sample(game: SpielGame, tensor: Tensor) -> Sample:

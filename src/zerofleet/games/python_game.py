@@ -96,9 +96,9 @@ class Game(ABC):
 
     @classmethod
     def string_to_action(cls, text: str) -> int | None:
-        """The action that people write like that; None: there is none.
+        """Return the action that people write like that; None if there is none.
 
-        Capitals and small letters are the same where only one action is written so.
+        Case is ignored if only one action matches.
         """
         words = [cls.action_to_string(action) for action in range(cls.num_actions)]
         if text in words:

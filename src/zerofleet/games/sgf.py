@@ -27,10 +27,10 @@ _SUICIDE_ALLOWED = ("tromp-taylor", "nz", "new zealand", "goe")
 _NO_SUICIDE = "without suicide"
 _MAX_SIZE = 19
 _KOMI = re.compile(r"[+-]?(\d{1,9}([.,]\d{0,9})?|[.,]\d{1,9})", re.ASCII)
-# What programs that write komi in hundredths put into AP: Fox, and gokifu.com (by SGFC).
+# AP of programs that write komi in hundredths: Fox, and gokifu.com (through SGFC).
 _IN_HUNDREDTHS = {"foxwq": "Fox", "sgfc": "gokifu.com"}
 _LEAST_HUNDREDTHS = 50  # of these programs
-_LEAST_HUNDREDTHS_OF_ANY = 200  # where AP says nothing; no game has such a komi
+_LEAST_HUNDREDTHS_OF_ANY = 200  # for other values of AP; no game has such a komi
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ def write(played: SgfGame) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadGame:
-    """The main line of an SGF's first game."""
+    """Main line of an SGF's first game."""
 
     game: str  # with its rules
     actions: list[int]  # from the start
-    note: str  # how the komi was read, where the file does not write it in points; or empty
+    note: str  # how the komi was read, if it is not in points; otherwise empty
 
 
 def read(file: str | bytes, game: str | None = None, *, moves: int | None = None) -> ReadGame:
@@ -281,9 +281,9 @@ def _size(root: Node, game: str) -> int:
 
 
 def _komi(root: Node) -> tuple[float | None, str]:
-    """The komi in points, and how it was read where the file does not write it in points.
+    """Return the komi in points, and how it was read if the file has it in other units.
 
-    Some servers write other units than FF4, which has points. The rules are those of KataGo
+    FF4 has points, but some servers write other units. The rules are those of KataGo
     (cpp/dataio/sgf.cpp), KaTrain (core/sgf_parser.py), LizzieYzy (rules/SGFParser.java), Ogatak
     (apply_komi_fix) and OGS (goban, GobanEngine.ts):
 
@@ -293,10 +293,10 @@ def _komi(root: Node) -> tuple[float | None, str]:
       7.5 points.
     - A decimal comma is a point, as in q5Go.
 
-    None where the file does not say.
+    None if the file has no komi.
 
     Raises:
-        InvalidRequestError: no multiple of half a point.
+        InvalidRequestError: the komi is not a multiple of half a point.
     """
     written = _value(root, "KM", "")
     if not written:

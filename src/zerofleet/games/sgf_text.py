@@ -34,8 +34,8 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _CA = re.compile(rb"(?<![A-Za-z])C[a-z]*A[a-z]*\s*\[\s*([!-Z^-~]{1,40})\s*\]")
-# What CA may name, by Python's names. Others do not keep ASCII as it is (UTF-7, EBCDIC), or take
-# very long for a long file (IDNA, Punycode).
+# Encodings that CA may name, by Python's names. Others change ASCII (UTF-7, EBCDIC), or are very
+# slow for a long file (IDNA, Punycode).
 _DECLARABLE = re.compile(
     r"utf-8|ascii|iso(8859-|2022_)\w+|cp(437|8[5-7]\d|9\d\d|125\d)|koi8-\w|big5\w*|gb\w+|hz|euc_\w+"
     r"|shift_jis\w*|johab|tis-620|mac-\w+"
@@ -53,24 +53,22 @@ _WIDER = {
     "euc_jp": ("euc_jp", "euc_jis_2004"),
 }
 _MULTI_BYTE = ("cp932", "gb18030", "cp950", "cp949", "euc_jp")
-# Stands for every encoding of one byte a character: it fits all bytes, and such encodings differ
-# in no byte that means something to SGF.
+# Stands for every single-byte encoding: it fits all bytes, and such encodings have the same bytes
+# for the characters of SGF's syntax.
 _SINGLE_BYTE = "latin-1"
-# What makes a game; names and comments do not.
+# Properties that define a game, unlike names and comments.
 _PLAYED = ("GM", "SZ", "KM", "HA", "RU", "AP", "B", "W", "AB", "AW", "AE")
 
 
 def decode(data: bytes) -> str:
     """Decode the bytes of an SGF file.
 
-    The encoding is the one of a byte order mark, else the one that CA[] names, else UTF-8, as far
-    as the bytes fit it. Where they do not, the file is read in each encoding that SGF files come
-    in. A wrong one hides closing brackets or shows too many, so that the file is no SGF, or its
-    values hold pieces of other properties. Readings with the same game need no decision, because
-    nothing uses the names and comments.
+    The encoding is that of a byte order mark, otherwise that of CA[], otherwise UTF-8. If the bytes
+    do not fit it, the file is read in each common encoding of SGF files. A wrong encoding hides or
+    adds closing brackets, so the file is not SGF, or its values contain other properties. If all
+    valid readings have the same game, any of them will do, because we use no names or comments.
 
-    General detectors such as charset-normalizer are no help: they need more text than the names of
-    two players.
+    General detectors such as charset-normalizer need more text than the names of two players.
 
     Raises:
         InvalidRequestError: the file is too long; or its encoding is not clear, and the game
@@ -84,8 +82,8 @@ def decode(data: bytes) -> str:
                 return data.decode(encoding)
             except UnicodeDecodeError as error:
                 raise InvalidRequestError(
-                    f"the SGF begins as {encoding}, but byte {error.start} is none: save the file "
-                    "as UTF-8"
+                    f"the SGF begins as {encoding}, but byte {error.start} is not valid: save the "
+                    "file as UTF-8"
                 ) from error
     named = _read_declared(data)
     if data.isascii():
@@ -156,13 +154,13 @@ def escape(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A file as it reads in one encoding."""
+    """A file decoded with one encoding."""
 
     text: str
     game: tuple[tuple[tuple[str, ...], ...], ...]
-    """What is played, for comparison; empty: no SGF."""
+    """Properties that define the game, for comparison; empty if the text is not SGF."""
     brackets: int
-    """How many opening brackets stand inside of values."""
+    """Number of opening brackets inside values."""
 
     @property
     def num_properties(self) -> int:
@@ -171,7 +169,7 @@ class _Reading:
 
     @classmethod
     def of(cls, data: bytes, encoding: str) -> _Reading | None:
-        """The reading in an encoding; None: the bytes do not fit it."""
+        """Return the reading in an encoding; None if the bytes do not fit it."""
         try:
             text = data.decode(encoding)
         except UnicodeDecodeError:
@@ -193,7 +191,7 @@ class _Reading:
 
 
 def _read_declared(data: bytes) -> _Reading | None:
-    """The reading in the encoding that CA names; None: there is none, or the bytes do not fit."""
+    """Return the reading in the encoding of CA; None without CA or if the bytes do not fit."""
     found = _CA.search(data)
     if found is None:
         return None

@@ -29,7 +29,7 @@ class BoardCommands:
 
     Args:
         game: Go, with its rules: controllers may ask for no others.
-        complain: shows a line to the person, apart from the responses.
+        complain: shows a line to the user, separately from the responses.
     """
 
     def __init__(self, game: str, complain: Callable[[str], None]) -> None:
@@ -111,9 +111,9 @@ class BoardCommands:
         return "\n".join(" ".join(map(vertex, chain)) for chain in chains)
 
     def _clock(self, *_: str) -> str:
-        """Accept any clock, and use none: a move takes its number of simulations.
+        """Accept and ignore any clock: a move takes its number of simulations.
 
-        Controllers send what they like, such as a negative time to a player who is late.
+        Controllers also send invalid clocks, such as a negative time to a player who is late.
         """
         return ""
 
@@ -146,9 +146,9 @@ class BoardCommands:
         return " ".join(vertices)
 
     def _loadsgf(self, *words: str) -> str:
-        """The main line; with a move's number (counted from 1) the position before that move.
+        """Load the main line, or with a move number (from 1) the position before that move.
 
-        A path may have spaces, which GTP has no way to quote.
+        A path may contain spaces, because GTP cannot quote them.
         """
         if not words:
             raise GtpError("loadsgf: give a file")

@@ -26,7 +26,7 @@ def parse_line(line: str) -> Command | None:
     """The command of a line; None for a comment or an empty line.
 
     Control characters are dropped and "#" begins a comment (section 3.1). Bytes that are not UTF-8,
-    as in the names of old files, stay as Python has them in paths (PEP 383).
+    as in names of old files, become surrogates, as in Python's paths (PEP 383).
     """
     text = "".join(
         c for c in line.replace("\t", " ") if c.isprintable() or "\udc80" <= c <= "\udcff"

@@ -8,7 +8,7 @@
                             and the environment said over it
     DATA/lock               held with flock by the command that runs the stores
     DATA/running.json       where the holder's stores and services listen
-    DATA/page.json          {"port": ...}: the port of the page, the same at each start
+    DATA/page.json          {"port": ...}: the port of the page, the same on each start
     DATA/NAME.before        one of these files before a start that has not succeeded yet
     DATA/postgres, valkey, models, checkpoints, logs
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 FULL_SHARE = 0.95
-"""Share of the disk limit from which on searches are dropped, so that it is kept."""
+"""Share of the disk limit at which the trainer begins to drop searches."""
 MARKER = "zerofleet.json"
 REPLACED = ("run.toml", "stores.json", "page.json")
 """Files that a start replaces, and that a start which fails gives back."""
@@ -105,7 +105,7 @@ class DataFolder:
         """Write the run file into the folder: services and later commands read it there.
 
         What --set and the environment say over it is in it, for later commands do not hear them.
-        So is the disk limit, whose default depends on where the database is.
+        The copy also has the disk limit, because its default depends on where the database is.
 
         Raises:
             ConfigError: it cannot be read once more, or its copy cannot be written.
@@ -145,7 +145,7 @@ class DataFolder:
         return self.root / "checkpoints"
 
     def page_port(self) -> int | None:
-        """Return the port that the page of this run keeps; None: it has none yet."""
+        """Return the port of the page of this run; None: it has none yet."""
         with contextlib.suppress(ConfigError):
             port = read_json(self.root / "page.json").get("port")
             if type(port) is int and port in _PORTS:
@@ -153,7 +153,7 @@ class DataFolder:
         return None
 
     def keep_page_port(self, port: int) -> None:
-        """Keep a port for the page, so that a bookmark works after the next start too."""
+        """Save the port of the page, so that a bookmark still works after the next start."""
         if port != self.page_port():
             with full_disk_named(self.root):
                 write_json(self.root / "page.json", {"port": port})
@@ -237,20 +237,20 @@ class DataFolder:
             path.touch()
         except OSError as error:
             raise ConfigError(
-                f"cannot write to {self.root}: {error.strerror}; it belongs to user number "
-                f"{self.root.stat().st_uid}, and this is {os.geteuid()}"
+                f"cannot write to {self.root}: {error.strerror}; it belongs to user ID "
+                f"{self.root.stat().st_uid}, and this is user ID {os.geteuid()}"
             ) from error
         return path
 
 
 def is_log(name: str) -> bool:
-    """Whether a file of this name is a log, of the last start or of the one before."""
+    """Return whether a file name is that of a log, of the last start or the one before."""
     return name.endswith((".log", ".log.1"))
 
 
 @dataclass(frozen=True, slots=True)
 class FolderSizes:
-    """Bytes of the files of a data folder, its tables excepted: Postgres knows their size."""
+    """Bytes of the files of a data folder, without the tables, whose size Postgres reports."""
 
     log: int
     """Write-ahead log of the embedded Postgres."""
@@ -259,11 +259,11 @@ class FolderSizes:
     logs: int
     """Logs of the services."""
     other: int
-    """The rest: caches, settings, what Postgres keeps besides this run's database."""
+    """The rest: caches, settings, and files of Postgres outside of the run's database."""
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Sum of all parts."""
         return self.log + self.models + self.checkpoints + self.logs + self.other
 
     @classmethod
@@ -285,12 +285,12 @@ class FolderSizes:
 
 
 def data_folder_of(run_file: Path) -> Path | None:
-    """The data folder whose run file this is; None: it is no data folder's."""
+    """Return the data folder that this run file belongs to; None if there is none."""
     return run_file.parent if (run_file.parent / MARKER).exists() else None
 
 
 def _size(folder: Path) -> int:
-    """Bytes of all files below a folder, each counted once however many links it has."""
+    """Return the bytes of all files below a folder; hard links are counted once."""
     sizes: dict[tuple[int, int], int] = {}
     for path, _, names in os.walk(folder):
         for name in names:
@@ -355,7 +355,7 @@ def _exists(path: Path) -> bool:
 
 
 def _require_utf8(root: Path) -> None:
-    """Refuse a folder whose name Postgres' client and our own files could not hold."""
+    """Refuse a folder name that is not UTF-8, which Postgres' client cannot use."""
     try:
         str(root.absolute()).encode()
     except UnicodeEncodeError as error:
@@ -397,7 +397,7 @@ def write_private(path: Path, content: str) -> None:
 
 
 def read_private(path: Path) -> str:
-    """Read what ``write_private`` wrote; a copy of it may have got a wider mode, and loses it."""
+    """Read a file of ``write_private``, and restore its mode if a copy has widened it."""
     if path.stat().st_mode & 0o077:
         path.chmod(0o600)
     return path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The newest checkpoint of a run, read without torch: how far training is, and of which network.
+"""The newest checkpoint of a run, read without torch: progress and network of the training.
 
 The trainer writes them (``services.trainer.checkpoints``) and checks every byte when it resumes.
 """
@@ -23,7 +23,7 @@ _NAME = re.compile(r"checkpoint-(\d+)-(\d+)\.json")
 
 @dataclass(frozen=True, slots=True)
 class LastCheckpoint:
-    """What a checkpoint says of the run, and the shapes of its tensors by name."""
+    """State of a run in a checkpoint, and the shapes of its tensors by name."""
 
     path: Path
     run: str
@@ -32,7 +32,7 @@ class LastCheckpoint:
     samples: int
     """Positions drawn for training."""
     seconds: float
-    """Of training."""
+    """Seconds of training."""
     shapes: Mapping[str, tuple[int, ...]]
 
     @classmethod
@@ -53,7 +53,7 @@ class LastCheckpoint:
                     shapes=_shapes(path.with_suffix(".safetensors")),
                 )
             except (OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError):
-                continue  # the trainer passes over a damaged one, too
+                continue  # the trainer skips a damaged one, too
         return None
 
     def check(self, run: RunConfig, spec: GameSpec) -> None:
@@ -68,8 +68,8 @@ class LastCheckpoint:
                 f"'{run.name}' of {run.game.name}: give another --data"
             )
         mistakes = [
-            f"{key} = {_toml(wanted)}, but this run was trained with {_toml(found)}: leave it so, "
-            "or start a new run with another --data"
+            f"{key} = {_toml(wanted)}, but this run was trained with {_toml(found)}: keep that "
+            "value, or start a new run with another --data"
             for key, wanted, found in self._differences(run, spec)
         ]
         if mistakes:
@@ -78,8 +78,8 @@ class LastCheckpoint:
         shape = (self._size("tower.0.0.weight", 1), self._size("value_head.2.weight", 1))
         if shape != (planes, self._size("value_head.0.0.weight") * rows * columns):
             raise ConfigError(
-                f"{self.path} was trained on other planes of {self.game} than this zerofleet has: "
-                "its changes say so; start a new run with another --data"
+                f"{self.path} was trained on other input planes of {self.game} than this zerofleet "
+                "has (see its changelog): start a new run with another --data"
             )
 
     def _differences(self, run: RunConfig, spec: GameSpec) -> list[tuple[str, object, object]]:
@@ -122,7 +122,7 @@ class LastCheckpoint:
             "value_hidden": self._size("value_head.2.weight"),
             "value_head": "scalar" if self._size("value_head.4.weight") == 1 else "outcome",
         }
-        if blocks >= _POOLED_EVERY or not is_convolutional:  # else nothing shows it
+        if blocks >= _POOLED_EVERY or not is_convolutional:  # otherwise no shape shows it
             has_block = any(".first_norm." in name for name in self.shapes)
             keys["global_pooling"] = has_block or self._has("network.policy_head.last.")
         if blocks:

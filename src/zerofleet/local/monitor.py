@@ -89,9 +89,9 @@ class RunFigures:
     budget_used: float | None = None
     """Share of the trainer's budget; None: no trainer says, or it has none."""
     steps: int | None = None
-    """Steps of training in total; None: no trainer says."""
+    """Training steps in total; None: no trainer responds."""
     until: str | None = None
-    """How far the run is from the end that ``--until`` asked for; None: for nothing measurable."""
+    """Progress toward the condition of ``--until``; None: it has no measure."""
     best_version: int | None = None
     best_age_s: float | None = None
     refused_variants: str | None = None
@@ -135,13 +135,13 @@ Status = WorkStatus | Literal["down"]
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """Room that a run takes, in bytes; of a fleet, what its database takes."""
+    """Disk usage of a run in bytes; for a fleet, that of its database."""
 
     kept: Kept
     folder: FolderSizes | None
     """Files of the data folder; None: there is none on this machine."""
     limit: float | None
-    """The most that it may take; None: no limit."""
+    """The disk limit; None: no limit."""
 
     @property
     def total(self) -> int:
@@ -150,9 +150,9 @@ class DiskUse:
 
     @property
     def seconds_left(self) -> float | None:
-        """Until searches are dropped for the limit, at the rate of the last hour of play.
+        """Seconds until the trainer drops searches for the limit, at the rate of the last hour.
 
-        0: they are dropped now. None: there is no limit, or no rate.
+        0: it does so now. None: there is no limit, or no rate.
         """
         if self.limit is None or not self.kept.bytes_per_day:
             return None
@@ -270,7 +270,7 @@ class Monitor:
         return None if self._folder is None else full_disk(self._folder)
 
     def disk_use(self) -> DiskUse:
-        """The room that the run takes.
+        """Return the disk usage of the run.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.
@@ -284,7 +284,7 @@ class Monitor:
     def forget(self, pid: int) -> None:
         """Remove the heartbeats of a process of this machine that has ended.
 
-        They would expire by themselves, but until then the process would seem to run.
+        Until they expire, the process would seem to run.
         """
         with contextlib.suppress(StoreUnavailableError, ConfigError):
             for beat in self._heartbeats.read():
@@ -334,7 +334,7 @@ def has_resumed(figures: TrainerFigures) -> bool:
 
 
 def states_of(beats: Iterable[Heartbeat]) -> list[ServiceState]:
-    """The state of each process with a heartbeat."""
+    """Return the state of each process with a heartbeat."""
     return [_state(beat.service, beat, 0) for beat in beats]
 
 
@@ -371,14 +371,14 @@ def _state(name: str, beat: Heartbeat, restarts: int) -> ServiceState:
 
 
 def _no_work(beat: Heartbeat) -> str:
-    """Why a process is idle."""
+    """Return why a process is idle."""
     if isinstance(beat.figures, EvaluatorFigures) and beat.waiting_for in _NO_MODEL:
         return "no new model to evaluate"
     return f"waiting for {beat.waiting_for}"
 
 
 def _pace(beat: Heartbeat) -> str:
-    """The stage that a process paces itself by, whether or not it waits just now; else empty."""
+    """Return the service that a process is paced to, even if it is not waiting now; or ""."""
     match beat.figures:
         case SelfplayFigures(pause_share=share):
             paced = _BEHIND.fullmatch(beat.waiting_for) is not None
@@ -413,7 +413,7 @@ def _loss(policy: float | None, value: float | None) -> Loss | None:
 
 
 def work_words(figures: Figures) -> str:
-    """What a service does while it waits for nothing."""
+    """Return the status text of a service that does not wait."""
     match figures:
         case EvaluatorFigures():
             return _judging(figures)
@@ -430,7 +430,7 @@ def _plural(noun: str, number: int) -> str:
 
 
 def _judging(figures: EvaluatorFigures) -> str:
-    """What is played; a match goes before the games that wait for it."""
+    """Return what is played; a match comes before the games that wait for it."""
     if figures.match_in_play:
         games = _games(figures.match_games, figures.match_most_games, figures.match_score)
         return f"Evaluating model {figures.candidate}: {games}"

@@ -38,11 +38,11 @@ def free_port() -> int:
 def take_port(port: int) -> None:
     """Claim a TCP port of 127.0.0.1 until this process ends.
 
-    No other process of this user gets it from here, even while the server that it is meant for has
-    not bound it yet, or is being restarted.
+    Other processes of this user cannot claim it, even before the server binds it or while the
+    server restarts.
 
     Raises:
-        OSError, OverflowError: it is in use or claimed, not allowed, or not a port.
+        OSError, OverflowError: the port is in use, claimed, not allowed, or not a port.
     """
     try:
         fcntl.lockf(_claims(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
@@ -55,7 +55,7 @@ def take_port(port: int) -> None:
 
 
 def answers(address: str) -> bool:
-    """Whether a server takes connections at ``HOST:PORT`` of this machine."""
+    """Return whether a server accepts connections at ``HOST:PORT``."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=1).close()

@@ -182,7 +182,7 @@ class EmbeddedPostgres:
             self._status_path.unlink()
 
     def _check_copy(self) -> None:
-        """Refuse a cluster that was copied while its server ran: its files are of several moments.
+        """Refuse a cluster that was copied while its server ran, which may have damaged the copy.
 
         Raises:
             ConfigError: the cluster names a server of another folder.

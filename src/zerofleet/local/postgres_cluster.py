@@ -52,12 +52,12 @@ class Cluster:
     def account(self) -> Account:
         """The user that the server runs as.
 
-        A copy of a data folder may have another owner or other rights than Postgres asks for:
-        root, or the owner, mends them.
+        A copy of a data folder may have an owner or a mode that Postgres refuses. If possible,
+        this method corrects them.
 
         Raises:
             ConfigError: the cluster belongs to another user or another data folder, is out of that
-                user's reach, or gone.
+                user's reach, or missing.
         """
         us = Account.current()
         self._check_link()
@@ -71,14 +71,14 @@ class Cluster:
         owner = Account(status.st_uid, status.st_gid)
         if us.uid not in (0, owner.uid):
             raise ConfigError(
-                f"{self.path} belongs to user number {owner.uid}: start as that user, or as root "
-                f"give the data folder to yours (chown -R {us.uid}:{us.gid} {self.folder.parent})"
+                f"{self.path} belongs to user ID {owner.uid}: start as that user, or as root give "
+                f"the data folder to your user (chown -R {us.uid}:{us.gid} {self.folder.parent})"
             )
         if us.uid == 0:
             owner = self._owned(owner)
             if not is_reachable(self.path, owner):
                 self._move_outside(owner)
-        if status.st_mode & 0o027:  # Postgres starts with 0700 and 0750 alone
+        if status.st_mode & 0o027:  # Postgres refuses other modes than 0700 and 0750
             self.path.chmod(0o700)
         return owner
 
@@ -146,7 +146,7 @@ class Cluster:
             self.path.symlink_to(home / "cluster")
 
     def _check_link(self) -> None:
-        """Refuse a cluster outside of the data folder that another data folder uses.
+        """Refuse a cluster outside the data folder that another data folder uses.
 
         Raises:
             ConfigError: the link to it was copied with the data folder, the cluster was not.
@@ -164,7 +164,7 @@ class Cluster:
         (home / "origin").write_text(f"{self.folder}\n", encoding="utf-8")  # the folder has moved
 
     def _owned(self, owner: Account) -> Account:
-        """Return who runs the server of this cluster, after what belongs to root is handed over."""
+        """Return the account of the server; files of root are given to it first."""
         control = self.path / "global" / "pg_control"
         is_roots = owner.uid == 0 or (control.exists() and control.stat().st_uid == 0)
         if not is_roots:
@@ -180,7 +180,7 @@ class Cluster:
         return account
 
     def _move_outside(self, account: Account) -> None:
-        """Move the cluster where the server's user can reach it, and leave a link to it."""
+        """Move the cluster to a place that the server's user can reach, and leave a link to it."""
         home = self._home_outside()
         made, old = home / "cluster", self.path.with_name("cluster.old")
         subprocess.run(["cp", "-a", self.path.resolve(), made], check=True)
@@ -196,7 +196,7 @@ class Cluster:
         return home
 
     def remove_outside(self) -> None:
-        """Remove the cluster if it is outside of the data folder and belongs to it."""
+        """Remove the cluster if it is outside the data folder and belongs to it."""
         home = self.path.resolve().parent
         if self.path.is_symlink() and _origin(home) == self.folder:
             shutil.rmtree(home)
@@ -214,7 +214,7 @@ class Cluster:
 
 
 def _origin(home: Path) -> Path | None:
-    """Return the data folder that a cluster outside of it was made for."""
+    """Return the data folder that an outside cluster was made for."""
     with contextlib.suppress(OSError):
         return Path((home / "origin").read_text(encoding="utf-8").rstrip("\n"))
     return None

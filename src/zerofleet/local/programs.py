@@ -49,12 +49,12 @@ def chosen_address(port: int | None, option: str = "--port") -> str:
 
 
 def chosen_page_address(folder: DataFolder, port: int | None, say: Callable[[str], None]) -> str:
-    """Choose the address of a run's page: the port given, else the folder's own, else 8080 or more.
+    """Choose the address of a run's page: the given port, the folder's own, or from 8080 on.
 
     Args:
         folder: of the run.
         port: given with --dashboard-port.
-        say: called if the folder's own port is in use, and the page is at another one this time.
+        say: called if the folder's own port is in use and the page uses another one this time.
 
     Raises:
         ConfigError: the port that was given is in use.
@@ -72,14 +72,14 @@ def chosen_page_address(folder: DataFolder, port: int | None, say: Callable[[str
         candidate = free_port()
     if own is not None and candidate != own:
         say(
-            f"port {own}, where this run's page usually is, is in use: this time the page is at "
-            f"port {candidate}"
+            f"port {own}, which this run's page usually has, is in use. This time the page is on "
+            f"port {candidate}."
         )
     return f"{LOOPBACK}:{candidate}"
 
 
 def keep_page_port(folder: DataFolder, address: str, port: int | None) -> None:
-    """Keep the port of the page for later starts, unless it replaces one that was in use.
+    """Save the port of the page for later starts, unless it replaces one that was in use.
 
     Args:
         folder: of the run.
@@ -100,9 +100,8 @@ def chosen_metrics_ports(
 ) -> dict[str, int]:
     """Choose the port at which each program of a run serves its metrics.
 
-    From ``base`` on they are the trainer's, the evaluator's, the dashboard's (also if there is
-    none), one for each self-play process, and inference's. Inference is the last because it takes
-    further ports if it runs on several GPUs.
+    The order from ``base`` on is trainer, evaluator, dashboard (even without one), each self-play
+    process, inference. Inference is last because it uses further ports on several GPUs.
 
     Args:
         base: given with --metrics-port; None takes free ports.
@@ -121,7 +120,7 @@ def chosen_metrics_ports(
     if base + len(names) - 1 > _HIGHEST_PORT:
         raise ConfigError(
             f"--metrics-port {base}: {len(names)} processes need {len(names)} ports from there "
-            f"on, and the highest port is {_HIGHEST_PORT}: give a lower one"
+            f"on, and the highest port is {_HIGHEST_PORT}: choose a lower one"
         )
     ports = {name: base + number for number, name in enumerate(names)}
     metrics = {f"the metrics of {name} (--metrics-port)": ports[name] for name in used}
@@ -141,7 +140,7 @@ def require_different_ports(ports: Mapping[str, int]) -> None:
     """Refuse one port for two servers.
 
     Args:
-        ports: by what they are for, in the words of the message.
+        ports: by use, in the words of the message.
 
     Raises:
         ConfigError: two of them are the same.
@@ -149,7 +148,9 @@ def require_different_ports(ports: Mapping[str, int]) -> None:
     uses: dict[int, str] = {}
     for use, port in ports.items():
         if port in uses:
-            raise ConfigError(f"port {port} is for {uses[port]} and for {use}: give two ports")
+            raise ConfigError(
+                f"port {port} is for {uses[port]} and for {use}: choose different ports"
+            )
         uses[port] = use
 
 
@@ -167,7 +168,7 @@ class LocalPrograms:
     dashboard_address: str | None = None
     """None: there is no dashboard."""
     metrics_ports: Mapping[str, int] = field(default_factory=dict[str, int])
-    """By program; one that is not named takes a free port."""
+    """By program; the others take a free port."""
 
     def inference(self) -> Program:
         """The inference service alone: all that ``zerofleet play`` needs."""

@@ -42,7 +42,7 @@ class Running:
         page_address: str | None = None,
         metrics_ports: Mapping[str, int] | None = None,
     ) -> Self:
-        """Describe what this process runs."""
+        """Describe the stores and services of this process."""
         urls, ports = stores.urls, dict(metrics_ports or {})
         return cls(os.getpid(), urls.database, urls.redis, inference_address, page_address, ports)
 
@@ -73,7 +73,7 @@ def joined(
 
     Args:
         folder: of the run.
-        command: its name, which other commands are told.
+        command: its name, which other commands show.
         choose_page: returns the address of the page that the command will serve; called only if
             the stores are started here.
 

@@ -1,4 +1,4 @@
-"""The start of a run in its data folder, which a failure undoes."""
+"""Start of a run in its data folder; a failure undoes it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Start:
         """Copy the run file into the folder, where the services read it.
 
         Args:
-            run: what the copy is to say.
+            run: the run to write into the copy.
 
         Raises:
             ConfigError: the copy cannot be written.
@@ -92,14 +92,14 @@ class Start:
         self.folder.keep_run_file(self._run_file, run)
 
     def succeeded(self) -> None:
-        """Keep what this start has changed in the folder."""
+        """Keep the changes of this start."""
         if not self._succeeded:
             self._succeeded = True
             for name in REPLACED:  # now: a run that is killed hours later has started
                 (self._root / f"{name}{OLD}").unlink(missing_ok=True)
 
     def _check_rights(self) -> None:
-        """Refuse a folder of which a part belongs to another user, as a copy by root does.
+        """Refuse a folder with files of another user, such as a copy made by root.
 
         Raises:
             ConfigError: a file cannot be read, or a folder or log cannot be written.
@@ -108,7 +108,7 @@ class Start:
             return
         for folder, folders, names in os.walk(self._root):
             if Path(folder) == self._root / "postgres":
-                folders[:] = [name for name in folders if name != "cluster"]  # checked by itself
+                folders[:] = [name for name in folders if name != "cluster"]  # Cluster checks it
             for name in (*folders, *names):
                 path = Path(folder) / name
                 is_written = name in folders or is_log(name) or "valkey" in path.parts
@@ -116,8 +116,8 @@ class Start:
                 effective = os.access in os.supports_effective_ids
                 if not os.access(path, mode, effective_ids=effective):
                     raise ConfigError(
-                        f"{path} belongs to user number {path.lstat().st_uid} and cannot be used: "
-                        "start as that user, or as root give the data folder to yours "
+                        f"{path} belongs to user ID {path.lstat().st_uid} and cannot be used: "
+                        "start as that user, or as root give the data folder to your user "
                         f"(chown -R {os.geteuid()}:{os.getegid()} {self._root})"
                     )
 
@@ -128,7 +128,7 @@ class Start:
                 (self._root / name).unlink(missing_ok=True)
 
     def _remove(self) -> None:
-        """Remove everything but logs, to which the error may refer."""
+        """Remove everything except logs, which the error may refer to."""
         Cluster(self._root / "postgres", SHARED).remove_outside()
         for folder, _, names in os.walk(self._root):
             for name in names:
@@ -142,7 +142,7 @@ class Start:
         self._remove_empty()
 
     def _remove_empty(self) -> None:
-        """Remove the folders that this start has made, as far as they are empty."""
+        """Remove the folders that this start has made if they are empty."""
         for folder in self._made:
             with contextlib.suppress(OSError):
                 folder.rmdir()

@@ -28,7 +28,7 @@ class StoreUrls:
 
 
 def has_own_postgres(folder: DataFolder, database_url: str | None) -> bool:
-    """Whether a run's database is the embedded one of its data folder.
+    """Return whether a run uses the embedded database of its data folder.
 
     Args:
         folder: of the run.
@@ -77,7 +77,7 @@ class Stores:
         self._keepers: list[Keeper] = []
 
     def check(self, run: str) -> None:
-        """Look whether the outside stores can be used; change nothing in them.
+        """Check that the outside stores can be used, without changing them.
 
         Raises:
             ConfigError: the database is one of a newer zerofleet, or its address is not valid.

@@ -92,7 +92,7 @@ class Supervisor:
     Args:
         programs: in the order of starting.
         say: called with each line that a person should read.
-        ended: called with the pid of each process that ended by itself.
+        ended: called with the PID of each process that ended by itself.
 
     Use as ``async with`` in the main thread; ``failed`` ends when a program cannot be kept running.
     """
@@ -169,12 +169,12 @@ class Supervisor:
                 if not program.optional or isinstance(error, AddressTakenError):
                     raise
                 child.note = f"Stopped: {describe(status)} (log: {program.log})"
-                self._say(f"{error}\ngoing on without {program.name}")
+                self._say(f"{error}\nThe run continues without {program.name}.")
                 return
             pause = _FIRST_PAUSE_SECONDS * 2 ** (child.quick_deaths - 1)
             child.note = f"Restarting in {pause:g} s: {describe(status)}"
             child.restarts += 1
-            words = f"{describe(status)}; starts again in {pause:g} s"
+            words = f"{describe(status)}. Restarting in {pause:g} s"
             self._say(f"{program.name} {words} (log: {program.log})")
             await asyncio.sleep(pause)
 

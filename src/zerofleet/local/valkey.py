@@ -185,7 +185,7 @@ class EmbeddedValkey:
 
 
 def _quoted(text: str) -> str:
-    """A value for Valkey's configuration file, in quotes; what is not plain is written as bytes."""
+    """Quote a value for Valkey's configuration file; other than plain characters become bytes."""
     plain = string.ascii_letters + string.digits + "/._- "
     return (
         '"'

@@ -17,7 +17,7 @@ from zerofleet.rpc.codec import BEST
 class Sgf:
     """A position as the main line of an SGF file, of Go or Othello."""
 
-    text: str | bytes  # bytes: the file as it is, whose encoding the server finds out
+    text: str | bytes  # bytes: the unchanged file, whose encoding the server detects
 
 
 Actions = Sequence[int] | Sequence[str] | Sgf

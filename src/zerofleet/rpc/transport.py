@@ -19,7 +19,7 @@ from zerofleet.errors import ConfigError
 if TYPE_CHECKING:
     from zerofleet.rpc.credentials import ServerCredentials
 
-# Of an address with a port: a host in brackets, or one without a colon.
+# An address with a port: its host is in brackets or has no colon.
 _PORT = re.compile(r"(?:\[[^\]]*\]|[^:]*):([0-9]+)")
 _HIGHEST_PORT = 65535
 _Options = Sequence[tuple[str, Any]]
@@ -84,20 +84,22 @@ def probing_channel(address: str) -> grpc.Channel:
 
 
 def require_target(target: str) -> None:
-    """Refuse a text that gRPC would read in part, or as something else.
+    """Refuse a target that gRPC would misread.
 
-    It takes a port modulo 65536, ends a path at a NUL, and ignores a line break at the end.
+    gRPC takes a port modulo 65536, ends a path at a NUL, and ignores a line break at the end.
 
     Raises:
         ConfigError: the target has such a port or character.
     """
     is_path = target.startswith(("unix:", "unix-abstract:"))
     if not target or not target.isprintable() or (" " in target and not is_path):
-        raise ConfigError(f"{target[:80]!r} is no address: give HOST:PORT or unix:PATH")
+        raise ConfigError(f"{target[:80]!r} is not an address: give HOST:PORT or unix:PATH")
     for each in () if is_path else _without_scheme(target).split(","):
         found = _PORT.fullmatch(each)
         if found is not None and int(found[1].lstrip("0")[:6] or "0") > _HIGHEST_PORT:
-            raise ConfigError(f"'{target[:80]}' is no address: the highest port is {_HIGHEST_PORT}")
+            raise ConfigError(
+                f"'{target[:80]}' is not an address: the highest port is {_HIGHEST_PORT}"
+            )
 
 
 def is_local(target: str) -> bool:

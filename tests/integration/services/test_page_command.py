@@ -153,7 +153,7 @@ def test_the_page_keeps_its_port_updates_an_old_database_and_leaves_no_orphans(
         page = zerofleet("page", *at)
         url = page.wait_for_page()
         assert "updating the tables and views of this run" in page.said()
-        assert f"port {own}, where this run's page usually is, is in use" in page.said()
+        assert f"port {own}, which this run's page usually has, is in use" in page.said()
         assert not url.endswith(f":{own}")
         assert data.page_port() == own  # for the next time
     family = psutil.Process(page.pid).children(recursive=True)
