@@ -203,7 +203,7 @@ class ExamView:
         self._number = max(1, min(self._number, len(exam.wrong)))
         if not exam.wrong:
             self._board.seek(())
-            self._where.set_text("It erred in none.")
+            self._where.set_text("No mistakes.")
             self._links.clear()
             return
         self._draw_position(exam, exam.wrong[self._number - 1])

@@ -409,7 +409,7 @@ def _set(label: TextElement, text: str) -> None:
 
 
 def _rate(value: float | None) -> str:
-    return "none yet" if value is None else f"{value:,.0f}"
+    return "–" if value is None else f"{value:,.0f}"
 
 
 def _go_to_run(own: str, name: str) -> None:

@@ -174,7 +174,7 @@ class MatchView:
 
     def say(self, said: Sequence[EvaluatorFigures]) -> None:
         """What the evaluator does now, by its heartbeat."""
-        self._said.set_text(_doing(said[0]) if said else "The evaluator is not sending heartbeats.")
+        self._said.set_text(_doing(said[0]) if said else "No evaluator is sending heartbeats.")
         self._in_play.show(said[0].games_in_play if said else ())
 
     def _draw(self, found: ShownMatch) -> None:

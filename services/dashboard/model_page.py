@@ -118,7 +118,7 @@ class ModelView:
                     for words, path, more in (
                         ("its games", "/games", {"model": version}),
                         ("play it", "/play", {"model": version}),
-                        ("beside another model", "/compare", {"models": version}),
+                        ("compare with another model", "/compare", {"models": version}),
                     ):
                         ui.link(words, visit.link(path, **more)).classes("zf-link")
             self._facts = ui.element("dl").classes("zf-facts")

@@ -70,7 +70,7 @@ class OpeningsView:
         visit: whose page it is.
         game_board: of the run's game.
         actions: the position that is shown.
-        model: whose games the board shows; None: the newest one's.
+        model: whose games the board shows; None: the newest model that has games.
     """
 
     def __init__(
@@ -130,7 +130,10 @@ class OpeningsView:
         versions = {model.version: f"model {model.version}" for model in reversed(openings.models)}
         if versions and self._choice.options != versions:
             chosen = self._choice.value if self._choice.value in versions else None
-            newest = next(iter(versions))
+            newest = next(
+                (model.version for model in reversed(openings.models) if model.games),
+                next(iter(versions)),
+            )
             self._choice.set_options(versions)
             if self._model not in (None, *versions):
                 self._visit.note(

@@ -85,6 +85,8 @@ class GameCount:
         return total
 
 
+_RUN = "run"  # the lamp of a stopped run, which is no service
+
 Colour = Literal["positive", "idle", "warning", "negative"]
 """Green, grey, orange and red. Orange and red mean that somebody should act."""
 
@@ -122,18 +124,20 @@ class ServiceFigures:
         """Number of healthy services in words, and the colour of the worst."""
         if not self.lamps:
             return "Service status unknown", "idle"
-        healthy = sum(lamp.is_healthy for lamp in self.lamps)
-        colours = {lamp.colour for lamp in self.lamps}
+        services = [lamp for lamp in self.lamps if lamp.service != _RUN]
+        healthy = sum(lamp.is_healthy for lamp in services)
+        colours = {lamp.colour for lamp in services}
         worst = next(
             (colour for colour in ("negative", "warning") if colour in colours), "positive"
         )
-        return f"{healthy} of {len(self.lamps)} services healthy", cast("Colour", worst)
+        stopped = "" if len(services) == len(self.lamps) else "Run stopped, "
+        return f"{stopped}{healthy} of {len(services)} services healthy", cast("Colour", worst)
 
     @property
     def next_model(self) -> str:
         """Steps until the next model, in words."""
         if not self.step or not self.every_steps:
-            return "none yet"
+            return "–"
         return f"in {self.every_steps - self.step % self.every_steps:,} steps"
 
 
@@ -240,7 +244,7 @@ def _lamps(states: Sequence[ServiceState], *, run_is_stopped: bool) -> Iterator[
     words = doing_by_name(states)
     expected = () if run_is_stopped else _EXPECTED
     if run_is_stopped:
-        yield Lamp("run", "Stopped", "idle")
+        yield Lamp(_RUN, "Stopped", "idle")
     for name in (*expected, *(each for each in words if each not in expected)):
         if name not in words:
             yield Lamp(name, "Down (no heartbeat)", "negative")

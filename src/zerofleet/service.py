@@ -181,6 +181,7 @@ async def beat(
     """
     is_heard = True
     said: Heartbeat | None = None
+    sending: asyncio.Task[None] | None = None
     try:
         while True:
             now = pulse()
@@ -188,8 +189,9 @@ async def beat(
                 said = Heartbeat(
                     worker, now.progress, now.waiting_for, now.figures, status=now.status
                 )
+                sending = asyncio.create_task(asyncio.to_thread(heartbeats.beat, said))
                 try:
-                    await asyncio.to_thread(heartbeats.beat, said)
+                    await asyncio.shield(sending)
                     is_heard = True
                 except StoreUnavailableError as error:
                     if is_heard:
@@ -197,6 +199,9 @@ async def beat(
                     is_heard = False
             await asyncio.sleep(BEAT_SECONDS)
     finally:
+        if sending is not None:  # else it could arrive after the removal
+            with contextlib.suppress(ZerofleetError):
+                await sending
         if said is not None and is_heard:
             with contextlib.suppress(ZerofleetError):
                 await asyncio.to_thread(heartbeats.remove, said.service, worker)

@@ -88,7 +88,7 @@ def test_models_and_their_matches_are_those_of_the_database(
     expect(page.get_by_text("6 games, 0 duplicates left out")).to_be_visible()
     expect(page.get_by_text("75.0%").first).to_be_visible()
     expect(page.locator("section", has_text="Log-likelihood ratio").locator("svg")).to_be_visible()
-    expect(page.get_by_text("The evaluator is not sending heartbeats.")).to_be_visible()
+    expect(page.get_by_text("No evaluator is sending heartbeats.")).to_be_visible()
     skipped = page.get_by_role("row").filter(has_text="rating")
     expect(skipped).to_contain_text("none of 20 games")
     expect(skipped).not_to_contain_text("0 0 0")
@@ -150,6 +150,17 @@ def test_moves_of_random_openings_are_left_out(shown: Any, open_page: Callable[.
     expect(page.locator("table").get_by_role("row")).to_have_count(2)
     page.goto(f"{shown.base}/openings?moves=1")
     expect(page.locator("table").get_by_role("row").nth(1)).to_have_text(re.compile(r"2\s*1\s*100"))
+
+
+def test_openings_begin_with_the_newest_model_that_has_games(
+    filled: Any, open_page: Callable[..., Any]
+) -> None:
+    evaluator = filled.database.acquire_fence(RUN, "evaluator")
+    filled.database.promote(RUN, 3, None, "test", 2, epoch=evaluator)
+    page = open_page("/openings").page
+    expect(page.get_by_text("4 of 4 games of model 2 reach this position")).to_be_visible()
+    page.goto(f"{filled.base}/openings?model=3")
+    expect(page.get_by_text("0 of 0 games of model 3 reach this position")).to_be_visible()
 
 
 def test_openings_are_walked_by_clicks(filled: Any, open_page: Callable[..., Any]) -> None:

@@ -27,6 +27,7 @@ def test_a_model_of_a_stopped_run_is_played_and_analyses(
         expect(page.locator(".zf-lamp").first).to_have_text(re.compile("run.*Stopped", re.DOTALL))
         expect(page.locator(".zf-lamps")).to_contain_text("inference")
         expect(page.locator(".zf-lamps")).not_to_contain_text("Down")
+        expect(page.locator(".zf-health")).to_contain_text("Run stopped, 2 of 2 services healthy")
 
         page.goto(f"{url}/play")
         board = page.locator(".zf-board")

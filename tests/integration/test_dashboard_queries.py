@@ -224,6 +224,8 @@ def test_the_strip_of_a_stopped_run_misses_no_service() -> None:
         ("run", "Stopped", "idle"),
         ("inference", "Running on cpu", "positive"),
     ]
+    assert said.health == ("Run stopped, 1 of 1 services healthy", "positive")
+    assert said.next_model == "–"
 
 
 async def test_twenty_pages_cost_one_reading() -> None:

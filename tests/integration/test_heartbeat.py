@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import math
+import threading
 import time
 
 import pytest
@@ -17,7 +18,7 @@ from zerofleet.figures import (
     Stage,
     TrainerFigures,
 )
-from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.heartbeat import BEAT_TTL_SECONDS, Heartbeat, Heartbeats
 from zerofleet.heartbeat_history import KEPT_NOTES, HeartbeatHistory, history_key, note
 from zerofleet.service import Pulse, beat
 
@@ -146,7 +147,7 @@ def test_the_heartbeat_of_a_process_that_has_ended_is_removed(valkey_url: str) -
         for service in (SelfplayFigures(), TrainerFigures()):
             heartbeats.beat(Heartbeat("host-12", 1, "", service), ttl=600.0)
         heartbeats.remove("selfplay", "host-12")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while [each.service for each in heartbeats.read()] != ["trainer"]:
             assert time.monotonic() < deadline
 
@@ -156,13 +157,40 @@ async def test_a_service_that_shuts_down_removes_its_heartbeat(valkey_url: str) 
         beating = asyncio.create_task(
             beat(heartbeats, "w", lambda: Pulse(1, "work", SelfplayFigures(), "idle"))
         )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while [each.status for each in heartbeats.read()] != ["idle"]:
             assert time.monotonic() < deadline
             await asyncio.sleep(0)
         beating.cancel()
         with pytest.raises(asyncio.CancelledError):
             await beating
+        while heartbeats.read():
+            assert time.monotonic() < deadline
+
+
+async def test_a_heartbeat_that_is_being_sent_does_not_outlive_its_service(
+    valkey_url: str,
+) -> None:
+    begun, may_go = threading.Event(), threading.Event()
+
+    class Slow(Heartbeats):
+        def beat(self, beat: Heartbeat, ttl: float = BEAT_TTL_SECONDS) -> None:
+            begun.set()
+            assert may_go.wait(60)
+            super().beat(beat, ttl=600.0)
+
+    with contextlib.closing(Slow(valkey_url, "test")) as heartbeats:
+        beating = asyncio.create_task(
+            beat(heartbeats, "w", lambda: Pulse(1, "", SelfplayFigures()))
+        )
+        await asyncio.to_thread(begun.wait, 60)
+        beating.cancel()
+        await asyncio.wait({beating}, timeout=0.1)  # without the wait, the removal comes first
+        may_go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await beating
+        await asyncio.get_running_loop().shutdown_default_executor()
+        deadline = time.monotonic() + 60
         while heartbeats.read():
             assert time.monotonic() < deadline
 

@@ -104,6 +104,13 @@ def test_what_was_meant_or_does_not_fit(zerofleet: Zerofleet, content: str, word
     assert not Path("zerofleet-data").exists()
 
 
+def test_a_misspelt_section_is_no_rule_of_the_game(zerofleet: Zerofleet) -> None:
+    Path("run.toml").write_text('name = "a"\n[game]\nname = "go"\nsize = 9\n[trainr]\nseed = 1')
+    _, errors = zerofleet("up", "run.toml")
+    assert "unknown key 'game.size': did you mean game = \"go(size=9)\"?\n" in errors
+    assert "unknown key 'trainr': did you mean 'trainer'?\n" in errors
+
+
 def test_all_mistakes_are_told_at_once(zerofleet: Zerofleet) -> None:
     Path("run.toml").write_text(
         'nmae = "a"\ngame = "tic_tac_to"\n'

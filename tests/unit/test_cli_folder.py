@@ -404,6 +404,83 @@ def test_a_start_that_fails_changes_nothing_in_an_old_folder(
     }
 
 
+def kill_in_start(root: Path, new: Path, then: str) -> None:
+    """Start as ``zerofleet up`` does, in a process that SIGKILL ends."""
+    code = f"""
+import os, signal
+from pathlib import Path
+from zerofleet.config import load_run
+from zerofleet.local.start import Start
+root, new = Path({str(root)!r}), Path({str(new)!r})
+run = load_run(new)
+with Start(root, run, new) as start:
+    start.write(run)
+    (root / "stores.json").write_text('{{"redis_url": "new"}}')
+    {then}
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> Path:
+    """A run file that is other than that of the last start."""
+    path = tmp_path / "new.toml"
+    path.write_text(RUN_FILE.read_text() + "\n# new\n")
+    return path
+
+
+@pytest.mark.parametrize("by", ["command", "start", "failing start"])
+def test_a_start_that_is_killed_is_undone(
+    tmp_path: Path, run: RunConfig, changed: Path, by: str
+) -> None:
+    root = tmp_path / "data"
+    with Start(root, run, RUN_FILE) as start:
+        start.write(run)
+        (root / "stores.json").write_text('{"redis_url": "old"}')
+        start.succeeded()
+    before = everything_in(root)
+    kill_in_start(root, changed, "")
+    assert everything_in(root) != before
+    match by:
+        case "command":
+            assert everything_in(chosen_folder(root).root) == before
+        case "start":
+            with Start(root, run, root / "run.toml"):
+                assert everything_in(root) == before
+        case _:
+            fail(root, run, changed)
+    assert everything_in(root) == before
+
+
+def test_a_run_that_is_killed_after_its_start_keeps_its_files(
+    tmp_path: Path, run: RunConfig, changed: Path
+) -> None:
+    root = tmp_path / "data"
+    with Start(root, run, RUN_FILE) as start:
+        start.write(run)
+        start.succeeded()
+    kill_in_start(root, changed, "start.succeeded()")
+    after = everything_in(root)
+    assert after["run.toml"] == changed.read_bytes()
+    with pytest.raises(ConfigError, match="no"), Start(root, run, RUN_FILE):
+        raise ConfigError("no")  # before it wrote anything
+    assert everything_in(root) == after
+    assert everything_in(chosen_folder(root).root) == after
+
+
+def test_a_start_that_goes_on_is_not_undone(tmp_path: Path, run: RunConfig, changed: Path) -> None:
+    root = tmp_path / "data"
+    with Start(root, run, RUN_FILE) as start:
+        start.write(run)
+        start.succeeded()
+    with Start(root, run, changed) as start:
+        start.write(run)
+        chosen_folder(root)
+        assert (root / "run.toml").read_bytes() == changed.read_bytes()
+        start.succeeded()
+
+
 def test_a_start_that_is_refused_removes_nothing(tmp_path: Path, run: RunConfig) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(ConfigError, match="is not empty"):
@@ -418,7 +495,7 @@ def test_a_start_that_is_refused_removes_nothing(tmp_path: Path, run: RunConfig)
     assert everything_in(tmp_path) == before
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes users")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root (run the tests as root)")
 def test_a_folder_of_another_user_is_named(tmp_path: Path, run: RunConfig) -> None:
     """As after a copy by root."""
     with tempfile.TemporaryDirectory() as anybodys:

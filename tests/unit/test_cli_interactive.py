@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from zerofleet_core import State
@@ -96,6 +97,17 @@ def test_the_hint_shows_the_most_visited_first() -> None:
     assert rows[1].split()[:4] == [state.action_to_string(0), "9", "11%", "+0.25"]
     assert rows[2].split()[3] == "-"
     assert "model 7, 9 simulations" in rows[-1]
+
+
+def test_one_simulation_is_no_plural() -> None:
+    search = replace(FirstFree().search([]), simulations=1)
+    assert hint_table(State("tic_tac_toe"), search).endswith("(model 7, 1 simulation)")
+
+
+def test_a_hint_after_the_end_says_that_the_game_is_over(name: Callable[[int], str]) -> None:
+    text = played([name(4), name(2), name(6), "hint", "help"])
+    assert "The game is over: there is nothing to hint at." in text
+    assert "\n  new    start a new game\n" in text
 
 
 def test_undo_where_a_player_moves_again() -> None:

@@ -338,6 +338,7 @@ def test_status_as_text_and_json() -> None:
     assert [round(end, 1) for end in values["elo_interval_95"]] == [58.7, 202.1]
     assert status_values(EMPTY, NOTHING, [], None)["elo_interval_95"] is None
     assert values["held_out"] == {"policy": 1.5, "value": 0.625}
+    assert "until" not in values  # only the process of the run knows its own --until
     assert values["exams"][1]["error_rate"] == 0.0
     assert values["services"][1]["restarts"] == 2
     assert values["kept"]["bytes_per_day"] == 987_600_000
@@ -345,13 +346,15 @@ def test_status_as_text_and_json() -> None:
 
 
 def test_status_lists_what_takes_room_and_when_the_limit_is_reached() -> None:
-    text = status_text(FULL, KEPT, [], None)
+    text = status_text(FULL, KEPT, [], "127.0.0.1:1")
     assert (
         "disk use          9.8 GB: searches 7.7 GB, models 1.2 GB, games 456.0 MB, "
         "write-ahead log 256.0 MB, other tables 90.0 MB, checkpoints 80.0 MB, other files 25.0 MB, "
         "logs 4.0 MB\n"
     ) in text
     assert "disk limit        20 GB, reached in 9 days at the current rate\n" in text
+    stopped = status_text(FULL, KEPT, [], None)
+    assert "disk limit        20 GB, reached after 9 days more of this run\n" in stopped
     of_fleet = status_text(EMPTY, NOTHING, [], None)
     assert "disk use          10.0 MB: other tables 10.0 MB, searches 0.0 MB, games " in of_fleet
     assert "disk limit        none\n" in of_fleet
@@ -372,7 +375,8 @@ def test_status_lists_what_takes_room_and_when_the_limit_is_reached() -> None:
     ],
 )
 def test_a_disk_limit_says_when_it_begins_to_drop_searches(limit: float, words: str) -> None:
-    assert f"disk limit        {words}" in status_text(FULL, replace(KEPT, limit=limit), [], None)
+    text = status_text(FULL, replace(KEPT, limit=limit), [], "127.0.0.1:1")
+    assert f"disk limit        {words}" in text
 
 
 def test_a_disk_limit_without_a_rate_is_a_limit() -> None:

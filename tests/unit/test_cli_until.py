@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from zerofleet.cli.until import Ending, Until
 from zerofleet.config import RunConfig, run_from_values
@@ -43,6 +44,15 @@ def run(**trainer: Any) -> RunConfig:
 def test_the_ends(text: str, kind: str, amount: float) -> None:
     until = Until.parse(text)
     assert (until.kind, until.amount) == (kind, amount)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"{'9' * 5000}games", f"{'9' * 400}s", "1,5steps", "5,,steps", "1_0000games", "\u0663s", "0s"],
+)
+def test_what_is_no_end_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="give a time"):
+        Until.parse(text)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,13 @@ def test_numbers_are_finite(section: str, key: str, value: object) -> None:
         run_from_values(values)
 
 
+@pytest.mark.parametrize("key", ["max_disk_gb", "searches_days"])
+def test_retention_is_no_more_than_postgres_can_compute_with(key: str) -> None:
+    values = {"name": "test", "game": {"name": "tic_tac_toe"}, "retention": {key: 1e300}}
+    with pytest.raises(ValidationError, match="less than or equal to"):
+        run_from_values(values)
+
+
 def test_a_seed_has_64_bits() -> None:
     with pytest.raises(ValidationError, match="seed"):
         run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}, "seed": 2**64})

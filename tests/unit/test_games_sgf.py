@@ -259,6 +259,13 @@ def require_the_game_or_a_refusal(file: bytes) -> None:
         require_the_game(file)
 
 
+def test_a_name_that_hides_properties_in_another_encoding_is_refused() -> None:
+    """Read as Latin-1, the name swallows size and komi, and shows fewer brackets."""
+    file = sgf_in("cp932", "ソ][ソ", declared=False)
+    with pytest.raises(InvalidRequestError, match="name its encoding in the root"):
+        decode(file)
+
+
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "undeclared"])
 @pytest.mark.parametrize("encoding", TEXTS)
 def test_a_file_is_read_in_its_encoding(encoding: str, declared: bool) -> None:
@@ -398,3 +405,7 @@ def test_another_komi_is_refused_with_how_it_was_read() -> None:
 def test_what_is_no_komi_is_refused(komi: str) -> None:
     with pytest.raises(InvalidRequestError, match=r"give a multiple of 0\.5"):
         sgf.read(f"(;SZ[5]KM[{komi}])")
+
+
+def test_a_komi_of_minus_zero_is_none() -> None:
+    assert sgf.read("(;GM[1]SZ[9]KM[-0];B[dd])") == sgf.read("(;GM[1]SZ[9]KM[0];B[dd])")

@@ -54,6 +54,14 @@ def folder(tmp_path: Path) -> DataFolder:
     return DataFolder.for_run(tmp_path / "data", load_run(RUN_FILE))
 
 
+@pytest.mark.parametrize("port", ["true", "0", "-5", "65536", "1e400", '"8080"', "null", "8080.0"])
+def test_a_damaged_port_of_the_page_is_replaced(folder: DataFolder, port: str) -> None:
+    (folder.root / "page.json").write_text(f'{{"port": {port}}}')
+    assert folder.page_port() is None
+    keep_page_port(folder, "127.0.0.1:8099", None)
+    assert folder.page_port() == 8099
+
+
 def test_the_page_has_the_same_port_at_each_start(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from zerofleet_core import State
 
+from zerofleet.cli.progress import counted
 from zerofleet.client import Player, SearchTable
 from zerofleet.games.notation import why_illegal
 from zerofleet.rpc.credentials import ClientCredentials
@@ -19,6 +20,7 @@ _HELP = """Type an action as it stands on the board, or
   hint   what the model would do, and why
   undo   take your last action back
   board  show the board again
+  new    start a new game
   quit   leave (also Ctrl-D)"""
 _GREETING_SECONDS = 5.0
 _SIDES = ("first", "second")
@@ -137,7 +139,9 @@ class InteractiveGame:
                 self._undo()
             case "new":
                 self._actions.clear()
-            case "hint" if not state.is_terminal:
+            case "hint" if state.is_terminal:
+                self._say("The game is over: there is nothing to hint at.")
+            case "hint":
                 self._say(hint_table(state, self._opponent.search(self._actions)))
             case _:
                 self._act(line, state)
@@ -164,9 +168,10 @@ class InteractiveGame:
     def _answer(self, state: State) -> None:
         table = self._opponent.search(self._actions)
         action = table.best_action
+        simulations = counted(table.simulations, "simulation")
         self._say(
             f"model {table.version} plays {state.action_to_string(action)} "
-            f"(expects {table.root_value:+.2f} for itself, {table.simulations} simulations)"
+            f"(expects {table.root_value:+.2f} for itself, {simulations})"
         )
         self._actions.append(action)
 
@@ -215,7 +220,8 @@ def hint_table(state: State, search: SearchTable) -> str:
     text = io.StringIO()
     Console(file=text, width=100).print(table)
     value = f"value of the position for you: {search.root_value:+.2f}"
-    return f"{text.getvalue()}{value} (model {search.version}, {search.simulations} simulations)"
+    simulations = counted(search.simulations, "simulation")
+    return f"{text.getvalue()}{value} (model {search.version}, {simulations})"
 
 
 def _variation(state: State, actions: tuple[int, ...]) -> str:

@@ -220,14 +220,12 @@ class LocalRun:
         Raises:
             ConfigError: a port cannot be used, or would be used twice.
         """
-        has_page = self._page is not None
-        ports = chosen_metrics_ports(self._metrics_port, self._workers, page=has_page)
-        uses = {"inference (--port)": port_of(self._address)}
+        others = {"inference (--port)": port_of(self._address)}
         if self._page is not None:
-            uses["the page (--dashboard-port)"] = port_of(self._page)
-        metrics = {f"the metrics of {name} (--metrics-port)": port for name, port in ports.items()}
-        require_different_ports({**uses, **metrics})
-        return ports
+            others["the page (--dashboard-port)"] = port_of(self._page)
+        require_different_ports(others)
+        has_page = self._page is not None
+        return chosen_metrics_ports(self._metrics_port, self._workers, page=has_page, others=others)
 
     async def _supervise(
         self, stores: Stores, monitor: Monitor, figures: RunFigures, start: Start

@@ -235,7 +235,7 @@ def _evaluator_words(heartbeats: Heartbeats | None) -> str:
         if isinstance(state.figures, EvaluatorFigures):
             doing = state.doing
             return f"evaluator: {doing if state.status != 'running' else doing.partition(':')[0]}"
-    return "waiting for an evaluator, none runs"
+    return "waiting for an evaluator to start"
 
 
 def _check_model(database: Database, run: str, name: str) -> None:

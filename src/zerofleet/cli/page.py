@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder
-from zerofleet.errors import ConfigError, StoreUnavailableError
+from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
     from zerofleet.local.data_folder import DataFolder
@@ -120,13 +120,14 @@ def programs_of(folder: DataFolder, running: Running, address: str) -> Sequence[
     """
     from zerofleet.cli.serving import point_at_best
     from zerofleet.local.programs import LocalPrograms, chosen_address
+    from zerofleet.local.running import update_database
     from zerofleet.local.stores import StoreUrls
 
     urls = StoreUrls(running.database_urls, running.redis_url)
     if running.inference_address is not None:
         programs = LocalPrograms(folder, urls, running.inference_address, address)
         return [programs.page(run_is_stopped=False)]
-    _update_database(folder, running)
+    update_database(folder, running.database_urls["owner"])
     programs = LocalPrograms(folder, urls, chosen_address(None), address)
     shown = [programs.page(run_is_stopped=True)]
     try:
@@ -137,22 +138,6 @@ def programs_of(folder: DataFolder, running: Running, address: str) -> Sequence[
         # The page shows the run even if its model cannot be loaded.
         shown.append(replace(programs.inference(), optional=True))
     return shown
-
-
-def _update_database(folder: DataFolder, running: Running) -> None:
-    """Migrate an embedded database of an older zerofleet to this version."""
-    from zerofleet import __version__
-    from zerofleet.database import Database, migrate
-
-    owner_url = running.database_urls["owner"]
-    with Database(owner_url, pool_size=1) as database:
-        try:
-            database.wait_ready(0.0)
-        except StoreUnavailableError:
-            if not (folder.root / "postgres").exists():  # shared: its owner migrates it
-                raise
-            _say(f"updating the tables and views of this run to those of zerofleet {__version__}")
-            migrate(owner_url)
 
 
 async def _serve(

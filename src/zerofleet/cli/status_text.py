@@ -49,7 +49,7 @@ def status_values(
         "inference_address": address,
         "page": None if page is None else f"http://{page}",
         "metrics": {} if running is None else _metrics_urls(running),
-        **asdict(figures),
+        **{key: value for key, value in asdict(figures).items() if key != "until"},
         "elo_interval_95": elo_interval(figures),
         "kept": _kept_values(disk.kept),
         "disk_use": {
@@ -94,7 +94,7 @@ def status_text(
         "positions": f"{figures.positions:,}",
         "models": f"{figures.models}, {figures.promotions} promoted",
         "disk use": _disk_text(disk),
-        "disk limit": _limit_text(disk),
+        "disk limit": _limit_text(disk, is_up=address is not None),
         "kept on disk": _kept_text(figures, disk.kept),
         "best model": best_text(figures),
         "Elo": elo_text(figures),
@@ -159,7 +159,7 @@ def _disk_text(disk: DiskUse) -> str:
     return f"{_size_text(disk.total)}: {', '.join(f'{n} {_size_text(s)}' for n, s in sizes)}"
 
 
-def _limit_text(disk: DiskUse) -> str:
+def _limit_text(disk: DiskUse, *, is_up: bool) -> str:
     """Return the limit, and when the trainer begins to drop searches for it."""
     if disk.limit is None:
         return "none"
@@ -168,7 +168,10 @@ def _limit_text(disk: DiskUse) -> str:
         return words
     if disk.seconds_left == 0:
         return f"{words}, reached: the oldest searches that training does not need are dropped"
-    return f"{words}, reached in {_span_text(disk.seconds_left)} at the current rate"
+    span = _span_text(disk.seconds_left)
+    if not is_up:
+        return f"{words}, reached after {span} more of this run"
+    return f"{words}, reached in {span} at the current rate"
 
 
 def _span_text(seconds: float) -> str:

@@ -18,8 +18,8 @@ from zerofleet.local.last_checkpoint import LastCheckpoint
 from zerofleet.local.monitor import Exam, RunFigures
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
-_TIME = re.compile(r"(\d+(?:\.\d+)?)([smh])")
-_COUNT = re.compile(r"(\d[\d_,]*) ?(step|game)s?")
+_TIME = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)([smh])", re.ASCII)
+_COUNT = re.compile(r"(\d{1,3}(?:[_,]\d{3}){1,4}|\d{1,15}) ?(step|game)s?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,11 +73,14 @@ def up(
     from zerofleet.cli.local_run import LocalRun
     from zerofleet.cli.until import Until
     from zerofleet.config import find_run_file
+    from zerofleet.local.data_folder import DataFolder, data_folder_of
     from zerofleet.local.start import Start
     from zerofleet.local.stores import has_own_postgres
 
     parsed = Until.parse(until)
     run_file = find_run_file(run_file)
+    if (own := data_folder_of(run_file)) is not None:  # its last start may have been killed
+        DataFolder.open(own).undo_killed_start()
     run = _checked_run(run_file, override or [])
     ending = parsed.of_run(run, run_file)
     with Start(data or default_folder(run.name), run, run_file) as start:

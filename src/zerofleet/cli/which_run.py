@@ -25,7 +25,8 @@ RunFile = Annotated[
     typer.Argument(metavar="RUN.toml", help="Run file, or its name: its default data folder."),
 ]
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="Data folder of the run [the one used last].")
+    Path | None,
+    typer.Option("--data", help="Data folder of the run [the one in ./zerofleet-data used last]."),
 ]
 
 
@@ -35,12 +36,22 @@ def default_folder(run_name: str) -> Path:
 
 
 def chosen_folder(data: Path | None, run_file: Path | None = None) -> DataFolder:
-    """The folder given, else the run file's, else the one used last; a guess is said on stderr.
+    """The folder given, else the run file's, else the one in zerofleet-data used last.
+
+    A guess is said on stderr.
+
+    A start that was killed there before it succeeded is undone.
 
     Raises:
         ConfigError: there is none, what was given is not a data folder, or the folder is of
             another run than the run file.
     """
+    folder = _chosen_folder(data, run_file)
+    folder.undo_killed_start()
+    return folder
+
+
+def _chosen_folder(data: Path | None, run_file: Path | None) -> DataFolder:
     if run_file is not None:
         from zerofleet.config import load_run
 

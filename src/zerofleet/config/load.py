@@ -163,8 +163,13 @@ def _explained(error: ValidationError, source: str, values: Mapping[str, Any]) -
         values: what the file and the environment say.
     """
     problems = error.errors()
-    unknown = [each["loc"] for each in problems if each["type"] == "extra_forbidden"]
-    rules = _rules_hint([[str(part) for part in each] for each in unknown], values)
+    # A rule of a game is a number or a word: a table is a misspelt section.
+    rule_like = [
+        [str(part) for part in each["loc"]]
+        for each in problems
+        if each["type"] == "extra_forbidden" and not isinstance(each["input"], dict | list)
+    ]
+    rules = _rules_hint(rule_like, values)
     lines: list[str] = []
     meant: set[str] = set()  # keys that a misspelt one may stand for are not missing
     for each in sorted(problems, key=lambda problem: problem["type"] == "missing"):
@@ -174,8 +179,8 @@ def _explained(error: ValidationError, source: str, values: Mapping[str, Any]) -
         where = source if variable is None else told(variable)
         message = each["msg"].removeprefix("Value error, ")
         if each["type"] == "extra_forbidden":
-            is_rule = rules and (location[0] == "game" or len(location) == 1)
-            hint = rules if is_rule else near_key(location[-1], location[:-1])
+            is_rule = location in rule_like and (location[0] == "game" or len(location) == 1)
+            hint = rules if rules and is_rule else near_key(location[-1], location[:-1])
             meant.update(re.findall(r"'([\w.]+)'", hint))
             lines.append(f"{where}: unknown key '{key}'{hint}")
         elif each["type"] == "missing":

@@ -236,10 +236,10 @@ class RetentionSection(Section):
 
     forget: bool = True
     """Forget old searches and remove old models' files; off, everything is kept."""
-    searches_days: float = Field(default=1.0, ge=0)
+    searches_days: float = Field(default=1.0, ge=0, le=1_000_000)
     """Keep searches (the table ``positions``) this many days longer than the trainer's window
     reaches back."""
-    max_disk_gb: float | None = Field(default=None, ge=0)
+    max_disk_gb: float | None = Field(default=None, ge=0, le=1e9)
     """Most disk space to use, in GB. Near it, the trainer drops the oldest searches that training
     does not need, even within ``searches_days``. Games, results, matches and promotions stay.
     ``zerofleet up`` counts the whole data folder, a cluster its database. 0: no limit. Unset: 20

@@ -303,7 +303,7 @@ def _komi(root: Node) -> tuple[float | None, str]:
         return None, ""
     if not _KOMI.fullmatch(written):
         raise InvalidRequestError(f"the SGF has komi '{written[:20]}': give a multiple of 0.5")
-    komi, units = float(written.replace(",", ".")), ""
+    komi, units = float(written.replace(",", ".")) + 0.0, ""  # -0 is 0
     programs = (program.strip().lower().partition(":")[0] for program in root.get("AP", ()))
     program = next((_IN_HUNDREDTHS[each] for each in programs if each in _IN_HUNDREDTHS), "")
     least = _LEAST_HUNDREDTHS if program else _LEAST_HUNDREDTHS_OF_ANY

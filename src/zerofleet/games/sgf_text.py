@@ -107,9 +107,10 @@ def decode(data: bytes) -> str:
         return readings[0].text  # the parser says what is wrong
     if named is not None and any(each.game == named.game for each in best):
         return named.text
-    if (named is None or not named.game or unicode in best) and all(
-        each.game == best[0].game for each in best
-    ):
+    is_free = named is None or not named.game or unicode in best
+    # A reading that lost properties of the game to a name is no better for having few brackets.
+    is_whole = best[0].num_properties == max(each.num_properties for each in parsed)
+    if is_free and is_whole and all(each.game == best[0].game for each in best):
         return best[0].text
     said = "it has no CA[] that fits" if named is None else "CA[] does not seem to be right"
     raise InvalidRequestError(
@@ -160,6 +161,11 @@ class _Reading:
     """Properties that define the game, for comparison; empty if the text is not SGF."""
     brackets: int
     """Number of opening brackets inside values."""
+
+    @property
+    def num_properties(self) -> int:
+        """Number of properties in the game."""
+        return sum(map(len, self.game))
 
     @classmethod
     def of(cls, data: bytes, encoding: str) -> _Reading | None:

@@ -9,6 +9,7 @@
     DATA/lock               held with flock by the command that runs the stores
     DATA/running.json       where the holder's stores and services listen
     DATA/page.json          {"port": ...}: the port of the page, the same on each start
+    DATA/NAME.before        one of these files before a start that has not succeeded yet
     DATA/postgres, valkey, models, checkpoints, logs
 """
 
@@ -37,6 +38,11 @@ FORMAT = 1
 FULL_SHARE = 0.95
 """Share of the disk limit at which the trainer begins to drop searches."""
 MARKER = "zerofleet.json"
+REPLACED = ("run.toml", "stores.json", "page.json")
+"""Files that a start replaces, and that a start which fails gives back."""
+OLD = ".before"
+"""Added to the name of a replaced file until the start has succeeded."""
+_PORTS = range(1, 65_536)
 _LOCK_SECONDS = 0.5
 _FULL_BYTES = 16 << 20  # Postgres' log grows by so much at a time
 _NO_ROOM = os.strerror(errno.ENOSPC)
@@ -142,7 +148,8 @@ class DataFolder:
         """Return the port of the page of this run; None: it has none yet."""
         with contextlib.suppress(ConfigError):
             port = read_json(self.root / "page.json").get("port")
-            return port if isinstance(port, int) else None
+            if type(port) is int and port in _PORTS:
+                return port
         return None
 
     def keep_page_port(self, port: int) -> None:
@@ -154,6 +161,8 @@ class DataFolder:
     @contextlib.contextmanager
     def hold(self, command: str) -> Generator[None]:
         """Be the only one who runs stores here; the kernel lets go when the process ends.
+
+        Undoes a start that was killed before it succeeded.
 
         Raises:
             ConfigError: another process holds the folder.
@@ -168,7 +177,26 @@ class DataFolder:
             # Over the line of the last holder: on a full disk there may be no room for another.
             with full_disk_named(self.root):
                 lock.truncate(lock.write(f"{os.getpid()} zerofleet {command}".encode()))
+            self.give_back()
             yield
+
+    def give_back(self) -> list[str]:
+        """Restore the files that a start has replaced; call it only while holding the folder.
+
+        Returns:
+            The names of the files that were restored.
+        """
+        replaced = [name for name in REPLACED if (self.root / f"{name}{OLD}").exists()]
+        for name in replaced:
+            (self.root / f"{name}{OLD}").replace(self.root / name)  # needs no room on the disk
+        return replaced
+
+    def undo_killed_start(self) -> None:
+        """Restore the files that a killed start has replaced, before a command reads them."""
+        if any((self.root / f"{name}{OLD}").exists() for name in REPLACED):
+            with self._lock_file().open("r+b", buffering=0) as lock:
+                if _locked(lock, patience=0.0):  # else a start goes on
+                    self.give_back()
 
     @contextlib.contextmanager
     def guest(self) -> Generator[None]:

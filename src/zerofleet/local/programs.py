@@ -95,7 +95,9 @@ def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-def chosen_metrics_ports(base: int | None, workers: int, *, page: bool) -> dict[str, int]:
+def chosen_metrics_ports(
+    base: int | None, workers: int, *, page: bool, others: Mapping[str, int] | None = None
+) -> dict[str, int]:
     """Choose the port at which each program of a run serves its metrics.
 
     The order from ``base`` on is trainer, evaluator, dashboard (even without one), each self-play
@@ -105,9 +107,10 @@ def chosen_metrics_ports(base: int | None, workers: int, *, page: bool) -> dict[
         base: given with --metrics-port; None takes free ports.
         workers: number of self-play processes.
         page: whether there is a dashboard.
+        others: ports that this run uses for something else, by that use.
 
     Raises:
-        ConfigError: a port is in use, or higher than 65535.
+        ConfigError: a port is in use, higher than 65535, or one of the others.
     """
     players = _players(workers)
     names = ["trainer", "evaluator", "dashboard", *players, "inference"]
@@ -120,6 +123,8 @@ def chosen_metrics_ports(base: int | None, workers: int, *, page: bool) -> dict[
             f"on, and the highest port is {_HIGHEST_PORT}: choose a lower one"
         )
     ports = {name: base + number for number, name in enumerate(names)}
+    metrics = {f"the metrics of {name} (--metrics-port)": ports[name] for name in used}
+    require_different_ports({**(others or {}), **metrics})
     for name in used:
         try:
             take_port(ports[name])

@@ -10,7 +10,9 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Self
 
-from zerofleet.errors import ConfigError
+from zerofleet import __version__
+from zerofleet.database import Database, migrate
+from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.local.data_folder import DataFolder, full_disk_named, read_json, write_json
 from zerofleet.local.stores import Stores
 
@@ -67,6 +69,7 @@ def joined(
     """The stores of a folder: those that run already, else started for the time of this block.
 
     Stores that were started here stay until the commands that joined meanwhile have ended, too.
+    An embedded database of an older zerofleet is updated first.
 
     Args:
         folder: of the run.
@@ -85,12 +88,38 @@ def joined(
     with contextlib.ExitStack() as emptied, folder.hold(command):
         page = None if choose_page is None else choose_page()
         with Stores(folder) as stores:
+            # A newer zerofleet's, or not embedded: the command says so.
+            with contextlib.suppress(ConfigError, StoreUnavailableError):
+                update_database(folder, stores.urls.database["owner"])
             running = Running.of(stores, page_address=page)
             with running.announced(folder):
                 try:
                     yield running
                 finally:
                     emptied.enter_context(folder.emptied(_say_who_waits))
+
+
+def update_database(folder: DataFolder, owner_url: str) -> None:
+    """Bring an embedded database of an older zerofleet to this version's tables and views.
+
+    Args:
+        folder: of the run.
+        owner_url: the database, with the owner's rights.
+
+    Raises:
+        ConfigError: a newer zerofleet has updated the database.
+        StoreUnavailableError: the database is not embedded, and its owner has to update it.
+    """
+    with Database(owner_url, pool_size=1) as database:
+        try:
+            database.wait_ready(0.0)
+        except StoreUnavailableError:
+            if not (folder.root / "postgres").exists():  # others may use it
+                raise
+            sys.stderr.write(
+                f"updating the tables and views of this run to those of zerofleet {__version__}\n"
+            )
+            migrate(owner_url)
 
 
 def _say_who_waits() -> None:

@@ -10,19 +10,17 @@ from typing import Self
 
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
-from zerofleet.local.data_folder import MARKER, DataFolder, full_disk_named, is_log
+from zerofleet.local.data_folder import MARKER, OLD, REPLACED, DataFolder, full_disk_named, is_log
 from zerofleet.local.postgres import SHARED
 from zerofleet.local.postgres_cluster import Cluster
-
-_KEPT = ("run.toml", "stores.json", "page.json")
-_OLD = ".before"  # added to the name of a file that this start replaces
 
 
 class Start:
     """Holds the data folder of a run while ``zerofleet up`` runs.
 
     Until ``succeeded`` is called, leaving the block undoes the start: an old folder gets its run
-    file and its list of stores back, and a new folder is removed except for its logs.
+    file and its list of stores back, and a new folder is removed except for its logs. If the
+    process is killed before, the next command that uses the folder gives these files back.
 
     Args:
         root: the data folder, which need not exist.
@@ -66,8 +64,8 @@ class Start:
     def __exit__(self, *exception: object) -> None:
         with self._exit:
             if self._succeeded:
-                self._forget_old()
-            elif self.is_new:
+                return
+            if self.is_new:
                 self._remove()
             else:
                 self._restore()
@@ -82,20 +80,23 @@ class Start:
             ConfigError: the copy cannot be written.
         """
         with full_disk_named(self._root):
-            for name in _KEPT:
-                source, copy = self._root / name, self._root / f"{name}{_OLD}"
-                copy.unlink(missing_ok=True)
+            for name in REPLACED:
+                source, copy = self._root / name, self._root / f"{name}{OLD}"
+                part = copy.with_name(f"{copy.name}.new")
+                part.unlink(missing_ok=True)
                 if source.exists():
-                    copy.touch(
-                        0o600
-                    )  # before the content, so that no other user can read a password
-                    shutil.copy2(source, copy)
+                    part.touch(0o600)  # at no moment may another user read a password
+                    shutil.copy2(source, part)
+                    part.replace(copy)  # a copy that was begun must never be given back
         self._written = True
         self.folder.keep_run_file(self._run_file, run)
 
     def succeeded(self) -> None:
         """Keep the changes of this start."""
-        self._succeeded = True
+        if not self._succeeded:
+            self._succeeded = True
+            for name in REPLACED:  # now: a run that is killed hours later has started
+                (self._root / f"{name}{OLD}").unlink(missing_ok=True)
 
     def _check_rights(self) -> None:
         """Refuse a folder with files of another user, such as a copy made by root.
@@ -121,16 +122,10 @@ class Start:
                     )
 
     def _restore(self) -> None:
-        for name in _KEPT:
-            copy = self._root / f"{name}{_OLD}"
-            if copy.exists():
-                copy.replace(self._root / name)  # a rename, which works on a full disk too
-            elif self._written:
+        given_back = self.folder.give_back()
+        for name in REPLACED:
+            if self._written and name not in given_back:
                 (self._root / name).unlink(missing_ok=True)
-
-    def _forget_old(self) -> None:
-        for name in _KEPT:
-            (self._root / f"{name}{_OLD}").unlink(missing_ok=True)
 
     def _remove(self) -> None:
         """Remove everything except logs, which the error may refer to."""

@@ -17,6 +17,7 @@ import psycopg2
 import pytest
 
 from tests.integration.services.conftest import stopped_run
+from tests.processes import wait_ended
 from zerofleet.cli.page import programs_of
 from zerofleet.config import load_run
 from zerofleet.database import Database
@@ -105,8 +106,7 @@ def test_the_page_shows_a_stopped_run_and_changes_nothing(
 
     page = zerofleet("page", *at)
     url = page.wait_for_page()
-    port = int(url.rpartition(":")[2])
-    assert port in range(8080, 8180)
+    assert url == f"http://127.0.0.1:{data.page_port()}"
     assert "updating" not in page.said()
     assert title(url) == "Run · tictactoe · zerofleet"
 
@@ -159,14 +159,26 @@ def test_the_page_keeps_its_port_updates_an_old_database_and_leaves_no_orphans(
     family = psutil.Process(page.pid).children(recursive=True)
     assert len(family) > 3
     page.kill()
-    _, alive = psutil.wait_procs(family, timeout=DEADLINE)
-    assert not alive
+    wait_ended(each.pid for each in family)
 
     page = zerofleet("page", *at)
     assert page.wait_for_page() == f"http://127.0.0.1:{own}"
     assert "updating" not in page.said()
     page.terminate()
     assert page.wait(DEADLINE) == 0, page.said()
+
+
+def test_every_command_updates_the_database_of_a_stopped_run(
+    data: DataFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with joined(data, "test") as running, Database(running.database_urls["owner"]) as older:
+        older._run("UPDATE definitions SET digest = 'x', version = '1.0.0'")
+        older._run("DROP FUNCTION searches_per_day CASCADE")
+    for said in ("updating the tables and views of this run", ""):
+        with joined(data, "test") as running, Database(running.database_urls["console"]) as now:
+            now.wait_ready(0.0)
+            now.kept(data.run)
+        assert capsys.readouterr().err.startswith(said)
 
 
 def test_without_a_model_the_page_only_shows(
