@@ -231,7 +231,7 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     after_the_kill = start(*TINY)
     after_the_kill.wait_for_games()
     assert after_the_kill.games() >= games
-    assert f"page: {page}\n" in after_the_kill.text()
+    wait_for(lambda: f"page: {page}\n" in after_the_kill.text())
     assert after_the_kill.end(signal.SIGTERM) == 0, after_the_kill.text()
     after_the_kill.wait_for_no_orphans()
 
