@@ -341,10 +341,14 @@ class SetUp:
         output = ""
         with process:
             assert process.stderr is not None
-            for line in process.stderr:
-                output += line
-                if shown:
-                    print(line, end="", file=sys.stderr, flush=True)
+            try:
+                for line in process.stderr:
+                    output += line
+                    if shown:
+                        print(line, end="", file=sys.stderr, flush=True)
+            except BaseException:
+                process.terminate()
+                raise
         if process.returncode != 0:
             hint = hint_for(output) or "Its message is above."
             raise PipError(f"pip could not install packages. {hint}", output)
