@@ -350,7 +350,9 @@ class SetUp:
                 process.terminate()
                 raise
         if process.returncode != 0:
-            hint = hint_for(output) or "Its message is above."
+            status = process.returncode
+            ended = f"Signal {-status} ended it." if status < 0 else "Its message is above."
+            hint = hint_for(output) or ended
             raise PipError(f"pip could not install packages. {hint}", output)
 
     def _run(self, command: list[str | Path]) -> None:
