@@ -286,7 +286,7 @@ def test_any_text_leaves_moves_komi_and_size_alone(
     encoding: str, pairs: list[tuple[int, int]], end: str
 ) -> None:
     text = b"".join(map(bytes, pairs)).decode(encoding, errors="ignore") + end
-    text = text.encode(encoding, errors="ignore").decode(encoding)
+    text = text.encode(encoding, errors="ignore").decode(encoding, errors="ignore")
     require_the_game(sgf_in(encoding, "".join(filter(str.isprintable, text)), declared=True))
 
 

@@ -183,7 +183,8 @@ class Cluster:
         """Move the cluster to a place that the server's user can reach, and leave a link to it."""
         home = self._home_outside()
         made, old = home / "cluster", self.path.with_name("cluster.old")
-        subprocess.run(["cp", "-a", self.path.resolve(), made], check=True)
+        # The system's cp, wherever it is: it keeps owners, which shutil does not.
+        subprocess.run(["cp", "-a", self.path.resolve(), made], check=True)  # nosec B607
         self.path.rename(old)
         self.path.symlink_to(made)
         old.unlink() if old.is_symlink() else shutil.rmtree(old)
