@@ -171,7 +171,7 @@ async def _serve(
     async with stop_event(first=say_stop, again=supervisor.hurry) as stop, supervisor:
         failed = asyncio.create_task(supervisor.failed())
         stopped = asyncio.create_task(stop.wait())
-        gone = asyncio.create_task(_wait_until(ended))
+        gone = asyncio.create_task(_wait_until(ended, _LOOK_SECONDS))
         ready = asyncio.create_task(_wait_listening(address))
         ends = {failed, stopped, gone}
         await asyncio.wait({ready, *ends}, return_when=FIRST_COMPLETED)
@@ -186,17 +186,13 @@ async def _serve(
         return gone.done() and not gone.cancelled()
 
 
-async def _wait_until(condition: Callable[[], bool]) -> None:
+async def _wait_until(condition: Callable[[], bool], every_seconds: float) -> None:
     while not condition():  # noqa: ASYNC110  it is about another process
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(every_seconds)
 
 
 async def _wait_listening(address: str) -> None:
     """Wait until a server listens there."""
-    host, _, port = address.rpartition(":")
-    while True:
-        with contextlib.suppress(OSError):
-            _, writer = await asyncio.open_connection(host, int(port))
-            writer.close()
-            return
-        await asyncio.sleep(_POLL_SECONDS)
+    from zerofleet.local.ports import answers
+
+    await _wait_until(lambda: answers(address), _POLL_SECONDS)
