@@ -171,13 +171,14 @@ async def test_a_service_that_shuts_down_removes_its_heartbeat(valkey_url: str) 
 async def test_a_heartbeat_that_is_being_sent_does_not_outlive_its_service(
     valkey_url: str,
 ) -> None:
-    begun, may_go = threading.Event(), threading.Event()
+    begun, may_go, ended = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(Heartbeats):
         def beat(self, beat: Heartbeat, ttl: float = BEAT_TTL_SECONDS) -> None:
             begun.set()
             assert may_go.wait(60)
             super().beat(beat, ttl=600.0)
+            ended.set()
 
     with contextlib.closing(Slow(valkey_url, "test")) as heartbeats:
         beating = asyncio.create_task(
@@ -189,7 +190,7 @@ async def test_a_heartbeat_that_is_being_sent_does_not_outlive_its_service(
         may_go.set()
         with pytest.raises(asyncio.CancelledError):
             await beating
-        await asyncio.get_running_loop().shutdown_default_executor()
+        assert await asyncio.to_thread(ended.wait, 60)  # the session's loop keeps its threads
         deadline = time.monotonic() + 60
         while heartbeats.read():
             assert time.monotonic() < deadline
