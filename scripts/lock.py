@@ -1,8 +1,9 @@
-"""Lock what goes into each image, with hashes: ``python scripts/lock.py``; ``--check`` only looks.
+"""Lock the packages of images and checkouts, with hashes: ``python scripts/lock.py``.
 
-Versions are those of constraints.txt, which this changes nothing about; uv finds what they ask for
-and the hashes of their wheels. One file in deploy/requirements for each layer of the Dockerfile,
-without what the layers below it have already. Needs uv (``pip install uv``) and the network.
+``--check`` only compares. Versions come from constraints.txt, which stays as it is; uv finds what
+the packages ask for, and the hashes of their files. deploy/requirements has one file for each layer
+of the Dockerfile, and one for each layer of scripts/setup.py (``checkout-NAME.txt``), without the
+packages of the layers below it. Needs uv (``pip install uv``) and the network.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "deploy" / "requirements"
@@ -26,10 +28,32 @@ TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 # What the images are: Debian 12 has glibc 2.36.
 PYTHON = "3.11"
 MACHINES = ("x86_64-manylinux_2_36", "aarch64-manylinux_2_36")
+# Files that no checkout installs: of other systems, processors, interpreters and C libraries.
+OF_NO_CHECKOUT = re.compile(
+    r"-(pp|graalpy)\d|-cp(2\d|3[0-9]|310)-cp\d|-(win|musllinux|ios|android|pyodide|emscripten|wasm)"
+    r"|_(i686|ppc64|ppc64le|s390x|armv\dl|riscv64|loongarch64)\."
+)
+ANY_PYTHON = f"python_full_version >= '{PYTHON}'"
+IS_FOR_WINDOWS = re.compile(r"(sys_platform|os_name|platform_system) == '(win32|nt|Windows)'$")
 WITHOUT_CUDA = "windows"  # torch asks for nothing of CUDA there, as its build for CPUs
 
-Packages = dict[str, tuple[str, frozenset[str]]]
-"""Version and sha256 of the wheels, by name."""
+
+class Package(NamedTuple):
+    """One pinned package.
+
+    Args:
+        version: as the index spells it.
+        hashes: sha256 of its files.
+        marker: machines that need it, as in PEP 508; empty for all.
+    """
+
+    version: str
+    hashes: frozenset[str]
+    marker: str = ""
+
+
+Packages = dict[str, Package]
+"""Packages by name."""
 
 
 class LockError(Exception):
@@ -44,11 +68,13 @@ class Layer:
         roots: extras of zerofleet as ``zerofleet[one,two]``, or packages by name.
         below: files whose packages are installed already.
         cuda: what torch asks for includes CUDA.
+        checkout: for Linux and macOS and every Python we support, instead of an image.
     """
 
     roots: tuple[str, ...]
     below: tuple[str, ...] = ()
     cuda: bool = False
+    checkout: bool = False
 
 
 LAYERS = {
@@ -64,6 +90,18 @@ LAYERS = {
     # What the Dockerfile's EXTRAS names, on top of runtime and below all others.
     "openspiel": Layer(("zerofleet[openspiel]",), ("runtime",)),
     "tensorboard": Layer(("zerofleet[tensorboard]",), ("runtime",)),
+    "checkout-build": Layer(
+        ("scikit-build-core", "nanobind", "cmake", "ninja", "setuptools"), checkout=True
+    ),
+    "checkout-run": Layer(("zerofleet[local]",), checkout=True),
+    "checkout-torch": Layer(("torch",), ("checkout-run",), cuda=True, checkout=True),
+    "checkout-test": Layer(
+        ("zerofleet[test,openspiel,s3,secrets,tensorboard]",), ("checkout-run",), checkout=True
+    ),
+    "checkout-check": Layer(
+        ("zerofleet[dev,openspiel,s3,secrets,tensorboard]",), ("checkout-run",), checkout=True
+    ),
+    "checkout-browser": Layer(("zerofleet[browser]",), ("checkout-run",), checkout=True),
 }
 
 
@@ -87,18 +125,18 @@ def main() -> int:
 
 def text(name: str) -> str:
     """The content of one file."""
-    lines = [
-        "# Written by scripts/lock.py from constraints.txt: Linux, Python 3.11.\n",
-        header(name),
-    ]
+    layer = LAYERS[name]
+    machines = "Linux and macOS" if layer.checkout else f"Linux, Python {PYTHON}"
+    lines = [f"# Written by scripts/lock.py from constraints.txt: {machines}.\n", header(name)]
     if name == "torch-cpu":
         lines.append("# The build for CPUs, from torch's own index or from PIP_FIND_LINKS.\n")
         lines.append(f"--extra-index-url {TORCH_CPU_INDEX}\n")
-    for package, (version, hashes) in sorted(packages(name).items()):
+    for package, (version, hashes, marker) in sorted(packages(name).items()):
         # "===" leaves out builds with a suffix, and a suffix leaves out the build without.
-        equals = "===" if name == "torch-cuda" and package == "torch" else "=="
+        equals = "===" if layer.cuda and package == "torch" else "=="
+        condition = f" ; {marker}" if marker else ""
         options = "".join(f" \\\n    --hash=sha256:{sha256}" for sha256 in sorted(hashes))
-        lines.append(f"{package}{equals}{version}{options}\n")
+        lines.append(f"{package}{equals}{version}{condition}{options}\n")
     return "".join(lines)
 
 
@@ -120,23 +158,32 @@ def packages(name: str) -> Packages:
     if name == "torch-cpu":
         return torch_for_cpus()
     found: Packages = {}
-    for machine in MACHINES:
-        for package, (version, hashes) in resolve(requirements(*layer.roots), machine).items():
-            others = found.get(package, (version, frozenset()))[1]
-            found[package] = version, hashes | others
+    for machine in [None] if layer.checkout else MACHINES:
+        for package, new in resolve(requirements(*layer.roots), machine).items():
+            old = found.get(package, new)
+            found[package] = new._replace(hashes=new.hashes | old.hashes)
     unknown = sorted(found.keys() - pins().keys())
     if unknown:
-        lines = ", ".join(f"{package}=={found[package][0]}" for package in unknown)
+        lines = ", ".join(f"{package}=={found[package].version}" for package in unknown)
         raise LockError(f"{name} needs {', '.join(unknown)}: constraints.txt has no pin: {lines}")
-    have = {package for below in layer.below for package in packages(below)}
-    if not layer.cuda and "torch" in found:
+    have = {
+        package
+        for below in layer.below
+        for package, (_, _, marker) in packages(below).items()
+        if marker in ("", found.get(package, Package("", frozenset())).marker)
+    }
+    if "torch" in found:
         with_cuda = resolve(("torch",), MACHINES[0]).keys()
-        have |= with_cuda - resolve(("torch",), WITHOUT_CUDA).keys()
+        cuda = with_cuda - resolve(("torch",), WITHOUT_CUDA).keys()
+        if not layer.cuda:
+            have |= {"torch", *cuda} if layer.checkout else cuda
+        elif layer.checkout:
+            have |= found.keys() - {"torch", *cuda}
     # As constraints.txt spells versions: 13.0.3 is 13.0.3.0 of the index.
     return {
-        package: (pins()[package], hashes)
-        for package, (_, hashes) in found.items()
-        if package not in have
+        name: package._replace(version=pins()[name])
+        for name, package in found.items()
+        if name not in have
     }
 
 
@@ -147,14 +194,14 @@ def torch_for_cpus() -> Packages:
     try:
         for machine in MACHINES:
             options = ("--no-deps", "--index", TORCH_CPU_INDEX)
-            hashes |= resolve((f"torch=={version}",), machine, *options)["torch"][1]
+            hashes |= resolve((f"torch=={version}",), machine, *options)["torch"].hashes
     except LockError as error:
         print(f"lock: {error}\nlock: torch-cpu.txt keeps its hashes", file=sys.stderr)
         old = content_of(FOLDER / "torch-cpu.txt")
         hashes = frozenset(re.findall(r"sha256:([0-9a-f]{64})", old))
         if f"torch=={version} " not in old or not hashes:
             raise LockError(f"and torch-cpu.txt has none of {version}") from error
-    return {"torch": (version, hashes)}
+    return {"torch": Package(version, hashes)}
 
 
 def requirements(*roots: str) -> tuple[str, ...]:
@@ -181,8 +228,8 @@ def requirements(*roots: str) -> tuple[str, ...]:
 
 
 @functools.cache
-def resolve(wanted: tuple[str, ...], machine: str, *options: str) -> Packages:
-    """What uv installs on such a machine, under constraints.txt.
+def resolve(wanted: tuple[str, ...], machine: str | None, *options: str) -> Packages:
+    """Return the packages that uv installs on a machine, or on every machine of a checkout.
 
     Raises:
         LockError: there is no uv, no network, or no such set of versions; in uv's words.
@@ -191,7 +238,11 @@ def resolve(wanted: tuple[str, ...], machine: str, *options: str) -> Packages:
     if uv is None:
         raise LockError("there is no uv: pip install uv")
     places = ["--default-index", INDEX, "--constraints", str(CONSTRAINTS), *options]
-    target = ["--python-version", PYTHON, "--python-platform", machine, "--only-binary", ":all:"]
+    if machine is None:
+        target = ["--python-version", PYTHON, "--universal"]
+    else:
+        only_wheels = ["--only-binary", ":all:"]
+        target = ["--python-version", PYTHON, "--python-platform", machine, *only_wheels]
     done = subprocess.run(
         [uv, "pip", "compile", "-", "--quiet", "--format", "pylock.toml", *places, *target],
         input="\n".join(wanted),
@@ -200,14 +251,31 @@ def resolve(wanted: tuple[str, ...], machine: str, *options: str) -> Packages:
         check=False,
     )
     if done.returncode:
-        raise LockError(f"uv, for {machine}: {done.stderr.strip()}")
+        raise LockError(f"uv, for {machine or 'checkouts'}: {done.stderr.strip()}")
     return {
-        each["name"]: (
+        each["name"]: Package(
             each["version"],
-            frozenset(wheel["hashes"]["sha256"] for wheel in each["wheels"]),
+            frozenset(file["hashes"]["sha256"] for file in files(each, of_image=bool(machine))),
+            "" if machine else condition(each.get("marker", "")),
         )
         for each in tomllib.loads(done.stdout)["packages"]
+        if machine or not IS_FOR_WINDOWS.search(each.get("marker", ""))
     }
+
+
+def files(package: dict[str, Any], *, of_image: bool) -> list[dict[str, Any]]:
+    """Return the files of a package that may be installed."""
+    wheels: list[dict[str, Any]] = package.get("wheels", [])
+    if of_image:
+        return wheels
+    # A Python without a wheel builds the package from its source.
+    source = [package["sdist"]] if "sdist" in package else []
+    return source + [each for each in wheels if not OF_NO_CHECKOUT.search(each["url"])]
+
+
+def condition(marker: str) -> str:
+    """Return a marker without the Python that every checkout has."""
+    return " and ".join(part for part in marker.split(" and ") if part != ANY_PYTHON)
 
 
 @functools.cache

@@ -4,7 +4,9 @@
     python scripts/setup.py run                what a run needs
     python scripts/setup.py test browser       what a run, the tests and the browser tests need
 
-Uses only the standard library. Does nothing if everything is installed and up to date.
+Uses only the standard library. Does nothing if everything is installed and up to date. Packages are
+those of ``deploy/requirements/checkout-*.txt``, which scripts/lock.py writes: pip refuses a file
+whose sha256 is not listed there.
 """
 
 from __future__ import annotations
@@ -32,20 +34,20 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "zerofleet-setup.json"
-CONSTRAINTS = ROOT / "constraints.txt"
+LOCKED = ROOT / "deploy" / "requirements"
 PYPROJECT = ROOT / "pyproject.toml"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
-BUILD_TOOLS = ["scikit-build-core", "nanobind", "cmake", "ninja", "setuptools"]
+TORCH_CPU_PYTHON = (3, 11)  # The Python whose build of torch has its hashes in torch-cpu.txt.
 CORE_SOURCES = ("CMakeLists.txt", "pyproject.toml", "*.h", "*.cpp", "*.py")
-# pip prints the second one because constraints.txt also names torch.
+# pip prints the second one where its settings name a constraints file with torch.
 NO_SUCH_BUILD = ("No matching distribution found", "ResolutionImpossible")
 OLDEST_COMPILERS = {"g++": 11, "clang": 14}
 NO_CPU_BUILD = f"""\
     torch's build for CPUs could not be fetched from {TORCH_CPU_INDEX}.
     PyPI has only the build for NVIDIA GPUs, which does not start without its NVIDIA packages:
     {{cost}}. They are fetched now, though this machine has no NVIDIA driver.
-    To avoid this, press Ctrl-C and name a place that has {{torch}}+cpu: a mirror of that index
+    To avoid this, press Ctrl-C and name a place that has {{torch}}: a mirror of that index
     in PIP_EXTRA_INDEX_URL, or a folder with the wheel in PIP_FIND_LINKS. Then start again."""
 
 
@@ -68,16 +70,14 @@ class Layer(NamedTuple):
     """Packages that are installed together, when a make target first needs them."""
 
     purpose: str
-    extras: tuple[str, ...]
     cost: Cost
 
 
-OPTIONAL = ("openspiel", "s3", "secrets", "tensorboard")
 LAYERS = {
-    "run": Layer("a run", ("local",), Cost(130, 450)),
-    "test": Layer("the tests", ("test", *OPTIONAL), Cost(145, 460)),
-    "check": Layer("make check", ("dev", *OPTIONAL), Cost(170, 560)),
-    "browser": Layer("the browser tests", ("browser",), Cost(55, 180)),
+    "run": Layer("a run", Cost(130, 450)),
+    "test": Layer("the tests", Cost(145, 460)),
+    "check": Layer("make check", Cost(170, 560)),
+    "browser": Layer("the browser tests", Cost(55, 180)),
 }
 BUILD_COST = Cost(35, 150)  # with what is compiled
 TORCH_CPU_COST = Cost(190, 700)
@@ -132,7 +132,7 @@ def wanted_state(names: list[str]) -> dict[str, str]:
     core = ROOT / "core"
     sources = {path for pattern in CORE_SOURCES for path in core.rglob(pattern)}
     return {
-        **{name: digest(*requirements(name), files=[CONSTRAINTS]) for name in names},
+        **{name: digest(files=requirements(name)) for name in names},
         "core": digest(
             files=sorted(path for path in sources if "build" not in path.relative_to(core).parts)
         ),
@@ -264,7 +264,7 @@ class SetUp:
     def _start_compiler(self, folder: Path) -> subprocess.Popen[bytes]:
         """Start to compile the core into a wheel in the folder."""
         step(f"Install the build tools ({BUILD_COST.fetched} MB to fetch)")
-        self._pip(*BUILD_TOOLS)
+        self._install_locked("checkout-build")
         step("Compile the C++ core in the background (1 to 5 minutes)")
         options = ["--no-build-isolation", "--no-deps", "--wheel-dir", folder]
         with (folder / "log").open("wb") as log:
@@ -283,32 +283,36 @@ class SetUp:
             if name == "run":
                 self._install_torch()
             step(f"Install the packages for {layer.purpose} (at most {layer.cost})")
-            self._pip(*requirements(name))
+            self._install_locked(f"checkout-{name}")
 
     def _install_torch(self) -> None:
         """Install torch, without gigabytes of CUDA where no NVIDIA driver could use them.
 
         The build for CPUs is on torch's own index, or in a place that pip's settings name.
         """
-        lines = CONSTRAINTS.read_text().splitlines()
-        torch = next(line for line in lines if line.startswith("torch=="))
         if platform.system() != "Linux":
             step("Install torch")
         elif NVIDIA_DRIVER.exists():
             step(f"Install torch for this machine's NVIDIA GPU ({TORCH_CUDA_COST})")
         else:
             step(f"Install torch, the build for CPUs ({TORCH_CPU_COST})")
-            options = ["--retries", "1", "--timeout", "20", "--extra-index-url", TORCH_CPU_INDEX]
+            patience = ("--retries", "1", "--timeout", "20")
+            build = torch_for_cpus()
             try:
-                self._pip("--no-deps", *options, f"{torch}+cpu", shown=False)
+                if sys.version_info[:2] == TORCH_CPU_PYTHON:
+                    self._install_locked("torch-cpu", *patience, shown=False)
+                else:  # We know no hashes of these files. HTTPS protects them.
+                    options = ("--extra-index-url", TORCH_CPU_INDEX)
+                    self._pip("--no-deps", *patience, *options, build, shown=False)
+                return
             except PipError as error:
                 if not any(text in error.output for text in NO_SUCH_BUILD):
                     print(error.output, end="", file=sys.stderr)
                     raise
-                print(NO_CPU_BUILD.format(torch=torch, cost=TORCH_CUDA_COST), flush=True)
+                print(NO_CPU_BUILD.format(torch=build, cost=TORCH_CUDA_COST), flush=True)
                 if self._fresh:
                     check_space(TORCH_CUDA_COST)
-        self._pip(torch)  # What it depends on, and torch itself where it is not there yet.
+        self._install_locked("checkout-torch")
 
     def _finish_core(self, compiler: subprocess.Popen[bytes], folder: Path) -> None:
         if compiler.poll() is None:
@@ -327,11 +331,16 @@ class SetUp:
         modules = ["zerofleet.cli", *(f"services.{name}.service" for name in services)]
         self._run([PYTHON, "-c", f"import {', '.join(modules)}"])
 
+    def _install_locked(self, name: str, *options: str, shown: bool = True) -> None:
+        """Install the packages of a file in deploy/requirements, and check their hashes."""
+        locked = ("--no-deps", "--require-hashes", "-r", str(LOCKED / f"{name}.txt"))
+        self._pip(*locked, *options, shown=shown)
+
     def _pip(self, *arguments: str, shown: bool = True) -> None:
-        """Install under the constraints file; with ``shown`` pass on the messages of pip."""
+        """Install packages; with ``shown`` pass on the messages of pip."""
         process = subprocess.Popen(
             # Most modules are never imported. Python compiles the others on their first import.
-            [*pip_command("install"), "--no-compile", "-c", CONSTRAINTS, *arguments],
+            [*pip_command("install"), "--no-compile", *arguments],
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
@@ -453,6 +462,12 @@ def hint_for(output: str) -> str | None:
         free = {folder: shutil.disk_usage(folder).free for folder in (ROOT, tempfile.gettempdir())}
         rooms = ", ".join(f"{folder} has {megabytes(n // 1_000_000)}" for folder, n in free.items())
         return f"The disk is full: {rooms} free. Make room and run the same command again."
+    if "DO NOT MATCH THE HASHES" in output:
+        return (
+            "A package is not the one that deploy/requirements lists by sha256. Remove other "
+            "indexes from pip's settings (pip config list) and run the same command again. If it "
+            "stays, do not install it, and report it."
+        )
     if re.search(r"NewConnectionError|NameResolutionError|ConnectTimeout|ProxyError", output):
         return (
             "The package index could not be reached. Check the network and HTTPS_PROXY, or name a "
@@ -466,20 +481,16 @@ def hint_for(output: str) -> str | None:
     return None
 
 
-def requirements(layer: str) -> list[str]:
-    """Return what pyproject.toml lists for a layer, without the two packages of this repository."""
-    import tomllib  # Here, because main must run on a Python without it and say so.
+def requirements(layer: str) -> list[Path]:
+    """Return the files that list a layer's packages."""
+    names = [f"checkout-{layer}", *(["checkout-torch", "torch-cpu"] if layer == "run" else [])]
+    return [LOCKED / f"{name}.txt" for name in names]
 
-    project = tomllib.loads(PYPROJECT.read_text())["project"]
-    found = set(project["dependencies"])
-    extras = list(LAYERS[layer].extras)
-    for extra in extras:  # It grows.
-        for line in project["optional-dependencies"][extra]:
-            if nested := re.fullmatch(r"zerofleet\[(.+)\]", line):
-                extras += nested[1].split(",")
-            elif not line.startswith("zerofleet"):
-                found.add(line)
-    return sorted(found)
+
+def torch_for_cpus() -> str:
+    """Return the requirement of torch's build for CPUs."""
+    lines = (LOCKED / "torch-cpu.txt").read_text().splitlines()
+    return next(line.split()[0] for line in lines if line.startswith("torch=="))
 
 
 def pip_command(verb: str) -> list[str | Path]:

