@@ -20,7 +20,7 @@ EVERYBODY = {"runs", "models", "promotions", "alembic_version", "definitions", "
 TABLES = EVERYBODY | {
     *("games", "positions", "unfinished_games", "rejected_games", "games_conflict"),
     *("matches", "match_games", "exams", "ratings"),
-    *("fences", "train_metrics", "train_events", "resign_thresholds"),
+    *("fences", "train_metrics", "train_events", "trainer_progress", "resign_thresholds"),
     *("position_partitions", "position_needs", "partition_tries"),
 }
 VIEWS = {
@@ -34,7 +34,7 @@ MAY_READ = {
     "worker": EVERYBODY,
     "trainer": EVERYBODY
     | {"games", "positions", "rejected_games", "position_needs", "position_partitions"}
-    | {"train_metrics", "train_events", "resign_thresholds", "recent_play"}
+    | {"train_metrics", "train_events", "trainer_progress", "resign_thresholds", "recent_play"}
     | {"training_warnings"},
     "evaluator": EVERYBODY
     | {"games", "matches", "match_games", "rated_games", "exams", "ratings", "fences"},
@@ -43,13 +43,14 @@ MAY_READ = {
 MAY_INSERT = {
     "worker": set[str](),
     "trainer": {"models", "model_variants", "rejected_games", "position_needs"}
-    | {"train_metrics", "train_events", "resign_thresholds"},
+    | {"train_metrics", "train_events", "trainer_progress", "resign_thresholds"},
     "evaluator": {"matches", "match_games", "promotions", "exams", "ratings"},
     "console": set[str](),
 }
 MAY_UPDATE = {  # all columns where none are named
     ("trainer", "train_metrics"): set[str](),
     ("trainer", "position_needs"): set[str](),
+    ("trainer", "trainer_progress"): set[str](),
     ("evaluator", "ratings"): {"elo", "elo_error", "games", "at"},
     ("evaluator", "matches"): {"games", "epoch", "verdict", "score", "decided_at"}
     | {"decided_by", "llr", "games_counted", "duplicates", "pentanomial", "left_out"},
@@ -84,6 +85,7 @@ FUNCTIONS = {
     "first_game_uid(now())": {"trainer", "console"},
     "game_began(gen_random_uuid())": {"trainer", "console"},
     "window_end()": {"trainer"},
+    "positions_ahead('r', 1)": {"worker"},
     "window_blocker('r')": {"trainer", "console"},
     "check_fence()": set[str](),
     "keep_files()": set[str](),
