@@ -54,7 +54,7 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
         "ALTER TABLE position_needs DROP COLUMN limit_since CASCADE",
         "ALTER TABLE position_needs DROP COLUMN limit_warning CASCADE",
         "ALTER TABLE position_needs DROP COLUMN limit_warned_at CASCADE",
-        "DROP TABLE trainer_progress",
+        "DROP TABLE trainer_progress CASCADE",  # and the function that reads it
         "UPDATE alembic_version SET version_num = '1000'",
         "UPDATE definitions SET digest = 'other'",
     )

@@ -21,8 +21,8 @@ from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.figures import TrainerFigures
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.prediction import Prediction
-from zerofleet.redis_connection import UP
 from zerofleet.records import GameRecord
+from zerofleet.redis_connection import UP
 from zerofleet.testing import HashPredictor
 
 

@@ -7,15 +7,26 @@ import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Protocol, cast
 
-import redis
+from zerofleet.redis_connection import open_redis
 
 _DEADLINE_SECONDS = 120.0
 
 
+class _Server(Protocol):
+    """Commands that are used of Redis."""
+
+    def execute_command(self, *words: str) -> object: ...
+    def config_get(self, *names: str) -> dict[str, str]: ...
+    def config_set(self, name: str, value: str) -> object: ...
+    def bgsave(self) -> object: ...
+    def info(self, section: str) -> dict[str, object]: ...
+    def close(self) -> None: ...
+
+
 @contextlib.contextmanager
-def read_only(client: Any) -> Generator[None]:
+def read_only(client: _Server) -> Generator[None]:
     """Make the server a replica, as after a failover: READONLY."""
     client.execute_command("REPLICAOF", "127.0.0.1", "1")
     try:
@@ -25,14 +36,14 @@ def read_only(client: Any) -> Generator[None]:
 
 
 @contextlib.contextmanager
-def out_of_memory(client: Any) -> Generator[None]:
+def out_of_memory(client: _Server) -> Generator[None]:
     """Leave the server no memory, and nothing that it may evict: OOM."""
     with _configured(client, {"maxmemory-policy": "noeviction", "maxmemory": "1"}):
         yield
 
 
 @contextlib.contextmanager
-def unable_to_save(client: Any) -> Generator[None]:
+def unable_to_save(client: _Server) -> Generator[None]:
     """Make a snapshot of a server of this machine fail: MISCONF."""
     where = client.config_get("dir", "dbfilename")
     snapshot = Path(where["dir"]) / where["dbfilename"]
@@ -52,7 +63,7 @@ def unable_to_save(client: Any) -> Generator[None]:
         snapshot.rmdir()
 
 
-REFUSALS: MappingProxyType[str, Callable[[Any], contextlib.AbstractContextManager[None]]] = (
+REFUSALS: MappingProxyType[str, Callable[[_Server], contextlib.AbstractContextManager[None]]] = (
     MappingProxyType(
         {"READONLY": read_only, "OOM": out_of_memory, "MISCONF": unable_to_save},
     )
@@ -65,16 +76,17 @@ def refusing_writes(url: str, code: str) -> Generator[None]:
     """Have a Redis of this machine refuse writes while this is entered.
 
     Args:
-        url: with the right to configure the server.
+        url: as ``open_redis`` takes it, of a user who may configure the server.
         code: one of ``REFUSALS``.
     """
-    client = redis.Redis.from_url(url, decode_responses=True)  # pyright: ignore[reportUnknownMemberType]
+    opened, _ = open_redis(url)
+    client = cast("_Server", opened)
     with contextlib.closing(client), REFUSALS[code](client):
         yield
 
 
 @contextlib.contextmanager
-def _configured(client: Any, settings: dict[str, str]) -> Generator[None]:
+def _configured(client: _Server, settings: dict[str, str]) -> Generator[None]:
     """Change settings of the server, and put them back in the opposite order."""
     before = {name: client.config_get(name)[name] for name in reversed(settings)}
     for name, value in settings.items():
