@@ -287,6 +287,7 @@ def test_every_service_can_do_its_work_in_its_own_role(
         assert worker.submit_games("test", "w", [Submission(random_record(1))]) == ["stored"]
         assert worker.promotion_head("test") is None
         assert worker.last_v_resign("test") is None
+        assert worker.positions_ahead("test", 1.0).positions > 0
         with pytest.raises(ConfigError, match="permission denied for table games"):
             worker.count_games("test")
     with Database(role_url("trainer")) as trainer:
@@ -298,6 +299,7 @@ def test_every_service_can_do_its_work_in_its_own_role(
         values = {"policy_loss": 1.0, "value_loss": 0.5}
         for _ in range(2):
             trainer.insert_train_metrics("test", 0, "train", values, epoch)
+            trainer.record_progress("test", 5.0, 0, epoch)
         trainer.reject_game("test", random_record(1).game_uid, "a test")
         asked = {"false_positive_share": 0.05, "min_games": 1, "window_games": 10, "highest": -0.1}
         assert trainer.compute_v_resign("test", **asked).threshold is None
