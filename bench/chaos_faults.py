@@ -30,6 +30,7 @@ from zerofleet.errors import ZerofleetError
 from zerofleet.local.ports import LOOPBACK
 from zerofleet.local.postgres_programs import find_programs
 from zerofleet.redis_connection import open_redis
+from zerofleet.testing.half_up import refusing_writes
 
 _DISK = "2g"
 _NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS of unshare(2)
@@ -86,6 +87,16 @@ def wipe_redis(fleet: HurtFleet, chance: Random) -> str:
     with contextlib.closing(client):
         client.flushall()
     return ""
+
+
+def refuse_writes(code: str, fleet: HurtFleet, chance: Random) -> str:
+    """Have Redis answer and refuse writes for a while; games must come in meanwhile."""
+    seconds = chance.uniform(5.0, fleet.longest_stop)
+    began, games = time.monotonic(), fleet.stored_games()
+    with refusing_writes(fleet.urls()["redis"], code):
+        time.sleep(seconds)
+        eventually(lambda: fleet.stored_games() > games, f"games while Redis says {code}")
+    return f"{time.monotonic() - began:.0f} s"
 
 
 def restore_dump(fleet: HurtFleet, chance: Random) -> str:
@@ -324,6 +335,9 @@ KINDS: dict[str, Fault] = {
     **{f"STOP {target}": partial(freeze, target) for target in _TARGETS},
     **{f"TERM {target}": partial(send, signal.SIGTERM, target) for target in _TARGETS},
     "Redis wiped": wipe_redis,
+    "Redis read-only": partial(refuse_writes, "READONLY"),
+    "Redis out of memory": partial(refuse_writes, "OOM"),
+    "Redis unable to save": partial(refuse_writes, "MISCONF"),
     "dump restored": restore_dump,
     "disk full": fill_disk,
     "clocks jump": jump_clocks,

@@ -14,6 +14,7 @@ from zerofleet.figures import AutoscalerFigures
 from zerofleet.fleet import FleetFigures, observe
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.service import Pulse
+from zerofleet.waiting import awaited
 
 _LOG_SECONDS = 60.0  # between two lines in which nothing changed
 
@@ -39,7 +40,7 @@ class Watch:
         self.fleet = FleetFigures()
         """As it was at the last look."""
         self.looks = 0
-        """That found Redis."""
+        """That found Redis, and heartbeats that are renewed."""
         self.missed_looks = 0
         """That did not."""
 
@@ -55,18 +56,27 @@ class Watch:
         try:
             found = await asyncio.to_thread(self._heartbeats.read)
         except StoreUnavailableError as error:
-            self.missed_looks += 1
-            self._waiting_for = "Redis"
-            answers = self._rule.hold("Redis does not answer")
+            answers = self._miss(awaited(error, "Redis"), "Redis does not answer")
             reason = str(error)
         else:
-            self.looks += 1
-            self._waiting_for = ""
-            self.fleet = observe(found)
-            answers = self._rule.look(now, self.fleet)
-            reason = self.fleet.missing or "the fleet is watched for a while first"
+            state = self._heartbeats.state
+            if state.status == "up":
+                self.looks += 1
+                self._waiting_for = ""
+                self.fleet = observe(found)
+                answers = self._rule.look(now, self.fleet)
+                reason = self.fleet.missing or "the fleet is watched for a while first"
+            else:  # heartbeats that cannot be renewed expire, though their processes run
+                answers = self._miss("Redis to take writes", "Redis takes no writes")
+                reason = state.reason
         self._tell(now, answers, reason)
         self.answers = answers
+
+    def _miss(self, thing: str, why: str) -> Desired | None:
+        """Repeat the last answers, because of Redis."""
+        self.missed_looks += 1
+        self._waiting_for = thing
+        return self._rule.hold(why)
 
     def pulse(self) -> Pulse[AutoscalerFigures]:
         """For the heartbeat; progress is the looks taken."""

@@ -15,6 +15,7 @@ from zerofleet.fleet import advise, observe
 from zerofleet.heartbeat import Heartbeat
 from zerofleet.heartbeat_history import ServiceHistory
 from zerofleet.local.monitor import states_of
+from zerofleet.redis_connection import RedisState
 
 SPANS: Mapping[str, int] = MappingProxyType(
     {"last hour": 3600, "last 6 hours": 6 * 3600, "last 24 hours": 24 * 3600}
@@ -109,7 +110,7 @@ async def read_now(sources: Sources, run: ShownRun) -> FleetNow:
         StoreUnavailableError: Redis does not answer.
     """
     beats = await sources.heartbeats(run.name)
-    common = _common_cells(beats)
+    common = _common_cells(beats, sources.redis)
     workers: list[Cells] = []
     replicas: list[Cells] = []
     others: list[Cells] = []
@@ -138,9 +139,9 @@ async def read_now(sources: Sources, run: ShownRun) -> FleetNow:
     )
 
 
-def _common_cells(beats: Sequence[Heartbeat]) -> Iterable[Cells]:
+def _common_cells(beats: Sequence[Heartbeat], redis: RedisState) -> Iterable[Cells]:
     """Return the cells of every process: status with a colour, version and progress."""
-    for beat, state in zip(beats, states_of(beats), strict=True):
+    for beat, state in zip(beats, states_of(beats, redis), strict=True):
         yield {
             "key": f"{beat.service} {beat.worker}",
             "service": beat.service,

@@ -31,6 +31,7 @@ from zerofleet.errors import (
 )
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.heartbeat_history import HeartbeatHistory, ServiceHistory
+from zerofleet.redis_connection import RedisState
 from zerofleet.rpc.credentials import client_credentials
 from zerofleet.search_configs import served_simulations
 
@@ -45,15 +46,19 @@ _RUN = "SELECT name, game, config FROM runs WHERE name = :run"
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """A source that does not answer, or a database that has not this version's tables and views."""
+    """A source that is not up, or a database that has not this version's tables and views."""
 
     name: str
     since: datetime
     why: str
+    is_half_up: bool = False
+    """Whether it answers and takes no writes."""
 
     @property
     def words(self) -> str:
         """For the page."""
+        if self.is_half_up:
+            return f"{self.name} has been half up since {self.since:%H:%M:%S} UTC: {self.why}"
         return f"{self.name} has been unavailable since {self.since:%H:%M:%S} UTC: {self.why}"
 
 
@@ -127,6 +132,7 @@ class Sources:
         )
         self._num_simulations = served_simulations(run)
         self._away: dict[str, Away] = {}
+        self._redis = RedisState()
 
     async def __aenter__(self) -> Self:
         await self._player.__aenter__()
@@ -189,8 +195,16 @@ class Sources:
         """
         if run not in self._heartbeats:
             self._heartbeats[run] = Heartbeats(self._redis_url, run)
+        heartbeats = self._heartbeats[run]
         with self.asking("Redis"):
-            return await asyncio.to_thread(self._heartbeats[run].read)
+            beats = await asyncio.to_thread(heartbeats.read)
+            self._redis = heartbeats.state
+            return beats
+
+    @property
+    def redis(self) -> RedisState:
+        """Status of Redis when heartbeats were last read."""
+        return self._redis
 
     async def history(self, run: str, service: str, seconds: float) -> ServiceHistory:
         """What the processes of a service have said in so many seconds up to now.
@@ -206,7 +220,7 @@ class Sources:
 
     @contextlib.contextmanager
     def asking(self, name: str) -> Generator[None]:
-        """Ask a source: an error of the kind that passes notes that it is away, no error ends that.
+        """Ask a source, and note whether it is up.
 
         Args:
             name: for people: ``Postgres``, ``Redis`` or ``Inference``.
@@ -214,10 +228,19 @@ class Sources:
         try:
             yield
         except (StoreUnavailableError, InferenceUnavailableError) as error:
-            since = self._away[name].since if name in self._away else datetime.now(UTC)
-            self._away[name] = Away(name, since, str(error))
+            self._note(name, str(error))
             raise
-        self._away.pop(name, None)
+        if name == "Redis" and self._redis.status == "half up":
+            self._note(name, self._redis.reason, is_half_up=True)
+        else:
+            self._away.pop(name, None)
+
+    def _note(self, name: str, why: str, *, is_half_up: bool = False) -> None:
+        """Note that a source is not up, and since when it has been so."""
+        before = self._away.get(name)
+        is_new = before is None or before.is_half_up != is_half_up
+        since = datetime.now(UTC) if before is None or is_new else before.since
+        self._away[name] = Away(name, since, why, is_half_up)
 
     async def runs(self) -> list[tuple[str, str]]:
         """The newest runs of the database, as names and games.

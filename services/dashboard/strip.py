@@ -115,7 +115,7 @@ class ServiceFigures:
     step: int | None = None
     """Step of the trainer; None: it does not respond."""
     lamps: tuple[Lamp, ...] = ()
-    """Empty: Redis does not answer."""
+    """Empty: Redis is down or takes no writes, so it cannot tell."""
     every_steps: int | None = None
     """Steps between two models; None: not known."""
 
@@ -182,6 +182,8 @@ class StripReader:
         try:
             beats = await self.sources.heartbeats(self.run.name)
         except StoreUnavailableError:
+            return ServiceFigures()
+        if self.sources.redis.status != "up":  # heartbeats go out, though their processes run
             return ServiceFigures()
         config = self.run.config
         is_own = self.run.name == self.sources.run.name

@@ -9,11 +9,12 @@ import structlog
 from zerofleet.best_pointer import BestPointer
 from zerofleet.database import Database, Grounds, Promotion
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
-from zerofleet.waiting import Waits
+from zerofleet.waiting import Waits, awaited
 
 _log = structlog.get_logger()
 
 _RECONCILE_SECONDS = 5.0
+_AGAIN_SECONDS = 1.0  # while the pointer cannot be moved
 
 
 class Promoter:
@@ -99,23 +100,30 @@ class Promoter:
             raise
 
     async def point(self, promotion: Promotion) -> None:
-        """Move the pointer; should Redis be away, the reconciler will."""
+        """Move the pointer; if Redis is down or takes no writes, the reconciler will."""
         try:
             await asyncio.to_thread(self._pointer.set_if_newer, promotion)
-        except StoreUnavailableError:
-            _log.warning("pointer_not_moved", version=promotion.version, reason="Redis is away")
+        except StoreUnavailableError as error:
+            _log.warning("pointer_not_moved", version=promotion.version, reason=str(error))
 
 
-async def reconcile(pointer: BestPointer, database: Database) -> None:
-    """Keep the pointer at the end of the chain, whatever happens to Redis; runs until cancelled."""
-    away = False
+async def reconcile(pointer: BestPointer, database: Database, waits: Waits) -> None:
+    """Keep the pointer at the end of the chain, whatever happens to Redis; runs until cancelled.
+
+    Args:
+        pointer: to the best model.
+        database: the record.
+        waits: told while the pointer cannot be moved.
+    """
     while True:
+        pause = _RECONCILE_SECONDS
         try:
             await asyncio.to_thread(pointer.reconcile, database)
         except StoreUnavailableError as error:
-            if not away:
-                _log.warning("pointer_not_checked", reason=str(error))
-            away = True
+            if pointer.state.status != "up":  # else it is Postgres, which others wait for
+                thing = f"{awaited(error, 'Redis')} (the best pointer is not moved)"
+                waits.begin("pointer", thing, reason=str(error))
+                pause = _AGAIN_SECONDS
         else:
-            away = False
-        await asyncio.sleep(_RECONCILE_SECONDS)
+            waits.end("pointer")
+        await asyncio.sleep(pause)

@@ -71,7 +71,7 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
                     await first_of(
                         stop.wait(),
                         evaluator.judge(),
-                        reconcile(pointer, database),
+                        reconcile(pointer, database, waits),
                         beat(heartbeats, settings.worker_name, evaluator.said),
                         health.keep_ticking(),
                     )

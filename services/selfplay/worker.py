@@ -15,7 +15,7 @@ from zerofleet_core import SearchConfig, SelfPlay
 
 from services.selfplay.engine_loop import EngineLoop
 from services.selfplay.games_in_play import GamesInPlay
-from services.selfplay.pause import Pause
+from services.selfplay.pause import Pause, TrainerWatch
 from services.selfplay.rates import PlayTotals, PlyCost, Rates
 from services.selfplay.resign_threshold_reader import ResignThresholdReader
 from services.selfplay.settings import SelfplaySettings
@@ -33,7 +33,6 @@ from zerofleet.waiting import FIRST_MODEL, Backoff, PatientPredictor, Waits
 
 _log = structlog.get_logger()
 
-_HEAR_SECONDS = 0.5
 _LEAVE_SECONDS = 8.0  # a preempted machine may give no more than ten
 _RELEASE_SECONDS = 1.0
 
@@ -69,6 +68,7 @@ class Worker:
         )
         self.unfinished = UnfinishedGames(database, run.name, name, play.lease_seconds, self.waits)
         self._pause = Pause(self.writer, play.max_ahead_positions, self.waits)
+        self._trainer_watch = TrainerWatch(run, heartbeats, database, self._pause)
         search = SearchConfig(**run.search.model_dump())
         self.loops: list[EngineLoop] = []
         for number, seed in zip(range(play.engines), settings.seeds(run.seed), strict=False):
@@ -106,7 +106,7 @@ class Worker:
                 stop.wait(),
                 self._live(),
                 beat(self._heartbeats, self._name, self.pulse),
-                self._hear_trainer(),
+                self._trainer_watch.watch(),
                 outlasting(writing),
                 *beside,
             )
@@ -233,16 +233,6 @@ class Worker:
             resign_threshold=self.resignation.threshold,
         )
         return Pulse(totals.simulations, str(self.waits), self.figures, self.waits.status)
-
-    async def _hear_trainer(self) -> None:
-        """Read how far the trainer is behind, where the run file limits that."""
-        while True:
-            if self._pause.watches_trainer:
-                try:
-                    self._pause.hear(await asyncio.to_thread(self._heartbeats.read_trainer))
-                except StoreUnavailableError:
-                    self._pause.hear_nothing()
-            await asyncio.sleep(_HEAR_SECONDS)
 
     def totals(self) -> PlayTotals:
         """Counts since the start, over all engines."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from functools import partial
 
 import structlog
 
@@ -25,6 +26,7 @@ from zerofleet.waiting import Backoff, StoppedError
 
 POLL_SECONDS = 0.5
 _LOG_SECONDS = 15.0
+_PROGRESS_SECONDS = 2.0
 _LONGEST_GAP_SECONDS = 60.0  # between two steps, that count as training
 
 _log = structlog.get_logger()
@@ -79,6 +81,7 @@ class Trainer:
         self._window_read = False
         self._stepped: float | None = None  # when the last step began, of the monotonic clock
         self._next_poll = 0.0
+        self._next_progress = 0.0
         self._next_log = 0.0
         self.lacks = ""
         """What is missing for the next step, in words; empty while training."""
@@ -135,6 +138,7 @@ class Trainer:
             games = window.trained.games + window.held_out.games + window.rejected
             self._forgetting.carry_out(HeldGames(games, window.next_tx))
         arrived = time.monotonic() >= self._next_poll and self._read()
+        self._record_progress()
         missing = self._missing()
         self._demand.turn(hungry=bool(missing) and not arrived)
         if not missing:
@@ -145,6 +149,26 @@ class Trainer:
             # Without a published model there will be no positions.
             self._lack(self._unpublished or missing, "blocked" if stuck else "idle")
             self._stores.stop.wait(POLL_SECONDS)
+
+    def _record_progress(self) -> None:
+        """Record how far training is: Redis, which has it too, may be down or take no writes."""
+        now = time.monotonic()
+        if not self._run.selfplay.max_ahead_positions or now < self._next_progress:
+            return
+        self._next_progress = now + _PROGRESS_SECONDS
+        unspent, tx = self._unspent_positions(), self._training.paid_tx
+        if unspent is not None:
+            record = self._stores.database.record_progress
+            self._stores.ask(partial(record, self._run.name, unspent, tx, self._epoch))
+
+    def _unspent_positions(self) -> float | None:
+        """Return positions whose samples are not drawn yet; None until the window is read."""
+        if not self._window_read:
+            return None
+        bucket = self._training.bucket
+        # While it waits for games it has none unspent: self-play must not wait for it then.
+        is_hungry = self._training.watch.waits or self._missing_positions() > 0
+        return 0.0 if is_hungry else bucket.samples / bucket.rate
 
     def _missing(self) -> str:
         """What is missing for a step now, in words; empty when one can be taken."""
@@ -250,11 +274,6 @@ class Trainer:
     def figures(self) -> TrainerFigures:
         """For the heartbeat and the metrics; may be asked for from another thread."""
         bucket, watch, window = self._training.bucket, self._training.watch, self._window
-        unspent: float | None = None
-        if self._window_read:
-            # While it waits for games it has none unspent: self-play must not wait for it then.
-            hungry = watch.waits or self._missing_positions() > 0
-            unspent = 0.0 if hungry else bucket.samples / bucket.rate
         measured, auxiliary = self._recorder.measured, self._recorder.auxiliary_losses
         return TrainerFigures(
             games=window.trained.games,
@@ -262,7 +281,7 @@ class Trainer:
             rejected_games=window.rejected,
             positions=window.trained.positions,
             window_limit=window.limit,
-            unspent_positions=unspent,
+            unspent_positions=self._unspent_positions(),
             samples_per_position=bucket.reuse,
             pace=bucket.pace,
             learning_rate=self._learner.learning_rate,

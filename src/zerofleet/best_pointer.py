@@ -7,6 +7,8 @@ older run of the same name, say) is replaced.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Protocol, cast
 
 import redis
@@ -14,7 +16,7 @@ import structlog
 
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.redis_connection import open_redis, our_errors
+from zerofleet.redis_connection import RedisCaller, RedisState, open_redis
 
 _log = structlog.get_logger()
 
@@ -43,6 +45,7 @@ end
 return 1
 """
 
+_ASK_SECONDS = 10.0
 _NO_HASH = {b"": b""}  # stands for the fields of a value of another type, which has none
 
 
@@ -54,22 +57,30 @@ class _PointerCommands(Protocol):
     def close(self) -> None: ...
 
 
-class BestPointer:
+class BestPointer(RedisCaller):
     """The pointer of one run.
 
     Args:
         redis_url: as ``open_redis`` takes it.
         run: name of the run.
+        clock: seconds that never go back.
 
     Raises:
         ConfigError: the URL is not one of Redis.
     """
 
-    def __init__(self, redis_url: str, run: str) -> None:
-        client, self._place = open_redis(redis_url)
+    def __init__(
+        self, redis_url: str, run: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        client, place = open_redis(redis_url)
+        super().__init__(place)
         self._redis = cast("_PointerCommands", client)
         self._key = f"zerofleet:{run}:best"
         self._run = run
+        self._clock = clock
+        self._pointed: Promotion | None = None  # at the last look
+        self._head: Promotion | None = None  # of Postgres, when it was last asked
+        self._ask_at = clock()
 
     def get(self) -> Promotion | None:
         """Where the pointer points; None before the first promotion, or when Redis was wiped.
@@ -80,9 +91,11 @@ class BestPointer:
         return _parsed(self._fields())
 
     def newest(self, database: Database) -> Promotion | None:
-        """The newest promotion: by Redis, or by Postgres where Redis is away or empty.
+        """The newest promotion: by Redis, and by Postgres, which knows more.
 
-        The pointer may be that of another chain until ``reconcile`` replaces it.
+        Postgres is asked where Redis is down or empty, whenever the pointer has changed, and every
+        ten seconds: a Redis that takes no writes goes on to answer with an old pointer. The pointer
+        may be that of another chain until ``reconcile`` replaces it.
 
         Returns:
             None before the first promotion.
@@ -94,7 +107,18 @@ class BestPointer:
             pointed = self.get()
         except StoreUnavailableError:
             pointed = None
-        return pointed or database.promotion_head(self._run)
+        now = self._clock()
+        if pointed is None or pointed != self._pointed or now >= self._ask_at:
+            self._ask_at = now + _ASK_SECONDS
+            try:
+                self._head = database.promotion_head(self._run)
+            except StoreUnavailableError:
+                if pointed is None:
+                    raise
+        self._pointed, head = pointed, self._head
+        if pointed is None or head is None:
+            return pointed or head
+        return pointed if pointed.seq > head.seq else head
 
     def set_if_newer(self, best: Promotion) -> bool:
         """Move the pointer forward; False when it was there already, or further.
@@ -102,7 +126,7 @@ class BestPointer:
         Raises:
             StoreUnavailableError: Redis does not answer.
         """
-        with our_errors(self._place):
+        with self._asking():
             moved = self._redis.eval(
                 _SET_IF_NEWER, 1, self._key, str(best.seq), str(best.version), best.sha256
             )
@@ -120,6 +144,7 @@ class BestPointer:
         # In this order: a promotion is in Postgres before the pointer names it, so a pointer that
         # was read first and is ahead of the head, or beside it, names no promotion of this chain.
         fields = self._fields()
+        self.state = RedisState()
         best = database.promotion_head(self._run)
         pointed = _parsed(fields)
         if fields and (
@@ -133,7 +158,7 @@ class BestPointer:
         return best
 
     def _fields(self) -> dict[bytes, bytes]:
-        with our_errors(self._place):
+        with self._asking():
             try:
                 return self._redis.hgetall(self._key)
             except redis.ResponseError as error:
@@ -145,7 +170,7 @@ class BestPointer:
         """Write another pointer, or none, unless it is no more what was seen."""
         old = [seen.get(name, b"") for name in (b"seq", b"version", b"sha256")]
         new = [] if best is None else [str(best.seq), str(best.version), best.sha256]
-        with our_errors(self._place):
+        with self._asking():
             return self._redis.eval(_REPLACE, 1, self._key, *old, *new) == 1
 
     def close(self) -> None:

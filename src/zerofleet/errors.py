@@ -12,8 +12,9 @@
     - ``AccessDeniedError``          the other side refuses who we are, or what we may do
         - ``UnauthenticatedError``   no token, or one that it does not know (yet)
         - ``PermissionDeniedError``  the token's role may not call this
-    - ``StoreUnavailableError``      Postgres, Redis or a bucket is away: keep the data, try again
-        - ``StoreFullError``         its disk is full: likewise, and say so, a person makes room
+    - ``StoreUnavailableError``      Postgres, Redis or a bucket is down: keep the data, try again
+        - ``StoreReadOnlyError``     it is half up: it answers and refuses writes; name its reason
+            - ``StoreFullError``     its disk is full: a person must make room
     - ``StaleEpochError``            a newer process holds this role or game: stop writing
 """
 
@@ -83,10 +84,14 @@ class PermissionDeniedError(AccessDeniedError):
 
 
 class StoreUnavailableError(ZerofleetError):
-    """Postgres, Redis or the bucket of models is away: keep what is not stored and try again."""
+    """Postgres, Redis or the bucket of models is down: keep what is not stored and try again."""
 
 
-class StoreFullError(StoreUnavailableError):
+class StoreReadOnlyError(StoreUnavailableError):
+    """Postgres or Redis is half up: it answers and refuses writes; the message says why."""
+
+
+class StoreFullError(StoreReadOnlyError):
     """The disk of Postgres or Redis is full: keep what is not stored, and say who needs room."""
 
 

@@ -4,6 +4,10 @@ A heartbeat carries progress, because a process can be alive and stuck. It expir
 renewed, and a process that shuts down removes its own. Readers see its age by the clock of Redis,
 so they know within seconds that a process does not respond. Leases and fences in Postgres decide
 who may write, never heartbeats.
+
+A missing heartbeat means nothing while Redis takes no writes. So each call notes the state of Redis
+in ``Heartbeats.state``, and who reads heartbeats also asks Redis for a write that changes nothing.
+
 Every ten seconds it also notes some of its figures, for ``zerofleet.heartbeat_history``.
 """
 
@@ -28,7 +32,7 @@ from zerofleet.heartbeat_history import (
     history_key,
     note,
 )
-from zerofleet.redis_connection import open_redis, our_errors
+from zerofleet.redis_connection import RedisCaller, RedisState, open_redis
 
 BEAT_TTL_SECONDS = 10.0
 _LATE_SHARE = 0.25  # of its TTL: at one heartbeat a second, the next two are missing
@@ -98,6 +102,7 @@ class _Writes(Protocol):
         self, name: str, fields: Mapping[str, str | int], *, maxlen: int, approximate: bool
     ) -> object: ...
     def expire(self, name: str, time: int) -> object: ...
+    def lpushx(self, name: str, *values: str) -> object: ...
     def execute(self, raise_on_error: bool) -> list[object]: ...
 
 
@@ -106,11 +111,10 @@ class _HeartbeatCommands(Protocol):
 
     def pipeline(self, *, transaction: bool) -> _Writes: ...
     def scan_iter(self, match: str, count: int) -> Iterator[bytes]: ...
-    def mget(self, keys: Sequence[bytes | str]) -> list[bytes | None]: ...
     def close(self) -> None: ...
 
 
-class Heartbeats:
+class Heartbeats(RedisCaller):
     """The heartbeats of one run.
 
     Args:
@@ -125,13 +129,17 @@ class Heartbeats:
     def __init__(
         self, redis_url: str, run: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        client, self._place = open_redis(redis_url)
+        client, place = open_redis(redis_url)
+        super().__init__(place)
         self._redis = cast("_HeartbeatCommands", client)
         self._run = run
         self._prefix = f"zerofleet:{run}:heartbeat:"
         self._clock = clock
         self._noted_at: dict[str, float] = {}
         self._is_noting_refused = False
+        # LPUSHX changes nothing where there is no list, and no user may make one here. Redis
+        # refuses it when it refuses other writes.
+        self._probe_key = f"zerofleet:{run}:probe"
 
     def beat(self, beat: Heartbeat, ttl: float = BEAT_TTL_SECONDS) -> None:
         """Say that a process is alive; of its figures a note every ten seconds.
@@ -161,7 +169,7 @@ class Heartbeats:
         now = self._clock()
         is_due = now - self._noted_at.get(key, -math.inf) >= NOTE_SECONDS
         fields = note(beat.figures) if is_due else {}
-        with our_errors(self._place):
+        with self._asking():
             writes = self._redis.pipeline(transaction=False)
             writes.set(key, json.dumps(asdict(content)), px=round(ttl * 1000))
             if fields:
@@ -171,6 +179,7 @@ class Heartbeats:
             beaten, *noted = writes.execute(raise_on_error=False)
             if isinstance(beaten, Exception):
                 raise beaten
+        self.state = RedisState()
         if is_due:
             self._noted_at[key] = now
             self._tell_of(next((each for each in noted if isinstance(each, Exception)), None))
@@ -182,11 +191,13 @@ class Heartbeats:
             StoreUnavailableError: Redis does not answer.
             ConfigError: this user may not write heartbeats of that service.
         """
-        with our_errors(self._place):
+        with self._asking():
             writes = self._redis.pipeline(transaction=False)
             # Users that may send heartbeats may use SET, but not DEL.
             writes.set(self._key(service, worker), "", px=1)
-            writes.execute(raise_on_error=True)
+            [removed] = writes.execute(raise_on_error=False)
+            if isinstance(removed, Exception):
+                raise removed
 
     def _tell_of(self, refusal: Exception | None) -> None:
         if refusal is not None and not self._is_noting_refused:
@@ -199,23 +210,13 @@ class Heartbeats:
         Raises:
             StoreUnavailableError: Redis does not answer.
         """
-        with our_errors(self._place):
+        with self._asking():
             pattern = f"{self._prefix}*"
             keys = sorted(set(self._redis.scan_iter(match=pattern, count=_SCAN_COUNT)))
-            if not keys:
-                return []
-            asked = self._redis.pipeline(transaction=False)
-            asked.mget(keys)
-            for key in keys:
-                asked.pttl(key)
-            contents, *lives = asked.execute(raise_on_error=False)
-            if isinstance(contents, Exception):
-                raise contents
+            contents, lives = self._read(keys)
         beats = [
             (key, _understood(content, left))
-            for key, content, left in zip(
-                keys, cast("list[bytes | None]", contents), lives, strict=True
-            )
+            for key, content, left in zip(keys, contents, lives, strict=True)
         ]
         return [beat for key, beat in beats if beat is not None and self._is_of(beat, key)]
 
@@ -225,14 +226,39 @@ class Heartbeats:
         Raises:
             StoreUnavailableError: Redis does not answer.
         """
-        with our_errors(self._place):
-            [content] = self._redis.mget([self._key(TrainerFigures.service, "")])
+        with self._asking():
+            [content], _ = self._read([self._key(TrainerFigures.service, "")], ages=False)
         beat = _understood(content)
         return beat.figures if beat and isinstance(beat.figures, TrainerFigures) else None
 
     def close(self) -> None:
         """Close the connections."""
         self._redis.close()
+
+    def _read(
+        self, keys: Sequence[bytes | str], *, ages: bool = True
+    ) -> tuple[list[bytes | None], list[object]]:
+        """Read keys and the time that they have left, and note whether Redis takes writes."""
+        asked = self._redis.pipeline(transaction=False)
+        asked.lpushx(self._probe_key, "")
+        if keys:
+            asked.mget(keys)
+        for key in keys if ages else ():
+            asked.pttl(key)
+        probed, *answers = asked.execute(raise_on_error=False)
+        no_keys: list[object] = [[]]
+        contents, *lives = answers or no_keys
+        if isinstance(contents, Exception):
+            raise contents
+        self._note(RedisState.of_write(probed, self._place))
+        return cast("list[bytes | None]", contents), lives
+
+    def _note(self, probed: RedisState | None) -> None:
+        """Note the state of Redis after a read; None: this user may not ask for the write."""
+        if probed is not None:
+            self.state = probed
+        elif self.state.status == "down":  # it has answered; a heartbeat may know more
+            self.state = RedisState()
 
     def _is_of(self, beat: Heartbeat, key: bytes) -> bool:
         """Whether it stands under its own key: what users may write is decided by keys alone."""

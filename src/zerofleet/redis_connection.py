@@ -1,4 +1,4 @@
-"""Connections to Redis that never hang, and its errors in our words."""
+"""Connections to Redis that never hang, its errors in our words, and whether it takes writes."""
 
 from __future__ import annotations
 
@@ -7,22 +7,105 @@ import errno
 import os
 import re
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
 from redis.connection import parse_url  # pyright: ignore[reportUnknownVariableType]
 from redis.credentials import CredentialProvider
-from redis.exceptions import NoPermissionError
+from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError
 from redis.retry import Retry
 
-from zerofleet.errors import ConfigError, StoreFullError, StoreUnavailableError
+from zerofleet.errors import (
+    ConfigError,
+    StoreFullError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+    ZerofleetError,
+)
 from zerofleet.secrets.files import read_secret
 from zerofleet.secrets.urls import split_password_file
 
 _SECONDS = 5.0
+_REFUSALS = (("READONLY", ReadOnlyError), ("OOM", OutOfMemoryError))
+"""Codes of refused writes that redis-py takes out of the message, and its errors for them."""
+_REFUSAL = re.compile(r"\b(MISCONF|NOREPLICAS) .*", re.DOTALL)
+_SCRIPT = " script: "  # begins what Redis says of the script in which a write was refused
+
+RedisStatus = Literal["up", "half up", "down"]
+
+
+@dataclass(frozen=True, slots=True)
+class RedisState:
+    """Status of Redis, as one call found it."""
+
+    status: RedisStatus = "up"
+    """Half up: it answers and refuses writes, such as a replica or a server without memory."""
+    reason: str = ""
+    """Why it is not up, in the words of Redis where it says anything."""
+
+    @classmethod
+    def of(cls, error: StoreUnavailableError) -> Self:
+        """Return the state that an error of ``our_errors`` stands for."""
+        return cls("half up" if isinstance(error, StoreReadOnlyError) else "down", str(error))
+
+    @classmethod
+    def of_write(cls, answer: object, place: str) -> Self | None:
+        """Return the state that the answer to a write stands for.
+
+        Args:
+            answer: of Redis, or the error that it answered with.
+            place: of its server, for the reason.
+
+        Returns:
+            None if the answer says nothing, such as to a user who may not make the write.
+        """
+        try:
+            with our_errors(place):
+                if isinstance(answer, Exception):
+                    raise answer
+        except StoreReadOnlyError as error:
+            return cls.of(error)
+        except ZerofleetError:
+            return None
+        return cls()
+
+    @property
+    def words(self) -> str:
+        """Such as ``half up: Redis at ... takes no writes: READONLY ...``."""
+        return f"{self.status}: {self.reason}" if self.reason else self.status
+
+    def __str__(self) -> str:
+        return self.words
+
+
+UP = RedisState()
+
+
+class RedisCaller:
+    """Base of the classes that call Redis.
+
+    Args:
+        place: of the server, for messages.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self.state = RedisState()
+        """Of Redis, as the last call found it."""
+
+    @contextlib.contextmanager
+    def _asking(self) -> Generator[None]:
+        """Raise as ``our_errors`` does, and note the state that an error stands for."""
+        try:
+            with our_errors(self._place):
+                yield
+        except StoreUnavailableError as error:
+            self.state = RedisState.of(error)
+            raise
 
 
 def open_redis(url: str) -> tuple[redis.Redis, str]:
@@ -48,7 +131,9 @@ def open_redis(url: str) -> tuple[redis.Redis, str]:
             **parameters,
             socket_timeout=_SECONDS,
             socket_connect_timeout=_SECONDS,
-            retry=Retry(NoBackoff(), 1),  # once, for a connection that a restart has broken
+            # Once, for a connection that a restart has broken. A server that hangs is not asked
+            # again: callers would wait twice as long.
+            retry=Retry(NoBackoff(), 1, (redis.ConnectionError,)),
             driver_info=None,  # two requests at each connection to say how this library is called
         )
         # An option that redis:// does not have shows only when a connection is made.
@@ -81,7 +166,7 @@ def our_errors(place: str) -> Generator[None]:
 
     Raises:
         StoreUnavailableError: Redis does not answer, or not yet to this password.
-        StoreFullError: it takes nothing, because its disk is full.
+        StoreReadOnlyError: it answers and takes no writes; a StoreFullError if its disk is full.
         ConfigError: this user may not do what is asked.
     """
     try:
@@ -93,7 +178,20 @@ def our_errors(place: str) -> Generator[None]:
     except (redis.RedisError, UnicodeError) as error:  # the latter: no name of a host
         if os.strerror(errno.ENOSPC) in str(error):
             raise StoreFullError(f"the disk of Redis at {place} is full: {error}") from error
-        raise StoreUnavailableError(f"Redis at {place} does not answer: {error}") from error
+        if refusal := _refusal(error):
+            raise StoreReadOnlyError(f"Redis at {place} takes no writes: {refusal}") from error
+        hangs = f" within {_SECONDS:g} s" if isinstance(error, redis.TimeoutError) else ""
+        raise StoreUnavailableError(f"Redis at {place} does not answer{hangs}: {error}") from error
+
+
+def _refusal(error: Exception) -> str:
+    """Return why Redis takes no writes, in its words; empty if the error says nothing of that."""
+    said = str(error).partition(_SCRIPT)[0].partition(". ")[0].removesuffix(".")
+    for code, kind in _REFUSALS:
+        if isinstance(error, kind):
+            return f"{code} {said}"
+    found = _REFUSAL.search(said)
+    return found.group() if found else ""
 
 
 class _PasswordFile(CredentialProvider):

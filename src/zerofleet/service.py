@@ -23,6 +23,7 @@ from zerofleet.config import ProcessSettings, RunConfig, load_run, read_settings
 from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
 from zerofleet.figures import Figures, WorkStatus
 from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.waiting import Waits, awaited
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
@@ -172,14 +173,14 @@ async def beat(
 ) -> None:
     """Send heartbeats until cancelled, then remove the heartbeat: the process is not missing.
 
-    If Redis is down or refuses writes, log that once and wait.
+    If Redis is down or takes no writes, the log says so, and when that has ended.
 
     Args:
         heartbeats: where it goes.
         worker: name of this process.
         pulse: asked each time; None: the service is stuck, and this heartbeat is left out.
     """
-    is_heard = True
+    waits = Waits()
     said: Heartbeat | None = None
     sending: asyncio.Task[None] | None = None
     try:
@@ -192,17 +193,15 @@ async def beat(
                 sending = asyncio.create_task(asyncio.to_thread(heartbeats.beat, said))
                 try:
                     await asyncio.shield(sending)
-                    is_heard = True
+                    waits.end("heartbeat")
                 except StoreUnavailableError as error:
-                    if is_heard:
-                        structlog.get_logger().warning("no_heartbeat", reason=str(error))
-                    is_heard = False
+                    waits.begin("heartbeat", awaited(error, "Redis"), reason=str(error))
             await asyncio.sleep(BEAT_SECONDS)
     finally:
         if sending is not None:  # else it could arrive after the removal
-            with contextlib.suppress(ZerofleetError):
-                await sending
-        if said is not None and is_heard:
+            # A Redis that hangs must not keep a process that was told to leave.
+            await asyncio.wait({sending}, timeout=BEAT_SECONDS)
+        if said is not None and sending is not None and sending.done() and not waits:
             with contextlib.suppress(ZerofleetError):
                 await asyncio.to_thread(heartbeats.remove, said.service, worker)
 

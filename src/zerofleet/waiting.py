@@ -17,6 +17,7 @@ from zerofleet.errors import (
     ModelNotFoundError,
     OverloadedError,
     StoreFullError,
+    StoreReadOnlyError,
     StoreUnavailableError,
     UnauthenticatedError,
 )
@@ -192,8 +193,10 @@ class Waits:
 
 
 def awaited(error: Exception, store: str = "Postgres") -> str:
-    """What is waited for after a store's error: the store, or room on its disk."""
-    return f"room on the disk of {store}" if isinstance(error, StoreFullError) else store
+    """What is waited for after a store's error: the store, its writes, or room on its disk."""
+    if isinstance(error, StoreFullError):
+        return f"room on the disk of {store}"
+    return f"{store} to take writes" if isinstance(error, StoreReadOnlyError) else store
 
 
 class PatientPredictor:

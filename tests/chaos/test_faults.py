@@ -16,6 +16,7 @@ KINDS = (
     "KILL selfplay",
     "STOP postgres",
     "Redis wiped",
+    "Redis out of memory",
     "worker apart from postgres",
     "disk full",
 )

@@ -54,11 +54,13 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
         "ALTER TABLE position_needs DROP COLUMN limit_since CASCADE",
         "ALTER TABLE position_needs DROP COLUMN limit_warning CASCADE",
         "ALTER TABLE position_needs DROP COLUMN limit_warned_at CASCADE",
+        "DROP TABLE trainer_progress CASCADE",  # and the function that reads it
         "UPDATE alembic_version SET version_num = '1000'",
         "UPDATE definitions SET digest = 'other'",
     )
     migrate(database_url)
     with Database(database_url) as database:
+        database.record_progress("test", 7.0, 0, epoch)
         measured["soft_policy_loss"] = 1.25
         database.insert_train_metrics("test", 200, "train", measured, epoch)
         database.submit_game("test", "w", Submission(random_record(2)))
@@ -170,10 +172,11 @@ def test_a_dump_comes_back_into_a_migrated_database_with_its_rights_and_partitio
 
 def sources(kind: str) -> list[str]:
     """Each name that our files define, once for each definition."""
-    pattern = rf"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?{kind}\s+(\w+)"
+    pattern = rf"^\s*\"?CREATE\s+(?:OR\s+REPLACE\s+)?{kind}\s+(\w+)"
+    folder = SCRIPTS.parent
     return [
         name
-        for path in sorted(SCRIPTS.parent.rglob("*.sql"))
+        for path in sorted([*folder.rglob("*.sql"), *folder.glob("migrations/versions/*.py")])
         for name in re.findall(pattern, path.read_text(), re.MULTILINE | re.IGNORECASE)
     ]
 

@@ -20,7 +20,7 @@ EVERYBODY = {"runs", "models", "promotions", "alembic_version", "definitions", "
 TABLES = EVERYBODY | {
     *("games", "positions", "unfinished_games", "rejected_games", "games_conflict"),
     *("matches", "match_games", "exams", "ratings"),
-    *("fences", "train_metrics", "train_events", "resign_thresholds"),
+    *("fences", "train_metrics", "train_events", "trainer_progress", "resign_thresholds"),
     *("position_partitions", "position_needs", "partition_tries"),
 }
 VIEWS = {
@@ -34,7 +34,7 @@ MAY_READ = {
     "worker": EVERYBODY,
     "trainer": EVERYBODY
     | {"games", "positions", "rejected_games", "position_needs", "position_partitions"}
-    | {"train_metrics", "train_events", "resign_thresholds", "recent_play"}
+    | {"train_metrics", "train_events", "trainer_progress", "resign_thresholds", "recent_play"}
     | {"training_warnings"},
     "evaluator": EVERYBODY
     | {"games", "matches", "match_games", "rated_games", "exams", "ratings", "fences"},
@@ -43,13 +43,14 @@ MAY_READ = {
 MAY_INSERT = {
     "worker": set[str](),
     "trainer": {"models", "model_variants", "rejected_games", "position_needs"}
-    | {"train_metrics", "train_events", "resign_thresholds"},
+    | {"train_metrics", "train_events", "trainer_progress", "resign_thresholds"},
     "evaluator": {"matches", "match_games", "promotions", "exams", "ratings"},
     "console": set[str](),
 }
 MAY_UPDATE = {  # all columns where none are named
     ("trainer", "train_metrics"): set[str](),
     ("trainer", "position_needs"): set[str](),
+    ("trainer", "trainer_progress"): set[str](),
     ("evaluator", "ratings"): {"elo", "elo_error", "games", "at"},
     ("evaluator", "matches"): {"games", "epoch", "verdict", "score", "decided_at"}
     | {"decided_by", "llr", "games_counted", "duplicates", "pentanomial", "left_out"},
@@ -84,6 +85,7 @@ FUNCTIONS = {
     "first_game_uid(now())": {"trainer", "console"},
     "game_began(gen_random_uuid())": {"trainer", "console"},
     "window_end()": {"trainer"},
+    "positions_ahead('r', 1)": {"worker"},
     "window_blocker('r')": {"trainer", "console"},
     "check_fence()": set[str](),
     "keep_files()": set[str](),
@@ -285,6 +287,7 @@ def test_every_service_can_do_its_work_in_its_own_role(
         assert worker.submit_games("test", "w", [Submission(random_record(1))]) == ["stored"]
         assert worker.promotion_head("test") is None
         assert worker.last_v_resign("test") is None
+        assert worker.positions_ahead("test", 1.0).positions > 0
         with pytest.raises(ConfigError, match="permission denied for table games"):
             worker.count_games("test")
     with Database(role_url("trainer")) as trainer:
@@ -296,6 +299,7 @@ def test_every_service_can_do_its_work_in_its_own_role(
         values = {"policy_loss": 1.0, "value_loss": 0.5}
         for _ in range(2):
             trainer.insert_train_metrics("test", 0, "train", values, epoch)
+            trainer.record_progress("test", 5.0, 0, epoch)
         trainer.reject_game("test", random_record(1).game_uid, "a test")
         asked = {"false_positive_share": 0.05, "min_games": 1, "window_games": 10, "highest": -0.1}
         assert trainer.compute_v_resign("test", **asked).threshold is None

@@ -24,8 +24,10 @@ from zerofleet.heartbeat_history import HeartbeatHistory, history_key
 from zerofleet.local.child import start_child, stop_child
 from zerofleet.local.ports import free_port
 from zerofleet.local.valkey import find_valkey
+from zerofleet.redis_connection import UP
 from zerofleet.secrets.redis_users import RULES, acl_file
 from zerofleet.secrets.urls import with_password_file
+from zerofleet.testing.half_up import read_only
 
 ONCE = Retry(NoBackoff(), 0)
 BEAT_AS = {  # the services that beat, and as whom
@@ -50,6 +52,8 @@ FORBIDDEN = (
     *("GET other", "HGETALL other", "DEL other", "SUBSCRIBE x", "PUBLISH x y", "RANDOMKEY"),
     *("EVAL return(1) 1 other", "DEL zerofleet:test:heartbeat:x:y"),
     *("XADD zerofleet:test:history:x:y * a 1", "EXPIRE zerofleet:test:heartbeat:x:y 1"),
+    *("SET zerofleet:test:probe 1", "LPUSH zerofleet:test:probe 1", "DEL zerofleet:test:probe"),
+    *("LPUSHX zerofleet:test:best 1", "LPUSHX zerofleet:test:heartbeat:x:y 1"),
     *("SET zerofleet:test:history:x:y 1", "XRANGE other - +", "DEL zerofleet:test:history:x:y"),
 )
 
@@ -139,6 +143,18 @@ def test_each_call_of_ours_by_each_user(server: Server, user: str) -> None:
         with contextlib.closing(Heartbeats(server.url(user), "test")) as again:
             [beat] = again.read()
             assert (beat.worker, beat.age_seconds > 0) == ("w-1", True)
+
+
+@pytest.mark.parametrize("user", sorted(HEAR_TRAINER))
+def test_a_reader_knows_whether_redis_takes_writes(server: Server, user: str) -> None:
+    with contextlib.closing(Heartbeats(server.url(user), "test")) as beats:
+        beats.read_trainer()
+        assert beats.state == UP
+        with read_only(server.all):
+            beats.read_trainer()
+            assert beats.state.status == "half up"
+        beats.read_trainer()
+        assert beats.state == UP
 
 
 def test_a_worker_hears_the_trainer_and_nobody_else(server: Server) -> None:

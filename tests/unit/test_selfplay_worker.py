@@ -16,11 +16,13 @@ from services.selfplay.settings import SelfplaySettings
 from services.selfplay.worker import Worker
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, SaveStatus, Submission, SubmitStatus
+from zerofleet.database.worker_games import PositionsAhead
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.figures import TrainerFigures
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.prediction import Prediction
 from zerofleet.records import GameRecord
+from zerofleet.redis_connection import UP
 from zerofleet.testing import HashPredictor
 
 
@@ -30,6 +32,8 @@ class Stores:
     def __init__(self) -> None:
         self.away_at_first = 0
         self.redis_away = False
+        self.state = UP
+        self.ahead = PositionsAhead(0.0, 0.0)
         self.behind = 0.0
         self.progress = 0
         self.log: list[str] = []
@@ -47,6 +51,9 @@ class Stores:
 
     def register_run(self, run: object) -> None:
         pass
+
+    def positions_ahead(self, run: str, trained_share: float) -> PositionsAhead:
+        return self.ahead
 
     def clock_ahead(self) -> timedelta:
         return timedelta(days=3)
@@ -173,7 +180,9 @@ async def test_who_starts_in_an_outage_adopts_nothing_at_first(
         assert ("adopt" in stores.log) == (failures == 0)
 
 
-async def test_a_pause_ends_when_redis_goes_away(stores: Stores) -> None:
+async def test_a_pause_ends_when_redis_goes_away_and_postgres_knows_of_no_delay(
+    stores: Stores,
+) -> None:
     stores.behind = 5e6
     worker = make_worker(stores, max_ahead_positions=1_000_000)
     async with running(worker):

@@ -228,13 +228,15 @@ def _evaluator_words(heartbeats: Heartbeats | None) -> str:
     if heartbeats is None:
         return unknown
     try:
-        states = states_of(heartbeats.read())
+        states = states_of(heartbeats.read(), heartbeats.state)
     except StoreUnavailableError:
         return unknown
     for state in states:
         if isinstance(state.figures, EvaluatorFigures):
             doing = state.doing
             return f"evaluator: {doing if state.status != 'running' else doing.partition(':')[0]}"
+    if heartbeats.state.status != "up":
+        return f"waiting for the evaluator; {heartbeats.state.reason}"
     return "waiting for an evaluator to start"
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from zerofleet.cli.match import Z_95
 from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState
+from zerofleet.redis_connection import RedisState
 
 _LINE_SECONDS = 5.0
 # Yellow and red mean that somebody should act.
@@ -152,6 +153,8 @@ def _figures_table(figures: RunFigures) -> Table:
         table.add_row(warning, Text(detail))
     if figures.disk is not None:
         table.add_row("disk", Text(figures.disk, style="red"))
+    if figures.redis.status != "up":
+        table.add_row("Redis", Text(redis_text(figures.redis), style="yellow"))
     table.add_row("positions", f"{figures.positions_per_s:,.0f}/s predicted for self-play")
     table.add_row("loss, trained on", loss_text(figures.train))
     table.add_row("loss, held out", loss_text(figures.held_out))
@@ -197,6 +200,8 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
     parts += [f"{warning}: {detail}" for warning, detail in figures.warnings.items()]
     if figures.disk is not None:
         parts.append(f"disk {figures.disk}")
+    if figures.redis.status != "up":
+        parts.append(f"Redis {redis_text(figures.redis)}")
     parts += [f"{service.name}: {service.doing}" for service in services if _is_news(service)]
     restarts = sum(service.restarts for service in services)
     if restarts:
@@ -207,6 +212,16 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
 def _is_news(service: ServiceState) -> bool:
     """Whether the other figures do not show what it does."""
     return service.status in ("down", "blocked") or service.name == "evaluator"
+
+
+def redis_text(redis: RedisState) -> str:
+    """Status of Redis, and what is missing because of it."""
+    missing = {
+        "up": "",
+        "half up": "; heartbeats are missing, and the best pointer stays where it is",
+        "down": "; heartbeats are missing",
+    }
+    return f"{redis.words}{missing[redis.status]}"
 
 
 def loss_text(loss: Loss | None) -> str:

@@ -85,15 +85,19 @@ class _Watched:
         figures, disk = monitor.figures(), monitor.disk_use()
         # A heartbeat stays for seconds after its process has ended.
         services = monitor.services_of_heartbeats() if address else []
+        is_heard = figures.redis.status == "up"
         if self.of_fleet and not services:
             address = None
         # Where all share one machine, its cores are the limit.
-        advice = monitor.advice(None if self.of_fleet else os.cpu_count()) if address else None
+        cores = None if self.of_fleet else os.cpu_count()
+        advice = monitor.advice(cores) if address and is_heard else None
         if as_json:
             values = status_values(figures, disk, services, address, advice, self.running)
             return json.dumps(values, indent=indent)
         # Whoever starts a fleet asks it before its services have said anything.
         stopped = "no heartbeats: starting or stopped" if self.of_fleet else "stopped"
+        if self.of_fleet and not is_heard:
+            stopped = f"not known whether it runs: Redis is {figures.redis.status}"
         return status_text(
             *(figures, disk, services, address, advice, stopped), self.running, self.page_command
         )

@@ -19,6 +19,7 @@ from zerofleet.cli.progress import (
     loss_text,
     newest_exam_text,
     rate_text,
+    redis_text,
 )
 from zerofleet.database import Kept
 from zerofleet.figures import InferenceFigures
@@ -119,6 +120,7 @@ def status_text(
     rows |= figures.warnings
     if figures.window_blocker is not None:
         rows["games wait for"] = figures.window_blocker
+    rows["Redis"] = redis_text(figures.redis)
     rows |= doing_by_name(services)
     if advice is not None:
         rows["advice"] = advice.words

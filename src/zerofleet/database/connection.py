@@ -24,6 +24,7 @@ from zerofleet.errors import (
     IncompatibleModelError,
     StaleEpochError,
     StoreFullError,
+    StoreReadOnlyError,
     StoreUnavailableError,
     ZerofleetError,
 )
@@ -202,8 +203,8 @@ def _translate(error: BaseException | None, where: str) -> ZerofleetError | None
         return StoreUnavailableError(f"Postgres at {where} made a partition: {explain(error)}")
     if code == errorcodes.DISK_FULL or os.strerror(errno.ENOSPC) in str(error):
         return StoreFullError(f"the disk of Postgres at {where} is full: {explain(error)}")
-    if code == errorcodes.READ_ONLY_SQL_TRANSACTION or isinstance(
-        error, (psycopg2.OperationalError, psycopg2.InterfaceError)
-    ):
+    if code == errorcodes.READ_ONLY_SQL_TRANSACTION:  # a standby, or a server set to read only
+        return StoreReadOnlyError(f"Postgres at {where} takes no writes: {explain(error)}")
+    if isinstance(error, (psycopg2.OperationalError, psycopg2.InterfaceError)):
         return StoreUnavailableError(f"Postgres at {where} does not answer: {explain(error)}")
     return None

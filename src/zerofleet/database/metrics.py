@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
+from sqlalchemy import text
+
 from zerofleet.database.connection import ConnectionPool
 
 Split = Literal["train", "held_out"]
@@ -158,6 +160,33 @@ class Metrics(ConnectionPool):
             epoch=epoch,
             **values,
         )
+
+    def record_progress(self, run: str, unspent_positions: float, tx: int, epoch: int) -> None:
+        """Record how far training is, for workers that Redis cannot tell.
+
+        A crash of Postgres may lose the last record: the next one follows within seconds.
+
+        Args:
+            run: name of the run.
+            unspent_positions: positions whose samples are not drawn yet ...
+            tx: ... of the games up to this transaction.
+            epoch: the trainer's fence epoch.
+
+        Raises:
+            StaleEpochError: another trainer has taken over.
+        """
+        with self._transaction() as connection:
+            connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+            connection.execute(
+                text(
+                    "INSERT INTO trainer_progress (run, unspent_positions, tx, epoch, at) VALUES "
+                    "(:run, :unspent, CAST(CAST(:tx AS text) AS xid8), :epoch, now()) "
+                    "ON CONFLICT (run) DO UPDATE SET unspent_positions = "
+                    "excluded.unspent_positions, tx = excluded.tx, epoch = excluded.epoch, "
+                    "at = excluded.at"
+                ),
+                {"run": run, "unspent": unspent_positions, "tx": str(tx), "epoch": epoch},
+            )
 
     def insert_train_event(self, run: str, step: int, event: str, detail: str, epoch: int) -> None:
         """Write down what happened; the same event at the same step is written once.

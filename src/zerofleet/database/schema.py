@@ -19,7 +19,7 @@ from sqlalchemy import Connection, text
 from zerofleet import __version__
 from zerofleet.errors import ConfigError
 
-REVISION = "1003"
+REVISION = "1004"
 """The newest revision of the tables."""
 _FIRST_REVISION = "1000"
 

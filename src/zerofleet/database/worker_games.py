@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, cast
 from uuid import UUID
@@ -34,6 +35,16 @@ _SAVE = (
     "FROM save_unfinished(:run, :worker, CAST(:records AS json), :lease_seconds) "
     "WITH ORDINALITY ORDER BY ordinality"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PositionsAhead:
+    """How far self-play is ahead of the trainer, as Postgres knows it."""
+
+    positions: float
+    """Positions to train on that the trainer has not trained on."""
+    age_seconds: float | None
+    """Seconds since the trainer recorded its progress; None: no trainer has."""
 
 
 class WorkerGames(ConnectionPool):
@@ -71,6 +82,23 @@ class WorkerGames(ConnectionPool):
                 uid = str(submissions[i].record.game_uid)
                 _log.warning("game_not_stored", game_uid=uid, status=status, reason=reason)
         return statuses
+
+    def positions_ahead(self, run: str, trained_share: float) -> PositionsAhead:
+        """Return how far self-play is ahead of the trainer.
+
+        Args:
+            run: name of the run.
+            trained_share: share of the positions of a game that is trained on.
+
+        Raises:
+            StoreUnavailableError: Postgres does not answer.
+        """
+        rows = self._rows(
+            "SELECT positions, age_seconds FROM positions_ahead(:run, :share)",
+            run=run,
+            share=trained_share,
+        )
+        return PositionsAhead(*rows[0]) if rows else PositionsAhead(0.0, None)
 
     def clock_ahead(self) -> timedelta:
         """How far this machine's clock is ahead of Postgres'; negative: behind."""

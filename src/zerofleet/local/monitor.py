@@ -29,6 +29,7 @@ from zerofleet.fleet import Advice, advise, observe
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.data_folder import FULL_SHARE, FolderSizes, full_disk
 from zerofleet.local.supervisor import Child
+from zerofleet.redis_connection import UP, RedisState
 
 _BEHIND = re.compile(r"the trainer, \d+ positions behind")  # what paced self-play waits for
 _LACKS = re.compile(r"[\d,]+ positions")  # what a paced trainer waits for
@@ -110,6 +111,8 @@ class RunFigures:
     """The open transaction that keeps stored games from the trainer."""
     disk: str | None = None
     """That the disk of the run's data folder is full."""
+    redis: RedisState = UP
+    """Status of Redis. While it is not up, heartbeats are missing."""
 
     def exam_at(self, goal: float | None, *, after: int = 0) -> Exam | None:
         """The newest exam at or under an error rate; the best model's goes before.
@@ -263,6 +266,7 @@ class Monitor:
             },
             window_blocker=None if blocker is None else str(blocker),
             disk=self.disk(),
+            redis=self._heartbeats.state,
         )
 
     def disk(self) -> str | None:
@@ -295,11 +299,12 @@ class Monitor:
         """What each child does, as its heartbeat of the last look says."""
         beats = {beat.worker.rpartition("-")[2]: beat for beat in self._beats}
         self._heard |= beats.keys()
-        return [_state_of_child(child, beats, self._heard) for child in children]
+        redis = self._heartbeats.state
+        return [_state_of_child(child, beats, self._heard, redis) for child in children]
 
     def services_of_heartbeats(self) -> list[ServiceState]:
         """What each service does that had a heartbeat at the last look."""
-        return states_of(self._beats)
+        return states_of(self._beats, self._heartbeats.state)
 
     def advice(self, cores: int | None) -> Advice:
         """How many self-play workers would be used, by the last look.
@@ -333,30 +338,44 @@ def has_resumed(figures: TrainerFigures) -> bool:
     return figures.window_limit > 0
 
 
-def states_of(beats: Iterable[Heartbeat]) -> list[ServiceState]:
-    """Return the state of each process with a heartbeat."""
-    return [_state(beat.service, beat, 0) for beat in beats]
+def states_of(beats: Iterable[Heartbeat], redis: RedisState = UP) -> list[ServiceState]:
+    """Return the state of each process with a heartbeat.
+
+    Args:
+        beats: the heartbeats.
+        redis: status of Redis when they were read.
+    """
+    return [_state(beat.service, beat, 0, redis) for beat in beats]
 
 
 def _state_of_child(
-    child: Child, beats: dict[str, Heartbeat], heard: AbstractSet[str]
+    child: Child, beats: dict[str, Heartbeat], heard: AbstractSet[str], redis: RedisState
 ) -> ServiceState:
     name, restarts = child.program.name, child.restarts
     if child.process is None:
         return ServiceState(name, child.note or "Not started", "down", restarts=restarts)
     beat = beats.get(str(child.process.pid))
+    if beat is None and redis.status != "up":
+        return ServiceState(name, f"Not known: {_why_no_beat(redis)}", "blocked", restarts=restarts)
     if beat is None and str(child.process.pid) in heard:
         words = "Not responding (no heartbeat in Redis)"
         return ServiceState(name, words, "down", restarts=restarts)
     if beat is None:
         return ServiceState(name, "Starting", "idle", restarts=restarts)
-    return _state(name, beat, restarts)
+    return _state(name, beat, restarts, redis)
 
 
-def _state(name: str, beat: Heartbeat, restarts: int) -> ServiceState:
+def _why_no_beat(redis: RedisState) -> str:
+    return "Redis takes no writes" if redis.status == "half up" else "Redis is down"
+
+
+def _state(name: str, beat: Heartbeat, restarts: int, redis: RedisState) -> ServiceState:
     status: Status = beat.work_status
     waits = beat.waiting_for
-    if beat.is_late:
+    if beat.is_late and redis.status != "up":
+        age = f"last heartbeat {beat.age_seconds:.0f} s ago"
+        words, status, waits = f"Not known: {_why_no_beat(redis)} ({age})", "blocked", ""
+    elif beat.is_late:
         words = f"Not responding (last heartbeat {beat.age_seconds:.0f} s ago)"
         status, waits = "down", ""
     elif pace := _pace(beat):

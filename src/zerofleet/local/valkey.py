@@ -42,7 +42,9 @@ _SETTINGS = MappingProxyType(
         "save": '""',
         "appendonly": "yes",
         "appendfsync": "everysec",
-        "maxmemory-policy": "noeviction",
+        # All that it holds can be rebuilt, so a full memory must never keep it from taking writes.
+        "maxmemory": "64mb",
+        "maxmemory-policy": "allkeys-lru",
         "enable-debug-command": "no",
     }
 )

@@ -20,12 +20,16 @@ _CONNECT = "+ping +select +client|setname"
 _NOTES = "zerofleet:*:history:{service}:*"
 _BEAT = f"%W~zerofleet:*:heartbeat:{{service}}:* +set (%W~{_NOTES} +xadd +expire)"
 _READ_NOTES = f"(%R~{_NOTES.format(service='*')} +xrange)"
-_READ_BEATS = f"%R~{_BEATS} +scan +mget +pttl"
+# Readers ask for a write to know whether Redis takes any. LPUSHX adds to a list that exists, and no
+# user may make one at this key.
+_PROBE = "(%W~zerofleet:*:probe +lpushx)"
+_READ_BEATS = f"%R~{_BEATS} +scan +mget +pttl {_PROBE}"
 _READ_BEST = f"%R~{_BEST} +hgetall"
 
 RULES: Mapping[str, str] = MappingProxyType(
     {
-        "worker": f"{_BEAT.format(service='selfplay')} %R~{_TRAINERS_BEAT} +mget {_READ_BEST}",
+        "worker": f"{_BEAT.format(service='selfplay')} %R~{_TRAINERS_BEAT} +mget {_PROBE}"
+        f" {_READ_BEST}",
         "inference": f"{_BEAT.format(service='inference')} {_READ_BEST}",
         "trainer": _BEAT.format(service="trainer"),
         # The pointer moves by scripts, which can do no more than this user can.

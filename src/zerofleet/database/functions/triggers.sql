@@ -28,6 +28,8 @@ CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE OF epoch ON position_ne
     FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE ON train_metrics
     FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
+CREATE OR REPLACE TRIGGER fenced BEFORE INSERT OR UPDATE ON trainer_progress
+    FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
 CREATE OR REPLACE TRIGGER fenced BEFORE INSERT ON train_events
     FOR EACH ROW EXECUTE FUNCTION check_fence('trainer');
 

@@ -67,3 +67,24 @@ COMMENT ON FUNCTION window_blocker IS
     'The open transaction that keeps stored games from the trainer; no row while none does. Since '
     'when it is open and what it waits for are null where the owner may not see them (it may if it '
     'is in pg_read_all_stats).';
+
+
+CREATE FUNCTION positions_ahead(in_run text, in_trained_share float8)
+RETURNS TABLE (positions float8, age_seconds float8)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
+BEGIN ATOMIC
+    SELECT
+        coalesce(t.unspent_positions, 0) + in_trained_share * coalesce((
+            SELECT sum(g.length) FROM (
+                SELECT s.length FROM games AS s
+                WHERE s.run = in_run AND s.kind = 'selfplay' AND s.tx > coalesce(t.tx, '0'::xid8)
+                -- Workers ask often, and no run lets its workers be so many games ahead.
+                ORDER BY s.tx LIMIT 20000
+            ) AS g
+        ), 0),
+        extract(epoch FROM now() - t.at)
+    FROM runs AS r LEFT JOIN trainer_progress AS t ON t.run = r.name WHERE r.name = in_run;
+END;
+COMMENT ON FUNCTION positions_ahead IS
+    'Positions that the trainer of a run has not trained on: those that it has counted and not used, '
+    'and this share of those stored since. age_seconds: since it said so; null: no trainer has.';

@@ -31,6 +31,7 @@ GRANT EXECUTE ON FUNCTION
     submit_games, save_unfinished, adopt_unfinished, reject_unfinished, extend_leases,
     release_unfinished
     TO zerofleet_worker;
+GRANT EXECUTE ON FUNCTION positions_ahead TO zerofleet_worker;
 GRANT EXECUTE ON FUNCTION submit_games TO zerofleet_evaluator;
 GRANT SELECT ON games TO zerofleet_trainer, zerofleet_evaluator;
 GRANT SELECT ON positions, positions_default TO zerofleet_trainer;
@@ -50,7 +51,7 @@ GRANT EXECUTE ON FUNCTION first_game_uid, game_began, searches_per_day
 
 -- Training.
 GRANT INSERT ON models TO zerofleet_trainer;
-GRANT SELECT, INSERT, UPDATE ON train_metrics TO zerofleet_trainer;
+GRANT SELECT, INSERT, UPDATE ON train_metrics, trainer_progress TO zerofleet_trainer;
 GRANT SELECT, INSERT ON train_events TO zerofleet_trainer;
 GRANT SELECT ON recent_play, training_warnings TO zerofleet_trainer;
 
