@@ -412,17 +412,23 @@ def test_a_full_disk_is_said_wherever_figures_are() -> None:
     text = io.StringIO()
     Console(file=text, width=100).print(draw(full, [], 0.0))
     assert "full: 0.0 MB left on the disk of /data" in text.getvalue()
-    lost = lost_text(13_187, [], full.disk)
+    lost = lost_text(13_187, {}, full.disk)
     assert lost.startswith("\n13,187 finished games were not stored, ")
     assert "the disk is full: 0.0 MB left on the disk of /data" in lost
-    assert "1 finished game was not stored" in lost_text(1, [], None)
-    assert lost_text(0, [], full.disk) == ""
+    assert "1 finished game was not stored" in lost_text(1, {}, None)
+    assert lost_text(0, {}, full.disk) == ""
 
 
-def test_workers_that_were_killed_could_not_say_what_they_held() -> None:
-    killed = lost_text(0, ["selfplay-1", "selfplay-2"], None)
-    assert killed.startswith("\nselfplay-1 and selfplay-2 had to be killed: whether finished games")
-    assert lost_text(2, ["selfplay-1"], None).count("\n") == 2
+def test_the_last_lines_say_what_is_known_of_workers_that_were_killed() -> None:
+    silent = lost_text(0, {"selfplay-1": False, "selfplay-2": False}, None)
+    assert silent.startswith("\nselfplay-1 and selfplay-2 had to be killed and did not report")
+    told = lost_text(0, {"selfplay-1": True, "selfplay-2": True}, None)
+    assert told.startswith("\nselfplay-1 and selfplay-2 had to be killed while saving unfinished")
+    assert "No finished game was lost." in told
+    both = lost_text(2, {"selfplay-1": True, "selfplay-2": False}, None)
+    assert both.startswith("\n2 finished games were not stored")
+    assert both.count("\n") == 3
+    assert "No finished game was lost." not in both
 
 
 def test_status_says_what_inference_runs_on() -> None:

@@ -50,8 +50,19 @@ def test_the_ends(text: str, kind: str, amount: float) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [f"{'9' * 5000}games", f"{'9' * 400}s", "1,5steps", "5,,steps", "1_0000games", "\u0663s", "0s", "", " ",
-        "5m1h", "1h5m2m"],
+    [
+        f"{'9' * 5000}games",
+        f"{'9' * 400}s",
+        "1,5steps",
+        "5,,steps",
+        "1_0000games",
+        "\u0663s",
+        "0s",
+        "",
+        " ",
+        "5m1h",
+        "1h5m2m",
+    ],
 )
 def test_what_is_no_end_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="give a time"):
@@ -96,8 +107,8 @@ def test_a_checkpoint_says_how_far_training_is_while_no_trainer_does() -> None:
         assert ending.is_reached(NOTHING, 0.0) == bool(end)
     ending = Ending(Until.parse("500steps"), run(), there)
     assert ending.report(NOTHING, 0.0, at_start=True) == (
-        "\nNothing to do. --until 500steps was reached before this start: the run has 500 steps. To "
-        "train further, give a higher total, such as --until 1000steps, or no --until."
+        "\nNothing to do. --until 500steps was reached before this start: the run has 500 steps. "
+        "To train further, give a higher total, such as --until 1000steps, or no --until."
     )
     ending = Ending(Until.parse("budget"), run(budget_minutes=0.5, budget_samples=600), there)
     assert ending.is_reached(NOTHING, 0.0)

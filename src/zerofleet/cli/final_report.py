@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zerofleet.cli.progress import counted, elo_text, loss_text
@@ -27,12 +27,12 @@ def goal_text(reached: Exam | None, goal: float) -> str:
     )
 
 
-def lost_text(games: int, killed: Sequence[str], disk: str | None) -> str:
-    """Finished games that Postgres took none of until the end, and why; "" where there are none.
+def lost_text(games: int, killed: Mapping[str, bool], disk: str | None) -> str:
+    """Return which games were not stored, and why; "" if all were.
 
     Args:
-        games: how many, by the workers that left by themselves.
-        killed: the names of the others.
+        games: number of finished games that the workers reported as lost.
+        killed: workers that had to be killed, and whether they reported that number before.
         disk: that it is full, for a person.
     """
     text = ""
@@ -41,12 +41,25 @@ def lost_text(games: int, killed: Sequence[str], disk: str | None) -> str:
         why = f": the disk is {disk}" if disk else ", see the logs"
         lost = f"{counted(games, 'finished game')} {were} not stored"
         text += f"\n{lost}, because Postgres did not take them{why}."
-    if killed:
+    silent = [name for name, has_told in killed.items() if not has_told]
+    if silent:
         text += (
-            f"\n{' and '.join(killed)} had to be killed: whether finished games were not stored "
-            "is not known; the next start plays on what was saved of them."
+            f"\n{_listed(silent)} had to be killed and did not report whether finished games were "
+            "lost. The next start resumes the games that were saved."
+        )
+    if len(silent) < len(killed):
+        others = _listed([name for name, has_told in killed.items() if has_told])
+        none = "" if games else " No finished game was lost."
+        text += (
+            f"\n{others} had to be killed while saving unfinished games.{none} The next start "
+            "resumes them from where they were last saved."
         )
     return text
+
+
+def _listed(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def final_report(
