@@ -303,7 +303,7 @@ def test_a_full_disk_is_named_and_what_was_not_stored_is_counted(
         assert refused.splitlines()[-1].startswith(f"zerofleet: the disk of {data}"), refused
         assert "Traceback" not in refused
     filler.unlink()
-    assert json.loads(ask("status", "--data", str(data), "--json"))["disk"] is None
+    assert json.loads(ask("status", "--data", str(data), "--json"))["disk_use"]["disk_full"] is None
 
 
 def test_a_goal_ends_the_run_and_its_model_can_be_played(

@@ -371,12 +371,30 @@ def test_status_lists_what_takes_room_and_when_the_limit_is_reached() -> None:
         (11e9, "11 GB, reached in 16 hours at"),
         (10.35e9, "10.35 GB, reached in 55 minutes at"),
         (10.3e9, "10.3 GB, reached: the oldest searches that training does not need are dropped"),
-        (0.5e9, "0.5 GB, reached: the oldest"),
+        (2.5e9, "2.5 GB, reached: the oldest"),
     ],
 )
 def test_a_disk_limit_says_when_it_begins_to_drop_searches(limit: float, words: str) -> None:
     text = status_text(FULL, replace(KEPT, limit=limit), [], "127.0.0.1:1")
     assert f"disk limit        {words}" in text
+
+
+def test_a_disk_limit_below_what_is_fixed_is_said_to_be_too_low() -> None:
+    fixed = KEPT.total - KEPT.kept.bytes
+    small = replace(KEPT, limit=0.5e9)
+    assert small.fixed == fixed + (256 << 20) - 256_000_000  # the log may still grow
+    text = status_text(FULL, small, [], "127.0.0.1:1")
+    assert (
+        "disk limit        0.5 GB: retention.max_disk_gb = 0.5 cannot be kept: the write-" in text
+    )
+    assert "need 2.15 GB without any searches. Set it to 2.7 or more, or to 0 for no limit." in text
+    assert replace(KEPT, limit=float(small.fixed)).limit_fault is None
+    values = status_values(FULL, small, [], None)["disk_use"]
+    assert values["limit_fault"] == small.limit_fault
+    of_fleet = replace(NOTHING, limit=5e6)
+    assert str(of_fleet.limit_fault).startswith(
+        "retention.max_disk_gb = 0.005 cannot be kept: tables need 0.01 GB"
+    )
 
 
 def test_a_disk_limit_without_a_rate_is_a_limit() -> None:
@@ -409,6 +427,9 @@ def test_a_full_disk_is_said_wherever_figures_are() -> None:
         full, KEPT, [], None
     )
     assert " | disk full: 0.0 MB left on the disk of /data" in one_line(full, [], 0.0)
+    values = status_values(full, KEPT, [], None)
+    assert values["disk_use"]["disk_full"] == full.disk
+    assert "disk" not in values
     text = io.StringIO()
     Console(file=text, width=100).print(draw(full, [], 0.0))
     assert "full: 0.0 MB left on the disk of /data" in text.getvalue()

@@ -164,6 +164,8 @@ class LocalRun:
             monitor.require_redis()
             start.write(self._run)
             stores.remember()
+            if (fault := monitor.disk_use().limit_fault) is not None:
+                self._progress.say(fault)
             figures = monitor.figures()
             at_start = self._ending.is_reached(figures, 0.0)
             if at_start:

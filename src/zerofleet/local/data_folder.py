@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 FULL_SHARE = 0.95
 """Share of the disk limit at which the trainer begins to drop searches."""
+LOG_BYTES = 256 << 20
+"""Size near which the write-ahead log of the embedded Postgres stays."""
 MARKER = "zerofleet.json"
 REPLACED = ("run.toml", "stores.json", "page.json")
 """Files that a start replaces, and that a start which fails gives back."""
