@@ -316,7 +316,7 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
     assert reached, up.text()
     best = int(reached[1])
     assert "CPU-seconds since the first game" in up.text()
-    go_on = re.search(r"go on +\S+ (.*)", up.text())
+    go_on = re.search(r"resume +\S+ (.*)", up.text())
     assert go_on, up.text()
     again = ask(*shlex.split(go_on[1]), "--until", "goal")  # the folder's run file has that goal
     assert f"Goal reached: model {best}" in again

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from zerofleet.cli.final_report import final_report, lost_text
 from zerofleet.cli.local_run import LocalRun
-from zerofleet.cli.progress import LiveTable, PlainLines, draw, duration, one_line
+from zerofleet.cli.progress import LiveTable, PlainLines, draw, duration, elo_text, one_line
 from zerofleet.cli.status_text import status_text, status_values
 from zerofleet.cli.until import Until
 from zerofleet.config import run_from_values
@@ -300,6 +300,9 @@ def test_status_as_text_and_json() -> None:
     assert "Elo               +130 ± 72\n" in text
     behind = status_text(replace(FULL, rated_version=2), KEPT, [], None)
     assert "Elo               +130 ± 72 (model 2)\n" in behind
+    first = replace(FULL, elo=0.0, elo_error=0.0)
+    assert "Elo               0 (reference)\n" in status_text(first, KEPT, [], None)
+    assert elo_text(replace(FULL, elo=1234.0, elo_error=None)).startswith("+1,234")
     assert "25.0% of the last 1,000" in text
     assert "prior 0.40 (1.95 at first), search 0.35 nats" in text
     few = replace(FULL, play=RecentPlay(12, 1.0, 0.0))
@@ -467,6 +470,11 @@ def test_status_says_what_inference_runs_on() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(0.9, "0:00"), (65.0, "1:05"), (3_723.0, "1:02:03")])
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_the_report_of_a_run_without_a_finished_game_says_so(tmp_path: Path) -> None:
+    words = final_report(EMPTY, Usage(1.0, 1.0), DataFolder(tmp_path, "r", "g"))
+    assert words.startswith("\nNo game was finished.\n\npage ")
 
 
 @pytest.mark.parametrize("has_exam", [True, False])

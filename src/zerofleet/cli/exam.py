@@ -28,14 +28,14 @@ _COLUMNS = {
     "model": ("model", 5),
     "kind": ("exam", 14),
     "simulations": ("simulations", 11),
-    "positions": ("asked", 6),
+    "positions": ("positions", 9),
     "errors": ("errors", 6),
     "error_rate": ("error rate", 10),
-    "prior_errors": ("by the prior", 12),
+    "prior_errors": ("prior errors", 12),
     "value_error": ("value error", 11),
     "wins": ("won", 6),
     "draws": ("drawn", 6),
-    "given_away": ("given away", 10),
+    "given_away": ("mistakes", 8),
     "margin": ("area margin", 11),
     "even_komi": ("even komi", 9),
 }
@@ -252,16 +252,18 @@ def _say_played(level: int, over: int, games: int) -> None:
 
 
 def _line(values: dict[str, Any], asked: _Asked) -> str:
-    """A row of the table; what an exam does not say is a dash."""
+    """Return a row of the table; a value that an exam does not have is a dash."""
     return "  ".join(
-        f"{_cell(values[key]):{'<' if key == 'kind' else '>'}{_COLUMNS[key][1]}}"
+        f"{_cell(key, values[key]):{'<' if key == 'kind' else '>'}{_COLUMNS[key][1]}}"
         for key in asked.columns
     )
 
 
-def _cell(value: float | str | None) -> str:
+def _cell(key: str, value: float | str | None) -> str:
     if value is None:
         return "-"
+    if key == "error_rate" and isinstance(value, float):
+        return f"{value:.2%}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

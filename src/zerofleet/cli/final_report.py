@@ -19,10 +19,10 @@ _QUERY = "SELECT model, at, against, score_percent, elo FROM promotion_history"
 def goal_text(reached: Exam | None, goal: float) -> str:
     """Whether the goal was reached, and by which model."""
     if reached is None:
-        return f"\nThe goal, an exam error rate of {goal:g}, is not reached yet."
+        return f"\nThe goal, an exam error rate of {goal:.2%}, is not reached yet."
     return (
         f"\nGoal reached: model {reached.version} has an exam error rate of "
-        f"{reached.error_rate:g} ({reached.errors:,} of {reached.positions:,}, "
+        f"{reached.error_rate:.2%} ({reached.errors:,} of {reached.positions:,}, "
         f"at {reached.simulations} simulations)."
     )
 
@@ -82,7 +82,7 @@ def final_report(
     lines = ["", *_cost(figures, usage), "", f"page     {page_command(folder)}"]
     if figures.best_version is not None:
         lines += _what_now(figures, folder)
-    return "\n".join([*lines, _go_on(folder, workers, metrics_port)])
+    return "\n".join([*lines, _resume(folder, workers, metrics_port)])
 
 
 def page_command(folder: DataFolder) -> str:
@@ -92,7 +92,7 @@ def page_command(folder: DataFolder) -> str:
 
 def _cost(figures: RunFigures, usage: Usage) -> list[str]:
     if figures.games == 0:
-        return []
+        return ["No game was finished."]
     lines = [
         f"{counted(figures.games, 'game')}, {counted(figures.models, 'model')}, "
         f"{figures.promotions} promoted; "
@@ -120,15 +120,15 @@ def _what_now(figures: RunFigures, folder: DataFolder) -> list[str]:
     return [*lines, f"model    {model}", f"logs     {_short(folder.logs)}"]
 
 
-def _go_on(folder: DataFolder, workers: int, metrics_port: int | None) -> str:
+def _resume(folder: DataFolder, workers: int, metrics_port: int | None) -> str:
     root = shlex.quote(str(_short(folder.root)))
     run_file = shlex.quote(str(_short(folder.run_file)))
-    go_on = f"go on    {_command()} up {run_file} --data {root}"
+    resume = f"resume   {_command()} up {run_file} --data {root}"
     if workers > 1:
-        go_on += f" --workers {workers}"
+        resume += f" --workers {workers}"
     if metrics_port is not None:
-        go_on += f" --metrics-port {metrics_port}"
-    return go_on
+        resume += f" --metrics-port {metrics_port}"
+    return resume
 
 
 def _command() -> str:
