@@ -28,7 +28,7 @@ def filled(shown: Any) -> Any:
     evaluator = database.acquire_fence(RUN, "evaluator")
     for seq, version in enumerate((1, 2)):
         database.promote(RUN, version, None, "test", seq, epoch=evaluator)
-    database.upsert_ratings(RUN, [("1", 0.0, 10.0), ("2", 123.0, 20.0)])
+    database.upsert_ratings(RUN, [("1", 0.0, 0.0), ("2", 123.0, 20.0)])
     rule = GateRule(0.5, (0.0, 35.0), 0.05)
     match = database.open_match(
         RUN, "gate", "3", "2", games=40, num_simulations=10, seed=1, epoch=evaluator, rule=rule
@@ -234,3 +234,30 @@ def test_what_the_address_names_must_exist(shown: Any, open_page: Callable[..., 
     ):
         assert page.goto(shown.base + address).status == 404
         expect(page.get_by_text(words)).to_be_visible()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_table_that_scrolls_on_a_phone_has_a_shadow_where_there_is_more(
+    filled: Any, open_page: Callable[..., Any], dark: bool
+) -> None:
+    page = open_page("/models", width=390, dark=dark).page
+    table = page.locator(".zf-table").first
+    expect(table.get_by_role("row").filter(has_text="0 (reference)")).to_be_visible()
+    assert table.evaluate("table => table.scrollWidth > table.clientWidth")
+
+    def is_shaded(edge: str) -> bool:
+        """Whether this edge looks other than without the colour of shadows."""
+        box = table.bounding_box()
+        left = box["x"] if edge == "left" else box["x"] + box["width"] - 6
+        clip = {**box, "x": left, "width": 6}
+        shots: list[bytes] = []
+        for colour in ("transparent", ""):
+            page.evaluate("colour => document.body.style.setProperty('--zf-shade', colour)", colour)
+            shots.append(page.screenshot(clip=clip, full_page=True))
+        return shots[0] != shots[1]
+
+    assert [is_shaded("left"), is_shaded("right")] == [False, True]
+    table.evaluate("table => table.scrollTo(50, 0)")
+    assert [is_shaded("left"), is_shaded("right")] == [True, True]
+    table.evaluate("table => table.scrollTo(10_000, 0)")
+    assert [is_shaded("left"), is_shaded("right")] == [True, False]
