@@ -34,7 +34,7 @@ def add_compare_page(frame: Frame) -> None:
         if visit.run.name != own.name:
             ui.label(
                 f"The inference service of this page serves the run '{own.name}': models of "
-                f"'{visit.run.name}' can be asked where its own dashboard runs."
+                f"'{visit.run.name}' can be compared where its own dashboard runs."
             ).classes("zf-message")
             return
         actions = await asyncio.to_thread(asked_actions, visit, own.game)

@@ -165,7 +165,7 @@ async def read_game(visit: Visit) -> WalkedGame:
     try:
         uid = str(UUID(asked))
     except ValueError as error:
-        raise NothingThereError(f"'{asked[:80]}' is no game's uid") from error
+        raise NothingThereError(f"'{asked[:80]}' is not the uid of a game") from error
     rows = await visit.sources.rows(GAME, run=visit.run.name, game_uid=uid)
     if not rows:
         raise NothingThereError(f"the run '{visit.run.name}' has no finished game {uid}")
@@ -318,7 +318,7 @@ class GameView:
             ui.button("Two models here", on_click=self._compare).props(
                 'outline dense no-caps padding="2px 10px"'
             )
-            ui.button("Go on from here", on_click=self._go_on).props(
+            ui.button("Play from here", on_click=self._go_on).props(
                 'outline dense no-caps padding="2px 10px"'
             )
             try:

@@ -47,7 +47,7 @@ _EXAM_COLUMNS = (
     TableColumn("at", "taken, UTC"),
     TableColumn("kind", "exam"),
     TableColumn("errors", "errors", figure=True),
-    TableColumn("prior", "of the prior", figure=True),
+    TableColumn("prior", "prior errors", figure=True),
     TableColumn("value_error", "value error", figure=True),
     TableColumn("simulations", "simulations", figure=True),
 )
@@ -92,7 +92,7 @@ def add_model_page(frame: Frame) -> None:
 def _version(text: str) -> int:
     version = whole_number(text, HIGHEST)
     if not version:
-        raise NothingThereError(f"'{text[:80]}' is no model's version")
+        raise NothingThereError(f"'{text[:80]}' is not a version of a model")
     return version
 
 

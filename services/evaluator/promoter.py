@@ -103,7 +103,7 @@ class Promoter:
         try:
             await asyncio.to_thread(self._pointer.set_if_newer, promotion)
         except StoreUnavailableError:
-            _log.warning("pointer_not_moved", version=promotion.version, reason="Redis is away")
+            _log.warning("pointer_not_moved", version=promotion.version, reason="Redis is down")
 
 
 async def reconcile(pointer: BestPointer, database: Database) -> None:

@@ -343,7 +343,7 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
     text = duel("hint\nnowhere\nquit\n", "--data", str(data), "--second", "--simulations", "5")
     assert f"model {best} plays" in text
     assert "expected line" in text
-    assert "'nowhere' is no action of tic_tac_toe" in text
+    assert "'nowhere' is not an action of tic_tac_toe" in text
 
     for model in (data / "models" / "blobs").iterdir():
         model.chmod(0o644)

@@ -277,7 +277,7 @@ def test_a_record_that_is_elsewhere(zerofleet: Zerofleet) -> None:
     [
         ("go", (), "perfect play of go is not known: there is no exam, but games against GNU Go"),
         ("breakthrough", (), "perfect play of breakthrough is not known: there is no exam\n"),
-        ("go", ("--gnugo-level", "3"), "--gnugo-level 3 says nothing of how many games: add --gnu"),
+        ("go", ("--gnugo-level", "3"), "--gnugo-level 3 needs a number of games: add --gnu"),
     ],
 )
 def test_an_exam_that_there_is_not(
@@ -327,8 +327,8 @@ NOWHERE = "postgresql://u@127.0.0.1:1/d"
         (("status", "--data", "a\x1b[2Jb\x07"), r"a\x1b[2Jb\x07 is not a data folder"),
         (("up", TICTACTOE, "--set", f"trainer.learning_rate={'[' * 50_000}"), "give JSON"),
         (("up", TICTACTOE, "--set", f"search.num_simulations={BIG}"), "num_simulations=999"),
-        (("match", BIG, "random"), "is no player"),
-        (("match", "1", BIG), "is no player"),
+        (("match", BIG, "random"), "is not a player"),
+        (("match", "1", BIG), "is not a player"),
         (("rollback", BIG), "File name too long"),
         (("play", "--address", f"127.0.0.1:{BIG}"), "the highest port is 65535"),
         (("play", "--address", "127.0.0.1:99999999"), "the highest port is 65535"),

@@ -90,8 +90,8 @@ async def test_illegal_moves_change_nothing() -> None:
     )
     answers = text.split("\n\n")
     assert answers[1] == "? illegal move: c3 is taken"
-    assert answers[2].startswith("? 'z9' is no vertex")
-    assert answers[3].startswith("? 'x' is no colour")
+    assert answers[2].startswith("? 'z9' is not a vertex")
+    assert answers[3].startswith("? 'x' is not a colour")
     assert answers[4] == "= A5"
     assert player.asked[0][0] == [12]
 

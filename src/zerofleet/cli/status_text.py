@@ -99,7 +99,7 @@ def status_text(
         "models": f"{figures.models}, {figures.promotions} promoted",
         "disk use": _disk_text(disk),
         "disk limit": _limit_text(disk, is_up=address is not None),
-        "kept on disk": _kept_text(figures, disk.kept),
+        "retention": _kept_text(figures, disk.kept),
         "best model": best_text(figures),
         "Elo": elo_text(figures),
         "loss, trained on": loss_text(figures.train),

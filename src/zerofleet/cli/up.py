@@ -67,7 +67,7 @@ def up(
 ) -> None:
     """Train a player here, until its goal or Ctrl-C.
 
-    Starts Postgres, Valkey and all services, and shows how it goes, here and on a page for the
+    Starts Postgres, Valkey and all services, and shows the progress here and on a page for the
     browser. Run the same command again to resume. Nothing listens beyond this machine.
     """
     from zerofleet.cli.local_run import LocalRun

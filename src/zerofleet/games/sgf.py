@@ -291,7 +291,7 @@ def _coordinates(point: str, size: int) -> tuple[int, int]:
     letters = point.strip()
     found = tuple(string.ascii_lowercase.find(letter) for letter in letters)
     if len(found) != 2 or not all(0 <= each < size for each in found):
-        raise InvalidRequestError(f"'{point[:20]}' is no point of a board of {size}x{size}")
+        raise InvalidRequestError(f"'{point[:20]}' is not a point of a board of {size}x{size}")
     return found[0], found[1]
 
 

@@ -129,7 +129,7 @@ class BoardCommands:
         if len(vertices) < 2 or len({v.upper() for v in vertices}) < len(vertices):
             raise GtpError("bad vertex list: give two or more, each once")
         if any(vertex.lower() == "pass" for vertex in vertices):
-            raise GtpError("bad vertex list: a pass is no stone")
+            raise GtpError("bad vertex list: a pass is not a stone")
         self._place(vertices)
         return ""
 

@@ -308,8 +308,8 @@ def full_disk(folder: Path) -> str | None:
     if free >= _FULL_BYTES:
         return None
     return (
-        f"full: {free / 1e6:.1f} MB left on the disk of {folder}; make room there, and everything "
-        "goes on"
+        f"full: {free / 1e6:.1f} MB left on the disk of {folder}; make room there, and the run "
+        "continues"
     )
 
 
@@ -326,7 +326,7 @@ def full_disk_named(folder: Path) -> Generator[None]:
         if _NO_ROOM not in str(error):
             raise
         raise ConfigError(
-            f"the disk of {folder} is full: make room there, then go on ({error})"
+            f"the disk of {folder} is full: make room there, then start again ({error})"
         ) from error
 
 
