@@ -210,7 +210,8 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     assert not list(data.glob("*.before"))
 
     end = ("--until", f"{games}games", *TINY)
-    assert f"of {games:,} games at the start" in ask("up", str(RUN_FILE), "--data", str(data), *end)
+    told = ask("up", str(RUN_FILE), "--data", str(data), *end)
+    assert f"Nothing to do. --until {games}games was reached before this start" in told
 
     again = start(*TINY, "--no-dashboard")
     again.wait_for_games()
@@ -247,7 +248,7 @@ def test_a_run_ends_at_a_number_of_steps_or_after_a_time(
     assert int(ended[1]) >= 60
     up = start(*TINY, "--no-dashboard", "--until", "60steps")  # the last checkpoint says so
     assert up.process.wait(60) == 0, up.text()
-    assert "Nothing to do: --until 60steps: " in up.text()
+    assert "Nothing to do. --until 60steps was reached before this start" in up.text()
     up = start(*TINY, "--no-dashboard", "--until", "0.1s")
     assert up.process.wait(60) == 0, up.text()
     assert "Ended by --until 0.1s: 0:0" in up.text()
