@@ -144,8 +144,10 @@ def start(tmp_path: Path, data: Path) -> Iterator[Callable[..., Up]]:
 
 
 def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[..., Up]) -> None:
-    base = free_row(len(SERVICES))
-    up = start(*TINY, "--metrics-port", str(base))
+    base = free_row(len(SERVICES) + 1)
+    # Not the default port, which another run of this machine may take while this one is stopped.
+    own_page = ("--dashboard-port", str(base + len(SERVICES)))
+    up = start(*TINY, "--metrics-port", str(base), *own_page)
     up.wait_for_games()
     assert "is in use by `zerofleet up`" in ask("up", str(RUN_FILE), "--data", str(data), status=2)
 
