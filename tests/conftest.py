@@ -51,7 +51,14 @@ settings.register_profile("tests", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("tests")
 
 # Nothing here has to survive a crash of the machine; a killed server recovers all the same.
-FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+# Autovacuum locks tables at moments that no test chooses. On a slow machine it takes longer than
+# what makes and drops partitions waits for a lock.
+FAST = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "autovacuum": "off",
+}
 
 
 ENOUGH_BYTES = 2 << 30

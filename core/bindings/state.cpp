@@ -96,7 +96,7 @@ class State {
   int string_to_action(const std::string& text) const {
     auto action = position_.action_named(text);
     if (!action) action = game_->string_to_action(text);
-    if (!action) throw std::invalid_argument("'" + text + "' is no action of " + game());
+    if (!action) throw std::invalid_argument("'" + text + "' is not an action of " + game());
     return *action;
   }
 

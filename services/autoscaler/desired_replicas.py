@@ -184,7 +184,7 @@ class ScalingRule:
             )
         most = _MOST_GROWTH * max(1, round(fleet.workers))
         if most <= now:
-            words = f"{fleet.workers:.0f} of them work as yet: {text}"
+            words = f"{fleet.workers:.0f} of them work so far: {text}"
             return DesiredReplicas(now, now, ScalingReason.STARTING, words)
         wanted = int(min(whole(need.workers), need.fed, most))
         return _answer(now, max(now, wanted), bounds, ScalingReason.GREW, text)

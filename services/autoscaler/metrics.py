@@ -27,7 +27,7 @@ class WatchCollector(Collector):
         looks.add_metric(["away"], self._watch.missed_looks)
         yield looks
         current = GaugeMetricFamily(
-            f"{_PREFIX}_current_replicas", "Replicas that are heard of.", labels=["role"]
+            f"{_PREFIX}_current_replicas", "Replicas that send heartbeats.", labels=["role"]
         )
         current.add_metric(["selfplay"], self._watch.fleet.workers)
         current.add_metric(["inference"], self._watch.fleet.replicas)
@@ -40,11 +40,11 @@ class WatchCollector(Collector):
 
 
 def _answers(answers: Desired) -> Iterator[Metric]:
-    desired = GaugeMetricFamily(
-        f"{_PREFIX}_desired_replicas", "Replicas that are asked for.", labels=["role"]
-    )
+    desired = GaugeMetricFamily(f"{_PREFIX}_desired_replicas", "Desired replicas.", labels=["role"])
     reasons = GaugeMetricFamily(
-        f"{_PREFIX}_reason", "1 for why so many, else 0.", labels=["role", "reason"]
+        f"{_PREFIX}_reason",
+        "1 for the reason of the desired number, else 0.",
+        labels=["role", "reason"],
     )
     for role, answer in (("selfplay", answers.selfplay), ("inference", answers.inference)):
         desired.add_metric([role], answer.count)

@@ -11,9 +11,8 @@ from services.dashboard.board import Board
 from services.dashboard.board_position import GameBoard, board_of
 from services.dashboard.frame import Frame, NothingThereError, Visit, said_heading
 from services.dashboard.page_parameters import (
-    allowed_simulations,
+    SimulationsField,
     asked_actions,
-    asked_simulations,
     there_are,
     versions_of,
 )
@@ -35,7 +34,7 @@ def add_compare_page(frame: Frame) -> None:
         if visit.run.name != own.name:
             ui.label(
                 f"The inference service of this page serves the run '{own.name}': models of "
-                f"'{visit.run.name}' can be asked where its own dashboard runs."
+                f"'{visit.run.name}' can be compared where its own dashboard runs."
             ).classes("zf-message")
             return
         actions = await asyncio.to_thread(asked_actions, visit, own.game)
@@ -132,8 +131,6 @@ class CompareView:
         self._visit = visit
         self._game_board = game_board
         self._actions = actions
-        self._described = described
-        self._simulations = asked_simulations(visit, described)
         self._searches: dict[ComparedModel, asyncio.Task[None]] = {}
         self._stopped: list[ComparedModel] = []
         versions = versions_of(described)
@@ -175,13 +172,12 @@ class CompareView:
         """What is asked is another thing: the address follows."""
         moves = format_actions(self._game_board.game, self._actions)
         models = ",".join(model.version for model in self._models)
-        usual = self._simulations == self._described.num_simulations
         with self._line:
             ui.navigate.history.replace(
                 self._visit.link(
                     "/compare",
                     models=models,
-                    simulations=None if usual else self._simulations,
+                    simulations=self._simulations.in_address,
                     moves=moves or None,
                 )
             )
@@ -189,17 +185,7 @@ class CompareView:
 
     def _tools(self, described: PlayerDescription) -> None:
         with ui.element("div").classes("zf-tools"):
-            simulations = ui.number(
-                "simulations",
-                value=self._simulations,
-                min=1,
-                max=described.max_simulations,
-                precision=0,
-                on_change=self._choose_simulations,
-            )
-            simulations.props(f'dense hint="1 to {described.max_simulations:,}"')
-            simulations.classes("zf-field")
-            self._limits = ui.label("").classes("zf-trouble").props('role="alert"')
+            self._simulations = SimulationsField(self._visit, described, self.moved, "dense")
             for words, done in (("Back", self._back), ("Start", self._start)):
                 button = ui.button(words, on_click=done)
                 button.props('outline dense no-caps padding="2px 10px"')
@@ -217,20 +203,14 @@ class CompareView:
         try:
             with self._visit.sources.asking("Inference"):
                 table = await self._visit.sources.player.search(
-                    self._actions, simulations=self._simulations, seed=1, version=model.version
+                    self._actions,
+                    simulations=self._simulations.value,
+                    seed=1,
+                    version=model.version,
                 )
             model.draw(table)
         except ZerofleetError as error:
             model.say(str(error))
-
-    def _choose_simulations(self, event: events.ValueChangeEventArguments[float | None]) -> None:
-        if event.value is None:
-            return
-        used, words = allowed_simulations(event.value, self._described)
-        if used != self._simulations or words:  # otherwise the field shows the number that is used
-            self._simulations = used
-            self._limits.set_text(words)
-            self.moved()
 
     def _back(self) -> None:
         with contextlib.suppress(IndexError):

@@ -14,6 +14,7 @@ from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.page_parameters import asked_number, there_are
 from services.dashboard.table import NONE, Table, TableColumn
 from services.dashboard.toolkit import events, ui
+from zerofleet.cli.progress import counted
 from zerofleet.database.metrics import MOST_WRONG_ANSWERS, WrongAnswer
 from zerofleet.exam import PositionKind, position_kinds
 from zerofleet.games import State, parse_actions
@@ -58,12 +59,13 @@ class ModelExam:
     @property
     def words(self) -> str:
         """What it found."""
+        errors = counted(self.errors, "error")
         found = (
-            f"Model {self.version} erred in {self.errors:,} of {self.positions:,} "
-            f"({100 * self.errors / self.positions:.1f}%) with {self.num_simulations:,} simulations"
+            f"Model {self.version}: {errors} in {self.positions:,} positions "
+            f"({self.errors / self.positions:.2%}) with {self.num_simulations:,} simulations"
         )
         if self.prior_errors is not None:
-            found += f", the prior alone in {self.prior_errors:,}"
+            found += f", {self.prior_errors:,} with the prior alone"
         return found + "."
 
 

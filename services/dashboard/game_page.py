@@ -131,6 +131,12 @@ class WalkedGame:
             and not between(ply, later)
         ]
 
+    @property
+    def first_searched(self) -> int:
+        """First ply with a search, after the opening plies; 0 if no search is stored."""
+        searched = (number for number, ply in enumerate(self.played.plies) if ply.simulations)
+        return next(searched, 0)
+
     def name_of(self, opinion: Opinion) -> str:
         """Return who has an opinion, in words."""
         if opinion.player is None:
@@ -145,7 +151,7 @@ def add_game_page(frame: Frame) -> None:
     async def _(visit: Visit) -> None:
         walked = await read_game(visit)
         board = await asyncio.to_thread(board_of, walked.played.game)
-        await GameView(visit, walked, board).open(_asked_ply(visit, len(walked.actions)))
+        await GameView(visit, walked, board).open(_asked_ply(visit, walked))
 
 
 async def read_game(visit: Visit) -> WalkedGame:
@@ -159,7 +165,7 @@ async def read_game(visit: Visit) -> WalkedGame:
     try:
         uid = str(UUID(asked))
     except ValueError as error:
-        raise NothingThereError(f"'{asked[:80]}' is no game's uid") from error
+        raise NothingThereError(f"'{asked[:80]}' is not the uid of a game") from error
     rows = await visit.sources.rows(GAME, run=visit.run.name, game_uid=uid)
     if not rows:
         raise NothingThereError(f"the run '{visit.run.name}' has no finished game {uid}")
@@ -192,8 +198,11 @@ def _walked(played: PlayedGame, match: Sequence[Any]) -> WalkedGame:
     return WalkedGame(played, tuple(actions), tuple(words), tuple(to_play), names, kind)
 
 
-def _asked_ply(visit: Visit, length: int) -> int:
-    asked = visit.parameters.get("ply", "0")
+def _asked_ply(visit: Visit, walked: WalkedGame) -> int:
+    asked = visit.parameters.get("ply")
+    if asked is None:
+        return walked.first_searched
+    length = len(walked.actions)
     ply = whole_number(asked, length)
     if ply is None:
         raise NothingThereError(f"ply={asked[:20]}: this game has plies 0 to {length}")
@@ -309,7 +318,7 @@ class GameView:
             ui.button("Two models here", on_click=self._compare).props(
                 'outline dense no-caps padding="2px 10px"'
             )
-            ui.button("Go on from here", on_click=self._go_on).props(
+            ui.button("Play from here", on_click=self._go_on).props(
                 'outline dense no-caps padding="2px 10px"'
             )
             try:

@@ -217,7 +217,7 @@ def _read_key(text: str) -> tuple[datetime, str]:
     try:
         return datetime.strptime(at, "%Y%m%dT%H%M%S.%f").replace(tzinfo=UTC), str(UUID(uid))
     except ValueError as error:
-        raise NothingThereError(f"before={text[:80]} is no page of games") from error
+        raise NothingThereError(f"before={text[:80]} is not a page of games") from error
 
 
 def _one_of(parameters: Mapping[str, str], name: str, known: tuple[str, ...]) -> str | None:

@@ -115,8 +115,8 @@ class Gate:
         # Without a login, a page elsewhere whose name leads here must not read what is here.
         if not self._visitors.log_in and not is_local(host):
             return (
-                f"this page is asked for by the name {host[:80]!r}, and without a login it answers "
-                "to localhost and 127.0.0.1 alone: set ZEROFLEET_TOKEN_ROLES_FILE"
+                f"this page was requested as {host[:80]!r}, and without a login it answers only "
+                "to localhost and 127.0.0.1: set ZEROFLEET_TOKEN_ROLES_FILE"
             )
         origin = asked.headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():

@@ -47,7 +47,7 @@ _EXAM_COLUMNS = (
     TableColumn("at", "taken, UTC"),
     TableColumn("kind", "exam"),
     TableColumn("errors", "errors", figure=True),
-    TableColumn("prior", "of the prior", figure=True),
+    TableColumn("prior", "prior errors", figure=True),
     TableColumn("value_error", "value error", figure=True),
     TableColumn("simulations", "simulations", figure=True),
 )
@@ -92,7 +92,7 @@ def add_model_page(frame: Frame) -> None:
 def _version(text: str) -> int:
     version = whole_number(text, HIGHEST)
     if not version:
-        raise NothingThereError(f"'{text[:80]}' is no model's version")
+        raise NothingThereError(f"'{text[:80]}' is not a version of a model")
     return version
 
 
@@ -161,7 +161,7 @@ class ModelView:
     def _show_facts(self, model: Any) -> None:  # noqa: ANN401
         rated = unrated_words(self._visit.run, model)
         if model.elo is not None:
-            rated = f"{elo_words(model)} (95%), from {model.rated_games:,} games"
+            rated = f"{elo_words(model)}, from {model.rated_games:,} games"
         promoted = "not promoted"
         if model.promoted_at is not None:
             promoted = f"{model.promoted_at:%Y-%m-%d %H:%M:%S} UTC by {model.actor}"
@@ -172,7 +172,7 @@ class ModelView:
                 ("step", f"{model.step:,}"),
                 ("published", f"{model.published_at:%Y-%m-%d %H:%M:%S} UTC"),
                 ("promoted", promoted),
-                ("Elo", rated),
+                ("Elo, 95%", rated),
                 ("sha256", model.sha256),
                 ("file", "may be gone (retention)" if model.removed_at else model.location),
             ):

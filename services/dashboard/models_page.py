@@ -13,6 +13,7 @@ from services.dashboard.page_parameters import HIGHEST, asked_number
 from services.dashboard.sources import ShownRun
 from services.dashboard.table import NONE, Table, TableColumn
 from services.dashboard.toolkit import ui
+from zerofleet.cli.progress import rating_text
 
 _SECONDS = 10.0
 _COLUMNS = (
@@ -97,10 +98,10 @@ def page_links(
 
 
 def elo_words(row: Any) -> str:  # noqa: ANN401  a row with those of ratings_with_interval
-    """Elo with half of its 95% interval."""
+    """Return the Elo with half of its 95% interval."""
     if row.elo is None:
         return NONE
-    return f"{float(row.elo):+,.0f} ± {float(row.high - row.low) / 2:,.0f}"
+    return rating_text(float(row.elo), float(row.high - row.low) / 2)
 
 
 def rated_every(run: ShownRun) -> int:

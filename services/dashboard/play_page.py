@@ -11,10 +11,9 @@ from services.dashboard.board import Board
 from services.dashboard.board_position import GameBoard, board_of
 from services.dashboard.frame import Frame, Visit, said_heading
 from services.dashboard.page_parameters import (
-    allowed_simulations,
+    SimulationsField,
     asked_actions,
     asked_choice,
-    asked_simulations,
     versions_of,
 )
 from services.dashboard.search_table import Candidate, CandidateTable, visit_marks
@@ -70,7 +69,6 @@ class PlayView:
     ) -> None:
         self._visit = visit
         self._game_board = game_board
-        self._described = described
         self._actions = actions
         self._search: asyncio.Task[None] | None = None
         self._table_shown: SearchTable | None = None
@@ -78,7 +76,6 @@ class PlayView:
         versions = versions_of(described)
         self._version = asked_choice(visit, "model", versions, BEST)
         self._side = asked_choice(visit, "side", _SIDES, "first")
-        self._simulations = asked_simulations(visit, described)
         self._hints = _SWITCH[asked_choice(visit, "hints", _SWITCH, "off")]
         self._value_shown = True
         with ui.element("div").classes("zf-tools"):
@@ -86,16 +83,7 @@ class PlayView:
                 versions, label="model", value=self._version, on_change=self._choose_version
             ).classes("zf-field")
             ui.select(_SIDES, label="you are", value=self._side, on_change=self._choose_side)
-            simulations = ui.number(
-                "simulations",
-                value=self._simulations,
-                min=1,
-                max=described.max_simulations,
-                precision=0,
-                on_change=self._choose_simulations,
-            )
-            simulations.props(f'hint="1 to {described.max_simulations:,}"').classes("zf-field")
-            self._limits = ui.label("").classes("zf-trouble").props('role="alert"')
+            self._simulations = SimulationsField(visit, described, self._moved)
             ui.switch("hints", value=self._hints, on_change=self._choose_hints)
             ui.switch("value", value=True, on_change=self._choose_value)
         with ui.element("div").classes("zf-play"):
@@ -176,7 +164,7 @@ class PlayView:
 
     async def _answer(self) -> None:
         table = await self._visit.sources.player.search(
-            self._actions, simulations=self._simulations, version=self._version
+            self._actions, simulations=self._simulations.value, version=self._version
         )
         self._actions.append(table.best_action)
         self._search = None  # it is this task that goes on
@@ -190,7 +178,7 @@ class PlayView:
         analysis = self._visit.sources.player.analyze(
             actions,
             every_seconds=_EVERY_SECONDS,
-            simulations=self._simulations,
+            simulations=self._simulations.value,
             version=self._version,
         )
         async with contextlib.aclosing(analysis) as tables:
@@ -263,14 +251,13 @@ class PlayView:
     def _moved(self) -> None:
         """Put the position and all choices into the address, then take the next step."""
         moves = format_actions(self._game_board.game, self._actions)
-        usual = self._simulations == self._described.num_simulations
         with self._status:
             ui.navigate.history.replace(
                 self._visit.link(
                     "/play",
                     model=self._version,
                     side=self._side,
-                    simulations=None if usual else self._simulations,
+                    simulations=self._simulations.in_address,
                     hints="on" if self._hints else None,
                     moves=moves or None,
                 )
@@ -337,15 +324,6 @@ class PlayView:
     def _choose_side(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._side = str(event.value)
         self._moved()
-
-    def _choose_simulations(self, event: events.ValueChangeEventArguments[Any]) -> None:
-        if event.value is None:
-            return
-        used, words = allowed_simulations(event.value, self._described)
-        if used != self._simulations or words:  # otherwise the field shows the number that is used
-            self._simulations = used
-            self._limits.set_text(words)
-            self._moved()
 
     def _choose_hints(self, event: events.ValueChangeEventArguments[Any]) -> None:
         self._hints = bool(event.value)

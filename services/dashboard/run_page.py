@@ -169,7 +169,7 @@ class RunView:
         self._panel(
             RunDrawings.resignations,
             "Resignations",
-            "Appears when games that play on have given a threshold v_resign.",
+            "Appears when games played to the end have given a resignation threshold (v_resign).",
             "Wrong: of the games played on that would have been resigned, those not lost.",
             of_games=True,
         )

@@ -40,7 +40,7 @@ def replay(game: str, actions: Actions) -> RequestedPosition:
         except ValueError as error:
             raise InvalidRequestError(f"ply {ply}: illegal action {action!r}: {error}") from error
         except TypeError as error:
-            raise InvalidRequestError(f"ply {ply}: {action!r} is no action") from error
+            raise InvalidRequestError(f"ply {ply}: {action!r} is not an action") from error
         played.append(number)
     if state.is_terminal:
         raise InvalidRequestError(

@@ -35,6 +35,9 @@ _log = structlog.get_logger()
 
 _LEAVE_SECONDS = 8.0  # a preempted machine may give no more than ten
 _RELEASE_SECONDS = 1.0
+_UNSAVED = (
+    "no finished game was lost; unfinished games that were not saved resume from their last save"
+)
 
 
 class Worker:
@@ -113,6 +116,8 @@ class Worker:
         except Exception as error:
             if not self._registered or writing.done():  # there is nothing to keep, or no way to
                 writing.cancel()
+                if self.writer.spooled:
+                    tell_lost_games(self.writer.spooled)
             else:  # the games that were played are kept, whatever the error
                 _log.error("leaving_after_error", error=repr(error))
                 try:
@@ -161,25 +166,40 @@ class Worker:
 
     async def _keep(self, writing: asyncio.Task[None]) -> None:
         results: tuple[BaseException | None, ...] = ()
+        is_late = False
         try:
             async with asyncio.timeout(_LEAVE_SECONDS):
                 # One that fails does not take the other with it.
                 results = await asyncio.gather(
-                    writing, self._save_unfinished(), return_exceptions=True
+                    self._store_finished(writing), self._save_unfinished(), return_exceptions=True
                 )
                 # Last: a game that another worker adopts before it is stored would be refused.
                 backoff = Backoff(most=1.0)
                 while not await self.unfinished.release():
                     await backoff.sleep()
         except TimeoutError:
-            _log.error("left_without_postgres", finished_games_lost=self.writer.spooled)
-            tell_lost_games(self.writer.spooled)
+            is_late = True
+        lost = self.writer.spooled
+        if lost:
+            _log.error("left_without_postgres", finished_games_lost=lost)
+            tell_lost_games(lost)
+        if is_late:
+            if not lost:
+                _log.warning("left_before_all_was_saved", seconds=_LEAVE_SECONDS, reason=_UNSAVED)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RELEASE_SECONDS):
                     await self.unfinished.release()
         for result in results:
             if result is not None:
                 raise result
+
+    async def _store_finished(self, writing: asyncio.Task[None]) -> None:
+        """Wait until Postgres has answered for all finished games, and say that none is lost.
+
+        Saying so at once matters: the process may be killed while it saves the unfinished games.
+        """
+        await writing
+        tell_lost_games(0)
 
     async def _save_unfinished(self) -> None:
         backoff = Backoff(most=1.0)

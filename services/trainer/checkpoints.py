@@ -78,7 +78,7 @@ class CheckpointFolder:
         if not all(tensor.isfinite().all() for tensor in tensors.values()):
             raise ConfigError(
                 f"the weights are not finite at step {state.step}: lower trainer.learning_rate and "
-                "start again, which goes on from the checkpoint before"
+                "start again, which resumes from the previous checkpoint"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         manifest_path = self.folder / f"checkpoint-{epoch:06d}-{state.step:010d}.json"

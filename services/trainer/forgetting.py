@@ -154,11 +154,11 @@ class Forgetting:
         use = self._database.database_use()
         if used > limit:
             needed, others = use.needed_bytes / 1e9, (used - use.needed_bytes) / 1e9
+            lower = "" if 1e9 * others > limit else ", or lower trainer.window_positions"
             self._warn(
                 f"{used / 1e9:.2f} GB are used of retention.max_disk_gb = {limit / 1e9:g}: "
                 f"{needed:.2f} GB of searches that training needs, and {others:.2f} GB of other "
-                "data (`zerofleet status` lists it). Raise the limit, or lower "
-                "trainer.window_positions."
+                f"data (`zerofleet status` lists it). Raise the limit{lower}."
             )
             return LIMIT_SECONDS
         self._warn(None)

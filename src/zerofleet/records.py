@@ -129,7 +129,7 @@ class GameRecord:
                 finished_at=None if finished_at is None else datetime.fromisoformat(finished_at),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise RecordRejectedError(f"this is no record of a game: {error!r}") from error
+            raise RecordRejectedError(f"this is not a record of a game: {error!r}") from error
 
 
 def changed(columns: GameColumns, **changes: NDArray[Any] | float | str | None) -> GameColumns:

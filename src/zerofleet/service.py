@@ -131,7 +131,10 @@ async def _serve(
 
 
 def tell_lost_games(games: int) -> None:
-    """Tell who started this process how many finished games are lost, where that is asked for."""
+    """Tell ``zerofleet up``, if it started this process, how many finished games are lost.
+
+    Call it once, when the number is known.
+    """
     if LOST_GAMES_FD not in os.environ:
         return
     descriptor = int(os.environ[LOST_GAMES_FD])

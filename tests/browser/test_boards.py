@@ -232,7 +232,7 @@ def test_a_link_to_game_and_ply_opens_it_and_the_address_follows(
     first, last = record.columns.offsets[4], record.columns.offsets[5]
     visits = record.columns.visit_counts[first:last]
     assert shares == f"{visits.max() / visits.sum():.1%}"
-    page.get_by_role("button", name="Go on from here").click()
+    page.get_by_role("button", name="Play from here").click()
     expect(page).to_have_url(re.compile(r"/play\?.*moves="))
     expect(page.locator(".zf-board .zf-piece")).to_have_count(4)
     assert opened.complaints == []
@@ -412,7 +412,7 @@ def test_links_to_nothing_in_a_game_say_so(shown: Any, open_page: Opened) -> Non
     for address, words in (
         (f"/games/{record.game_uid}?ply=400", "ply=400: this game has plies 0 to"),
         ("/games/00000000-0000-0000-0000-000000000000", "has no finished game"),
-        ("/games/nonsense", "'nonsense' is no game's uid"),
+        ("/games/nonsense", "'nonsense' is not the uid of a game"),
         ("/games?kind=odd", "kind=odd: give one of selfplay"),
         ("/play?moves=1 2 99", "ply 2"),
     ):

@@ -28,7 +28,7 @@ def filled(shown: Any) -> Any:
     evaluator = database.acquire_fence(RUN, "evaluator")
     for seq, version in enumerate((1, 2)):
         database.promote(RUN, version, None, "test", seq, epoch=evaluator)
-    database.upsert_ratings(RUN, [("1", 0.0, 10.0), ("2", 123.0, 20.0)])
+    database.upsert_ratings(RUN, [("1", 0.0, 0.0), ("2", 123.0, 20.0)])
     rule = GateRule(0.5, (0.0, 35.0), 0.05)
     match = database.open_match(
         RUN, "gate", "3", "2", games=40, num_simulations=10, seed=1, epoch=evaluator, rule=rule
@@ -187,7 +187,9 @@ def test_the_exam_shows_what_was_played_and_what_was_right(
 ) -> None:
     opened = open_page("/exam")
     page = opened.page
-    expect(page.get_by_text("Model 2 erred in 2 of 50 (4.0%) with 10 simulations.")).to_be_visible()
+    expect(
+        page.get_by_text("Model 2: 2 errors in 50 positions (4.00%) with 10 simulations.")
+    ).to_be_visible()
     played = "1 of 2: the first player moves. Model 2 played 1, right was 3 or 5."
     expect(page.get_by_text(played)).to_be_visible()
     expect(page.locator(".zf-board").get_by_text("right")).to_have_count(2)
@@ -196,7 +198,7 @@ def test_the_exam_shows_what_was_played_and_what_was_right(
     page.keyboard.press("ArrowRight")
     expect(page.get_by_text("2 of 2: the second player moves.")).to_be_visible()
     page.goto(f"{filled.base}/exam?model=1")
-    expect(page.get_by_text("Model 1 erred in 1 of 50 (2.0%)")).to_be_visible()
+    expect(page.get_by_text("Model 1: 1 error in 50 positions (2.00%)")).to_be_visible()
     expect(page.locator("table").get_by_role("row").nth(1)).to_contain_text("2")
     assert opened.complaints == []
 
@@ -214,7 +216,7 @@ def test_what_is_shown_in_place_of_what_the_address_names_is_said(
         assert page.goto(filled.base + address).status == 200
         expect(page.locator(".zf-notes").get_by_text(words)).to_be_visible()
     page.goto(filled.base + "/exam?model=1&position=1")
-    expect(page.get_by_text("Model 1 erred in 1 of 50 (2.0%)")).to_be_visible()
+    expect(page.get_by_text("Model 1: 1 error in 50 positions (2.00%)")).to_be_visible()
     expect(page.locator(".zf-notes")).to_be_empty()
 
 
@@ -223,7 +225,7 @@ def test_what_the_address_names_must_exist(shown: Any, open_page: Callable[..., 
     expect(page.get_by_text("The first model appears when")).to_be_visible()
     for address, words in (
         ("/models/7", "the run 'shown' has no model 7"),
-        ("/models/seven", "'seven' is no model's version"),
+        ("/models/seven", "'seven' is not a version of a model"),
         ("/models?before=x", "before=x: give a whole number"),
         ("/match?match=3", "the run 'shown' has no match 3"),
         ("/match?kind=cup", "kind=cup: give one of gate, rating, trial"),
@@ -234,3 +236,30 @@ def test_what_the_address_names_must_exist(shown: Any, open_page: Callable[..., 
     ):
         assert page.goto(shown.base + address).status == 404
         expect(page.get_by_text(words)).to_be_visible()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_table_that_scrolls_on_a_phone_has_a_shadow_where_there_is_more(
+    filled: Any, open_page: Callable[..., Any], dark: bool
+) -> None:
+    page = open_page("/models", width=390, dark=dark).page
+    table = page.locator(".zf-table").first
+    expect(table.get_by_role("row").filter(has_text="0 (reference)")).to_be_visible()
+    assert table.evaluate("table => table.scrollWidth > table.clientWidth")
+
+    def is_shaded(edge: str) -> bool:
+        """Whether this edge looks other than without the colour of shadows."""
+        box = table.bounding_box()
+        left = box["x"] if edge == "left" else box["x"] + box["width"] - 6
+        clip = {**box, "x": left, "width": 6}
+        shots: list[bytes] = []
+        for colour in ("transparent", ""):
+            page.evaluate("colour => document.body.style.setProperty('--zf-shade', colour)", colour)
+            shots.append(page.screenshot(clip=clip, full_page=True))
+        return shots[0] != shots[1]
+
+    assert [is_shaded("left"), is_shaded("right")] == [False, True]
+    table.evaluate("table => table.scrollTo(50, 0)")
+    assert [is_shaded("left"), is_shaded("right")] == [True, True]
+    table.evaluate("table => table.scrollTo(10_000, 0)")
+    assert [is_shaded("left"), is_shaded("right")] == [True, False]

@@ -49,7 +49,9 @@ def zerofleet(*arguments: str, seconds: float = 120.0) -> str:
 def test_the_loop_closes(data: Path) -> None:
     at = ("--data", str(data))
     said = zerofleet("up", str(RUN_FILE), *at, "--until", "goal", seconds=200.0)
-    goal = re.search(r"Goal reached: model (\d+) has an exam error rate of 0 \(0 of (\d+)", said)
+    goal = re.search(
+        r"Goal reached: model (\d+) has an exam error rate of 0.00% \(0 of (\d+)", said
+    )
     assert goal, said
 
     exam = json.loads(zerofleet("exam", *at, "--json"))

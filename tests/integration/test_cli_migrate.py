@@ -37,7 +37,7 @@ def test_a_postgres_that_comes_up_meanwhile_is_migrated(stopped_server: Embedded
         text=True,
     ) as process:
         assert process.stderr is not None
-        away = f"waits for Postgres: Postgres at 127.0.0.1:{stopped_server.port} does not answer"
+        away = f"waiting for Postgres: Postgres at 127.0.0.1:{stopped_server.port} does not answer"
         assert process.stderr.readline().startswith(away)
         stopped_server.start()
         said, complaints = process.communicate()
@@ -51,4 +51,4 @@ def test_a_postgres_that_stays_away_ends_it(options: list[str]) -> None:
     url = f"postgresql://zerofleet@127.0.0.1:{free_port()}/zerofleet"
     result = CliRunner().invoke(app, ["migrate", "--database-url", url, *options])
     assert isinstance(result.exception, StoreUnavailableError)
-    assert "waits for Postgres" not in result.stderr
+    assert "waiting for Postgres" not in result.stderr

@@ -127,7 +127,7 @@ def test_what_a_link_says_is_checked() -> None:
     ):
         with pytest.raises(NothingThereError, match=f"^{name}={value}"):
             GameFilter.of({name: value})
-    with pytest.raises(NothingThereError, match="is no page of games"):
+    with pytest.raises(NothingThereError, match="is not a page of games"):
         statement_of(GameFilter(), "x")
 
 

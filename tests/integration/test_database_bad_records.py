@@ -353,7 +353,7 @@ def test_an_unfinished_game_that_no_worker_can_read_is_put_aside(
     assert rows(database, "SELECT game_uid FROM unfinished_games") == [(UNFINISHED.game_uid,)]
     [(uid, reason, worker)] = rows(database, "SELECT game_uid, reason, worker FROM games_conflict")
     assert (uid, worker) == (bad, "heir")
-    assert reason.startswith("this is no record of a game")
+    assert reason.startswith("this is not a record of a game")
     assert database.adopt_unfinished("test", "third", 10, 60) == []
 
 

@@ -31,6 +31,7 @@ from zerofleet.local.programs import LocalPrograms
 from zerofleet.local.start import Start
 from zerofleet.local.stores import StoreUrls
 from zerofleet.local.supervisor import Program, ProgramFailedError, Supervisor
+from zerofleet.testing.random_records import target_record
 
 SLEEPER = "import signal; signal.pause()"
 STUBBORN = """
@@ -44,6 +45,29 @@ LOSER = """
 import signal, sys
 from zerofleet.service import tell_lost_games
 signal.signal(signal.SIGTERM, lambda *_: (tell_lost_games(13_187), sys.exit()))
+print("up", flush=True)
+signal.pause()
+"""
+TELLER = """
+import signal
+from zerofleet.service import tell_lost_games
+signal.signal(signal.SIGTERM, lambda *_: tell_lost_games(0))
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+LATE = """
+import dataclasses, datetime, signal, sys
+from zerofleet.database import Database, Submission
+from zerofleet.records import game_uid_of
+from zerofleet.testing.random_records import target_record
+now = datetime.datetime.now(datetime.timezone.utc)
+record = dataclasses.replace(target_record(1), game_uid=game_uid_of(now, 1))
+def leave(*_):
+    with Database(sys.argv[1]) as database:
+        print(database.submit_games("test", "late", [Submission(record)]), flush=True)
+    sys.exit()
+signal.signal(signal.SIGTERM, leave)
 print("up", flush=True)
 signal.pause()
 """
@@ -136,6 +160,15 @@ async def test_a_child_says_how_many_games_it_lost_by_no_file(tmp_path: Path) ->
     async with Supervisor(programs, lambda _: None) as supervisor:
         await until(lambda: programs[0].log.exists() and programs[0].log.read_text() == "up\n")
     assert [child.lost_games for child in supervisor.children] == [13_187, 0]
+    assert [child.has_told for child in supervisor.children] == [True, False]
+
+
+async def test_a_killed_child_may_have_said_that_it_lost_no_games(tmp_path: Path) -> None:
+    teller = program(tmp_path, "selfplay", TELLER, stop_seconds=1.0)
+    async with Supervisor([teller], lambda _: None) as supervisor:
+        await until(lambda: teller.last_log_lines(1) == ["up"])
+    [child] = supervisor.children
+    assert (child.killed, child.has_told, child.lost_games) == (True, True, 0)
 
 
 async def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
@@ -183,45 +216,62 @@ async def test_five_quick_deaths_are_the_end(
     assert str(crash.log) in str(failure.value)
 
 
-def test_lost_games_are_told_where_a_service_cannot_be_kept_running(
-    tmp_path: Path,
-    database_url: str,
-    valkey_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    loser = program(tmp_path, "selfplay-1", LOSER)
-    stubborn = program(tmp_path, "selfplay-2", STUBBORN, stop_seconds=0.1)
-    loser.log.touch()
-    stubborn.log.touch()
-    until_both_are_up = f"""
+@pytest.fixture
+def fail_beside(
+    tmp_path: Path, database_url: str, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., None]:
+    """Start a run whose trainer fails once the other programs are up."""
+
+    def fail(game: str, *others: Program) -> None:
+        logs = [str(other.log) for other in others]
+        until_all_are_up = f"""
 import pathlib, time
-for log in {str(loser.log)!r}, {str(stubborn.log)!r}:
-    while "up" not in pathlib.Path(log).read_text():
+for log in map(pathlib.Path, {logs!r}):
+    while not log.exists() or "up" not in log.read_text():
         time.sleep(0.02)
 raise SystemExit("out of ideas")
 """
-    trainer = program(tmp_path, "trainer", until_both_are_up)
-    monkeypatch.setattr(supervisor_module, "_FIRST_PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(LocalPrograms, "loop", lambda *_: [loser, stubborn, trainer])
-    run_file = tmp_path / "run.toml"
-    run_file.write_text('name = "test"\ngame = "tic_tac_toe"\n')
-    run, forever = load_run(run_file), Until.parse("forever")
+        trainer = program(tmp_path, "trainer", until_all_are_up)
+        monkeypatch.setattr(supervisor_module, "_FIRST_PAUSE_SECONDS", 0.001)
+        monkeypatch.setattr(LocalPrograms, "loop", lambda *_: [*others, trainer])
+        run_file = tmp_path / "run.toml"
+        run_file.write_text(f'name = "test"\ngame = "{game}"\n')
+        run, forever = load_run(run_file), Until.parse("forever")
 
-    def go() -> None:
-        with Start(tmp_path / "data", run, run_file) as start:
-            folder = start.folder
-            local = LocalRun(
-                run, folder, workers=2, port=None, page=False, page_port=None, until=forever
-            )
-            local.go(database_url, valkey_url, start)
+        def go() -> None:
+            with Start(tmp_path / "data", run, run_file) as start:
+                folder = start.folder
+                local = LocalRun(
+                    run, folder, workers=2, port=None, page=False, page_port=None, until=forever
+                )
+                local.go(database_url, valkey_url, start)
 
-    with pytest.raises(ProgramFailedError, match="trainer died 5 times"):
-        go()
+        with pytest.raises(ProgramFailedError, match="trainer died 5 times"):
+            go()
+
+    return fail
+
+
+def test_lost_games_are_told_where_a_service_cannot_be_kept_running(
+    tmp_path: Path, fail_beside: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    loser = program(tmp_path, "selfplay-1", LOSER)
+    stubborn = program(tmp_path, "selfplay-2", STUBBORN, stop_seconds=0.1)
+    fail_beside("tic_tac_toe", loser, stubborn)
     assert not (tmp_path / "data").exists()
     said = capsys.readouterr().out
     assert "\n13,187 finished games were not stored" in said
-    assert "\nselfplay-2 had to be killed" in said
+    assert "\nselfplay-2 had to be killed and did not report whether" in said
+
+
+def test_a_new_folder_is_kept_if_games_were_stored_while_its_services_failed(
+    tmp_path: Path, fail_beside: Callable[..., None], database_url: str
+) -> None:
+    late = program(tmp_path, "selfplay", LATE, stop_seconds=60.0)
+    late = replace(late, arguments=(*late.arguments, database_url))
+    fail_beside(target_record(1).game, late)
+    assert "stored" in late.last_log_lines(1)[0]
+    assert (tmp_path / "data" / "run.toml").exists()
 
 
 async def test_the_others_go_on_without_an_optional_program(
@@ -296,7 +346,7 @@ async def test_a_child_that_does_not_leave_is_killed(tmp_path: Path) -> None:
     stubborn = program(tmp_path, "stubborn", STUBBORN, stop_seconds=0.3)
     async with Supervisor([stubborn], said.append) as supervisor:
         await until(lambda: stubborn.last_log_lines(1) == ["up"])
-    assert "killing stubborn: it did not leave in time" in said
+    assert "killing stubborn: it did not stop within 0.3 s" in said
     process = supervisor.children[0].process
     assert process is not None
     assert process.returncode == -signal.SIGKILL

@@ -144,8 +144,10 @@ def start(tmp_path: Path, data: Path) -> Iterator[Callable[..., Up]]:
 
 
 def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[..., Up]) -> None:
-    base = free_row(len(SERVICES))
-    up = start(*TINY, "--metrics-port", str(base))
+    base = free_row(len(SERVICES) + 1)
+    # Not the default port, which another run of this machine may take while this one is stopped.
+    own_page = ("--dashboard-port", str(base + len(SERVICES)))
+    up = start(*TINY, "--metrics-port", str(base), *own_page)
     up.wait_for_games()
     assert "is in use by `zerofleet up`" in ask("up", str(RUN_FILE), "--data", str(data), status=2)
 
@@ -210,7 +212,8 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     assert not list(data.glob("*.before"))
 
     end = ("--until", f"{games}games", *TINY)
-    assert f"of {games:,} games at the start" in ask("up", str(RUN_FILE), "--data", str(data), *end)
+    told = ask("up", str(RUN_FILE), "--data", str(data), *end)
+    assert f"Nothing to do. --until {games}games was reached before this start" in told
 
     again = start(*TINY, "--no-dashboard")
     again.wait_for_games()
@@ -247,7 +250,7 @@ def test_a_run_ends_at_a_number_of_steps_or_after_a_time(
     assert int(ended[1]) >= 60
     up = start(*TINY, "--no-dashboard", "--until", "60steps")  # the last checkpoint says so
     assert up.process.wait(60) == 0, up.text()
-    assert "Nothing to do: --until 60steps: " in up.text()
+    assert "Nothing to do. --until 60steps was reached before this start" in up.text()
     up = start(*TINY, "--no-dashboard", "--until", "0.1s")
     assert up.process.wait(60) == 0, up.text()
     assert "Ended by --until 0.1s: 0:0" in up.text()
@@ -303,7 +306,7 @@ def test_a_full_disk_is_named_and_what_was_not_stored_is_counted(
         assert refused.splitlines()[-1].startswith(f"zerofleet: the disk of {data}"), refused
         assert "Traceback" not in refused
     filler.unlink()
-    assert json.loads(ask("status", "--data", str(data), "--json"))["disk"] is None
+    assert json.loads(ask("status", "--data", str(data), "--json"))["disk_use"]["disk_full"] is None
 
 
 def test_a_goal_ends_the_run_and_its_model_can_be_played(
@@ -316,7 +319,7 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
     assert reached, up.text()
     best = int(reached[1])
     assert "CPU-seconds since the first game" in up.text()
-    go_on = re.search(r"go on +\S+ (.*)", up.text())
+    go_on = re.search(r"resume +\S+ (.*)", up.text())
     assert go_on, up.text()
     again = ask(*shlex.split(go_on[1]), "--until", "goal")  # the folder's run file has that goal
     assert f"Goal reached: model {best}" in again
@@ -343,7 +346,7 @@ def test_a_goal_ends_the_run_and_its_model_can_be_played(
     text = duel("hint\nnowhere\nquit\n", "--data", str(data), "--second", "--simulations", "5")
     assert f"model {best} plays" in text
     assert "expected line" in text
-    assert "'nowhere' is no action of tic_tac_toe" in text
+    assert "'nowhere' is not an action of tic_tac_toe" in text
 
     for model in (data / "models" / "blobs").iterdir():
         model.chmod(0o644)

@@ -113,5 +113,5 @@ async def test_a_worker_plays_on_whatever_lies_among_the_unfinished_games(
     }
     reasons = {row.uid: row.reason for row in aside}
     assert "action 4 at ply 1 is illegal" in reasons[str(illegal.game_uid)]
-    assert "this is no record of a game" in reasons[nothing]
+    assert "this is not a record of a game" in reasons[nothing]
     assert not {str(illegal.game_uid), nothing} & saved_games(database).keys()

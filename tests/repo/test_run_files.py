@@ -72,7 +72,7 @@ def test_the_page_of_keys_is_fresh() -> None:
         ),
         (
             'name = "a"\n[game]\nname = "tic_tac_toe"\n[search]\ntemperature_moves = 6',
-            "temperature_moves = 6 has no effect beside search.temperature_halflife = 8",
+            "temperature_moves = 6 has no effect with search.temperature_halflife = 8",
         ),
         (
             'name = "a"\n[game]\nname = "tic_tac_toe"\n[trainer]\nage_halflife = -1',
@@ -88,7 +88,7 @@ def test_the_page_of_keys_is_fresh() -> None:
         ),
         (
             'name = "a"\n[game]\nname = "tic_tac_toe"\n[rating]\nanchors = ["gnugo:11"]',
-            "'gnugo:11' is no anchor: give random, search, or gnugo:1 to gnugo:10",
+            "'gnugo:11' is not an anchor: give random, search, or gnugo:1 to gnugo:10",
         ),
     ],
 )

@@ -1,5 +1,6 @@
 """The last lines of a run say what was skipped."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,7 @@ def test_a_run_ends_with_what_was_skipped_and_how_to_have_it(tmp_path: Path) -> 
         capture_output=True,
         text=True,
         check=False,
+        env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
     )
     line, last = done.stdout.splitlines()[-2:]
     assert line == "Skipped: 2 × needs go (make go); 1 × needs luck", done.stdout

@@ -86,6 +86,13 @@ class Session:
         self.text += text
         self._spoke.set()
 
+    async def run(self, *lines: str) -> None:
+        """Answer these lines, to the end."""
+        for line in lines:
+            self.lines.put_nowait(f"{line}\n")
+        self.lines.put_nowait(None)
+        await self.engine.run(self.lines)
+
     async def until(self, text: str) -> None:
         """Wait until the engine has said this."""
         while text not in self.text:
@@ -96,9 +103,6 @@ class Session:
 async def said(*lines: str, player: FirstFree | None = None) -> str:
     """Everything the engine says to these lines."""
     session = Session(player or FirstFree())
-    for line in lines:
-        session.lines.put_nowait(f"{line}\n")
-    session.lines.put_nowait(None)
-    await session.engine.run(session.lines)
+    await session.run(*lines)
     assert session.complaints == []
     return session.text

@@ -30,7 +30,7 @@ def test_beside_a_precision_a_version_means_fp32(
 
 @pytest.mark.parametrize("name", ["", "0", "12/int4", "gnugo:11", "best"])
 def test_a_name_that_is_none_is_refused_with_those_there_are(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"'{name}' is no player: give a version"):
+    with pytest.raises(ConfigError, match=f"'{name}' is not a player: give a version"):
         player_names("12", name)
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from zerofleet.cli.final_report import final_report, lost_text
 from zerofleet.cli.local_run import LocalRun
-from zerofleet.cli.progress import LiveTable, PlainLines, draw, duration, one_line
+from zerofleet.cli.progress import LiveTable, PlainLines, draw, duration, elo_text, one_line
 from zerofleet.cli.status_text import status_text, status_values
 from zerofleet.cli.until import Until
 from zerofleet.config import run_from_values
@@ -300,6 +300,9 @@ def test_status_as_text_and_json() -> None:
     assert "Elo               +130 ± 72\n" in text
     behind = status_text(replace(FULL, rated_version=2), KEPT, [], None)
     assert "Elo               +130 ± 72 (model 2)\n" in behind
+    first = replace(FULL, elo=0.0, elo_error=0.0)
+    assert "Elo               0 (reference)\n" in status_text(first, KEPT, [], None)
+    assert elo_text(replace(FULL, elo=1234.0, elo_error=None)).startswith("+1,234")
     assert "25.0% of the last 1,000" in text
     assert "prior 0.40 (1.95 at first), search 0.35 nats" in text
     few = replace(FULL, play=RecentPlay(12, 1.0, 0.0))
@@ -371,12 +374,30 @@ def test_status_lists_what_takes_room_and_when_the_limit_is_reached() -> None:
         (11e9, "11 GB, reached in 16 hours at"),
         (10.35e9, "10.35 GB, reached in 55 minutes at"),
         (10.3e9, "10.3 GB, reached: the oldest searches that training does not need are dropped"),
-        (0.5e9, "0.5 GB, reached: the oldest"),
+        (2.5e9, "2.5 GB, reached: the oldest"),
     ],
 )
 def test_a_disk_limit_says_when_it_begins_to_drop_searches(limit: float, words: str) -> None:
     text = status_text(FULL, replace(KEPT, limit=limit), [], "127.0.0.1:1")
     assert f"disk limit        {words}" in text
+
+
+def test_a_disk_limit_below_what_is_fixed_is_said_to_be_too_low() -> None:
+    fixed = KEPT.total - KEPT.kept.bytes
+    small = replace(KEPT, limit=0.5e9)
+    assert small.fixed == fixed + (256 << 20) - 256_000_000  # the log may still grow
+    text = status_text(FULL, small, [], "127.0.0.1:1")
+    assert (
+        "disk limit        0.5 GB: retention.max_disk_gb = 0.5 cannot be kept: the write-" in text
+    )
+    assert "need 2.15 GB without any searches. Set it to 2.7 or more, or to 0 for no limit." in text
+    assert replace(KEPT, limit=float(small.fixed)).limit_fault is None
+    values = status_values(FULL, small, [], None)["disk_use"]
+    assert values["limit_fault"] == small.limit_fault
+    of_fleet = replace(NOTHING, limit=5e6)
+    assert str(of_fleet.limit_fault).startswith(
+        "retention.max_disk_gb = 0.005 cannot be kept: tables need 0.01 GB"
+    )
 
 
 def test_a_disk_limit_without_a_rate_is_a_limit() -> None:
@@ -409,20 +430,29 @@ def test_a_full_disk_is_said_wherever_figures_are() -> None:
         full, KEPT, [], None
     )
     assert " | disk full: 0.0 MB left on the disk of /data" in one_line(full, [], 0.0)
+    values = status_values(full, KEPT, [], None)
+    assert values["disk_use"]["disk_full"] == full.disk
+    assert "disk" not in values
     text = io.StringIO()
     Console(file=text, width=100).print(draw(full, [], 0.0))
     assert "full: 0.0 MB left on the disk of /data" in text.getvalue()
-    lost = lost_text(13_187, [], full.disk)
+    lost = lost_text(13_187, {}, full.disk)
     assert lost.startswith("\n13,187 finished games were not stored, ")
     assert "the disk is full: 0.0 MB left on the disk of /data" in lost
-    assert "1 finished game was not stored" in lost_text(1, [], None)
-    assert lost_text(0, [], full.disk) == ""
+    assert "1 finished game was not stored" in lost_text(1, {}, None)
+    assert lost_text(0, {}, full.disk) == ""
 
 
-def test_workers_that_were_killed_could_not_say_what_they_held() -> None:
-    killed = lost_text(0, ["selfplay-1", "selfplay-2"], None)
-    assert killed.startswith("\nselfplay-1 and selfplay-2 had to be killed: whether finished games")
-    assert lost_text(2, ["selfplay-1"], None).count("\n") == 2
+def test_the_last_lines_say_what_is_known_of_workers_that_were_killed() -> None:
+    silent = lost_text(0, {"selfplay-1": False, "selfplay-2": False}, None)
+    assert silent.startswith("\nselfplay-1 and selfplay-2 had to be killed and did not report")
+    told = lost_text(0, {"selfplay-1": True, "selfplay-2": True}, None)
+    assert told.startswith("\nselfplay-1 and selfplay-2 had to be killed while saving unfinished")
+    assert "No finished game was lost." in told
+    both = lost_text(2, {"selfplay-1": True, "selfplay-2": False}, None)
+    assert both.startswith("\n2 finished games were not stored")
+    assert both.count("\n") == 3
+    assert "No finished game was lost." not in both
 
 
 def test_status_says_what_inference_runs_on() -> None:
@@ -440,6 +470,11 @@ def test_status_says_what_inference_runs_on() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(0.9, "0:00"), (65.0, "1:05"), (3_723.0, "1:02:03")])
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_the_report_of_a_run_without_a_finished_game_says_so(tmp_path: Path) -> None:
+    words = final_report(EMPTY, Usage(1.0, 1.0), DataFolder(tmp_path, "r", "g"))
+    assert words.startswith("\nNo game was finished.\n\npage ")
 
 
 @pytest.mark.parametrize("has_exam", [True, False])

@@ -32,6 +32,8 @@ def run(**trainer: Any) -> RunConfig:
         ("90s", "seconds", 90),
         ("1.5m", "seconds", 90),
         ("2h", "seconds", 7200),
+        ("1h30m", "seconds", 5400),
+        ("1h 30m 5s", "seconds", 5405),
         ("5000steps", "step", 5000),
         ("1 step", "step", 1),
         ("20_000games", "game", 20_000),
@@ -48,7 +50,19 @@ def test_the_ends(text: str, kind: str, amount: float) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [f"{'9' * 5000}games", f"{'9' * 400}s", "1,5steps", "5,,steps", "1_0000games", "\u0663s", "0s"],
+    [
+        f"{'9' * 5000}games",
+        f"{'9' * 400}s",
+        "1,5steps",
+        "5,,steps",
+        "1_0000games",
+        "\u0663s",
+        "0s",
+        "",
+        " ",
+        "5m1h",
+        "1h5m2m",
+    ],
 )
 def test_what_is_no_end_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="give a time"):
@@ -93,10 +107,14 @@ def test_a_checkpoint_says_how_far_training_is_while_no_trainer_does() -> None:
         assert ending.is_reached(NOTHING, 0.0) == bool(end)
     ending = Ending(Until.parse("500steps"), run(), there)
     assert ending.report(NOTHING, 0.0, at_start=True) == (
-        "\nNothing to do: --until 500steps: 500 of 500 steps at the start."
+        "\nNothing to do. --until 500steps was reached before this start: the run has 500 steps. "
+        "To train further, give a higher total, such as --until 1000steps, or no --until."
     )
     ending = Ending(Until.parse("budget"), run(budget_minutes=0.5, budget_samples=600), there)
     assert ending.is_reached(NOTHING, 0.0)
+    told = str(ending.report(NOTHING, 0.0, at_start=True))
+    assert "budget was used up before this start" in told
+    assert "raise trainer.budget_minutes or trainer.budget_samples" in told
 
 
 def test_the_goal_and_no_end_at_all() -> None:
@@ -107,7 +125,9 @@ def test_the_goal_and_no_end_at_all() -> None:
     reached = replace(NOTHING, exams=(Exam(3, 10, 100, 5, 0.05),))
     assert ending.is_reached(reached, 0.0)
     assert "Goal reached: model 3" in str(ending.report(reached, 0.0, at_start=False))
-    assert "before this start" in str(ending.report(reached, 0.0, at_start=True))
+    told = str(ending.report(reached, 0.0, at_start=True))
+    assert "before this start" in told
+    assert "lower exam_error_rate in [goal]" in told
     forever = Ending(Until.parse("forever"), run(), None)
     assert not forever.is_set
     assert not forever.is_reached(reached, 1e9)

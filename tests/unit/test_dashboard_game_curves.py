@@ -88,6 +88,12 @@ def test_only_a_game_that_the_rules_ended_has_a_value_at_its_end(reason: str) ->
     assert lost == ([6] if reason == "rules" else [])
 
 
+def test_a_game_opens_at_its_first_search() -> None:
+    assert walked([None, None, 0.1, -0.1]).first_searched == 2
+    assert walked([0.1, None, 0.1]).first_searched == 0
+    assert walked([None, None]).first_searched == 0
+
+
 def test_a_move_without_a_search_is_not_blamed_on_another() -> None:
     assert blunders(walked([0.9, 0.0, None, 0.0, -0.9, 0.0, -0.9, 0.0], result=0)) == []
     assert blunders(walked([0.0, 0.0, 0.0, 0.0, 0.9, 0.0, None, 0.0], result=0)) == []

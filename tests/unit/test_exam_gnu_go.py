@@ -115,6 +115,20 @@ async def test_the_command_keeps_what_it_prints(
             assert told[name] == getattr(row.figures, name)
 
 
+async def test_the_table_has_error_rates_in_percent(
+    gnugo: Callable[[str], Path], database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gnugo("pass")
+    run = RUN.model_copy(update={"name": "go"})
+    database.register_run(run)
+    epoch = database.acquire_fence("go", "trainer")
+    for version in (1, 2):
+        database.insert_model("go", version, f"{version:064x}", 9, {}, "where", epoch)
+    asked = _Asked(run, 2, positions=1, perfect_play=None, gnugo=2, levels=(1,))
+    await _examine(asked, cast("_InProcess", FillsTwoRows()), database, as_json=False)
+    assert capsys.readouterr().out.split()[:6] == ["2", "gnugo:1", "2", "2", "0", "0.00%"]
+
+
 async def test_who_gives_up_before_the_first_action_is_named(
     gnugo: Callable[[str], Path],
 ) -> None:

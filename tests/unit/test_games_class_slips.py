@@ -50,7 +50,7 @@ SLIPS = {
             return [cls.action_to_string(action) for action in range(60)].index(text)
         """,
         "string_to_action('') raised ValueError: '' is not in list (FILE, line 7); "
-        "for a text that is no action, answer None",
+        "for a text that is not an action, answer None",
     ),
     "string_to_action finds -1": (
         """
@@ -59,7 +59,7 @@ SLIPS = {
             return " ".join(map(cls.action_to_string, range(60))).find(text or "?") // 5
         """,
         "string_to_action('') answered -1: give a whole number below 60, "
-        "or None for what is no action",
+        "or None for what is not an action",
     ),
     "string_to_action answers a text": (
         """
@@ -68,7 +68,7 @@ SLIPS = {
             return text
         """,
         "string_to_action('a1a2') answered 'a1a2': give a whole number below 60, "
-        "or None for what is no action",
+        "or None for what is not an action",
     ),
     "action_to_string answers a number": (
         """

@@ -90,8 +90,8 @@ async def test_illegal_moves_change_nothing() -> None:
     )
     answers = text.split("\n\n")
     assert answers[1] == "? illegal move: c3 is taken"
-    assert answers[2].startswith("? 'z9' is no vertex")
-    assert answers[3].startswith("? 'x' is no colour")
+    assert answers[2].startswith("? 'z9' is not a vertex")
+    assert answers[3].startswith("? 'x' is not a colour")
     assert answers[4] == "= A5"
     assert player.asked[0][0] == [12]
 
@@ -179,10 +179,36 @@ async def test_handicap_stones_and_passes_put_in_are_no_moves_of_a_file(
     assert [asked for asked, _ in player.asked] == [actions]
 
 
+@pytest.mark.parametrize(
+    ("komi", "told"),
+    [
+        ("", []),
+        ("KM[7.5]", []),
+        ("KM[6.5]", ["the SGF has komi 6.5; the game is loaded with komi 7.5"]),
+        ("KM[0]", ["the SGF has komi 0; "]),
+        ("AP[foxwq]KM[650]", ["the SGF has komi 650 (KM[650] is read as 6.5 points: hundredths"]),
+        ("KM[3.75]", ["KM[3.75] is read as 7.5 points"]),
+        ("KM[six]", ["the SGF has komi six (the SGF has komi 'six': give a multiple of 0.5); "]),
+    ],
+)
+async def test_a_game_with_another_komi_is_loaded_with_the_runs(
+    tmp_path: Path, komi: str, told: list[str]
+) -> None:
+    path = tmp_path / "other.sgf"
+    path.write_text(f"(;SZ[5]{komi};B[cc])")
+    session = Session(FirstFree())
+    await session.run(f"loadsgf {path}", "get_komi", "showboard")
+    assert session.text.startswith("=\n\n= 7.5\n\n")
+    assert "ply 1" in session.text
+    assert len(session.complaints) == len(told)
+    for line, words in zip(session.complaints, told, strict=True):
+        assert line.startswith(words)
+
+
 async def test_files_that_cannot_be_loaded(tmp_path: Path) -> None:
     path = tmp_path / "other.sgf"
-    path.write_text("(;SZ[5]KM[6.5])")
-    assert "? cannot load file: the SGF has komi 6.5" in await said(f"loadsgf {path}")
+    path.write_text("(;SZ[9]KM[6.5])")
+    assert "? cannot load file: the SGF has board size 9, not 5" in await said(f"loadsgf {path}")
     assert "? cannot load file" in await said(f"loadsgf {tmp_path / 'none.sgf'}")
     assert "? cannot load file" in await said(f"loadsgf {tmp_path}")
 

@@ -74,8 +74,8 @@ def test_theirs_to_choose() -> None:
     for vertices, words in (
         (("E5",), "two or more"),
         (("E5", "e5"), "each once"),
-        (("E5", "pass"), "a pass is no stone"),
-        (("E5", "Z9"), "'Z9' is no vertex"),
+        (("E5", "pass"), "a pass is not a stone"),
+        (("E5", "Z9"), "'Z9' is not a vertex"),
     ):
         with pytest.raises(GtpError, match=words):
             free(*vertices)

@@ -46,7 +46,7 @@ def test_responses_end_with_one_empty_line() -> None:
 
 def test_colours() -> None:
     assert [parse_player(text) for text in ("b", "W", "Black", "WHITE")] == [0, 1, 0, 1]
-    with pytest.raises(GtpError, match="'green' is no colour"):
+    with pytest.raises(GtpError, match="'green' is not a colour"):
         parse_player("green")
 
 

@@ -87,7 +87,9 @@ async def test_chance_plays_each_legal_action_as_often() -> None:
 def test_an_unknown_anchor_is_refused_with_those_there_are(name: str) -> None:
     values = {"name": "r", "game": "tic_tac_toe"}
     run_from_values({**values, "rating": {"anchors": ["gnugo:10", "random"]}})
-    with pytest.raises(ValueError, match=f"'{name}' is no anchor: give random, search, or gnugo"):
+    with pytest.raises(
+        ValueError, match=f"'{name}' is not an anchor: give random, search, or gnugo"
+    ):
         run_from_values({**values, "rating": {"anchors": [name]}})
 
 

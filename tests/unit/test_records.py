@@ -142,7 +142,7 @@ BAD: list[Any] = [
 
 @pytest.mark.parametrize("data", BAD)
 def test_what_is_no_record_is_refused(data: Any) -> None:
-    with pytest.raises(RecordRejectedError, match="this is no record of a game"):
+    with pytest.raises(RecordRejectedError, match="this is not a record of a game"):
         GameRecord.from_json(data)
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
+import structlog
 
 from services.selfplay.settings import SelfplaySettings
 from services.selfplay.worker import Worker
@@ -275,6 +276,45 @@ async def test_leases_end_though_not_everything_could_be_stored(
         await until(lambda: worker.writer.spooled)
     assert worker.writer.spooled > 0
     assert stores.log[-1] == "release"
+
+
+@pytest.mark.parametrize("part", ["submit_games", "save_unfinished"])
+async def test_it_says_how_many_finished_games_are_lost_when_that_is_known(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    def away(*_: object) -> None:
+        raise StoreUnavailableError("no Postgres")
+
+    told: list[int] = []
+    monkeypatch.setattr("services.selfplay.worker._LEAVE_SECONDS", 0.3)
+    monkeypatch.setattr("services.selfplay.worker.tell_lost_games", told.append)
+    worker = make_worker(stores)
+    with structlog.testing.capture_logs() as events:
+        async with running(worker):
+            await until(lambda: stores.stored and worker.writer.spooled)
+            monkeypatch.setattr(stores, part, away)
+    assert told == [worker.writer.spooled]
+    assert (told[0] > 0) == (part == "submit_games")
+    names = [event["event"] for event in events if event["log_level"] in ("warning", "error")]
+    late = "left_without_postgres" if told[0] else "left_before_all_was_saved"
+    assert names.count(late) == 1
+    assert stores.log[-1] == "release"
+
+
+async def test_it_says_what_is_lost_when_games_can_no_longer_be_stored(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ConfigError("this role may not store games")
+
+    told: list[int] = []
+    monkeypatch.setattr("services.selfplay.worker.tell_lost_games", told.append)
+    monkeypatch.setattr(stores, "submit_games", refuse)
+    worker = make_worker(stores)
+    with pytest.raises(ConfigError, match="may not store"):
+        await asyncio.wait_for(worker.run(asyncio.Event()), 120)
+    assert told == [worker.writer.spooled]
+    assert told[0] > 0
 
 
 @pytest.mark.parametrize("part", ["predict", "save", "beat"])

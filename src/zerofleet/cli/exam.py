@@ -1,4 +1,4 @@
-"""``zerofleet exam``: how often a model errs against perfect play, and how it plays GNU Go."""
+"""``zerofleet exam``: errors of a model against perfect play, and games against GNU Go."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _COLUMNS = {
     "model": ("model", 5),
     "kind": ("exam", 14),
     "simulations": ("simulations", 11),
-    "positions": ("asked", 6),
+    "positions": ("positions", 9),
     "errors": ("errors", 6),
     "error_rate": ("error rate", 10),
-    "prior_errors": ("by the prior", 12),
+    "prior_errors": ("prior errors", 12),
     "value_error": ("value error", 11),
     "wins": ("won", 6),
     "draws": ("drawn", 6),
-    "given_away": ("given away", 10),
+    "given_away": ("mistakes", 8),
     "margin": ("area margin", 11),
     "even_komi": ("even komi", 9),
 }
@@ -85,25 +85,25 @@ def exam(
     ] = None,
     perfect_play: Annotated[
         int | None,
-        typer.Option(min=1, help="Games against each solver, by each colour; Connect Four."),
+        typer.Option(min=1, help="Games against each solver with each colour; Connect Four."),
     ] = None,
     gnugo: Annotated[
         int | None, typer.Option(min=2, help="Games against each level of GNU Go; Go.")
     ] = None,
     gnugo_level: Annotated[
         list[int] | None,
-        typer.Option(min=1, max=10, help="Of GNU Go; may be repeated. [1, 5, 10]"),
+        typer.Option(min=1, max=10, help="Level of GNU Go; may be repeated. [1, 5, 10]"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each result.")] = False,
 ) -> None:
-    """Measure how often a model errs, as a table.
+    """Measure how often a model makes mistakes, as a table.
 
     tic_tac_toe: all lines of play of the opponent, as both colours; an error is a line lost.
     connect_four: fixed samples of positions, of random play and near good play; an error is an
     action with a worse outcome than the best one. --perfect-play adds whole games against the
     solver, which plays evenly among its best actions or resists longest. othello: a sample of
-    positions with 6 to 12 empty squares. Go: --gnugo plays whole games against GNU Go. Whole games
-    are kept in the table exams.
+    positions with 6 to 12 empty squares. Go: --gnugo plays whole games against GNU Go. Results of
+    whole games are stored in the table exams.
     """
     from zerofleet import games
     from zerofleet.config import ProcessSettings, load_run, read_settings
@@ -154,7 +154,7 @@ def _check(asked: _Asked) -> None:
         )
     if asked.levels and not asked.gnugo:
         raise ConfigError(
-            f"--gnugo-level {asked.levels[0]} says nothing of how many games: add --gnugo 20, or "
+            f"--gnugo-level {asked.levels[0]} needs a number of games: add --gnugo 20, or "
             "leave it out"
         )
     if asked.gnugo:
@@ -252,16 +252,18 @@ def _say_played(level: int, over: int, games: int) -> None:
 
 
 def _line(values: dict[str, Any], asked: _Asked) -> str:
-    """A row of the table; what an exam does not say is a dash."""
+    """Return a row of the table; a value that an exam does not have is a dash."""
     return "  ".join(
-        f"{_cell(values[key]):{'<' if key == 'kind' else '>'}{_COLUMNS[key][1]}}"
+        f"{_cell(key, values[key]):{'<' if key == 'kind' else '>'}{_COLUMNS[key][1]}}"
         for key in asked.columns
     )
 
 
-def _cell(value: float | str | None) -> str:
+def _cell(key: str, value: float | str | None) -> str:
     if value is None:
         return "-"
+    if key == "error_rate" and isinstance(value, float):
+        return f"{value:.2%}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zerofleet.cli.progress import counted, elo_text, loss_text
@@ -19,20 +19,20 @@ _QUERY = "SELECT model, at, against, score_percent, elo FROM promotion_history"
 def goal_text(reached: Exam | None, goal: float) -> str:
     """Whether the goal was reached, and by which model."""
     if reached is None:
-        return f"\nThe goal, an exam error rate of {goal:g}, is not reached yet."
+        return f"\nThe goal, an exam error rate of {goal:.2%}, is not reached yet."
     return (
         f"\nGoal reached: model {reached.version} has an exam error rate of "
-        f"{reached.error_rate:g} ({reached.errors:,} of {reached.positions:,}, "
+        f"{reached.error_rate:.2%} ({reached.errors:,} of {reached.positions:,}, "
         f"at {reached.simulations} simulations)."
     )
 
 
-def lost_text(games: int, killed: Sequence[str], disk: str | None) -> str:
-    """Finished games that Postgres took none of until the end, and why; "" where there are none.
+def lost_text(games: int, killed: Mapping[str, bool], disk: str | None) -> str:
+    """Return which games were not stored, and why; "" if all were.
 
     Args:
-        games: how many, by the workers that left by themselves.
-        killed: the names of the others.
+        games: number of finished games that the workers reported as lost.
+        killed: workers that had to be killed, and whether they reported that number before.
         disk: that it is full, for a person.
     """
     text = ""
@@ -41,12 +41,25 @@ def lost_text(games: int, killed: Sequence[str], disk: str | None) -> str:
         why = f": the disk is {disk}" if disk else ", see the logs"
         lost = f"{counted(games, 'finished game')} {were} not stored"
         text += f"\n{lost}, because Postgres did not take them{why}."
-    if killed:
+    silent = [name for name, has_told in killed.items() if not has_told]
+    if silent:
         text += (
-            f"\n{' and '.join(killed)} had to be killed: whether finished games were not stored "
-            "is not known; the next start plays on what was saved of them."
+            f"\n{_listed(silent)} had to be killed and did not report whether finished games were "
+            "lost. The next start resumes the games that were saved."
+        )
+    if len(silent) < len(killed):
+        others = _listed([name for name, has_told in killed.items() if has_told])
+        none = "" if games else " No finished game was lost."
+        text += (
+            f"\n{others} had to be killed while saving unfinished games.{none} The next start "
+            "resumes them from where they were last saved."
         )
     return text
+
+
+def _listed(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def final_report(
@@ -69,7 +82,7 @@ def final_report(
     lines = ["", *_cost(figures, usage), "", f"page     {page_command(folder)}"]
     if figures.best_version is not None:
         lines += _what_now(figures, folder)
-    return "\n".join([*lines, _go_on(folder, workers, metrics_port)])
+    return "\n".join([*lines, _resume(folder, workers, metrics_port)])
 
 
 def page_command(folder: DataFolder) -> str:
@@ -79,7 +92,7 @@ def page_command(folder: DataFolder) -> str:
 
 def _cost(figures: RunFigures, usage: Usage) -> list[str]:
     if figures.games == 0:
-        return []
+        return ["No game was finished."]
     lines = [
         f"{counted(figures.games, 'game')}, {counted(figures.models, 'model')}, "
         f"{figures.promotions} promoted; "
@@ -107,15 +120,15 @@ def _what_now(figures: RunFigures, folder: DataFolder) -> list[str]:
     return [*lines, f"model    {model}", f"logs     {_short(folder.logs)}"]
 
 
-def _go_on(folder: DataFolder, workers: int, metrics_port: int | None) -> str:
+def _resume(folder: DataFolder, workers: int, metrics_port: int | None) -> str:
     root = shlex.quote(str(_short(folder.root)))
     run_file = shlex.quote(str(_short(folder.run_file)))
-    go_on = f"go on    {_command()} up {run_file} --data {root}"
+    resume = f"resume   {_command()} up {run_file} --data {root}"
     if workers > 1:
-        go_on += f" --workers {workers}"
+        resume += f" --workers {workers}"
     if metrics_port is not None:
-        go_on += f" --metrics-port {metrics_port}"
-    return go_on
+        resume += f" --metrics-port {metrics_port}"
+    return resume
 
 
 def _command() -> str:

@@ -25,7 +25,7 @@ def gtp(
     address: Annotated[
         str | None,
         typer.Option(
-            callback=with_port, help="An inference service elsewhere.", metavar="HOST:PORT"
+            callback=with_port, help="Address of another inference service.", metavar="HOST:PORT"
         ),
     ] = None,
     model: Annotated[str, typer.Option(help="A version, or 'best'.", metavar="VERSION")] = "best",

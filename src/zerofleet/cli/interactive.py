@@ -16,7 +16,7 @@ from zerofleet.client import Player, SearchTable
 from zerofleet.games.notation import why_illegal
 from zerofleet.rpc.credentials import ClientCredentials
 
-_HELP = """Type an action as it stands on the board, or
+_HELP = """Type an action as the board shows it, or
   hint   what the model would do, and why
   undo   take your last action back
   board  show the board again

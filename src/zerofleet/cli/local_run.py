@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from asyncio import FIRST_COMPLETED
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from dataclasses import replace
 
 import typer
@@ -38,7 +39,7 @@ from zerofleet.local.programs import (
 from zerofleet.local.running import Running
 from zerofleet.local.start import Start
 from zerofleet.local.stores import Stores, StoreUrls
-from zerofleet.local.supervisor import AddressTakenError, Supervisor
+from zerofleet.local.supervisor import AddressTakenError, Supervisor, service_of
 from zerofleet.local.usage import UsageMeter
 
 _LOOK_SECONDS = 1.0
@@ -163,13 +164,15 @@ class LocalRun:
             monitor.require_redis()
             start.write(self._run)
             stores.remember()
+            if (fault := monitor.disk_use().limit_fault) is not None:
+                self._progress.say(fault)
             figures = monitor.figures()
             at_start = self._ending.is_reached(figures, 0.0)
             if at_start:
                 start.succeeded()
             else:
                 self._began = time.monotonic()
-                with self._progress:
+                with self._keeping_games(monitor, figures.games, start), self._progress:
                     figures = self._supervise_where_it_can_listen(stores, monitor, figures, start)
             is_reached = self._ending.is_reached(figures, self._trained)
             report = self._ending.report(figures, self._trained, at_start=at_start)
@@ -178,6 +181,22 @@ class LocalRun:
             with contextlib.suppress(StoreUnavailableError):
                 figures = monitor.figures()
             return figures, report, is_reached
+
+    @contextlib.contextmanager
+    def _keeping_games(self, monitor: Monitor, old_games: int, start: Start) -> Generator[None]:
+        """Keep a new folder with games in it, whatever ends the services.
+
+        The last games are stored while the services stop, after the last look.
+        """
+        try:
+            yield
+        except BaseException:
+            games = math.inf  # unknown
+            with contextlib.suppress(StoreUnavailableError):
+                games = monitor.figures().games
+            if start.is_new and games > old_games:
+                start.succeeded()
+            raise
 
     def _supervise_where_it_can_listen(
         self, stores: Stores, monitor: Monitor, figures: RunFigures, start: Start
@@ -310,9 +329,12 @@ class LocalRun:
             yield
         finally:
             lost = sum(child.lost_games for child in supervisor.children)
-            killed = [child.program.name for child in supervisor.children if child.killed]
-            workers = [name for name in killed if name.startswith("selfplay")]
-            self._lost = lost_text(lost, workers, monitor.disk())
+            killed = {
+                child.program.name: child.has_told
+                for child in supervisor.children
+                if child.killed and service_of(child.program.name) == "selfplay"
+            }
+            self._lost = lost_text(lost, killed, monitor.disk())
 
     def _tell_of_size(self, services: Sequence[ServiceState]) -> None:
         """Say once that the network is too large for this machine's CPUs."""

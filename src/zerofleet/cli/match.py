@@ -49,18 +49,20 @@ def match(
         str | None, typer.Option(help="Any Postgres instead of a data folder's; needs RUN.toml.")
     ] = None,
     password_file: PasswordFile = None,
-    wait: Annotated[bool, typer.Option(help="Wait for the games; Ctrl-C leaves them.")] = True,
+    wait: Annotated[
+        bool, typer.Option(help="Wait for the games. After Ctrl-C the evaluator continues.")
+    ] = True,
 ) -> None:
-    """Have two players play a trial, which decides nothing.
+    """Play a test match between two players. Never promotes a model.
 
     Players are models (12), models in one precision (12/int8), and the anchors random, search and
-    gnugo:LEVEL. Beside a named precision a version alone means fp32. The running evaluator plays
-    the games between its other matches, at rating.num_simulations; of a run that is stopped, one
-    that is started for the time, unless --no-wait. The same command again goes on
-    with them, and shows them; more games add to those there are. A trial that the evaluator cannot
-    play is left out, with the reason; the same command has it tried again. Where
-    ZEROFLEET_DATABASE_URL is set, as in the containers of a fleet, the run is that fleet's; it
-    takes the rights of the evaluator, so call it in its container.
+    gnugo:LEVEL. If one player names a precision, a version without one means fp32. The running
+    evaluator plays the games between its other matches, at rating.num_simulations. For a stopped
+    run, an evaluator is started until the games are played, unless --no-wait is given. Repeat the
+    command to resume a match or to show its games; a larger number of games adds to those played.
+    A match that the evaluator cannot play is skipped, with the reason; repeating the command tries
+    it again. If ZEROFLEET_DATABASE_URL is set, as in the containers of a fleet, the run is that
+    fleet's. The command needs the evaluator's rights, so run it in the evaluator's container.
     """
     from zerofleet.config import load_run
     from zerofleet.local.running import joined
@@ -98,7 +100,7 @@ def player_names(player: str, opponent: str) -> tuple[str, str]:
     for name in (player, opponent):
         if ModelName.of(name) is None and ANCHOR.fullmatch(name) is None:
             raise ConfigError(
-                f"'{name}' is no player: give a version (12), a version in one precision "
+                f"'{name}' is not a player: give a version (12), a version in one precision "
                 "(12/fp32, 12/int8, 12/fp16), random, search, or gnugo:1 to gnugo:10"
             )
     if "/" in player or "/" in opponent:  # whichever precision answers may be that very one
@@ -142,7 +144,7 @@ def _play(
                 with evaluator() if evaluator else nullcontext(None) as check:
                     trial = _wait(database, run.name, trial, redis_url, check)
         except KeyboardInterrupt:
-            goes_on = "the evaluator goes on; " if evaluator is None else ""
+            goes_on = "the evaluator continues; " if evaluator is None else ""
             typer.echo(f"{goes_on}the same command shows the games", err=True)
         typer.echo(_result(database, trial))
         if trial.left_out is not None:

@@ -29,7 +29,7 @@ def migrate(
         ),
     ] = None,
     wait: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long Postgres may be away.")
+        float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for Postgres.")
     ] = 0,
 ) -> None:
     """Make or update the tables of a Postgres database.
@@ -51,7 +51,7 @@ def migrate(
             delay = backoff.delay()
             if time.monotonic() + delay > deadline:
                 raise
-            typer.echo(f"waits for Postgres: {error}", err=True)
+            typer.echo(f"waiting for Postgres: {error}", err=True)
             time.sleep(delay)
         else:
             break

@@ -23,7 +23,7 @@ def play(
     address: Annotated[
         str | None,
         typer.Option(
-            callback=with_port, help="An inference service elsewhere.", metavar="HOST:PORT"
+            callback=with_port, help="Address of another inference service.", metavar="HOST:PORT"
         ),
     ] = None,
     game: Annotated[
@@ -40,7 +40,7 @@ def play(
 ) -> None:
     """Play against the model in the terminal.
 
-    Uses the run's inference service; if none runs, one is started for the time.
+    Uses the run's inference service. If the run is stopped, one is started for the game.
     """
     from zerofleet import games
     from zerofleet.cli.interactive import InteractiveGame, RemoteOpponent

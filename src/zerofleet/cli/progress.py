@@ -274,10 +274,22 @@ def elo_text(figures: RunFigures) -> str:
     """With half of its 95% interval, and of which model where that is not the best one."""
     if figures.elo is None:
         return "none yet"
-    error = "" if figures.elo_error is None else f" ± {Z_95 * figures.elo_error:.0f}"
+    half = None if figures.elo_error is None else Z_95 * figures.elo_error
     rated = figures.rated_version
     model = "" if rated == figures.best_version else f" (model {rated})"
-    return f"{figures.elo:+.0f}{error}{model}"
+    return f"{rating_text(figures.elo, half)}{model}"
+
+
+def rating_text(elo: float, half: float | None) -> str:
+    """Return an Elo with half of its 95% interval; the oldest model is the reference of all others.
+
+    Args:
+        elo: relative to the reference.
+        half: None: unknown; 0 for the reference alone.
+    """
+    if half == 0:
+        return "0 (reference)"
+    return f"{elo:+,.0f}" if half is None else f"{elo:+,.0f} ± {half:,.0f}"
 
 
 def elo_interval(figures: RunFigures) -> tuple[float, float] | None:

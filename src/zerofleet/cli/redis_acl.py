@@ -10,13 +10,16 @@ import typer
 
 def redis_acl(
     passwords: Annotated[
-        Path, typer.Option(metavar="DIR", help="A file for each user: worker, inference, ...")
+        Path,
+        typer.Option(
+            metavar="DIR", help="Password files, one for each user: worker, inference, ..."
+        ),
     ],
 ) -> None:
     """Print an ACL file for Redis or Valkey (`aclfile FILE` in its configuration).
 
-    Passwords appear as digests. Each line of a user's file is a password of that user, so that an
-    old one can be good for a while.
+    Passwords appear as digests. Each line of a user's file is a password of that user, so an old
+    one can stay valid for a while.
     """
     from zerofleet.secrets.redis_users import acl_file
 

@@ -35,16 +35,16 @@ def rollback(
     ] = None,
     password_file: PasswordFile = None,
     redis_url: Annotated[
-        str | None, typer.Option(help="With --database-url: the run's Redis, to say it at once.")
+        str | None, typer.Option(help="With --database-url: the run's Redis, to update it at once.")
     ] = None,
     redis_password_file: RedisPasswordFile = None,
 ) -> None:
     """Make an earlier promoted model the best again.
 
-    It is a promotion like any other: the history keeps both, matches go on against it, and models
-    that were judged stay judged. A running evaluator notices by itself. Where
-    ZEROFLEET_DATABASE_URL is set, as in the containers of a fleet, the run is that fleet's; it
-    takes the rights of the evaluator, so call it in its container.
+    It is a promotion like any other: the history keeps both, later candidates play against it, and
+    verdicts on models stay. A running evaluator notices by itself. If ZEROFLEET_DATABASE_URL is
+    set, as in the containers of a fleet, the run is that fleet's. The command needs the
+    evaluator's rights, so run it in the evaluator's container.
     """
     from zerofleet.config import load_run
     from zerofleet.local.running import joined

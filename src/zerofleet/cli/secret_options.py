@@ -48,7 +48,7 @@ AllowPlaintext = Annotated[
     typer.Option(
         "--allow-plaintext",
         envvar="ZEROFLEET_ALLOW_PLAINTEXT",
-        help="With --address: no TLS, though it is another machine.",
+        help="With --address: no TLS, even to another machine.",
     ),
 ]
 

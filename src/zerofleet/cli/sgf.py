@@ -30,10 +30,10 @@ _MOST_GAMES = 1_000_000
 
 def sgf(
     run_file: RunFile = None,
-    game_uid: Annotated[UUID | None, typer.Argument(metavar="UID", help="Which game.")] = None,
+    game_uid: Annotated[UUID | None, typer.Argument(metavar="UID", help="UID of the game.")] = None,
     last: Annotated[
         int | None,
-        typer.Option(min=1, max=_MOST_GAMES, help="The games stored last instead, newest first."),
+        typer.Option(min=1, max=_MOST_GAMES, help="The newest N games instead, newest first."),
     ] = None,
     folder: Annotated[
         Path | None, typer.Option(help="Write UID.sgf files there instead of to stdout.")
@@ -44,12 +44,12 @@ def sgf(
     ] = None,
     password_file: PasswordFile = None,
 ) -> None:
-    """Write stored games of Go or Othello as SGF, with the search's opinion as comments.
+    """Write stored games of Go or Othello as SGF, with the search's values as comments.
 
-    Games whose searches are not kept any more ([retention] of the run file) have no comments.
+    Games whose searches were dropped ([retention] of the run file) have no comments.
 
-    A run that is stopped has its database started for the time. Where ZEROFLEET_DATABASE_URL is
-    set, as in the containers of a fleet, that Postgres is asked.
+    For a stopped run, its database is started for the command. If ZEROFLEET_DATABASE_URL is set, as
+    in the containers of a fleet, that Postgres is used.
     """
     from zerofleet.config import load_run
     from zerofleet.database.sgf_of_game import sgf_of_game

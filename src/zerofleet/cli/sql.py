@@ -25,7 +25,7 @@ def sql(
     query: Annotated[
         list[str] | None,
         typer.Option(
-            "-c", "--command", metavar="QUERY", help="Run this and leave; several go in order."
+            "-c", "--command", metavar="QUERY", help="Run this query and exit; may be repeated."
         ),
     ] = None,
     database_url: Annotated[
@@ -33,10 +33,10 @@ def sql(
     ] = None,
     password_file: PasswordFile = None,
 ) -> None:
-    """Ask the games a question in SQL (psql, read-only).
+    """Query the games in SQL (psql, read-only).
 
-    A run that is stopped has its database started for the time. Where ZEROFLEET_DATABASE_URL is
-    set, as in the containers of a fleet, that Postgres is asked.
+    For a stopped run, its database is started for the command. If ZEROFLEET_DATABASE_URL is set, as
+    in the containers of a fleet, that Postgres is used.
     """
     from zerofleet.local.running import joined
 

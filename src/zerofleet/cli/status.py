@@ -30,14 +30,14 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     watch: Annotated[
         bool,
-        typer.Option("--watch", help="Again every 2 s, until Ctrl-C; with --json a line each."),
+        typer.Option("--watch", help="Repeat every 2 s until Ctrl-C; with --json, one line each."),
     ] = False,
 ) -> None:
-    """Say where a run stands, and how many self-play workers it could use.
+    """Show the state of a run, and how many self-play workers it could use.
 
-    A run that is stopped has its database started for the time. Where ZEROFLEET_DATABASE_URL is
-    set, as in the containers of a fleet, the run is that fleet's: ZEROFLEET_REDIS_URL and
-    ZEROFLEET_RUN_FILE say the rest.
+    For a stopped run, its database is started for the command. If ZEROFLEET_DATABASE_URL is set, as
+    in the containers of a fleet, the run is that fleet's; ZEROFLEET_REDIS_URL and
+    ZEROFLEET_RUN_FILE name its Redis and its run file.
     """
     of_fleet = in_fleet(data)
     opened = partial(_of_fleet, run_file) if of_fleet else partial(_of_folder, data, run_file)

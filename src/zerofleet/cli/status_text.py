@@ -30,6 +30,8 @@ from zerofleet.local.ports import LOOPBACK
 if TYPE_CHECKING:
     from zerofleet.local.running import Running
 
+_NOT_HERE = ("until", "disk")  # only `zerofleet up` knows the first; disk_use has the other
+
 
 def status_values(
     figures: RunFigures,
@@ -50,12 +52,14 @@ def status_values(
         "inference_address": address,
         "page": None if page is None else f"http://{page}",
         "metrics": {} if running is None else _metrics_urls(running),
-        **{key: value for key, value in asdict(figures).items() if key != "until"},
+        **{key: value for key, value in asdict(figures).items() if key not in _NOT_HERE},
         "elo_interval_95": elo_interval(figures),
         "kept": _kept_values(disk.kept),
         "disk_use": {
             "total_bytes": disk.total,
+            "disk_full": figures.disk,
             "limit_bytes": disk.limit,
+            "limit_fault": disk.limit_fault,
             "seconds_until_searches_are_dropped": disk.seconds_left,
             "folder_bytes": None if disk.folder is None else asdict(disk.folder),
         },
@@ -96,7 +100,7 @@ def status_text(
         "models": f"{figures.models}, {figures.promotions} promoted",
         "disk use": _disk_text(disk),
         "disk limit": _limit_text(disk, is_up=address is not None),
-        "kept on disk": _kept_text(figures, disk.kept),
+        "retention": _kept_text(figures, disk.kept),
         "best model": best_text(figures),
         "Elo": elo_text(figures),
         "loss, trained on": loss_text(figures.train),
@@ -166,6 +170,8 @@ def _limit_text(disk: DiskUse, *, is_up: bool) -> str:
     if disk.limit is None:
         return "none"
     words = f"{disk.limit / 1e9:g} GB"
+    if disk.limit_fault is not None:
+        return f"{words}: {disk.limit_fault}"
     if disk.seconds_left is None:
         return words
     if disk.seconds_left == 0:

@@ -19,21 +19,19 @@ class TokenRole(StrEnum):
 
 
 def token(
-    name: Annotated[str, typer.Argument(help="Whose it is; servers log the name.")],
+    name: Annotated[str, typer.Argument(help="Name of its owner, for logs.")],
     role: Annotated[
         TokenRole,
         typer.Option(
             help="worker: predictions; viewer: the page; client: a player; admin: everything."
         ),
     ],
-    tokens: Annotated[
-        Path, typer.Option(metavar="FILE", help="The file that servers accept tokens by.")
-    ],
+    tokens: Annotated[Path, typer.Option(metavar="FILE", help="File with the accepted tokens.")],
 ) -> None:
-    """Make a token, print it, and let servers accept it.
+    """Create a token, print it, and let servers accept it.
 
-    Only its digest is kept: FILE is their ZEROFLEET_TOKEN_ROLES_FILE, which they read again when it
-    changes. To withdraw a token, delete its entry there.
+    Only its digest is stored. FILE is the servers' ZEROFLEET_TOKEN_ROLES_FILE, which they read
+    again when it changes. To revoke a token, delete its entry there.
     """
     from zerofleet.secrets.tokens import add_token
 

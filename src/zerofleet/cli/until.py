@@ -11,14 +11,15 @@ from typing import Literal, cast
 import typer
 
 from zerofleet.cli.final_report import goal_text
-from zerofleet.cli.progress import duration
+from zerofleet.cli.progress import counted, duration
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 from zerofleet.local.last_checkpoint import LastCheckpoint
 from zerofleet.local.monitor import Exam, RunFigures
 
-_SECONDS = {"s": 1, "m": 60, "h": 3600}
-_TIME = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)([smh])", re.ASCII)
+_NUMBER = r"(\d{1,12}(?:\.\d{1,12})?)"
+_TIME = re.compile(rf"(?:{_NUMBER}h)? ?(?:{_NUMBER}m)? ?(?:{_NUMBER}s)?", re.ASCII)
+_SECONDS = (3600, 60, 1)  # of the groups
 _COUNT = re.compile(r"(\d{1,3}(?:[_,]\d{3}){1,4}|\d{1,15}) ?(step|game)s?", re.ASCII)
 
 
@@ -48,14 +49,15 @@ class Until:
         time, count = _TIME.fullmatch(text), _COUNT.fullmatch(text)
         until: Until | None = None
         if time is not None:
-            until = cls(text, "seconds", float(time[1]) * _SECONDS[time[2]])
+            amounts = map(float, time.groups("0"))
+            until = cls(text, "seconds", sum(a * b for a, b in zip(amounts, _SECONDS, strict=True)))
         elif count is not None:
             kind: Literal["step", "game"] = "step" if count[2] == "step" else "game"
             until = cls(text, kind, int(re.sub("[_,]", "", count[1])))
         if until is None or not until.amount:
             raise typer.BadParameter(
-                f"'{text}': give a time (90s, 10m, 2h), 5000steps, 20000games, budget, goal or "
-                "forever"
+                f"'{text}': give a time (90s, 10m, 1h30m), 5000steps, 20000games, budget, goal "
+                "or forever"
             )
         return until
 
@@ -159,14 +161,33 @@ class Ending:
         """
         if self._until.kind == "goal":
             text = goal_text(self.exam(figures), self._until.amount)
-            return text if not at_start else f"{text} It was reached before this start."
+            return text if not at_start else f"{text} {self._reached_before(figures)}"
         if not self.is_set:
             return None
-        told = f"--until {self._until.text}: {self.progress(figures, seconds)}"
         if at_start:
-            return f"\nNothing to do: {told} at the start."
+            return f"\nNothing to do. {self._reached_before(figures)}"
+        told = f"--until {self._until.text}: {self.progress(figures, seconds)}"
         is_reached = self.is_reached(figures, seconds)
         return f"\nEnded by {told}." if is_reached else f"\nNot reached yet: {told}."
+
+    def _reached_before(self, figures: RunFigures) -> str:
+        """Return that the condition was met before this start, and how to train further."""
+        match self._until.kind:
+            case "step" | "game" as unit:
+                now, most = int(self._now(figures, 0.0)), int(self._most)
+                reached = f"--until {self._until.text} was reached before this start"
+                more = f"give a higher total, such as --until {now + most}{unit}s, or no --until"
+                return f"{reached}: the run has {counted(now, unit)}. To train further, {more}."
+            case "budget":
+                return (
+                    "The training budget was used up before this start. To train further, raise "
+                    "trainer.budget_minutes or trainer.budget_samples, or leave out --until."
+                )
+            case _:
+                return (
+                    "It was reached before this start. To train further, lower exam_error_rate in "
+                    "[goal], or leave out --until."
+                )
 
     @property
     def _most(self) -> float:

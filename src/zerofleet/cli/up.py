@@ -32,7 +32,7 @@ def up(
         str,
         typer.Option(
             metavar="END",
-            help="When to end: this long after the start (90s, 10m, 2h); at a total of the run "
+            help="When to end: this long after the start (90s, 10m, 1h30m); at a total of the run "
             "(5000steps of training, 20000games of self-play); when the trainer's budget is used "
             "up (budget); at the run file's [goal] (goal); or on Ctrl-C only (forever).",
         ),
@@ -67,7 +67,7 @@ def up(
 ) -> None:
     """Train a player here, until its goal or Ctrl-C.
 
-    Starts Postgres, Valkey and all services, and shows how it goes, here and on a page for the
+    Starts Postgres, Valkey and all services, and shows the progress here and on a page for the
     browser. Run the same command again to resume. Nothing listens beyond this machine.
     """
     from zerofleet.cli.local_run import LocalRun
@@ -148,9 +148,9 @@ def _checked_run(run_file: Path, overrides: Sequence[str]) -> RunConfig:
     from zerofleet import games
     from zerofleet.config import check_fit, load_run
 
-    mistakes = _apply_overrides(overrides)
+    options, mistakes = _apply_overrides(overrides)
     try:
-        run = load_run(run_file)
+        run = load_run(run_file, options)
         spec = games.spec(run.game.name)
         check_fit(run, spec)
     except ConfigError as error:
@@ -161,15 +161,17 @@ def _checked_run(run_file: Path, overrides: Sequence[str]) -> RunConfig:
     return run
 
 
-def _apply_overrides(settings: Iterable[str]) -> list[str]:
+def _apply_overrides(settings: Iterable[str]) -> tuple[dict[str, str], list[str]]:
     """Put each ``--set KEY=VALUE`` into the environment, where this process and its children look.
 
     Returns:
-        One line for each that is not KEY=VALUE or does not begin with a section of a run file.
-        The keys of a section are checked with the run file.
+        For each variable the setting that it was given by; and one line for each setting that is
+        not KEY=VALUE or does not begin with a section of a run file. The keys of a section are
+        checked with the run file.
     """
     from zerofleet.config import ENV_PREFIX, RunConfig, near_key
 
+    options: dict[str, str] = {}
     mistakes: list[str] = []
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -179,5 +181,7 @@ def _apply_overrides(settings: Iterable[str]) -> list[str]:
         elif first not in RunConfig.model_fields:
             mistakes.append(f"--set {setting}: unknown key '{first}'{near_key(first, [])}")
         else:
-            os.environ[ENV_PREFIX + key.upper().replace(".", "__")] = value
-    return mistakes
+            variable = ENV_PREFIX + key.upper().replace(".", "__")
+            os.environ[variable] = value
+            options[variable] = f"--set {setting}"
+    return options, mistakes

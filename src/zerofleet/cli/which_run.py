@@ -106,6 +106,6 @@ def fleet_settings(run_file: Path | None) -> ProcessSettings:
     if run_file is None and "ZEROFLEET_RUN_FILE" not in os.environ:
         raise ConfigError(
             "ZEROFLEET_DATABASE_URL is set, so the run is a fleet's: give its run file, or "
-            "ZEROFLEET_RUN_FILE; a run of `zerofleet up` is meant with --data DIR"
+            "ZEROFLEET_RUN_FILE; for a run of `zerofleet up`, give --data DIR"
         )
     return read_settings(ProcessSettings, [] if run_file is None else [str(run_file)])

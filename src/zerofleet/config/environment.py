@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from pydantic.fields import FieldInfo
-from pydantic_settings import EnvSettingsSource
+from pydantic_settings import BaseSettings, EnvSettingsSource
 
 from zerofleet.config.process_settings import ENV_PREFIX
 
 
 class Environment(EnvSettingsSource):
-    """Lists and whole sections are JSON; a game may be its name alone, as in a run file."""
+    """Lists and whole sections are JSON; a game may be its name alone, as in a run file.
+
+    Args:
+        settings_class: the settings.
+        options: options of the command that set a variable, by variable, as the user gave them.
+    """
+
+    def __init__(
+        self, settings_class: type[BaseSettings], options: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(settings_class)
+        self._options = options or {}
 
     def __call__(self) -> dict[str, Any]:
         """Return the values that the environment gives; ``mistakes`` lists what is not JSON."""
@@ -30,11 +41,15 @@ class Environment(EnvSettingsSource):
                 return value
             variable = self._holding(field_name, value)
             default = cast("object", field.default)
+            option = self._options.get(variable)
             if isinstance(default, tuple):
                 hint = f"such as {json.dumps(default)}"
+            elif option is not None:
+                hint = f"or one key of it, as {option.partition('=')[0]}.KEY=VALUE"
             else:
                 hint = f"or one key of it, as {variable}__KEY=VALUE"
-            self.mistakes.append(f"{told(variable)} = {value!r}: give JSON, {hint}")
+            given = f"{variable} = {value!r}" if option is None else option
+            self.mistakes.append(f"{given}: give JSON, {hint}")
             return cast("object", default)
 
     def _holding(self, key: str, value: str) -> str:
@@ -43,11 +58,6 @@ class Environment(EnvSettingsSource):
         prefix = self.env_prefix.lower()
         found = (n for n in names if n.startswith(prefix) and n.split("__")[-1].endswith(key))
         return next(found, key).upper()
-
-
-def told(variable: str) -> str:
-    """A variable of the environment as errors name it."""
-    return f"{variable} (the environment, or --set)"
 
 
 def variable_of(location: Sequence[str]) -> str | None:

@@ -16,7 +16,9 @@ ANCHOR = re.compile(r"random|search|gnugo:([1-9]|10)")
 def _all_known(anchors: tuple[str, ...]) -> tuple[str, ...]:
     for name in anchors:
         if ANCHOR.fullmatch(name) is None:
-            raise ValueError(f"'{name}' is no anchor: give random, search, or gnugo:1 to gnugo:10")
+            raise ValueError(
+                f"'{name}' is not an anchor: give random, search, or gnugo:1 to gnugo:10"
+            )
     return anchors
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from zerofleet.config.environment import Environment, told, variable_of
+from zerofleet.config.environment import Environment, variable_of
 from zerofleet.config.presets import merge
 from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
 from zerofleet.config.run import RunConfig
@@ -37,12 +37,16 @@ def find_run_file(path: Path) -> Path:
     return path
 
 
-def load_run(path: Path) -> RunConfig:
+def load_run(path: Path, options: Mapping[str, str] | None = None) -> RunConfig:
     """Read a run file, as ``find_run_file`` understands its name.
 
+    Args:
+        path: the run file, or its name.
+        options: options of the command that set a variable of the environment, by variable.
+
     Raises:
-        ConfigError: a line for each mistake that names the file (or the variable of the
-            environment), the key, the value and the way out.
+        ConfigError: a line for each mistake that names the file, the environment variable or the
+            option, the key, the value and the way out.
     """
     path = find_run_file(path)
     try:
@@ -56,14 +60,15 @@ def load_run(path: Path) -> RunConfig:
         RecursionError,
     ) as error:  # a number of 5,000 digits raises no TOMLDecodeError
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
-    environment = Environment(RunConfig)
+    options = options or {}
+    environment = Environment(RunConfig, options)
     given = environment()
     mistakes = [*_unknown_sections(), *environment.mistakes]
     try:
         run = RunConfig(**values)
     except ValidationError as error:
         merged = merge(values, given)
-        mistakes += [*_explained(error, str(path), merged), *_unknown_game(error, merged)]
+        mistakes += [*_explained(error, str(path), merged, options), *_unknown_game(error, merged)]
     else:
         if not mistakes:
             return run
@@ -124,7 +129,7 @@ def _unknown_sections() -> list[str]:
     for variable in map(str.upper, sorted(os.environ)):
         section, of_section, _ = variable.removeprefix(ENV_PREFIX).lower().partition("__")
         if variable.startswith(ENV_PREFIX) and of_section and _section([section]) is None:
-            mistakes.append(f"{told(variable)}: unknown section '{section}'{near_key(section, [])}")
+            mistakes.append(f"{variable}: unknown section '{section}'{near_key(section, [])}")
     return mistakes
 
 
@@ -154,13 +159,16 @@ def _nearest(path: Path) -> str:
     return f"; zerofleet comes with {own}, which need no path" if own else ""
 
 
-def _explained(error: ValidationError, source: str, values: Mapping[str, Any]) -> list[str]:
+def _explained(
+    error: ValidationError, source: str, values: Mapping[str, Any], options: Mapping[str, str]
+) -> list[str]:
     """Return one line for each mistake.
 
     Args:
         error: what pydantic found.
         source: the run file.
         values: what the file and the environment say.
+        options: options of the command that set a variable, by variable.
     """
     problems = error.errors()
     # A rule of a game is a number or a word: a table is a misspelt section.
@@ -176,7 +184,8 @@ def _explained(error: ValidationError, source: str, values: Mapping[str, Any]) -
         location = [str(part) for part in each["loc"]]
         key = ".".join(location)
         variable = variable_of(location)
-        where = source if variable is None else told(variable)
+        option = None if variable is None else options.get(variable)
+        where = option or variable or source
         message = each["msg"].removeprefix("Value error, ")
         if each["type"] == "extra_forbidden":
             is_rule = location in rule_like and (location[0] == "game" or len(location) == 1)
@@ -190,6 +199,8 @@ def _explained(error: ValidationError, source: str, values: Mapping[str, Any]) -
             lines.append(f"{where}: {message}")
         elif each["type"] == "value_error" and isinstance(each["input"], dict):
             lines.append(f"{where}: {key}: {message}")  # of several keys, which the message names
+        elif option is not None and option.partition("=")[0] == f"--set {key}":
+            lines.append(f"{option}: {message}")
         else:
             lines.append(f"{where}: {key} = {each['input']!r}: {message}")
     return lines

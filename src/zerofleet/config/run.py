@@ -39,7 +39,7 @@ def _check_rate(preset: Values, given: object) -> None:
     named = trainer.get("optimizer", known)
     if named != known and "learning_rate" not in trainer:
         raise ValueError(
-            f'trainer.optimizer = "{named}" beside a preset with "{known}" needs '
+            f'trainer.optimizer = "{named}" with a preset for "{known}" needs '
             "a trainer.learning_rate of its own: sgd [0.06], adamw [0.002] and muon [0.12] were "
             "measured"
         )
@@ -96,7 +96,7 @@ class RunConfig(BaseSettings):
         given = search.temperature_moves != SearchSection.model_fields["temperature_moves"].default
         if given and search.temperature_halflife > 0:
             raise ValueError(
-                f"search.temperature_moves = {search.temperature_moves} has no effect beside "
+                f"search.temperature_moves = {search.temperature_moves} has no effect with "
                 f"search.temperature_halflife = {search.temperature_halflife:g} (the preset fast "
                 "has one): leave it out, or set temperature_halflife = 0"
             )

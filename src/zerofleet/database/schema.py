@@ -148,9 +148,9 @@ def check_revision(revision: str | None, where: str) -> None:
     if revision < _FIRST_REVISION:
         raise ConfigError(
             f"the database at {where} was made by zerofleet 0.1 (revision {revision}), whose runs "
-            "cannot go on: start anew in an empty database, which `zerofleet up` makes in a new "
-            "folder (`--data DIR`, or remove the folder of the old run) and `CREATE DATABASE` on "
-            "a server"
+            "cannot be resumed: start again in an empty database, which `zerofleet up` makes in a "
+            "new folder (`--data DIR`, or remove the folder of the old run) and `CREATE DATABASE` "
+            "on a server"
         )
     if revision > REVISION:
         raise ConfigError(

@@ -76,7 +76,7 @@ class ClassRules:
     def string_to_action(self, text: str) -> int | None:
         """See ``Rules``."""
         asked, answer = f"string_to_action({text!r})", cast("Any", NO_ANSWER)
-        wanted = f"give a whole number below {self.num_actions}, or None for what is no action"
+        wanted = f"give a whole number below {self.num_actions}, or None for what is not an action"
         try:
             answer = self._game.string_to_action(text)
             if answer is None:
@@ -85,7 +85,7 @@ class ClassRules:
         except Exception as error:
             told = describe_failure(self._game, asked, error, answer, wanted)
             if answer is NO_ANSWER:
-                told += "; for a text that is no action, answer None"
+                told += "; for a text that is not an action, answer None"
             raise self.wrong(told) from error
         if not 0 <= action < self.num_actions:
             raise self.wrong(describe_answer(asked, answer, wanted))
@@ -172,7 +172,7 @@ class ClassPosition:
         except Exception as error:
             raise self._failed("is_terminal", error) from error
         if not over and self._ply >= self._rules.max_length:
-            raise self._wrong(f"it goes on at ply {self._ply}, but max_length is that")
+            raise self._wrong(f"it has not ended at ply {self._ply}, and max_length is that number")
         return over
 
     @property

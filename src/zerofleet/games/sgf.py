@@ -88,7 +88,13 @@ class ReadGame:
     note: str  # how the komi was read, if it is not in points; otherwise empty
 
 
-def read(file: str | bytes, game: str | None = None, *, moves: int | None = None) -> ReadGame:
+def read(
+    file: str | bytes,
+    game: str | None = None,
+    *,
+    moves: int | None = None,
+    any_komi: bool = False,
+) -> ReadGame:
     """Read the main line of an SGF's first game.
 
     Handicap stones, and moves by one player in a row, become moves with passes of the other
@@ -100,6 +106,8 @@ def read(file: str | bytes, game: str | None = None, *, moves: int | None = None
             None: the game that the file describes.
         moves: so many moves of the line at most; handicap stones, and passes that were put in,
             are none. None: all.
+        any_komi: whether the komi may differ from that of ``game``, which is used instead. The
+            note then says so.
 
     Raises:
         InvalidRequestError: no SGF, an unclear encoding, another game than asked for, stones set
@@ -107,8 +115,12 @@ def read(file: str | bytes, game: str | None = None, *, moves: int | None = None
         ConfigError: ``game`` has no SGF.
     """
     nodes = parse_main_line(file if isinstance(file, str) else decode(file))
+    note = ""
+    if any_komi and game is not None and is_go(game):
+        note = _drop_other_komi(nodes[0], GoRules.of(game).komi)
     name = _described(nodes[0])
-    note = _komi(nodes[0])[1] if is_go(name) else ""
+    if not note and is_go(name):
+        note = _komi(nodes[0])[1]
     if game is not None:
         _require_same(nodes[0], name, game)
         name = game
@@ -184,6 +196,20 @@ def _require_same(root: Node, name: str, game: str) -> None:
             f"the SGF has komi {komi:g}, the game is played with {ours:g}: change KM or remove "
             f"it{how}"
         )
+
+
+def _drop_other_komi(root: Node, ours: float) -> str:
+    """Remove a komi other than ours from the root; return a note on it, or ""."""
+    written = _value(root, "KM", "")
+    try:
+        komi, how = _komi(root)
+    except InvalidRequestError as error:
+        komi, how = None, str(error)
+    if not written or komi == ours:
+        return ""
+    del root["KM"]
+    told = f"komi {written[:20]}" + (f" ({how})" if how else "")
+    return f"the SGF has {told}; the game is loaded with komi {ours:g}, which the model plays with"
 
 
 def _first_moves(nodes: Sequence[Node], moves: int) -> Sequence[Node]:
@@ -265,7 +291,7 @@ def _coordinates(point: str, size: int) -> tuple[int, int]:
     letters = point.strip()
     found = tuple(string.ascii_lowercase.find(letter) for letter in letters)
     if len(found) != 2 or not all(0 <= each < size for each in found):
-        raise InvalidRequestError(f"'{point[:20]}' is no point of a board of {size}x{size}")
+        raise InvalidRequestError(f"'{point[:20]}' is not a point of a board of {size}x{size}")
     return found[0], found[1]
 
 

@@ -129,7 +129,7 @@ class BoardCommands:
         if len(vertices) < 2 or len({v.upper() for v in vertices}) < len(vertices):
             raise GtpError("bad vertex list: give two or more, each once")
         if any(vertex.lower() == "pass" for vertex in vertices):
-            raise GtpError("bad vertex list: a pass is no stone")
+            raise GtpError("bad vertex list: a pass is not a stone")
         self._place(vertices)
         return ""
 
@@ -148,7 +148,8 @@ class BoardCommands:
     def _loadsgf(self, *words: str) -> str:
         """Load the main line, or with a move number (from 1) the position before that move.
 
-        A path may contain spaces, because GTP cannot quote them.
+        A path may contain spaces, because GTP cannot quote them. A file with another komi is loaded
+        too, as by other engines; the komi stays the model's.
         """
         if not words:
             raise GtpError("loadsgf: give a file")
@@ -159,7 +160,7 @@ class BoardCommands:
         try:
             with Path(path).open("rb") as file:
                 content = file.read(MAX_BYTES + 1)
-            read = sgf.read(content, self.position.game, moves=before)
+            read = sgf.read(content, self.position.game, moves=before, any_komi=True)
         except (OSError, ValueError, InvalidRequestError) as error:  # ValueError: NUL in the path
             raise GtpError(f"cannot load file: {error}") from error
         self.position.set_actions(read.actions)

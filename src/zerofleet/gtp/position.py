@@ -49,7 +49,7 @@ class GtpPosition:
         try:
             action = self.state.string_to_action(move)
         except ValueError as error:
-            raise GtpError(f"'{move}' is no vertex of this board") from error
+            raise GtpError(f"'{move}' is not a vertex of this board") from error
         if self.state.is_terminal and move.lower() == "pass":
             self._moves.append([])
             return

@@ -58,7 +58,7 @@ def parse_player(text: str) -> int:
     """
     player = as_player(text)
     if player is None:
-        raise GtpError(f"'{text}' is no colour: give b or w")
+        raise GtpError(f"'{text}' is not a colour: give b or w")
     return player
 
 

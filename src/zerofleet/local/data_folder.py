@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 FULL_SHARE = 0.95
 """Share of the disk limit at which the trainer begins to drop searches."""
+LOG_BYTES = 256 << 20
+"""Size near which the write-ahead log of the embedded Postgres stays."""
 MARKER = "zerofleet.json"
 REPLACED = ("run.toml", "stores.json", "page.json")
 """Files that a start replaces, and that a start which fails gives back."""
@@ -306,8 +308,8 @@ def full_disk(folder: Path) -> str | None:
     if free >= _FULL_BYTES:
         return None
     return (
-        f"full: {free / 1e6:.1f} MB left on the disk of {folder}; make room there, and everything "
-        "goes on"
+        f"full: {free / 1e6:.1f} MB left on the disk of {folder}; make room there, and the run "
+        "continues"
     )
 
 
@@ -324,7 +326,7 @@ def full_disk_named(folder: Path) -> Generator[None]:
         if _NO_ROOM not in str(error):
             raise
         raise ConfigError(
-            f"the disk of {folder} is full: make room there, then go on ({error})"
+            f"the disk of {folder} is full: make room there, then start again ({error})"
         ) from error
 
 

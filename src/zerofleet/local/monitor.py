@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -27,7 +28,7 @@ from zerofleet.figures import (
 )
 from zerofleet.fleet import Advice, advise, observe
 from zerofleet.heartbeat import Heartbeat, Heartbeats
-from zerofleet.local.data_folder import FULL_SHARE, FolderSizes, full_disk
+from zerofleet.local.data_folder import FULL_SHARE, LOG_BYTES, FolderSizes, full_disk
 from zerofleet.local.supervisor import Child
 from zerofleet.redis_connection import UP, RedisState
 
@@ -150,6 +151,30 @@ class DiskUse:
     def total(self) -> int:
         """The whole database, and the files of the data folder."""
         return self.kept.database_bytes + (0 if self.folder is None else self.folder.total)
+
+    @property
+    def fixed(self) -> int:
+        """Bytes that the limit cannot free: all but searches, with a write-ahead log that is full.
+
+        The log of the embedded Postgres is smaller only in a run that has stored little.
+        """
+        log = 0 if self.folder is None else self.folder.log
+        return self.total - self.kept.bytes + (max(0, LOG_BYTES - log) if log else 0)
+
+    @property
+    def limit_fault(self) -> str | None:
+        """Why the limit can never be kept, and what to do; None: it can."""
+        if self.limit is None or self.limit >= self.fixed:
+            return None
+        parts = "tables" if self.folder is None else "tables, models and other files"
+        if self.folder is not None and self.folder.log:
+            parts = f"the write-ahead log (up to {LOG_BYTES >> 20} MB), {parts}"
+        enough = math.ceil(1.25 * self.fixed / 1e8) / 10
+        return (
+            f"retention.max_disk_gb = {self.limit / 1e9:g} cannot be kept: {parts} need "
+            f"{self.fixed / 1e9:.2f} GB without any searches. Set it to {enough:g} or more, or to "
+            "0 for no limit."
+        )
 
     @property
     def seconds_left(self) -> float | None:

@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from zerofleet.errors import ConfigError
 from zerofleet.local.child import Account, start_child, stop_child
-from zerofleet.local.data_folder import full_disk_named, read_private, write_private
+from zerofleet.local.data_folder import LOG_BYTES, full_disk_named, read_private, write_private
 from zerofleet.local.lock import FolderLock
 from zerofleet.local.ports import free_port
 from zerofleet.local.postgres_bootstrap import bootstrap
@@ -51,7 +51,7 @@ _SETTINGS = MappingProxyType(
         "jit": "off",
         "wal_level": "minimal",
         "max_wal_senders": "0",
-        "max_wal_size": "256MB",
+        "max_wal_size": f"{LOG_BYTES >> 20}MB",
         "max_logical_replication_workers": "0",
         "password_encryption": "scram-sha-256",
         "idle_in_transaction_session_timeout": "60s",

@@ -23,7 +23,9 @@ _NOT_HERE = tuple(
     )
 )
 _HIGHEST_PORT = 65_535
-_STOP_SECONDS = {"trainer": 20.0}  # it writes a checkpoint before it leaves
+# A trainer writes a checkpoint, and a worker with large searches may need seconds before it can
+# begin to store its games.
+_STOP_SECONDS = {"trainer": 20.0, "selfplay": 20.0}
 
 
 def chosen_address(port: int | None, option: str = "--port") -> str:

@@ -79,8 +79,10 @@ class Child:
     """The exit status of ``process``, when there is one."""
     lost_games: int = 0
     """Finished games that it held when it left, because Postgres did not take them."""
+    has_told: bool = False
+    """Whether ``process`` said how many finished games were lost."""
     killed: bool = False
-    """Whether it did not leave in time, and so could not say what it held."""
+    """Whether it did not stop in time."""
 
 
 class Supervisor:
@@ -193,7 +195,8 @@ class Supervisor:
         )
         hurried.cancel()
         if not child.ended.done():
-            self._say(f"killing {name}: it did not leave in time")
+            waited = f"it did not stop within {child.program.stop_seconds:g} s"
+            self._say(f"killing {name}" if self._hurry.is_set() else f"killing {name}: {waited}")
             child.killed = True
             _kill_session(child.process)
             await child.ended
@@ -218,12 +221,13 @@ def _start(program: Program) -> tuple[Popen[bytes], int]:
 
 
 def _wait(child: Child, process: Popen[bytes], told: int) -> int:
-    """Its exit status, when it has ended; what it said is noted before."""
+    """Wait for its end and return its exit status; note what it said of lost games before."""
     status = process.wait()
     os.set_blocking(told, False)  # what it left behind may hold the pipe
     with open(told, "rb", buffering=0) as pipe:
         number = pipe.read(20) or b""
-    child.lost_games += int(number) if number.isdigit() else 0
+    child.has_told = number.isdigit()
+    child.lost_games += int(number) if child.has_told else 0
     return status
 
 

@@ -37,7 +37,7 @@ def draw_openings(game: str, plies: int, count: int, seed: int) -> list[list[int
         misses = 0
     if not openings:
         raise ConfigError(
-            f"evaluator.opening_plies = {plies}: no game of {game} goes on after that many plies"
+            f"evaluator.opening_plies = {plies}: every game of {game} is over after that many plies"
         )
     return list(openings.values())
 

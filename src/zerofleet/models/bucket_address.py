@@ -107,7 +107,7 @@ def _split(variable: str, url: str) -> SplitResult:
         has_user = "@" in parts.netloc
         _ = parts.port
     except ValueError as error:
-        raise ConfigError(f"{variable} is no URL: {error}") from None
+        raise ConfigError(f"{variable} is not a URL: {error}") from None
     if has_user:  # not repeated: what stands there may be a secret
         raise ConfigError(
             f"{variable} has a user name or password in it: put credentials into a file and name "

@@ -108,7 +108,7 @@ class _Room:
         """
         if self._open[caller] >= self._most:
             calls = "1 call" if self._most == 1 else f"{self._most} calls"
-            raise OverloadedError(f"{caller} has {calls} open, and no more are taken")
+            raise OverloadedError(f"{caller} has {calls} open, the most that are allowed")
         self._open[caller] += 1
         try:
             yield

@@ -105,7 +105,7 @@ def _check(path: Path, load: Callable[[], None]) -> None:
     try:
         load()
     except ssl.SSLError as error:
-        reason = (error.reason or "it is no PEM").lower().replace("_", " ")
+        reason = (error.reason or "it is not PEM").lower().replace("_", " ")
         raise ConfigError(f"{path} cannot be used (or does not fit its key): {reason}") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

@@ -32,7 +32,7 @@ def read_lines(path: Path) -> list[str]:
     """
     text = _decoded(read_bytes(path))
     if text is None:
-        raise ConfigError(f"the file {path} is no text (UTF-8)")
+        raise ConfigError(f"the file {path} is not UTF-8 text")
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

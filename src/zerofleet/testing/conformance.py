@@ -98,7 +98,7 @@ def _play(
     state, line = State(sizes.name), list[int]()
     _require(state.to_play == 0, sizes, line, "the first player is not to play at the start")
     while not state.is_terminal:
-        _require(len(line) < sizes.max_length, sizes, line, "the game goes on beyond max_length")
+        _require(len(line) < sizes.max_length, sizes, line, "the game continues beyond max_length")
         _check_position(sizes, state, line, generator)
         _check_hash(sizes, state, line, seen)
         action = generator.choice(state.legal_actions())
@@ -167,7 +167,10 @@ def _check_position(
     _require(len(legal) > 0, sizes, line, "it is not over, but nothing is legal")
     _require(legal == sorted(set(legal)), sizes, line, "legal actions are not in ascending order")
     _require(
-        0 <= legal[0] <= legal[-1] < sizes.num_actions, sizes, line, "a legal action is no action"
+        0 <= legal[0] <= legal[-1] < sizes.num_actions,
+        sizes,
+        line,
+        "a legal action is not an action",
     )
     _require(state.result == 0, sizes, line, "it has a result before it is over")
     _require(state.ply == len(line), sizes, line, f"its ply is {state.ply}, not {len(line)}")

@@ -151,7 +151,7 @@ def test_a_secret_is_the_first_line(tmp_path: Path) -> None:
         path.write_text(content)
         assert read_secret(path) == "canary"
     path.write_bytes(b"\xffcanary")
-    with pytest.raises(ConfigError, match="is no text") as caught:
+    with pytest.raises(ConfigError, match="is not UTF-8 text") as caught:
         read_secret(path)
     assert "canary" not in repr(caught.value.__context__) + str(caught.value)
     path.write_text("\n")
