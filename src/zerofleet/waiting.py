@@ -16,6 +16,7 @@ from zerofleet.errors import (
     InferenceUnavailableError,
     ModelNotFoundError,
     OverloadedError,
+    RunNotRegisteredError,
     StoreFullError,
     StoreUnavailableError,
     UnauthenticatedError,
@@ -192,7 +193,9 @@ class Waits:
 
 
 def awaited(error: Exception, store: str = "Postgres") -> str:
-    """What is waited for after a store's error: the store, or room on its disk."""
+    """What is waited for after a store's error: the store, room on its disk, or the run's row."""
+    if isinstance(error, RunNotRegisteredError):
+        return "the trainer or evaluator to register the run"
     return f"room on the disk of {store}" if isinstance(error, StoreFullError) else store
 
 

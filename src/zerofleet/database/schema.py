@@ -19,7 +19,7 @@ from sqlalchemy import Connection, text
 from zerofleet import __version__
 from zerofleet.errors import ConfigError
 
-REVISION = "1003"
+REVISION = "1004"
 """The newest revision of the tables."""
 _FIRST_REVISION = "1000"
 
@@ -37,7 +37,8 @@ TABLES = (
     "tables/resign_thresholds.sql",
 )
 """What the first revision executes."""
-BEFORE_TABLES = ("rights/roles.sql",)
+BEFORE_TABLES = ("rights/roles.sql", "rights/server.sql")
+"""What each migration executes before the tables' revisions, in this order."""
 AFTER_TABLES = (
     "functions/triggers.sql",
     "functions/runs.sql",

@@ -40,6 +40,7 @@ USERS = MappingProxyType(
         "trainer": "zerofleet_trainer",
         "evaluator": "zerofleet_evaluator",
         "console": "zerofleet_console",
+        "visitor": "zerofleet_visitor",
     }
 )
 _SETTINGS = MappingProxyType(
