@@ -21,7 +21,7 @@ _NEEDS = (
 
 
 def upgrade() -> None:
-    op.execute("CREATE INDEX games_conflict_at ON games_conflict (at)")
+    op.execute("CREATE INDEX IF NOT EXISTS games_conflict_at ON games_conflict (at)")
     op.execute(f"COMMENT ON TABLE games_conflict IS '{_CONFLICTS}'")
     op.execute(f"COMMENT ON TABLE position_needs IS '{_NEEDS}'")
 
