@@ -195,8 +195,8 @@ def _check_cost(cursor: psycopg2.extensions.cursor, query: str) -> None:
     elif float(cost) > MOST_COST:
         raise QueryFaultError(
             f"Postgres estimates the cost of this query at {float(cost):,.0f}, and at most "
-            f"{MOST_COST:,} is run here. Ask for less, such as the games of one model or of one day; "
-            "`zerofleet sql` has no such limit"
+            f"{MOST_COST:,} is run here. Ask for less, such as the games of one model or of one "
+            "day; `zerofleet sql` has no such limit"
         )
 
 
