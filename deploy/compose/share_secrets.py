@@ -29,6 +29,7 @@ SHARES: dict[str, Share] = {
         "roles/zerofleet_trainer": "postgres/zerofleet_trainer",
         "roles/zerofleet_evaluator": "postgres/zerofleet_evaluator",
         "roles/zerofleet_console": "postgres/zerofleet_console",
+        "roles/zerofleet_visitor": "postgres/zerofleet_visitor",
     },
     "inference": of_service(
         "zerofleet_worker", "inference", tls="tls/inference", **{"roles.toml": "tokens/roles.toml"}
@@ -43,6 +44,7 @@ SHARES: dict[str, Share] = {
         "dashboard",
         token="tokens/client",
         tls="tls/dashboard",
+        visitor_database_password="postgres/zerofleet_visitor",
         **{"roles.toml": "tokens/roles.toml"},
     ),
     "tools": of_service(

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import Field
 
 from zerofleet.config import ProcessSettings
 
+_VISITOR_DATABASE_URL = "postgresql://zerofleet_visitor@127.0.0.1:5432/zerofleet"
+
 
 class DashboardSettings(ProcessSettings):
     """Those of every process, and where browsers find this one and what they may ask of it."""
 
+    visitor_database_url: str | None = None
+    """Postgres for the queries that visitors write, as the role ``zerofleet_visitor``; unset: as
+    ``database_url``, whose connections a visitor's query can then see."""
+    visitor_database_password_file: Path | None = None
+    """File whose first line is the password of that role."""
     dashboard_address: str = "127.0.0.1:0"
     """Where the page is served: ``host:port``; port 0 takes a free one."""
     dashboard_tls_folder: Path | None = None
@@ -28,3 +37,8 @@ class DashboardSettings(ProcessSettings):
     """Searches of all visitors together that inference has at once; each has one row in a batch."""
     dashboard_run_stopped: bool = False
     """Show a stopped run (set by ``zerofleet page``): training services are not shown as down."""
+
+    _stores: ClassVar[Mapping[str, str]] = {
+        **ProcessSettings._stores,
+        "visitor_database": _VISITOR_DATABASE_URL,
+    }

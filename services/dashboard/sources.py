@@ -112,7 +112,7 @@ class Sources:
     def __init__(self, run: RunConfig, settings: DashboardSettings) -> None:
         self.run = ShownRun(run.name, run.game.name, run)
         self.postgres = ReadOnlyPool(settings.database_url, pool_size=_CONNECTIONS)
-        self.queries = VisitorQueries(settings.database_url)
+        self.queries = VisitorQueries(settings.visitor_database_url or settings.database_url)
         """Those that visitors write."""
         self.run_is_stopped = settings.dashboard_run_stopped
         """Whether the service's own run is stopped and only shown."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+import re
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from zerofleet.errors import StoreUnavailableError, ZerofleetError
 MOST_SECONDS = 10
 MOST_ROWS = 10_000
 MOST_BYTES = 16_000_000
+MOST_COST = 3_000_000  # in the planner's units: more is not done in MOST_SECONDS
 _AT_ONCE = 3  # of all visitors; the others wait
 _BATCH_BYTES = 4_000_000
 
@@ -38,6 +40,20 @@ FROM pg_roles WHERE rolname = session_user
 _OPEN = """
 DO $$ DECLARE answer refcursor := 'answer';
 BEGIN OPEN answer FOR EXECUTE current_setting('zerofleet.query'); END $$
+"""
+# The plan of a query whose cursor is open: its text is one statement. SHOW and EXPLAIN have none.
+_COST = """
+DO $$ DECLARE plan refcursor; explained json; cost text := '';
+BEGIN
+    BEGIN
+        OPEN plan FOR EXECUTE
+            'EXPLAIN (FORMAT JSON) ' || current_setting('zerofleet.query');
+        FETCH plan INTO explained;
+        cost := explained #>> '{0,Plan,Total Cost}';
+    EXCEPTION WHEN syntax_error OR insufficient_privilege THEN NULL;  -- the query says so itself
+    END;
+    PERFORM set_config('zerofleet.cost', cost, true);
+END $$
 """
 # Every value as Postgres writes it, which is what psql shows.
 _AS_TEXT = psycopg2.extensions.new_type(
@@ -136,6 +152,7 @@ def _ask(cursor: psycopg2.extensions.cursor, query: str, began: float) -> QueryA
         )
     _limit(cursor, began)
     cursor.execute(_OPEN)
+    _check_cost(cursor, query)
     rows: list[tuple[str | None, ...]] = []
     size, batch, cut = 0, 1, ""
     while not cut:
@@ -161,6 +178,26 @@ def _ask(cursor: psycopg2.extensions.cursor, query: str, began: float) -> QueryA
         cut,
         time.monotonic() - began,
     )
+
+
+def _check_cost(cursor: psycopg2.extensions.cursor, query: str) -> None:
+    """Refuse a query, opened and not begun, that Postgres cannot do in time or memory.
+
+    Raises:
+        QueryFaultError: its plan costs too much, or it would run another query to explain it.
+    """
+    cursor.execute(_COST)
+    cursor.execute("SELECT current_setting('zerofleet.cost')")
+    cost = str(cursor.fetchall()[0][0])
+    if not cost:
+        if re.search(r"\banaly[sz]e\b", query, re.IGNORECASE):
+            raise QueryFaultError("EXPLAIN ANALYZE runs the query. Leave ANALYZE out")
+    elif float(cost) > MOST_COST:
+        raise QueryFaultError(
+            f"Postgres estimates the cost of this query at {float(cost):,.0f}, and at most "
+            f"{MOST_COST:,} is run here. Ask for less, such as the games of one model or of one "
+            "day; `zerofleet sql` has no such limit"
+        )
 
 
 def _limit(cursor: psycopg2.extensions.cursor, began: float) -> None:

@@ -144,10 +144,10 @@ class Worker:
     async def _register(self) -> None:
         try:
             await asyncio.to_thread(self._database.wait_ready, 0.0)
-            await asyncio.to_thread(self._database.register_run, self._run)
+            await asyncio.to_thread(self._database.require_run, self._run)
         except StoreUnavailableError:
             await self.waits.ask_store(self._database.wait_ready, 1.0)
-            await self.waits.ask_store(self._database.register_run, self._run)
+            await self.waits.ask_store(self._database.require_run, self._run)
             self.unfinished.hold_back()
         ahead = await self.waits.ask_store(self._database.clock_ahead)
         for loop in self.loops:

@@ -95,5 +95,9 @@ class StoreFullError(StoreReadOnlyError):
     """The disk of Postgres or Redis is full: keep what is not stored, and say who needs room."""
 
 
+class RunNotRegisteredError(StoreUnavailableError):
+    """The run has no row in Postgres yet: wait for the service that registers it."""
+
+
 class StaleEpochError(ZerofleetError):
     """A newer process holds this role or this game: stop writing."""

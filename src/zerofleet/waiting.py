@@ -16,6 +16,7 @@ from zerofleet.errors import (
     InferenceUnavailableError,
     ModelNotFoundError,
     OverloadedError,
+    RunNotRegisteredError,
     StoreFullError,
     StoreReadOnlyError,
     StoreUnavailableError,
@@ -193,7 +194,9 @@ class Waits:
 
 
 def awaited(error: Exception, store: str = "Postgres") -> str:
-    """What is waited for after a store's error: the store, its writes, or room on its disk."""
+    """What is waited for after a store's error: the store, its writes, its room, or the run's row."""
+    if isinstance(error, RunNotRegisteredError):
+        return "the trainer or evaluator to register the run"
     if isinstance(error, StoreFullError):
         return f"room on the disk of {store}"
     return f"{store} to take writes" if isinstance(error, StoreReadOnlyError) else store

@@ -121,6 +121,8 @@ def test_each_service_is_its_own_user_of_the_stores() -> None:
         "evaluator": "zerofleet_evaluator",
         "dashboard": "zerofleet_console",
     }
+    dashboard = SERVICES["dashboard"]["environment"]
+    assert role_of(dashboard["ZEROFLEET_VISITOR_DATABASE_URL"]) == "zerofleet_visitor"
     assert users == {
         "inference": "inference",
         "selfplay": "worker",
@@ -189,3 +191,13 @@ def test_every_file_that_is_mounted_is_there() -> None:
     ]
     assert len(folders) == 2
     assert all((ROOT / folder).is_dir() for folder in folders)
+
+
+def test_the_memory_of_postgres_is_enough_for_three_of_its_largest_sessions() -> None:
+    """Visitors' queries have three at once; a container without room restarts Postgres for all."""
+    postgres = SERVICES["postgres"]
+    session = postgres["ulimits"]["data"]
+    [memory] = re.findall(r":-(\d+)g}", postgres["deploy"]["resources"]["limits"]["memory"])
+    assert "shared_buffers=256MB" in postgres["command"]
+    assert int(memory) << 30 > 3 * session + (256 << 20) + (256 << 20)
+    assert "max_notify_queue_pages=1024" in postgres["command"]

@@ -60,6 +60,8 @@ def make_worker(
 @contextlib.asynccontextmanager
 async def running(worker: Worker) -> AsyncIterator[asyncio.Event]:
     """A worker at play; leaving the block is its SIGTERM."""
+    # As the run's trainer does.
+    await asyncio.to_thread(worker._database.register_run, worker._run)
     stop = asyncio.Event()
     task = asyncio.create_task(worker.run(stop))
     at_play.add(task)

@@ -118,3 +118,22 @@ def test_every_view_says_what_it_is(database_url: str, role_url: Callable[[str],
         cursor.execute("SELECT count(*) FROM pg_views WHERE schemaname = 'public'")
         assert cursor.fetchone() == (len(views),)
     assert all(comment and comment.endswith(".") for _, _, comment, _ in views)
+
+
+def test_a_query_that_costs_too_much_is_refused_before_it_runs(
+    role_url: Callable[[str], str],
+) -> None:
+    url = role_url("visitor")
+    sorts = "SELECT g, repeat(md5(g::text), 25) FROM generate_series(1, 20000000) AS g ORDER BY 2"
+    for query in (sorts, f"/* a comment */ {sorts}", f"({sorts})", f"WITH s AS ({sorts}) TABLE s"):
+        with pytest.raises(
+            QueryFaultError, match=r"at [4-9],\d{3},\d{3}, and at most 3,000,000 is"
+        ):
+            run_query(url, query)
+    for query in (f"EXPLAIN ANALYZE {sorts}", f"EXPLAIN (analyse, costs off) {sorts}"):
+        with pytest.raises(QueryFaultError, match="Leave ANALYZE out"):
+            run_query(url, query)
+    assert run_query(url, f"EXPLAIN {sorts}").columns == ["QUERY PLAN"]
+    assert run_query(url, "SHOW statement_timeout").rows[0][0] is not None
+    assert run_query(url, "VALUES (1)").rows == [("1",)]
+    assert run_query(url, "SELECT 'analyze' AS word").rows == [("analyze",)]

@@ -21,7 +21,7 @@ from zerofleet.secrets.urls import with_password_file
 from zerofleet.testing.random_records import random_record
 
 SCRIPTS = Path(schema.__file__).with_name("migrations")
-ROLES = {f"zerofleet_{name}" for name in ("worker", "trainer", "evaluator", "console")}
+ROLES = {f"zerofleet_{name}" for name in ("worker", "trainer", "evaluator", "console", "visitor")}
 
 
 def run(url: str, *statements: str) -> list[tuple]:
@@ -51,6 +51,7 @@ def test_tables_of_the_first_revision_get_what_they_lack(database_url: str) -> N
         database_url,
         "ALTER TABLE train_metrics DROP COLUMN soft_policy_loss CASCADE",  # and of the view
         "ALTER TABLE games DROP COLUMN opening_plies CASCADE",
+        "DROP INDEX games_conflict_at",
         "ALTER TABLE position_needs DROP COLUMN limit_since CASCADE",
         "ALTER TABLE position_needs DROP COLUMN limit_warning CASCADE",
         "ALTER TABLE position_needs DROP COLUMN limit_warned_at CASCADE",

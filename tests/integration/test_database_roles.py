@@ -1,6 +1,5 @@
 """What each role may not do, tried for real: the grants are the fence, not good manners."""
 
-import contextlib
 from collections.abc import Callable, Iterator
 
 import psycopg2
@@ -9,13 +8,11 @@ from psycopg2 import errors
 
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, GateRule, MatchGame, Submission
-from zerofleet.database.schema import script
 from zerofleet.errors import ConfigError, StaleEpochError
-from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.testing.databases import DatabaseTemplate
 from zerofleet.testing.random_records import random_record
 
-ROLES = ("worker", "trainer", "evaluator", "console")
+ROLES = ("worker", "trainer", "evaluator", "console", "visitor")
 EVERYBODY = {"runs", "models", "promotions", "alembic_version", "definitions", "model_variants"}
 TABLES = EVERYBODY | {
     *("games", "positions", "unfinished_games", "rejected_games", "games_conflict"),
@@ -39,6 +36,7 @@ MAY_READ = {
     "evaluator": EVERYBODY
     | {"games", "matches", "match_games", "rated_games", "exams", "ratings", "fences"},
     "console": TABLES | VIEWS,
+    "visitor": TABLES | VIEWS,
 }
 MAY_INSERT = {
     "worker": set[str](),
@@ -46,6 +44,7 @@ MAY_INSERT = {
     | {"train_metrics", "train_events", "trainer_progress", "resign_thresholds"},
     "evaluator": {"matches", "match_games", "promotions", "exams", "ratings"},
     "console": set[str](),
+    "visitor": set[str](),
 }
 MAY_UPDATE = {  # all columns where none are named
     ("trainer", "train_metrics"): set[str](),
@@ -64,10 +63,13 @@ FUNCTIONS = {
     "release_unfinished('r', 'w')": {"worker"},
     "acquire_fence('r', 'trainer')": {"trainer"},
     "acquire_fence('r', 'evaluator')": {"evaluator"},
-    "register_run('r', 'g', '{}')": {"worker", "trainer", "evaluator"},
-    "last_v_resign('r')": {"worker", "trainer", "console"},
-    "played_on_games('r', 1, 1)": {"trainer", "console"},
-    "resign_curve('r', 1, 1)": {"trainer", "console"},
+    "register_run('r', 'g', '{}')": {"trainer", "evaluator"},
+    "run_fault('r', 'g', '{}')": set[str](),
+    "retention_number('{}', 'partition_hours')": set[str](),
+    "bound_conflicts()": set[str](),
+    "last_v_resign('r')": {"worker", "trainer", "console", "visitor"},
+    "played_on_games('r', 1, 1)": {"trainer", "console", "visitor"},
+    "resign_curve('r', 1, 1)": {"trainer", "console", "visitor"},
     "record_fault(NULL, 'g', 1)": set[str](),
     "column_fault('c', '{}'::integer[], 1)": set[str](),
     "check_unfinished('{}', 'g')": set[str](),
@@ -77,16 +79,16 @@ FUNCTIONS = {
     "has_partition(now())": set[str](),
     "partitions_due()": set[str](),
     "positions_needed()": {"trainer"},
-    "searches_per_day()": {"trainer", "console"},
+    "searches_per_day()": {"trainer", "console", "visitor"},
     "partition_size()": set[str](),
     "give_up_models('r', 2, 0, '1 day', 1)": {"trainer"},
     "removable_files('r')": {"trainer"},
     "model_is_held('r', 1)": set[str](),
-    "first_game_uid(now())": {"trainer", "console"},
-    "game_began(gen_random_uuid())": {"trainer", "console"},
+    "first_game_uid(now())": {"trainer", "console", "visitor"},
+    "game_began(gen_random_uuid())": {"trainer", "console", "visitor"},
     "window_end()": {"trainer"},
     "positions_ahead('r', 1)": {"worker"},
-    "window_blocker('r')": {"trainer", "console"},
+    "window_blocker('r')": {"trainer", "console", "visitor"},
     "check_fence()": set[str](),
     "keep_files()": set[str](),
     "never_by_console()": set[str](),
@@ -202,22 +204,6 @@ def test_everything_else(refused: Callable[[str], bool]) -> None:
         assert refused(statement), statement
 
 
-def test_a_superuser_who_migrates_forbids_large_objects(
-    postgres: EmbeddedPostgres, database_url: str
-) -> None:
-    """As in a container of Postgres, whose first user is one; the embedded one comes so."""
-    name = database_url.partition("?")[0].rpartition("/")[2]
-    asked = "SELECT has_function_privilege('zerofleet_worker', 'lo_create(oid)', 'EXECUTE')"
-    connection = psycopg2.connect(postgres.url("superuser", name))
-    with contextlib.closing(connection), connection.cursor() as cursor:
-        cursor.execute(f"GRANT EXECUTE ON FUNCTION lo_create(oid) TO PUBLIC; {asked}")
-        assert cursor.fetchone() == (True,)
-        cursor.execute(script("rights/roles.sql"))
-        cursor.execute(asked)
-        assert cursor.fetchone() == (False,)
-        connection.rollback()
-
-
 def test_the_roles_have_limits_of_their_own(
     database_template: DatabaseTemplate, role_url: Callable[[str], str]
 ) -> None:
@@ -227,13 +213,13 @@ def test_the_roles_have_limits_of_their_own(
         connection = psycopg2.connect(role_url(role))
         with connection.cursor() as cursor:
             for setting, expected in {
-                "statement_timeout": "30s" if role == "console" else "1min",
+                "statement_timeout": "30s" if role in {"console", "visitor"} else "1min",
                 "idle_in_transaction_session_timeout": "1min",
                 "jit": "off",
             }.items():
                 cursor.execute(f"SHOW {setting}")
                 assert cursor.fetchone() == (expected,), (role, setting)
-            if role != "console":
+            if role not in {"console", "visitor"}:
                 cursor.execute("SHOW max_parallel_workers_per_gather")
                 assert cursor.fetchone() == ("0",)
             cursor.execute(
@@ -244,6 +230,7 @@ def test_the_roles_have_limits_of_their_own(
                 "zerofleet_trainer": 20,
                 "zerofleet_evaluator": 50,
                 "zerofleet_console": 20,
+                "zerofleet_visitor": 10,
             }
             # A copy of a database does not have its rights: the one that was migrated is asked.
             cursor.execute("SELECT has_database_privilege('template_of_tests', 'TEMPORARY')")
@@ -281,7 +268,7 @@ def test_every_service_can_do_its_work_in_its_own_role(
     run = run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}})
     with Database(role_url("worker")) as worker:
         worker.wait_ready(5)
-        worker.register_run(run)
+        worker.require_run(run)
         worker.save_unfinished("test", "w", [(random_record(9, plies=2), 0)], 0)
         assert len(worker.adopt_unfinished("test", "w", 1, 60)) == 1
         assert worker.submit_games("test", "w", [Submission(random_record(1))]) == ["stored"]

@@ -87,7 +87,7 @@ def stopped(stopped_once: Path, folder: Path) -> Path:
 def test_each_role_has_its_own_password(postgres: EmbeddedPostgres) -> None:
     passwords = set()
     for role, user in USERS.items():
-        url = postgres.url(role, "postgres")
+        url = postgres.url(role)
         assert run(url, "SELECT current_user, inet_server_addr()::text") == [(user, "127.0.0.1/32")]
         file = postgres.folder / "passwords" / user
         assert mode(file) == 0o600

@@ -46,6 +46,7 @@ async def test_a_kill_loses_fewer_plies_of_a_game_than_the_setting(
     database: Database, valkey_url: str, save_every: int
 ) -> None:
     run = make_run(save_every_plies=save_every, lease_seconds=0.5)
+    database.register_run(run)
     rng = np.random.default_rng(save_every)
     most_lost = 0
     for life in range(5):

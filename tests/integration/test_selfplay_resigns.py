@@ -52,6 +52,7 @@ async def test_resigned_games_are_stored_and_replay(database: Database, valkey_u
     )
     settings = SelfplaySettings(run_file=Path("run.toml"), worker="one", selfplay_seed=1)
     heartbeats = Heartbeats(valkey_url, "test")
+    database.register_run(run)
     worker = Worker(run, settings, database, heartbeats, HashPredictor("tic_tac_toe"))
     async with at_play(worker) as until:
         await until(lambda: worker.writer.answers["stored"] >= 100)

@@ -50,7 +50,7 @@ class Stores:
         if self.away_at_first >= 0:
             raise StoreUnavailableError("no Postgres")
 
-    def register_run(self, run: object) -> None:
+    def require_run(self, run: object) -> None:
         pass
 
     def positions_ahead(self, run: str, trained_share: float) -> PositionsAhead:
@@ -353,7 +353,7 @@ async def test_an_error_of_configuration_ends_it_at_once(
     def another_game(_: object) -> None:
         raise ConfigError("another game")
 
-    monkeypatch.setattr(stores, "register_run", another_game)
+    monkeypatch.setattr(stores, "require_run", another_game)
     with pytest.raises(ConfigError):
         await make_worker(stores).run(asyncio.Event())
     assert stores.log == []

@@ -146,7 +146,7 @@ class LocalRun:
     def _train(self, stores: Stores, start: Start) -> tuple[RunFigures, str | None, bool]:
         """Train over running stores; return the last figures, a report and whether it ended."""
         owner_url = stores.urls.database["owner"]
-        migrate(owner_url)
+        migrate(owner_url, say=self._progress.say)
         with Database(owner_url) as database:
             database.register_run(self._run)
             if self._checkpoint is None and any(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -46,7 +47,7 @@ def migrate(
     )
     while True:
         try:
-            migrate_database(url, role_passwords)
+            migrate_database(url, role_passwords, say=partial(typer.echo, err=True))
         except StoreUnavailableError as error:
             delay = backoff.delay()
             if time.monotonic() + delay > deadline:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -87,12 +88,14 @@ class ProcessSettings(BaseSettings):
         """The name of this process in records, leases and heartbeats."""
         return self.worker or f"{socket.gethostname()}-{os.getpid()}"
 
+    _stores: ClassVar[Mapping[str, str]] = {"database": _DATABASE_URL, "redis": _REDIS_URL}
+
     @model_validator(mode="before")
     @classmethod
     def _name_password_files(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Let the URLs name the files, so that a process that is given a URL can log in with it."""
         given = dict(values)
-        for store, default in (("database", _DATABASE_URL), ("redis", _REDIS_URL)):
+        for store, default in cls._stores.items():
             path = given.get(f"{store}_password_file")
             if path:
                 url = given.get(f"{store}_url", default)

@@ -6,12 +6,16 @@ database as it was or the whole new one.
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
+import psycopg2
 import sqlalchemy
 from psycopg2 import errors
-from sqlalchemy import exc, text
+from sqlalchemy import Row, exc, text
 
 from zerofleet import __version__
 from zerofleet.database.address import connection_parameters, place
@@ -26,12 +30,27 @@ from zerofleet.database.schema import (
     read_schema_version,
     script,
 )
-from zerofleet.errors import ConfigError
+from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
 
 _SCRIPTS = Path(__file__).with_name("migrations")
 _OLDEST_SERVER = 15
 _ALEMBIC = threading.Lock()  # its context is one for the whole process
-_LOCK = 0x7A65726F  # "zero": one migration of a database at a time
+_LOCK_SECONDS = 60.0
+_LOOK_SECONDS = 0.25
+
+# One migration of a database at a time. The lock is on Alembic's table, which is the owner's own: a
+# role that may only read a table cannot lock it against this. In an empty database this makes the
+# table as Alembic would, and a second migration waits for the first to commit it.
+_LOCK = (
+    "CREATE TABLE IF NOT EXISTS alembic_version ("
+    "version_num varchar(32) CONSTRAINT alembic_version_pkc PRIMARY KEY)",
+    "LOCK TABLE alembic_version IN EXCLUSIVE MODE",
+)
+
+_BLOCKERS = """
+SELECT pid, coalesce(usename, 'another role') AS role, application_name AS application
+FROM unnest(pg_blocking_pids(:pid)) AS pid LEFT JOIN pg_stat_activity USING (pid) ORDER BY pid
+"""
 
 # The rights on our views that people have given, whole views only.
 _GRANTS = """
@@ -44,12 +63,23 @@ FROM definitions AS d JOIN pg_class AS c ON c.relname = ANY (d.views)
 CROSS JOIN LATERAL aclexplode(c.relacl) AS a
 WHERE c.relnamespace = 'public'::regnamespace AND a.grantee <> c.relowner
     AND pg_get_userbyid(a.grantee) NOT IN (
-        'zerofleet_worker', 'zerofleet_trainer', 'zerofleet_evaluator', 'zerofleet_console'
+        'zerofleet_worker', 'zerofleet_trainer', 'zerofleet_evaluator', 'zerofleet_console',
+        'zerofleet_visitor'
     )
 """
 
 
-def migrate(url: str, role_passwords: Path | None = None) -> None:
+def _say_nothing(line: str) -> None:
+    del line
+
+
+def migrate(
+    url: str,
+    role_passwords: Path | None = None,
+    *,
+    say: Callable[[str], None] = _say_nothing,
+    lock_seconds: float = _LOCK_SECONDS,
+) -> None:
     """Bring a database to this version's tables, functions, views and roles; safe to repeat.
 
     Args:
@@ -57,14 +87,17 @@ def migrate(url: str, role_passwords: Path | None = None) -> None:
             owner needs CREATEROLE.
         role_passwords: a folder; each role gets the password in the file of its name, if there is
             one. Afterwards, because the roles must be there.
+        say: called, also from another thread, with the session that a lock is waited for, and with
+            Postgres' warnings.
+        lock_seconds: how long to wait for a lock.
 
     Raises:
         ConfigError: a newer version has migrated it, or 0.1 made it; a person's own view depends
             on one of ours; the owner lacks a right, or a file cannot be read.
-        StoreUnavailableError: Postgres does not answer.
+        StoreUnavailableError: Postgres does not answer, or another session keeps a lock.
     """
     with _ALEMBIC, _Migration(url) as migration:
-        migration.run(place(connection_parameters(url)), role_passwords)
+        migration.run(place(connection_parameters(url)), role_passwords, say, lock_seconds)
 
 
 def check_database(url: str) -> None:
@@ -84,22 +117,106 @@ class _Migration(ConnectionPool):
             _check_server(connection, where)
             _checked_version(connection, where)
 
-    def run(self, where: str, role_passwords: Path | None) -> None:
+    def run(
+        self,
+        where: str,
+        role_passwords: Path | None,
+        say: Callable[[str], None],
+        lock_seconds: float,
+    ) -> None:
         with self._our_errors(), self._engine.connect() as connection:
             connection = connection.execution_options(no_parameters=True)
             connection.execute(text("SET statement_timeout = 0"))
-            connection.execute(text(f"SELECT pg_advisory_lock({_LOCK})"))
+            connection.execute(text(f"SET lock_timeout = {round(1000 * lock_seconds)}"))
             connection.commit()
-            _check_server(connection, where)
-            version = _checked_version(connection, where)
-            connection.commit()
-            if version != expected():
-                _upgrade(connection, where)
-            # Also where nothing is new: after a pause of the run no partition is for today.
-            connection.exec_driver_sql("SELECT make_partitions(NULL, NULL)")
-            connection.commit()
-            if role_passwords is not None:
-                set_role_passwords(connection, role_passwords)
+            raw: Any = connection.connection.dbapi_connection
+            raw.notices = _Warnings(say)
+            with self._naming_blockers(raw.info.backend_pid, where, say):
+                _lock(connection)
+                _check_server(connection, where)
+                if _checked_version(connection, where) != expected():
+                    _upgrade(connection, where)
+                connection.commit()
+                # Also where nothing is new: after a pause of the run no partition is for today.
+                connection.exec_driver_sql("SELECT make_partitions(NULL, NULL)")
+                connection.commit()
+                if role_passwords is not None:
+                    _lock(connection)
+                    set_role_passwords(connection, role_passwords)
+                    connection.commit()
+
+    @contextlib.contextmanager
+    def _naming_blockers(self, pid: int, where: str, say: Callable[[str], None]) -> Generator[None]:
+        """Say which sessions a session waits for, and name them when it gives up.
+
+        Args:
+            pid: of the session.
+            where: the database, for messages.
+            say: called once for each new holder of a lock.
+
+        Raises:
+            StoreUnavailableError: the session waited for a lock in vain.
+        """
+        seen: list[str] = []
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(_LOOK_SECONDS):
+                with contextlib.suppress(exc.DBAPIError, ZerofleetError):
+                    rows = self._rows(_BLOCKERS, pid=pid)
+                    holders = " and ".join(map(_session_words, rows))
+                    if holders and holders not in seen:
+                        seen.append(holders)
+                        say(f"waiting for a lock in the database at {where}, held by {holders}")
+
+        watcher = threading.Thread(target=watch, name="blockers")
+        watcher.start()
+        try:
+            yield
+        except (exc.DBAPIError, psycopg2.Error) as error:
+            cause = error.orig if isinstance(error, exc.DBAPIError) else error
+            if not isinstance(cause, errors.LockNotAvailable):
+                raise
+            raise StoreUnavailableError(
+                f"cannot migrate the database at {where}: "
+                f"{seen[-1] if seen else 'another session'} keeps a lock that the migration needs. "
+                "Let it finish, or end it (`SELECT pg_terminate_backend(PID)`), and try again"
+            ) from error
+        finally:
+            done.set()
+            watcher.join()
+
+
+class _Warnings:
+    """Pass Postgres' warnings on. SQLAlchemy empties a list of notices; it leaves this alone."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def append(self, notice: str) -> None:
+        """Take what psycopg2 has received."""
+        if notice.startswith("WARNING:"):
+            self._say(notice.removeprefix("WARNING:").splitlines()[0].strip())
+
+
+def _session_words(row: Row[Any]) -> str:
+    application = f", application {row.application}" if row.application else ""
+    return f"process {row.pid} of Postgres (role {row.role}{application})"
+
+
+def _lock(connection: sqlalchemy.Connection) -> None:
+    """Begin a transaction that no other migration of this database runs beside."""
+    while True:
+        try:
+            for statement in _LOCK:
+                connection.exec_driver_sql(statement)
+        except exc.DBAPIError as error:
+            # Another migration made the table while this one waited for it.
+            if not isinstance(error.orig, errors.UniqueViolation | errors.DuplicateTable):
+                raise
+            connection.rollback()
+        else:
+            return
 
 
 def _check_server(connection: sqlalchemy.Connection, where: str) -> None:
@@ -145,7 +262,7 @@ def _drop_definitions(connection: sqlalchemy.Connection, where: str) -> list[tup
     """Drop the views and functions of the last migration: their columns may be others now.
 
     Returns:
-        Views with statements that give others than our four roles the rights that they had.
+        Views with statements that give others than our roles the rights that they had.
     """
     if not connection.scalar(text("SELECT to_regclass('definitions') IS NOT NULL")):
         return []

@@ -9,15 +9,21 @@ from psycopg2 import sql
 from psycopg2.extensions import encrypt_password
 from sqlalchemy import Connection
 
-from zerofleet.database.schema import script
+from zerofleet.database.schema import BEFORE_TABLES, script
 from zerofleet.errors import ConfigError
 from zerofleet.secrets.files import read_secret
 
-ROLES = ("zerofleet_worker", "zerofleet_trainer", "zerofleet_evaluator", "zerofleet_console")
+ROLES = (
+    "zerofleet_worker",
+    "zerofleet_trainer",
+    "zerofleet_evaluator",
+    "zerofleet_console",
+    "zerofleet_visitor",
+)
 
 
 def set_role_passwords(connection: Connection, folder: Path) -> None:
-    """Give each role the password in the file of its name, and our settings alone.
+    """Give each role the password in the file of its name, and our settings alone; no commit.
 
     A role may change its own settings (``ALTER ROLE zerofleet_console SET statement_timeout = 0``),
     and new sessions would begin with them. Roles without a file keep what they have.
@@ -40,10 +46,11 @@ def set_role_passwords(connection: Connection, folder: Path) -> None:
         statement = sql.SQL("ALTER ROLE {} PASSWORD {}").format(
             sql.Identifier(path.name), sql.Literal(verifier)
         )
-        with raw, raw.cursor() as cursor:  # a transaction
+        with raw.cursor() as cursor:
             cursor.execute(statement)
             _forget_settings(cursor, path.name)
-            cursor.execute(script("rights/roles.sql"))
+            for rights in BEFORE_TABLES:
+                cursor.execute(script(rights))
 
 
 def _forget_settings(cursor: Any, role: str) -> None:  # noqa: ANN401 - psycopg2's

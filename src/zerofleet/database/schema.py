@@ -37,7 +37,8 @@ TABLES = (
     "tables/resign_thresholds.sql",
 )
 """What the first revision executes."""
-BEFORE_TABLES = ("rights/roles.sql",)
+BEFORE_TABLES = ("rights/roles.sql", "rights/server.sql")
+"""What each migration executes before the tables' revisions, in this order."""
 AFTER_TABLES = (
     "functions/triggers.sql",
     "functions/runs.sql",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 from uuid import UUID
 
 import structlog
@@ -22,6 +22,7 @@ from zerofleet.database.submission import (
 from zerofleet.errors import ConfigError, RecordRejectedError
 from zerofleet.records import GameRecord, read_json
 
+_T = TypeVar("_T")
 SaveStatus = Literal["saved", "lost", "rejected"]
 
 _log = structlog.get_logger()
@@ -35,6 +36,10 @@ _SAVE = (
     "FROM save_unfinished(:run, :worker, CAST(:records AS json), :lease_seconds) "
     "WITH ORDINALITY ORDER BY ordinality"
 )
+
+
+# Postgres takes about 280 bytes of memory for each search entry of a statement.
+_MOST_ENTRIES = 400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +70,17 @@ class WorkerGames(ConnectionPool):
 
         Raises:
             StoreUnavailableError: perhaps nothing is stored; submit the same again.
-            RecordRejectedError: a record cannot be written down at all; nothing is stored. Submit
-                the games one by one to find it.
+            RecordRejectedError: a record cannot be written down at all; perhaps nothing is stored.
+                Submit the games one by one to find it.
             ConfigError: there is no such run.
         """
         if not submissions:
             return []
         # In one order everywhere, so that two workers with the same games cannot deadlock.
         order = sorted(range(len(submissions)), key=lambda i: submissions[i].record.game_uid.bytes)
-        games = encode_submissions([submissions[i] for i in order])
-        answers = self._submit(run, worker, games)
+        ordered = [submissions[i] for i in order]
+        batches = [encode_submissions(each) for each in _batches(ordered, lambda s: s.record)]
+        answers = [answer for games in batches for answer in self._submit(run, worker, games)]
         statuses = cast("list[SubmitStatus]", [""] * len(submissions))
         for i, (status, reason) in zip(order, answers, strict=True):
             statuses[i] = status
@@ -151,13 +157,17 @@ class WorkerGames(ConnectionPool):
         if not records:
             return []
         try:
-            rows = self._rows(
-                _SAVE,
-                run=run,
-                worker=worker,
-                records=encode_unfinished(records),
-                lease_seconds=lease_seconds,
-            )
+            rows = [
+                row
+                for batch in _batches(records, lambda saved: saved[0])
+                for row in self._rows(
+                    _SAVE,
+                    run=run,
+                    worker=worker,
+                    records=encode_unfinished(batch),
+                    lease_seconds=lease_seconds,
+                )
+            ]
         except exc.IntegrityError as error:
             raise ConfigError(explain(error.orig or error)) from error
         for (record, _), row in zip(records, rows, strict=True):
@@ -231,6 +241,18 @@ class WorkerGames(ConnectionPool):
             "SELECT release_unfinished(:run, :worker) AS games", run=run, worker=worker
         )
         return row.games
+
+
+def _batches(items: Sequence[_T], record_of: Callable[[_T], GameRecord]) -> Generator[Sequence[_T]]:
+    """Split games so that one statement has few search entries, or a single game."""
+    first, entries = 0, 0
+    for place, item in enumerate(items):
+        more = record_of(item).columns.legal_actions.size
+        if place > first and entries + more > _MOST_ENTRIES:
+            yield items[first:place]
+            first, entries = place, 0
+        entries += more
+    yield items[first:]
 
 
 def _read(game_uid: UUID, text: str) -> GameRecord:

@@ -42,6 +42,7 @@ def start_child(
     account: Account | None = None,
     death_signal: signal.Signals = signal.SIGKILL,
     keep_open: Sequence[int] = (),
+    data_bytes: int | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own; when this process dies, the kernel ends it (Linux).
 
@@ -56,10 +57,12 @@ def start_child(
         account: run it as this user (needs root).
         death_signal: what it gets when we die; SIGKILL cannot be ignored.
         keep_open: files of ours that it inherits.
+        data_bytes: memory of its own that it, and each process that it starts, may have at most.
     """
     account_argument = f"{account.uid}:{account.gid}" if account else "-"
     launch = (sys.executable, "-I", "-S", str(_LAUNCH))
-    how = (str(os.getpid()), str(int(death_signal)), account_argument)
+    limit = "-" if data_bytes is None else str(data_bytes)
+    how = (str(os.getpid()), str(int(death_signal)), account_argument, limit)
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(log.open("ab")) if log else None
         return subprocess.Popen(

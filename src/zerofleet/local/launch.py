@@ -1,6 +1,6 @@
 """Become another program that dies with its parent; run by path, so it imports the library alone.
 
-``python -I -S launch.py PARENT_PID DEATH_SIGNAL UID:GID|- PROGRAM ARGUMENT...``
+``python -I -S launch.py PARENT_PID DEATH_SIGNAL UID:GID|- DATA_BYTES|- PROGRAM ARGUMENT...``
 
 Done in a process of its own, not in a function between fork and exec: the parent has threads, and
 a fork of a process with threads may only exec. It costs about 10 ms.
@@ -8,6 +8,7 @@ a fork of a process with threads may only exec. It costs about 10 ms.
 
 import ctypes
 import os
+import resource
 import sys
 
 _PR_SET_PDEATHSIG = 1
@@ -16,7 +17,12 @@ _CANNOT_EXECUTE = 126
 
 def main() -> None:
     """Take on the user and the signal, then become the program."""
-    parent, death_signal, account, *command = sys.argv[1:]
+    parent, death_signal, account, data_bytes, *command = sys.argv[1:]
+    if data_bytes != "-":
+        most = int(data_bytes)
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        if hard == resource.RLIM_INFINITY or most < hard:
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     if account != "-":
         uid, gid = map(int, account.split(":"))
         try:

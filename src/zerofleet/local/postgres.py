@@ -40,6 +40,7 @@ USERS = MappingProxyType(
         "trainer": "zerofleet_trainer",
         "evaluator": "zerofleet_evaluator",
         "console": "zerofleet_console",
+        "visitor": "zerofleet_visitor",
     }
 )
 _SETTINGS = MappingProxyType(
@@ -60,6 +61,9 @@ _SETTINGS = MappingProxyType(
         "TimeZone": "UTC",
     }
 )
+# Memory of one session beside the shared buffers: Postgres has no bound of its own for what an
+# expression builds. A submission takes 110 MB, a page of the trainer's window up to 600 MB.
+_SESSION_BYTES = 768 << 20
 _START_ATTEMPTS = 3
 _POLL_SECONDS = 0.005
 
@@ -220,6 +224,8 @@ class EmbeddedPostgres:
 
     def _start_server(self, programs: PostgresPrograms, account: Account, lock: FolderLock) -> None:
         settings = dict(self._settings)
+        if programs.major >= 17:  # NOTIFY cannot be forbidden; its queue may have 8 GB otherwise
+            settings.setdefault("max_notify_queue_pages", "1024")
         if programs.major >= 18:  # three processes fewer
             settings.setdefault("io_method", "sync")
         for attempt in range(1, _START_ATTEMPTS + 1):
@@ -234,6 +240,7 @@ class EmbeddedPostgres:
                 account=dropped_to(account),
                 death_signal=signal.SIGINT,
                 keep_open=[lock.fileno()],
+                data_bytes=_SESSION_BYTES,
             )
             if self._is_ready(self.process):
                 return

@@ -8,34 +8,19 @@ from typing import Self
 import psycopg2
 from psycopg2 import sql
 
+from zerofleet.database.schema import script
 from zerofleet.errors import ConfigError
 
 _DATABASE = "zerofleet"
 _SUPERUSER = "postgres"
 _OWNER = "zerofleet"
-_NO_LARGE_OBJECTS = """
-DO $$
-DECLARE
-    of_large_objects regprocedure;
-BEGIN
-    FOR of_large_objects IN
-        SELECT oid FROM pg_proc
-        WHERE pronamespace = 'pg_catalog'::regnamespace
-            AND (proname LIKE 'lo\\_%' OR proname IN ('loread', 'lowrite'))
-    LOOP
-        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', of_large_objects);
-        -- Or its dumps, which repeat that, could be restored by the superuser alone.
-        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO zerofleet', of_large_objects);
-    END LOOP;
-END
-$$
-"""
 
 
 def bootstrap(port: int, passwords: Mapping[str, str]) -> None:
-    """Make what is missing; the database comes last, so it marks that all is there.
+    """Make the roles and the database that are missing, and forbid what burdens others.
 
     The owner makes the other roles and therefore may change them in migrations; it is no superuser.
+    A cluster of an older zerofleet gets the roles and the limits that it lacks.
 
     Args:
         port: of the server on 127.0.0.1.
@@ -54,19 +39,26 @@ def bootstrap(port: int, passwords: Mapping[str, str]) -> None:
 
 
 def _make_what_is_missing(port: int, passwords: Mapping[str, str]) -> None:
+    # A migration cannot do this, whose role is no superuser.
+    forbid = sql.SQL("SET zerofleet.owner = {}; ").format(sql.Literal(_OWNER))
+    forbid += sql.SQL(script("rights/server.sql"))
     with _Session(port, _SUPERUSER, passwords) as session:
-        if session.holds("SELECT 1 FROM pg_database WHERE datname = %s", _DATABASE):
-            return
-        session.make_role(_OWNER, "LOGIN CREATEROLE")
+        # The database comes last, so it marks that all is there.
+        is_new = not session.holds("SELECT 1 FROM pg_database WHERE datname = %s", _DATABASE)
+        if is_new:
+            session.make_role(_OWNER, "LOGIN CREATEROLE")
+        made = set(passwords) if is_new else {r for r in passwords if not session.has_role(r)}
     with _Session(port, _OWNER, passwords) as owner:
-        for role in passwords.keys() - {_SUPERUSER, _OWNER}:
+        for role in made - {_SUPERUSER, _OWNER}:
             owner.make_role(role, "LOGIN")
-    with _Session(port, _SUPERUSER, passwords, "template1") as session:
-        # What a migration cannot do, whose role is no superuser: see database/rights/roles.sql.
-        session.run(sql.SQL(_NO_LARGE_OBJECTS))
-    with _Session(port, _SUPERUSER, passwords) as session:
-        create = sql.SQL("CREATE DATABASE {} OWNER {}")
-        session.run(create.format(sql.Identifier(_DATABASE), sql.Identifier(_OWNER)))
+    if is_new:
+        with _Session(port, _SUPERUSER, passwords, "template1") as session:
+            session.run(forbid)
+        with _Session(port, _SUPERUSER, passwords) as session:
+            create = sql.SQL("CREATE DATABASE {} OWNER {}")
+            session.run(create.format(sql.Identifier(_DATABASE), sql.Identifier(_OWNER)))
+    with _Session(port, _SUPERUSER, passwords, _DATABASE) as session:
+        session.run(forbid)
 
 
 class _Session:
@@ -100,10 +92,10 @@ class _Session:
             cursor.execute(question, (name,))
             return cursor.fetchone() is not None
 
+    def has_role(self, role: str) -> bool:
+        return self.holds("SELECT 1 FROM pg_roles WHERE rolname = %s", role)
+
     def make_role(self, role: str, options: str) -> None:
-        if self.holds("SELECT 1 FROM pg_roles WHERE rolname = %s", role):
-            verb = "ALTER"  # an earlier start got this far
-        else:
-            verb = "CREATE"
+        verb = "ALTER" if self.has_role(role) else "CREATE"  # an earlier start got this far
         statement = sql.SQL(f"{verb} ROLE {{}} {options} PASSWORD {{}}")
         self.run(statement.format(sql.Identifier(role), sql.Literal(self._passwords[role])))

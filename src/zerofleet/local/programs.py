@@ -18,6 +18,7 @@ _NOT_HERE = tuple(
     f"ZEROFLEET_{name}"
     for name in (
         *("DATABASE_PASSWORD_FILE", "REDIS_PASSWORD_FILE", "TLS_FOLDER", "TOKEN_FILE"),
+        "VISITOR_DATABASE_PASSWORD_FILE",
         *("TOKEN_ROLES_FILE", "HEALTH_ADDRESS", "WORKER"),
         *("DASHBOARD_TLS_FOLDER", "DASHBOARD_BEHIND_PROXY", "DASHBOARD_RUN_STOPPED"),
     )
@@ -216,6 +217,8 @@ class LocalPrograms:
         with full_disk_named(self.folder.root):
             self.folder.logs.mkdir(exist_ok=True)
         is_page = service == "dashboard"
+        if is_page:  # not there where an older zerofleet holds the stores
+            environment["ZEROFLEET_VISITOR_DATABASE_URL"] = self.urls.database.get("visitor", "")
         # What trains goes first; a page that takes a moment longer is no loss.
         patient = ("nice", "-n", "5") if is_page and shutil.which("nice") else ()
         return Program(

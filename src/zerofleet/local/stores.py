@@ -16,7 +16,7 @@ from zerofleet.local.keeper import Keeper
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.local.valkey import EmbeddedValkey
 
-ROLES = ("owner", "worker", "trainer", "evaluator", "console")
+ROLES = ("owner", "worker", "trainer", "evaluator", "console", "visitor")
 
 
 @dataclass(frozen=True, slots=True)

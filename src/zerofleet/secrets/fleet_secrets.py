@@ -32,6 +32,7 @@ POSTGRES = (
     "zerofleet_trainer",
     "zerofleet_evaluator",
     "zerofleet_console",
+    "zerofleet_visitor",
 )
 _NAMESPACE = "zerofleet"
 # By which clients reach each server, in Compose and in a Kubernetes namespace.

@@ -146,6 +146,8 @@ def grace_outlasts_the_leaving(fleet: Manifests) -> Iterator[str]:
 def tini_stays_the_first_process(fleet: Manifests) -> Iterator[str]:
     """Every image of ours begins with it, and ``command`` replaces what an image begins with."""
     for workload in fleet.workloads:
+        if workload.name in _OUTSIDE_IMAGES:
+            continue
         if "command" in workload.container and workload.name not in _KILLED:
             yield f"{workload.name} begins with {workload.container['command']}"
 

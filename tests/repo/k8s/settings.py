@@ -116,6 +116,12 @@ def stores_are_entered_by_the_right_role(fleet: Manifests) -> Iterator[str]:
                 parameters.get("sslmode") != "verify-full" or "sslrootcert" not in parameters
             ):
                 yield f"{workload.name} does not verify Postgres' certificate"
+        if workload.name == "dashboard":
+            url = environment["ZEROFLEET_VISITOR_DATABASE_URL"]
+            if connection_parameters(url)["user"] != "zerofleet_visitor":
+                yield "visitors' queries have no role of their own"
+            if "ZEROFLEET_VISITOR_DATABASE_PASSWORD_FILE" not in environment:
+                yield "visitors' queries have no password for Postgres"
         if "ZEROFLEET_REDIS_URL" in environment:
             url = environment["ZEROFLEET_REDIS_URL"]
             with redis.Redis.from_url(url) as client:

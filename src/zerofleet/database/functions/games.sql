@@ -108,7 +108,13 @@ BEGIN
             LOCK TABLE partition_tries IN EXCLUSIVE MODE;
         END IF;
         IF partitions_due() THEN
-            PERFORM make_partitions(NULL, NULL);
+            BEGIN
+                PERFORM make_partitions(NULL, NULL);
+            EXCEPTION
+                -- The games are not at fault: their searches go to positions_default.
+                WHEN OTHERS THEN
+                    RAISE WARNING 'no partition of positions is made: %', SQLERRM;
+            END;
         END IF;
     END IF;
 

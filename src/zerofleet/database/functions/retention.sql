@@ -83,20 +83,32 @@ CREATE FUNCTION partition_size() RETURNS interval
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 AS $$
 DECLARE
+    -- A row of before register_run checked it, or of another version, may hold anything.
     widest CONSTANT interval := make_interval(hours => coalesce((
-        SELECT min((r.config #>> '{retention,partition_hours}')::integer) FROM runs AS r
-    ), 24));
+        SELECT min(retention_number(r.config, 'partition_hours')) FROM runs AS r
+        WHERE run_fault(r.name, r.game, r.config) IS NULL
+    ), 24)::integer);
     limit_bytes CONSTANT double precision := 1e9 * (
-        SELECT min((r.config #>> '{retention,max_disk_gb}')::double precision) FROM runs AS r
-        WHERE (r.config #>> '{retention,max_disk_gb}')::double precision > 0
-            AND coalesce((r.config #>> '{retention,forget}')::boolean, true)
+        SELECT min(retention_number(r.config, 'max_disk_gb')) FROM runs AS r
+        WHERE run_fault(r.name, r.game, r.config) IS NULL
+            AND retention_number(r.config, 'max_disk_gb') > 0
+            AND r.config #> '{retention,forget}' IS DISTINCT FROM 'false'
     );
     held_bytes CONSTANT numeric := (
         SELECT coalesce(sum(pg_total_relation_size(to_regclass(p.partition::text))), 0)
         FROM position_partitions AS p
     );
     per_day bigint;
+    faulty record;
 BEGIN
+    FOR faulty IN
+        SELECT to_json(left(r.name, 48)) AS name, run_fault(r.name, r.game, r.config) AS fault
+        FROM runs AS r WHERE run_fault(r.name, r.game, r.config) IS NOT NULL
+        ORDER BY r.created_at LIMIT 3
+    LOOP
+        RAISE WARNING 'the run % is passed over when partitions are made: %',
+            faulty.name, faulty.fault;
+    END LOOP;
     IF limit_bytes IS NULL THEN
         RETURN widest;
     END IF;
@@ -242,7 +254,9 @@ COMMENT ON FUNCTION make_partitions IS
 CREATE FUNCTION positions_needed(in_at_limit boolean DEFAULT false) RETURNS timestamptz
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
 BEGIN ATOMIC
-    -- What was stored just now is kept whatever the runs say: they may not have read it yet.
+    -- What was stored just now is kept whatever the runs say: they may not have read it yet. A run
+    -- that has games and, after a day, no trainer yet says nothing: it does not keep everything of
+    -- the others for ever.
     SELECT least(
         coalesce(min(coalesce(
             greatest(CASE WHEN in_at_limit THEN n.limit_since END, n.since), '-infinity'
@@ -250,7 +264,12 @@ BEGIN ATOMIC
         now() - CASE WHEN in_at_limit THEN interval '10 minutes' ELSE interval '1 hour' END
     )
     FROM runs AS r LEFT JOIN position_needs AS n ON n.run = r.name
-    WHERE n.run IS NOT NULL OR EXISTS (SELECT FROM games AS g WHERE g.run = r.name);
+    WHERE n.run IS NOT NULL OR (
+        EXISTS (SELECT FROM games AS g WHERE g.run = r.name) AND (
+            r.created_at > now() - interval '1 day'
+            OR EXISTS (SELECT FROM fences AS f WHERE f.run = r.name AND f.role = 'trainer')
+        )
+    );
 END;
 COMMENT ON FUNCTION positions_needed IS
     'Searches of games that began and were stored before this are needed by no run of the database. '

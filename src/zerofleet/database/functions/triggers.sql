@@ -74,18 +74,55 @@ CREATE OR REPLACE TRIGGER keep_files BEFORE INSERT ON matches
 
 CREATE OR REPLACE FUNCTION never_by_console() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF session_user = 'zerofleet_console' THEN
-        RAISE EXCEPTION 'a session of zerofleet_console stores no games: log in as another role'
+    IF session_user IN ('zerofleet_console', 'zerofleet_visitor') THEN
+        RAISE EXCEPTION 'a session of % stores no games: log in as another role', session_user
             USING ERRCODE = 'insufficient_privilege';
     END IF;
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION never_by_console IS
-    'The window does not wait for the console''s open transactions, so none of them may store games.';
+    'The window does not wait for open transactions of the console and of visitors of the page, so none '
+    'of them may store games.';
 
 CREATE OR REPLACE TRIGGER never_by_console BEFORE INSERT OR UPDATE ON games
     FOR EACH STATEMENT EXECUTE FUNCTION never_by_console();
+
+
+CREATE OR REPLACE FUNCTION bound_conflicts() RETURNS trigger
+LANGUAGE plpgsql SET search_path = public, pg_temp
+AS $$
+DECLARE
+    most_games CONSTANT bigint := 10000;
+    most_bytes CONSTANT bigint := 1000000000;
+    most_record_bytes CONSTANT integer := 16000000;
+    kept_games bigint;
+    kept_bytes bigint;
+BEGIN
+    DELETE FROM games_conflict WHERE conflict_id IN (
+        SELECT c.conflict_id FROM games_conflict AS c
+        WHERE c.at < now() - interval '90 days' ORDER BY c.at LIMIT 100
+    );
+    SELECT count(*), coalesce(sum(pg_column_size(c.record)), 0) INTO kept_games, kept_bytes
+    FROM games_conflict AS c;
+    IF kept_games >= most_games OR kept_bytes >= most_bytes THEN
+        RAISE WARNING 'a delivery of % is refused and not kept: games_conflict is full',
+            to_json(left(NEW.worker, 200));
+        RETURN NULL;
+    END IF;
+    NEW.worker := left(NEW.worker, 200);
+    NEW.reason := left(NEW.reason, 1000);
+    IF octet_length(NEW.record::text) > most_record_bytes THEN
+        NEW.record := json_build_object('left_out_bytes', octet_length(NEW.record::text));
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION bound_conflicts IS
+    'Keep at most 10,000 refused deliveries and 1 GB of them, for 90 days, each with at most 16 MB.';
+
+CREATE OR REPLACE TRIGGER bounded BEFORE INSERT ON games_conflict
+    FOR EACH ROW EXECUTE FUNCTION bound_conflicts();
 
 
 CREATE OR REPLACE FUNCTION forbid_change() RETURNS trigger LANGUAGE plpgsql AS $$

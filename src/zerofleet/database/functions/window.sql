@@ -5,8 +5,8 @@
 -- page that was read, and its games be skipped. Open transactions that cannot store a game do not
 -- count, however long they stay open:
 --   - those of another database: a session stays in the database that it logged in to;
---   - those of sessions that logged in as zerofleet_console: the trigger never_by_console refuses
---     their games, whatever they were granted.
+--   - those of sessions that logged in as zerofleet_console or zerofleet_visitor: the trigger
+--     never_by_console refuses their games, whatever they were granted.
 -- Whether a transaction is one of these is looked up after the statement's snapshot was taken, and
 -- what is not found counts. A session's entry and its transaction's number are read one after the
 -- other; so that they belong together, ask this in the first statement of a transaction.
@@ -22,7 +22,7 @@ AS $$
                 SELECT FROM pg_stat_activity AS a
                 JOIN pg_database AS here ON here.datname = current_database()
                 WHERE a.backend_xid = open_tx::xid
-                    AND (a.datid <> here.oid OR a.usename = 'zerofleet_console')
+                    AND (a.datid <> here.oid OR a.usename IN ('zerofleet_console', 'zerofleet_visitor'))
             ) AND NOT EXISTS (
                 SELECT FROM pg_prepared_xacts AS p
                 WHERE p.transaction = open_tx::xid AND p.database <> current_database()

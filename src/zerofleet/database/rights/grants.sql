@@ -1,4 +1,4 @@
--- All that the four roles may do. Other roles keep what a person has given them on tables and on whole
+-- All that our roles may do. Other roles keep what a person has given them on tables and on whole
 -- views; functions, and columns of views, have to be granted again after each migration that makes
 -- them anew.
 DO $$
@@ -12,9 +12,9 @@ BEGIN
     LOOP
         EXECUTE format(
             'REVOKE ALL ON %s FROM zerofleet_worker, zerofleet_trainer, zerofleet_evaluator, '
-            'zerofleet_console', ours
+            'zerofleet_console, zerofleet_visitor', ours
         );
-        EXECUTE format('GRANT SELECT ON %s TO zerofleet_console', ours);
+        EXECUTE format('GRANT SELECT ON %s TO zerofleet_console, zerofleet_visitor', ours);
     END LOOP;
 END
 $$;
@@ -22,9 +22,8 @@ $$;
 -- What each service needs in order to start: the version of the schema, the run, its models.
 GRANT SELECT ON alembic_version, definitions, runs, models, promotions
     TO zerofleet_worker, zerofleet_trainer, zerofleet_evaluator;
-GRANT EXECUTE ON FUNCTION register_run
-    TO zerofleet_worker, zerofleet_trainer, zerofleet_evaluator;
-GRANT EXECUTE ON FUNCTION acquire_fence TO zerofleet_trainer, zerofleet_evaluator;
+-- Workers read runs, and wait for one that nobody has registered yet.
+GRANT EXECUTE ON FUNCTION register_run, acquire_fence TO zerofleet_trainer, zerofleet_evaluator;
 
 -- Games. Workers hold no right on a table.
 GRANT EXECUTE ON FUNCTION
@@ -37,7 +36,7 @@ GRANT SELECT ON games TO zerofleet_trainer, zerofleet_evaluator;
 GRANT SELECT ON positions, positions_default TO zerofleet_trainer;
 GRANT SELECT, INSERT ON rejected_games TO zerofleet_trainer;
 GRANT EXECUTE ON FUNCTION window_end TO zerofleet_trainer;
-GRANT EXECUTE ON FUNCTION window_blocker TO zerofleet_trainer, zerofleet_console;
+GRANT EXECUTE ON FUNCTION window_blocker TO zerofleet_trainer, zerofleet_console, zerofleet_visitor;
 
 -- Which searches and models are kept.
 GRANT SELECT, INSERT, UPDATE ON position_needs TO zerofleet_trainer;
@@ -47,7 +46,7 @@ GRANT EXECUTE ON FUNCTION
     TO zerofleet_trainer;
 GRANT EXECUTE ON FUNCTION positions_needed TO zerofleet_trainer;
 GRANT EXECUTE ON FUNCTION first_game_uid, game_began, searches_per_day
-    TO zerofleet_trainer, zerofleet_console;
+    TO zerofleet_trainer, zerofleet_console, zerofleet_visitor;
 
 -- Training.
 GRANT INSERT ON models TO zerofleet_trainer;
@@ -57,9 +56,9 @@ GRANT SELECT ON recent_play, training_warnings TO zerofleet_trainer;
 
 -- Resignation.
 GRANT SELECT, INSERT ON resign_thresholds TO zerofleet_trainer;
-GRANT EXECUTE ON FUNCTION played_on_games, resign_curve TO zerofleet_trainer, zerofleet_console;
+GRANT EXECUTE ON FUNCTION played_on_games, resign_curve TO zerofleet_trainer, zerofleet_console, zerofleet_visitor;
 GRANT EXECUTE ON FUNCTION last_v_resign
-    TO zerofleet_worker, zerofleet_trainer, zerofleet_console;
+    TO zerofleet_worker, zerofleet_trainer, zerofleet_console, zerofleet_visitor;
 
 -- Matches, promotions, ratings.
 GRANT SELECT ON fences TO zerofleet_evaluator;

@@ -5,7 +5,10 @@ DECLARE
     role_name text;
 BEGIN
     FOREACH role_name IN ARRAY
-        ARRAY['zerofleet_worker', 'zerofleet_trainer', 'zerofleet_evaluator', 'zerofleet_console']
+        ARRAY[
+            'zerofleet_worker', 'zerofleet_trainer', 'zerofleet_evaluator', 'zerofleet_console',
+            'zerofleet_visitor'
+        ]
     LOOP
         CONTINUE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = role_name);
         BEGIN
@@ -17,18 +20,26 @@ BEGIN
 END
 $$;
 
--- The console's limits. They guard against accidents; what it may do is decided by its grants.
+-- The limits of the console and of visitors of the page. They guard against accidents; what these
+-- roles may do is decided by their grants. Settings that server.sql makes do not count.
 DO $$
+DECLARE
+    reader text;
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'zerofleet_console' AND rolconfig IS NOT NULL) THEN
-        ALTER ROLE zerofleet_console SET default_transaction_read_only = on;
-        ALTER ROLE zerofleet_console SET statement_timeout = '30s';
-        ALTER ROLE zerofleet_console SET idle_in_transaction_session_timeout = '60s';
-        ALTER ROLE zerofleet_console SET jit = off;
-    END IF;
+    FOREACH reader IN ARRAY ARRAY['zerofleet_console', 'zerofleet_visitor'] LOOP
+        IF NOT EXISTS (
+            SELECT FROM pg_roles, unnest(rolconfig) AS setting
+            WHERE rolname = reader AND setting !~ '^(temp_file_limit|track_activities)='
+        ) THEN
+            EXECUTE format('ALTER ROLE %I SET default_transaction_read_only = on', reader);
+            EXECUTE format('ALTER ROLE %I SET statement_timeout = ''30s''', reader);
+            EXECUTE format('ALTER ROLE %I SET idle_in_transaction_session_timeout = ''60s''', reader);
+            EXECUTE format('ALTER ROLE %I SET jit = off', reader);
+        END IF;
+    END LOOP;
 EXCEPTION
     WHEN insufficient_privilege THEN
-        RAISE NOTICE 'zerofleet_console belongs to another role, which must set its limits';
+        RAISE NOTICE 'zerofleet_console or zerofleet_visitor belongs to another role, which must set its limits';
     WHEN internal_error THEN NULL;  -- a migration elsewhere sets the same at this moment
 END
 $$;
@@ -45,12 +56,15 @@ BEGIN
         ('zerofleet_worker', NULL),
         ('zerofleet_trainer', 20),
         ('zerofleet_evaluator', 50),
-        ('zerofleet_console', 20)
+        ('zerofleet_console', 20),
+        ('zerofleet_visitor', 10)
     ) AS t (role_name, connections)
     LOOP
         BEGIN
-            IF EXISTS (
-                SELECT FROM pg_roles WHERE rolname = limits.role_name AND rolconfig IS NULL
+            IF NOT EXISTS (
+                SELECT FROM pg_roles, unnest(rolconfig) AS setting
+                WHERE rolname = limits.role_name
+                    AND setting !~ '^(temp_file_limit|track_activities)='
             ) THEN
                 EXECUTE format('ALTER ROLE %I SET statement_timeout = ''60s''', limits.role_name);
                 EXECUTE format('ALTER ROLE %I SET idle_in_transaction_session_timeout = ''60s''',
@@ -87,30 +101,11 @@ EXCEPTION
 END
 $$;
 
--- Nor large objects, which anybody could fill it with. They are the superuser's functions.
-DO $$
-DECLARE
-    of_large_objects regprocedure;
-BEGIN
-    FOR of_large_objects IN
-        SELECT oid FROM pg_proc
-        WHERE pronamespace = 'pg_catalog'::regnamespace
-            AND (proname LIKE 'lo\_%' OR proname IN ('loread', 'lowrite'))
-            AND has_function_privilege('zerofleet_worker', oid, 'EXECUTE')
-    LOOP
-        IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
-            RAISE NOTICE 'a superuser must forbid large objects in this database';
-            EXIT;
-        END IF;
-        EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', of_large_objects);
-    END LOOP;
-END
-$$;
-
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
 GRANT USAGE ON SCHEMA public
-    TO zerofleet_worker, zerofleet_trainer, zerofleet_evaluator, zerofleet_console;
+    TO zerofleet_worker, zerofleet_trainer, zerofleet_evaluator, zerofleet_console, zerofleet_visitor;
 -- Of what the owner makes from now on: a function may be called only by roles that it is granted to,
--- and the console reads every table and view.
+-- and the console and visitors of the page read every table and view.
 ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
-ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO zerofleet_console;
+ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES
+    TO zerofleet_console, zerofleet_visitor;
