@@ -194,7 +194,7 @@ class Waits:
 
 
 def awaited(error: Exception, store: str = "Postgres") -> str:
-    """What is waited for after a store's error: the store, its writes, its room, or the run's row."""
+    """What is waited for after a store's error: the store, writes, room, or the run's row."""
     if isinstance(error, RunNotRegisteredError):
         return "the trainer or evaluator to register the run"
     if isinstance(error, StoreFullError):
