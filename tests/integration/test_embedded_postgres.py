@@ -23,6 +23,20 @@ from zerofleet.local.postgres import USERS, EmbeddedPostgres
 from zerofleet.local.postgres_programs import find_programs, is_reachable
 
 UNSYNCED = {"fsync": "off"}
+LIBPQ_ENVIRONMENT = {
+    "PGPASSWORD": "other",
+    "PGHOSTADDR": "10.255.255.1",
+    "PGSERVICE": "work",
+    "PGCHANNELBINDING": "require",
+    "PGTARGETSESSIONATTRS": "standby",
+    "PGREQUIREAUTH": "password",
+    "PGSSLNEGOTIATION": "direct",
+    "PGGSSENCMODE": "require",
+    "PGLOADBALANCEHOSTS": "invalid",
+    "PGOPTIONS": "-c search_path=nowhere",
+    "PG_COLOR": "always",
+}
+"""Variables for another database. All but the last two keep a connection from being made."""
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root (run the tests as root)")
 
@@ -343,6 +357,26 @@ def test_a_number_that_another_process_has_got_is_no_server(folder: Path) -> Non
             assert run(server.url(), "SELECT 1") == [(1,)]
     finally:
         stop_child(sleeper, signal.SIGTERM)
+
+
+@pytest.mark.slow
+def test_libpqs_environment_is_that_of_other_databases(
+    stopped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in LIBPQ_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    with EmbeddedPostgres(stopped, UNSYNCED) as server:
+        assert run(server.url("console"), "SELECT current_user") == [("zerofleet_console",)]
+        psql = find_programs().folder / "psql"  # a child, as the services are
+        subprocess.run([psql, server.url("worker"), "--command=SELECT"], check=True)
+
+
+@pytest.mark.slow
+def test_only_a_refused_password_advises_to_restore_passwords(folder: Path) -> None:
+    read_only = {**UNSYNCED, "default_transaction_read_only": "on"}
+    with pytest.raises(ConfigError, match=r"read-only transaction.*server\.log\)") as refused:
+        EmbeddedPostgres(folder, read_only).start()
+    assert "restore both" not in str(refused.value)
 
 
 @pytest.mark.slow

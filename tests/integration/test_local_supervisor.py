@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +94,22 @@ async def until(condition: Callable[[], object], seconds: float = 120.0) -> None
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"
         await asyncio.sleep(0.02)
+
+
+def test_a_module_in_the_working_directory_replaces_none_of_a_services(tmp_path: Path) -> None:
+    for name in ("services", "json", "logging", "redis", "psycopg2", "numpy", "zerofleet"):
+        (tmp_path / f"{name}.py").write_text("x = 1\n")
+    folder = DataFolder.for_run(
+        tmp_path / "data", run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}})
+    )
+    programs = LocalPrograms(folder, StoreUrls(defaultdict(str), ""), "127.0.0.1:1", "127.0.0.1:1")
+    for each in programs.loop(1):
+        assert "-P" in each.arguments
+    done = subprocess.run(
+        programs.inference().arguments, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr  # there is no run file
+    assert str(folder.run_file) in done.stderr
 
 
 async def test_children_are_stopped_in_reverse_order(tmp_path: Path) -> None:
