@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 
-# Settings of another NiceGUI program, such as NICEGUI_REDIS_URL, do not belong to this one.
-for _name in [name for name in os.environ if name.startswith("NICEGUI_")]:
-    del os.environ[_name]
+os.environ["NICEGUI_REDIS_URL"] = ""  # that of another program; this one stores nothing
 # Nothing is there and nothing can be written there; whoever tried to keep something would fail.
 os.environ["NICEGUI_STORAGE_PATH"] = "/dev/null/nothing-is-kept"
 
