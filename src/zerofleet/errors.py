@@ -14,8 +14,14 @@
         - ``PermissionDeniedError``  the token's role may not call this
     - ``StoreUnavailableError``      Postgres, Redis or a bucket is away: keep the data, try again
         - ``StoreFullError``         its disk is full: likewise, and say so, a person makes room
+        - ``StoreLoginError``        it refuses the login: likewise, a person corrects it
     - ``StaleEpochError``            a newer process holds this role or game: stop writing
 """
+
+import errno
+import os
+
+_NO_ROOM = os.strerror(errno.ENOSPC)
 
 
 class ZerofleetError(Exception):
@@ -90,5 +96,27 @@ class StoreFullError(StoreUnavailableError):
     """The disk of Postgres or Redis is full: keep what is not stored, and say who needs room."""
 
 
+class StoreLoginError(StoreUnavailableError):
+    """Postgres refuses the login: keep what is not stored, and say that a person must act."""
+
+
 class StaleEpochError(ZerofleetError):
     """A newer process holds this role or this game: stop writing."""
+
+
+def is_disk_full(message: str) -> bool:
+    """Return whether a message of another program reports a disk without free space."""
+    return _NO_ROOM in message and "shared memory" not in message
+
+
+def shared_memory_full(message: str) -> str | None:
+    """Return what to do if a message of Postgres reports full shared memory; None if it does not.
+
+    Postgres uses the error code of a full disk for both.
+    """
+    if _NO_ROOM not in message or "shared memory" not in message:
+        return None
+    return (
+        "its shared memory, not its disk, is full: make /dev/shm larger (docker run --shm-size=256m"
+        ", shm_size in Compose, in Kubernetes an emptyDir of medium Memory at /dev/shm)"
+    )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import re
 from collections.abc import Generator
 from pathlib import Path
@@ -18,7 +16,7 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
-from zerofleet.errors import ConfigError, StoreFullError, StoreUnavailableError
+from zerofleet.errors import ConfigError, StoreFullError, StoreUnavailableError, is_disk_full
 from zerofleet.secrets.files import read_secret
 from zerofleet.secrets.urls import split_password_file
 
@@ -91,7 +89,7 @@ def our_errors(place: str) -> Generator[None]:
             f"Redis at {place}: {error}: give it the users of `zerofleet redis-acl`"
         ) from error
     except (redis.RedisError, UnicodeError) as error:  # the latter: no name of a host
-        if os.strerror(errno.ENOSPC) in str(error):
+        if is_disk_full(str(error)):
             raise StoreFullError(f"the disk of Redis at {place} is full: {error}") from error
         raise StoreUnavailableError(f"Redis at {place} does not answer: {error}") from error
 

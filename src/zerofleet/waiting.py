@@ -17,6 +17,7 @@ from zerofleet.errors import (
     ModelNotFoundError,
     OverloadedError,
     StoreFullError,
+    StoreLoginError,
     StoreUnavailableError,
     UnauthenticatedError,
 )
@@ -192,7 +193,9 @@ class Waits:
 
 
 def awaited(error: Exception, store: str = "Postgres") -> str:
-    """What is waited for after a store's error: the store, or room on its disk."""
+    """Return what is waited for after a store's error: the store, room on its disk, or a login."""
+    if isinstance(error, StoreLoginError):
+        return f"{store} to accept the login"
     return f"room on the disk of {store}" if isinstance(error, StoreFullError) else store
 
 
