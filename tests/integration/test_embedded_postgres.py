@@ -227,6 +227,30 @@ def test_a_private_folder_stays_private(private_home: Path, store_folder: Path) 
 
 @as_root
 @pytest.mark.slow
+def test_shared_folders_that_were_left_closed_are_opened(
+    private_home: Path, store_folder: Path
+) -> None:
+    folder, shared = private_home / "postgres", store_folder / "left-closed"
+    shared.mkdir(0o700)
+    with EmbeddedPostgres(folder, UNSYNCED, shared=shared):
+        home = (folder / "cluster").resolve().parent
+    home.chmod(0o700)
+    shared.chmod(0o750)
+    with EmbeddedPostgres(folder, UNSYNCED, shared=shared):
+        assert (mode(shared), mode(home)) == (0o755, 0o755)
+        assert (folder / "cluster").resolve().parent == home  # it was not moved
+
+
+@as_root
+def test_a_folder_above_the_shared_one_that_is_closed_is_named(private_home: Path) -> None:
+    server = EmbeddedPostgres(private_home / "postgres", UNSYNCED, shared=private_home / "shared")
+    with pytest.raises(ConfigError, match=rf"may not enter {private_home} .* chmod o\+x .*--data"):
+        server.start()
+    assert mode(private_home) == 0o700
+
+
+@as_root
+@pytest.mark.slow
 @pytest.mark.usefixtures("strict_umask")
 def test_private_programs_are_copied_once(
     private_home: Path, store_folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -21,6 +21,7 @@ from zerofleet.errors import ConfigError
 from zerofleet.local.child import Account, start_child
 from zerofleet.local.postgres_programs import (
     PostgresPrograms,
+    closed_to,
     find_programs,
     is_reachable,
     reachable_copy,
@@ -76,6 +77,7 @@ class Cluster:
             )
         if us.uid == 0:
             owner = self._owned(owner)
+            self._open_outside()
             if not is_reachable(self.path, owner):
                 self._move_outside(owner)
         if status.st_mode & 0o027:  # Postgres refuses other modes than 0700 and 0750
@@ -93,7 +95,9 @@ class Cluster:
         programs = find_programs(major)
         if is_reachable(programs.folder / "postgres", account):
             return programs
-        return reachable_copy(programs, self._made_shared())
+        copied = reachable_copy(programs, self._made_shared(account))
+        _require_reachable(copied.folder / "postgres", account)
+        return copied
 
     def make(
         self,
@@ -118,7 +122,7 @@ class Cluster:
         """
         home, outside = self.folder, not is_reachable(self.path, account)
         if outside:
-            home = self._home_outside()
+            home = self._home_outside(account)
         with tempfile.TemporaryDirectory(dir=home, prefix="initdb-") as temporary:
             work = Path(temporary)
             work.chmod(0o711)
@@ -181,7 +185,7 @@ class Cluster:
 
     def _move_outside(self, account: Account) -> None:
         """Move the cluster to a place that the server's user can reach, and leave a link to it."""
-        home = self._home_outside()
+        home = self._home_outside(account)
         made, old = home / "cluster", self.path.with_name("cluster.old")
         # The system's cp, wherever it is: it keeps owners, which shutil does not.
         subprocess.run(["cp", "-a", self.path.resolve(), made], check=True)  # nosec B607
@@ -189,9 +193,9 @@ class Cluster:
         self.path.symlink_to(made)
         old.unlink() if old.is_symlink() else shutil.rmtree(old)
 
-    def _home_outside(self) -> Path:
+    def _home_outside(self, account: Account) -> Path:
         """Make a folder for the cluster in ``shared``."""
-        home = Path(tempfile.mkdtemp(prefix="cluster-", dir=self._made_shared()))
+        home = Path(tempfile.mkdtemp(prefix="cluster-", dir=self._made_shared(account)))
         home.chmod(0o755)
         (home / "origin").write_text(f"{self.folder}\n", encoding="utf-8")
         return home
@@ -202,16 +206,56 @@ class Cluster:
         if self.path.is_symlink() and _origin(home) == self.folder:
             shutil.rmtree(home)
 
-    def _made_shared(self) -> Path:
-        """Make the shared folder, open to the server's user whatever the umask is."""
+    def _open_outside(self) -> None:
+        """Let the server's user into the folders of a cluster outside the data folder.
+
+        An older version may have made them under a umask that closed them.
+        """
+        home = self.path.resolve().parent
+        if home.parent == self.shared.resolve():
+            for folder in (home.parent, home):
+                _open(folder)
+
+    def _made_shared(self, account: Account) -> Path:
+        """Make the shared folder, open to the server's user whatever the umask is.
+
+        Raises:
+            ConfigError: it cannot be made, or a folder above it is closed to that user.
+        """
         missing = [each for each in (self.shared, *self.shared.parents) if not each.exists()]
         try:
             self.shared.mkdir(parents=True, exist_ok=True)
             for folder in missing:
                 folder.chmod(0o755)
+            _open(self.shared)
         except OSError as error:
-            raise ConfigError(f"cannot make {self.shared}: {error.strerror}") from error
+            raise ConfigError(
+                f"cannot make {self.shared}: {error.strerror}: start as another user than root, or "
+                "give --database-url"
+            ) from error
+        _require_reachable(self.shared / "cluster", account)
         return self.shared
+
+
+def _open(folder: Path) -> None:
+    """Let every user into a folder of ours."""
+    if folder.stat().st_mode & 0o055 != 0o055:
+        folder.chmod(0o755)
+
+
+def _require_reachable(path: Path, account: Account) -> None:
+    """Refuse a place that the server's user cannot reach.
+
+    Raises:
+        ConfigError: a folder above it is closed to that user.
+    """
+    closed = closed_to(path, account)
+    if closed is not None:
+        raise ConfigError(
+            f"Postgres does not run as root, and user ID {account.uid} may not enter {closed} "
+            f"(mode {closed.stat().st_mode & 0o7777:04o}): run chmod o+x {closed}, start as "
+            "another user, or give --database-url"
+        )
 
 
 def _origin(home: Path) -> Path | None:

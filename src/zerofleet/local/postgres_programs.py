@@ -61,7 +61,13 @@ def find_programs(major: int | None = None) -> PostgresPrograms:
 
 def is_reachable(path: Path, account: Account) -> bool:
     """Whether a user may enter every folder above a path."""
-    return all(_may_enter(parent, account) for parent in path.resolve().parents)
+    return closed_to(path, account) is None
+
+
+def closed_to(path: Path, account: Account) -> Path | None:
+    """Return the topmost folder above a path that a user may not enter; None: it can be reached."""
+    above = reversed(path.resolve().parents)
+    return next((each for each in above if not _may_enter(each, account)), None)
 
 
 def reachable_copy(programs: PostgresPrograms, shared: Path) -> PostgresPrograms:
