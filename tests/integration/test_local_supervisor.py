@@ -259,7 +259,7 @@ async def test_bad_input_is_not_tried_again(tmp_path: Path) -> None:
         tmp_path, "inference", "import sys; print('port 1 is in use', file=sys.stderr); sys.exit(2)"
     )
     async with Supervisor([refuse], lambda _: None) as supervisor:
-        with pytest.raises(ConfigError, match="inference cannot start: port 1 is in use"):
+        with pytest.raises(ConfigError, match="inference stopped: port 1 is in use"):
             await supervisor.failed()
     assert supervisor.children[0].restarts == 0
 

@@ -205,7 +205,7 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     assert "starting" not in refused
     no_gpu = (*TINY, "--set", "inference.require_gpu=true", "--no-dashboard")
     refused = ask("up", str(RUN_FILE), "--data", str(data), *no_gpu, status=2)
-    assert "inference cannot start" in refused
+    assert "inference stopped: [inference] require_gpu" in refused
     assert kept == {name: (data / name).read_bytes() for name in kept}
     assert not list(data.glob("*.before"))
 
@@ -256,7 +256,7 @@ def test_a_run_ends_at_a_number_of_steps_or_after_a_time(
 def test_a_first_start_whose_services_fail_leaves_only_logs(data: Path) -> None:
     no_gpu = ("--set", "inference.require_gpu=true", "--no-dashboard")
     refused = ask("up", str(RUN_FILE), "--data", str(data), *no_gpu, status=2)
-    assert "inference cannot start: [inference] require_gpu = true" in refused
+    assert "inference stopped: [inference] require_gpu = true" in refused
     left = [path for path in data.rglob("*") if path.is_file()]
     assert data / "logs" / "inference.log" in left
     assert {path.suffix for path in left} <= {".log", ".1"}

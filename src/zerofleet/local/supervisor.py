@@ -231,8 +231,9 @@ def _give_up_if_hopeless(child: Child, status: int) -> None:
     program = child.program
     if status == ConfigError.exit_code:
         reason = program.last_words()
-        kind = AddressTakenError if reason.startswith(_CANNOT_LISTEN) else ConfigError
-        raise kind(f"{program.name} cannot start: {reason}")
+        if reason.startswith(_CANNOT_LISTEN):
+            raise AddressTakenError(f"{program.name} cannot start: {reason}")
+        raise ConfigError(f"{program.name} stopped: {reason}")  # it may have run for days
     if child.quick_deaths >= _MOST_QUICK_DEATHS:
         lines = "\n".join(f"    {line}" for line in program.last_log_lines(12))
         raise ProgramFailedError(
