@@ -254,6 +254,14 @@ async def test_the_others_go_on_without_an_optional_program(
     assert any("The run continues without dashboard." in line for line in said)
 
 
+def test_a_list_of_mistakes_is_shown_as_a_whole(tmp_path: Path) -> None:
+    each = program(tmp_path, "trainer", "")
+    each.log.write_text("{}\n2 mistakes:\n  one\n  two\n")
+    assert each.last_words() == "2 mistakes:\n  one\n  two"
+    each.log.write_text("{}\n  indented\n")
+    assert each.last_words() == "  indented"
+
+
 async def test_bad_input_is_not_tried_again(tmp_path: Path) -> None:
     refuse = program(
         tmp_path, "inference", "import sys; print('port 1 is in use', file=sys.stderr); sys.exit(2)"

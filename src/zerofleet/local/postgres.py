@@ -250,9 +250,10 @@ class EmbeddedPostgres:
             )
             if self._is_ready(self.process):
                 return
-            complaint = self._log.complaint()
-            if "TCP/IP" not in complaint or attempt == _START_ATTEMPTS:  # the port was taken
-                raise ConfigError(f"Postgres does not start in {self.folder}: {complaint}")
+            if not self._log.has_taken_port() or attempt == _START_ATTEMPTS:
+                raise ConfigError(
+                    f"Postgres does not start in {self.folder}: {self._log.complaint()}"
+                )
 
     def _is_ready(self, server: subprocess.Popen[bytes]) -> bool:
         """Wait until it takes connections, without a limit for recovery. False: it died."""

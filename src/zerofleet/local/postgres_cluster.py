@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
+import re
 import shutil
 import subprocess
 import tempfile
@@ -30,7 +32,10 @@ from zerofleet.local.postgres_programs import (
 SUPERUSER = "postgres"
 
 
-_SEVERE = ("FATAL:", "PANIC:", "ERROR:", "initdb: error:", "cannot ")
+_SEVERE = re.compile(
+    "(FATAL|PANIC|ERROR): |initdb: error: |error while loading shared libraries|cannot "
+)
+_NOT_READY = re.compile("the database system is|terminating connection")  # what clients are told
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,7 @@ class Cluster:
         Raises:
             ConfigError: it cannot be made; the message says why.
         """
+        _require_name(account)
         home, outside = self.folder, not is_reachable(self.path, account)
         if outside:
             home = self._home_outside(account)
@@ -281,6 +287,23 @@ def _hand_over(paths: Sequence[Path], account: Account) -> None:
         ) from error
 
 
+def _require_name(account: Account) -> None:
+    """Refuse a user without an entry in the password file, as ``initdb`` does.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    try:
+        pwd.getpwuid(account.uid)
+    except KeyError as error:
+        raise ConfigError(
+            f"user ID {account.uid} has no name here, and Postgres makes a database only for a "
+            "user with a name: as root, or when the image is built, add the line "
+            f"'zerofleet:x:{account.uid}:{account.gid}::/tmp:/bin/false' to /etc/passwd, start as "
+            "another user (docker run -u), or give --database-url"
+        ) from error
+
+
 def _nobody() -> Account:
     try:
         return Account.named("nobody")
@@ -302,7 +325,32 @@ class PostgresLog:
             self.path.replace(self.path.with_name(f"{self.path.name}.1"))
 
     def complaint(self) -> str:
-        """The last line that says what went wrong."""
-        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
-        severe = [line for line in lines if any(word in line for word in _SEVERE)]
-        return (severe or lines or ["it says nothing"])[-1].strip() + f" (see {self.path})"
+        """Return the cause of a failed start, which later lines only follow from."""
+        lines = self._lines()
+        severe = (
+            (number, _SEVERE.search(line))
+            for number, line in enumerate(lines)
+            if not _NOT_READY.search(line)
+        )
+        number, found = next(((number, each) for number, each in severe if each), (-1, None))
+        if found is None:
+            cause = (lines or ["it says nothing"])[-1].strip()
+        else:
+            cause = lines[number][found.start() :].strip()
+            # A LOG line before it or a DETAIL line after it says more than the line itself.
+            before = [_log_text(line) for line in lines[:number] if "could not bind" in line]
+            after = [_log_text(line) for line in lines[number + 1 :] if "DETAIL:" in line]
+            cause = ": ".join([cause, *before[:1], *after[:1]])
+        return f"{cause} (see {self.path})"
+
+    def has_taken_port(self) -> bool:
+        """Return whether the start failed because another program listens at the port."""
+        return any("could not create any TCP/IP sockets" in line for line in self._lines())
+
+    def _lines(self) -> list[str]:
+        return self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def _log_text(line: str) -> str:
+    """Return a line of the server's log without time, process and severity."""
+    return re.sub("^.*?(LOG|DETAIL): +", "", line).strip()

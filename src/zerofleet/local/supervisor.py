@@ -60,8 +60,13 @@ class Program:
         return []
 
     def last_words(self) -> str:
-        """The last line of its log, or where that would be."""
-        return next(iter(self.last_log_lines(1)), f"see {self.log}")
+        """The last line of its log, or where that would be; a list of mistakes as a whole."""
+        lines = self.last_log_lines(40) or [f"see {self.log}"]
+        first = len(lines) - 1
+        while first > 0 and lines[first].startswith("  "):
+            first -= 1
+        is_list = lines[first].endswith(" mistakes:")
+        return "\n".join(lines[first:]) if is_list else lines[-1]
 
 
 @dataclass(slots=True)
