@@ -198,7 +198,7 @@ def test_the_cause_is_shown_and_not_what_follows_from_it(
         port: int = other.getsockname()[1]
         with monkeypatch.context() as patch:
             patch.setattr("zerofleet.local.postgres.free_port", lambda: port)
-            with pytest.raises(ConfigError, match="could not bind .*: Address already in use"):
+            with pytest.raises(ConfigError, match=r"could not bind .*: Address already in use"):
                 EmbeddedPostgres(stopped, UNSYNCED).start()
         server = EmbeddedPostgres(stopped, UNSYNCED)
         server.port = port  # chosen earlier, and taken while the server was down
