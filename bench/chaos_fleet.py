@@ -126,7 +126,7 @@ class HurtFleet:
         where = ["up", str(RUN_FILE), "--data", str(self.data), "--workers", str(WORKERS)]
         with self.log.open("ab") as output:
             self._up = subprocess.Popen(
-                [sys.executable, "-m", "zerofleet.cli", *where, *settings],
+                [sys.executable, "-P", "-m", "zerofleet.cli", *where, *settings],
                 env={**os.environ, **audit, **(environment or {})},
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -256,7 +256,7 @@ class HurtFleet:
                 told[key] = told[key].replace(f"{LOOPBACK}:{old}", f"{LOOPBACK}:{new}")
         with (self.data / "logs" / f"{service}-by-hand.log").open("ab") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", f"services.{service}", str(self.data / "run.toml")],
+                [sys.executable, "-P", "-m", f"services.{service}", str(self.data / "run.toml")],
                 env=told,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -251,7 +251,7 @@ def _served(
         "ZEROFLEET_DASHBOARD_ADDRESS": address,
         "ZEROFLEET_INFERENCE_ADDRESS": inference,
     }
-    command = [sys.executable, "-m", "services.dashboard", run_file]
+    command = [sys.executable, "-P", "-m", "services.dashboard", run_file]
     process = start_child(command, log=log, environment=environment)
     try:
         deadline = time.monotonic() + START_SECONDS

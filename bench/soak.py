@@ -117,7 +117,7 @@ def _fleet(run_file: Path, folder: Path) -> Generator[subprocess.Popen[bytes]]:
     arguments = ("up", str(run_file), "--data", str(folder / "data"))
     with (folder / "up.log").open("wb") as log:
         fleet = subprocess.Popen(
-            [sys.executable, "-m", "zerofleet.cli", *arguments],
+            [sys.executable, "-P", "-m", "zerofleet.cli", *arguments],
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is ours to pass on, once

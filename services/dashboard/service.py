@@ -158,6 +158,8 @@ class PageServer:
             log_config=None,
             access_log=False,
             proxy_headers=False,
+            workers=1,  # else WEB_CONCURRENCY is read
+            forwarded_allow_ips="",  # else FORWARDED_ALLOW_IPS is read
             ssl_certfile=folder and folder / "tls.crt",
             ssl_keyfile=folder and folder / "tls.key",
             timeout_graceful_shutdown=_DRAIN_SECONDS,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+os.environ["NICEGUI_REDIS_URL"] = ""  # that of another program; this one stores nothing
 # Nothing is there and nothing can be written there; whoever tried to keep something would fail.
 os.environ["NICEGUI_STORAGE_PATH"] = "/dev/null/nothing-is-kept"
 

@@ -77,7 +77,7 @@ async def _start(settings: InferenceSettings, number: int, device: int) -> Proce
             variable = f"ZEROFLEET_{name}_ADDRESS"
             environment[variable] = _next(variable, place, number)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "services.inference", str(settings.run_file), env=environment
+        *(sys.executable, "-P", "-m", "services.inference", str(settings.run_file)), env=environment
     )
     _log.info("device_process", device=device, pid=process.pid)
     return process

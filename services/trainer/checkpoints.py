@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ class CheckpointFolder:
         if not all(tensor.isfinite().all() for tensor in tensors.values()):
             raise ConfigError(
                 f"the weights are not finite at step {state.step}: lower trainer.learning_rate and "
-                "start again, which resumes from the previous checkpoint"
+                "start again, which resumes from the last checkpoint"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         manifest_path = self.folder / f"checkpoint-{epoch:06d}-{state.step:010d}.json"
@@ -97,11 +97,14 @@ class CheckpointFolder:
 
     def newest(self) -> Checkpoint | None:
         """The newest checkpoint that is whole; damaged ones are passed over."""
+        return next(self.whole(), None)
+
+    def whole(self) -> Iterator[Checkpoint]:
+        """Read the checkpoints that are whole, newest first."""
         for manifest_path in reversed(self._manifests()):
             checkpoint = _read(manifest_path)
             if checkpoint is not None:
-                return checkpoint
-        return None
+                yield checkpoint
 
     def newest_epoch(self) -> int:
         """The newest fence epoch of any file, whole or not; 0 of none.

@@ -80,6 +80,10 @@ def keep_freed_memory() -> None:
         mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT)
 
 
+class LostWeightsError(ConfigError):
+    """Training has diverged: the weights are lost, and the numbers that led there must change."""
+
+
 class Learner:
     """The network, its optimiser and the number of steps taken.
 
@@ -184,28 +188,41 @@ class Learner:
             # Until the first snapshot the average is the network itself.
             self._average.add(self.network, max(1, self.step // every))
 
-    @torch.no_grad()
     def measure(self, traced: TracedBatch) -> Measurement:
         """Predict a batch, in full precision, without learning from it.
 
         Raises:
-            ConfigError: the loss is not finite: the weights are lost, and the numbers that led
-                there must change.
+            LostWeightsError: the loss is not finite.
         """
+        measured = self._measured(traced, self.published)
+        if not measured.is_finite:
+            raise LostWeightsError(
+                f"the loss is not finite at step {self.step}: lower trainer.learning_rate "
+                f"(now {self.learning_rate:g}) and start again, which goes on from the last "
+                "checkpoint"
+            )
+        return measured
+
+    def is_sound(self, traced: TracedBatch) -> bool:
+        """Return whether training can go on from these weights, by their loss on a batch.
+
+        Raises:
+            LostWeightsError: the loss of the published weights is not finite.
+        """
+        is_average = self.published is not self.network
+        return self.measure(traced).is_sound and not (
+            is_average and not self._measured(traced, self.network).is_sound
+        )
+
+    @torch.no_grad()
+    def _measured(self, traced: TracedBatch, network: PolicyValueNet) -> Measurement:
         observations = self._tensors(traced.batch)[0]
-        network = self.published
         was_training = network.training
         policy_logits, value = network.eval()(observations)
         network.train(was_training)
         penalty = l2_penalty(network.parameters(), self._settings.l2)
         weight = self._settings.value_loss_weight
-        measured = measurement(traced, policy_logits.cpu(), value.cpu(), weight, penalty)
-        if not measured.is_finite:
-            raise ConfigError(
-                f"the loss is not finite at step {self.step}: lower trainer.learning_rate "
-                f"(now {self.learning_rate:g}) and start again"
-            )
-        return measured
+        return measurement(traced, policy_logits.cpu(), value.cpu(), weight, penalty)
 
     def state(self) -> dict[str, Tensor]:
         """Weights, running figures, the optimizer's averages; weight average and loss scale."""

@@ -139,6 +139,16 @@ class Recorder:
         if self._tensorboard is not None:
             self._tensorboard.write(learner.step, self.by_name())
 
+    def is_sound(self) -> bool:
+        """Return whether training can go on from the present weights, by their loss on a sample.
+
+        Raises:
+            LostWeightsError: the loss is not finite.
+        """
+        size = self._run.trainer.batch_size
+        traced = self._window.trace("train", size, self._sample_seed("measure"))
+        return traced is None or self._training.learner.is_sound(traced)
+
     def look_again(self) -> None:
         """While training waits: measure again once games for a whole interval have come in.
 

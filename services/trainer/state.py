@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
 import torch
 
-from services.trainer.checkpoints import CheckpointFolder, TrainerState
-from services.trainer.learner import Learner
+from services.trainer.checkpoints import Checkpoint, CheckpointFolder, TrainerState
+from services.trainer.learner import Learner, LostWeightsError
 from services.trainer.overfit import OverfitWatch
 from services.trainer.schedule import window_reach
 from services.trainer.team import Team
@@ -117,10 +117,52 @@ class Checkpoints:
         self._folder.write(state, learner.state(), self._epoch)
         self._saved_step = learner.step
 
-    def save_last(self) -> None:
-        """Before leaving: write what a crash would lose."""
-        if self._saved_step is not None and self._saved_step != self._training.learner.step:
+    def save_last(self, is_sound: Callable[[], bool]) -> None:
+        """Before leaving: write what a crash would lose, unless training has diverged.
+
+        Args:
+            is_sound: returns whether training could go on from it.
+        """
+        is_behind = self._saved_step not in (None, self._training.learner.step)
+        if is_behind and is_sound():
             self.save()
+
+    def go_back(self, is_sound: Callable[[], bool]) -> None:
+        """Go back to the newest checkpoint from which training can go on.
+
+        Older versions kept checkpoints of training that had diverged. Games have paid already:
+        only weights and the number of steps and samples are those of the checkpoint.
+
+        Args:
+            is_sound: measures the present weights.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        lost: Checkpoint | None = None
+        for checkpoint in self._folder.whole():
+            if lost is not None:
+                state = checkpoint.state
+                learner, bucket = self._training.learner, self._training.bucket
+                learner.restore(checkpoint.tensors, state.step, state.drawn, state.seconds)
+                bucket.drawn, self._saved_step = state.drawn, state.step
+                learner.share()
+                _log.warning("went_back", step=state.step, lost=str(lost.path))
+            if _holds(is_sound):
+                return
+            lost = checkpoint
+        if lost is not None:
+            raise ConfigError(
+                f"training had diverged in every checkpoint of {self._folder.folder}: start a new "
+                "run with another --data and a lower trainer.learning_rate"
+            )
+
+
+def _holds(is_sound: Callable[[], bool]) -> bool:
+    try:
+        return is_sound()
+    except LostWeightsError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

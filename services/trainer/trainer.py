@@ -112,7 +112,7 @@ class Trainer:
         finally:
             if self._tensorboard is not None:
                 self._tensorboard.close()
-        self._checkpoints.save_last()
+        self._checkpoints.save_last(self._recorder.is_sound)
         _log.info("trainer_stopped", step=self.step)
 
     def _refill(self) -> None:
@@ -122,11 +122,13 @@ class Trainer:
             read = self._window.trained.positions
             self._lack(f"the training window to load: {read:,} positions so far", "running")
         self._window_read = True
+        if self.step:
+            self._checkpoints.go_back(self._recorder.is_sound)
 
     def _turn(self) -> None:
         """One round: what is due, then one step or one wait."""
         self._stores.turned()
-        if self._checkpoints.due:
+        if self._checkpoints.due and self._recorder.is_sound():
             folder = self._stores.checkpoints.folder
             self._stores.on_disk("checkpoint folder", folder, self._checkpoints.save)
         self._publish_if_due()

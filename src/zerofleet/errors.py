@@ -15,8 +15,14 @@
     - ``StoreUnavailableError``      Postgres, Redis or a bucket is down: keep the data, try again
         - ``StoreReadOnlyError``     it is half up: it answers and refuses writes; name its reason
             - ``StoreFullError``     its disk is full: a person must make room
+        - ``StoreLoginError``        it refuses the login: a person corrects it
     - ``StaleEpochError``            a newer process holds this role or game: stop writing
 """
+
+import errno
+import os
+
+_NO_ROOM = os.strerror(errno.ENOSPC)
 
 
 class ZerofleetError(Exception):
@@ -99,5 +105,27 @@ class RunNotRegisteredError(StoreUnavailableError):
     """The run has no row in Postgres yet: wait for the service that registers it."""
 
 
+class StoreLoginError(StoreUnavailableError):
+    """Postgres refuses the login: keep what is not stored, and say that a person must act."""
+
+
 class StaleEpochError(ZerofleetError):
     """A newer process holds this role or this game: stop writing."""
+
+
+def is_disk_full(message: str) -> bool:
+    """Return whether a message of another program reports a disk without free space."""
+    return _NO_ROOM in message and "shared memory" not in message
+
+
+def shared_memory_full(message: str) -> str | None:
+    """Return what to do if a message of Postgres reports full shared memory; None if it does not.
+
+    Postgres uses the error code of a full disk for both.
+    """
+    if _NO_ROOM not in message or "shared memory" not in message:
+        return None
+    return (
+        "its shared memory, not its disk, is full: make /dev/shm larger (docker run --shm-size=256m"
+        ", shm_size in Compose, in Kubernetes an emptyDir of medium Memory at /dev/shm)"
+    )

@@ -92,6 +92,9 @@ class Stage:
     squared_error: float  # mean (result - v)^2
 
 
+_ABSURD_LOSS = 100.0  # nats: the network gives moves of the search a probability of e^-100
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """How well the network, in evaluation mode, predicts a batch; means over its positions."""
@@ -116,6 +119,11 @@ class Measurement:
     def is_finite(self) -> bool:
         """Whether every loss is a number; lost weights show here."""
         return all(map(math.isfinite, (self.policy_loss, self.value_loss, self.total_loss)))
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether training can go on from these weights: no loss is infinite or absurdly large."""
+        return self.is_finite and max(self.policy_loss, self.value_loss) < _ABSURD_LOSS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

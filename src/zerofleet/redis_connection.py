@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import re
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from zerofleet.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
     ZerofleetError,
+    is_disk_full,
 )
 from zerofleet.secrets.files import read_secret
 from zerofleet.secrets.urls import split_password_file
@@ -176,7 +175,7 @@ def our_errors(place: str) -> Generator[None]:
             f"Redis at {place}: {error}: give it the users of `zerofleet redis-acl`"
         ) from error
     except (redis.RedisError, UnicodeError) as error:  # the latter: no name of a host
-        if os.strerror(errno.ENOSPC) in str(error):
+        if is_disk_full(str(error)):
             raise StoreFullError(f"the disk of Redis at {place} is full: {error}") from error
         if refusal := _refusal(error):
             raise StoreReadOnlyError(f"Redis at {place} takes no writes: {refusal}") from error

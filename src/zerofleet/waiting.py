@@ -18,6 +18,7 @@ from zerofleet.errors import (
     OverloadedError,
     RunNotRegisteredError,
     StoreFullError,
+    StoreLoginError,
     StoreReadOnlyError,
     StoreUnavailableError,
     UnauthenticatedError,
@@ -194,9 +195,11 @@ class Waits:
 
 
 def awaited(error: Exception, store: str = "Postgres") -> str:
-    """What is waited for after a store's error: the store, writes, room, or the run's row."""
+    """Return what is waited for after a store's error: the store, or what it lacks."""
     if isinstance(error, RunNotRegisteredError):
         return "the trainer or evaluator to register the run"
+    if isinstance(error, StoreLoginError):
+        return f"{store} to accept the login"
     if isinstance(error, StoreFullError):
         return f"room on the disk of {store}"
     return f"{store} to take writes" if isinstance(error, StoreReadOnlyError) else store

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from zerofleet.cli import app
+from zerofleet.local.postgres import USERS, EmbeddedPostgres
 from zerofleet.local.postgres_programs import find_programs
 
 
@@ -39,6 +40,18 @@ def test_a_fleets_database_is_asked_where_the_environment_names_it(
     monkeypatch.setenv("ZEROFLEET_DATABASE_URL", database_url)
     assert CliRunner().invoke(app, ["sql", "-c", "SELECT current_database()"]).exit_code == 0
     assert urlsplit(database_url).path.lstrip("/") in capfd.readouterr().out
+
+
+def test_a_password_that_is_given_is_stronger_than_the_environments(
+    postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    user = USERS["console"]
+    password = (postgres.folder / "passwords" / user).read_text().rpartition(":")[2]
+    (tmp_path / "password").write_text(password)
+    monkeypatch.setenv("PGPASSWORD", "of another database")
+    url = f"postgresql://{user}@127.0.0.1:{postgres.port}/postgres"
+    arguments = ["sql", "--database-url", url, "--password-file", str(tmp_path / "password")]
+    assert CliRunner().invoke(app, [*arguments, "-c", "SELECT 1"]).exit_code == 0
 
 
 def test_psql_without_a_server_will_do(

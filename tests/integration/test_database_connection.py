@@ -1,10 +1,14 @@
 """A Postgres that is away, frozen, or not ours: one line that says so, and no secret in it."""
 
+import contextlib
 import os
+import select
 import signal
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,13 +17,24 @@ import pytest
 import redis
 from sqlalchemy import text
 
-from zerofleet.database import Database, connection, libpq_url
-from zerofleet.errors import ConfigError, StoreFullError, StoreUnavailableError
+from zerofleet.database import Database, check_database, connection, libpq_url
+from zerofleet.errors import (
+    ConfigError,
+    StoreFullError,
+    StoreLoginError,
+    StoreUnavailableError,
+)
 from zerofleet.local.ports import free_port
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.redis_connection import our_errors
+from zerofleet.waiting import awaited
 
 T = TypeVar("T")
+POOLERS = (
+    "unsupported startup parameter: options",  # PgBouncer, before and after 1.20
+    "unsupported startup parameter in options: statement_timeout",
+    "Feature not supported: RDS Proxy currently doesn't support command-line options.",
+)
 CANARY = "canary-7f3a"
 
 
@@ -64,6 +79,109 @@ def test_a_wrong_password_is_not_repeated(database_url: str) -> None:
     ):
         database.promotions("test")
     assert "password authentication failed" in one_line(caught.value)
+
+
+@contextlib.contextmanager
+def pooler(url: str, refusal: str = "") -> Iterator[str]:
+    """A front of Postgres that refuses options, or drops them as some poolers are told to."""
+    host, port = url.split("@")[1].split("/")[0].split(":")
+
+    def serve(client: socket.socket) -> None:
+        with client, socket.create_connection((host, int(port))) as server:
+            size = int.from_bytes(client.recv(4, socket.MSG_WAITALL))
+            content = client.recv(size - 4, socket.MSG_WAITALL)
+            names = content[4:].split(b"\0")
+            at = names.index(b"options")
+            if refusal:
+                fields = b"SFATAL\0C08P01\0M" + refusal.encode() + b"\0\0"
+                client.sendall(b"E" + (len(fields) + 4).to_bytes(4) + fields)
+                return
+            whole = content[:4] + b"\0".join(names[:at] + names[at + 2 :])
+            server.sendall((len(whole) + 4).to_bytes(4) + whole)
+            while ready := select.select([client, server], [], [])[0]:
+                if not (some := ready[0].recv(65_536)):
+                    return
+                (server if ready[0] is client else client).sendall(some)
+
+    def accept(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError), ThreadPoolExecutor() as threads:
+            while True:
+                threads.submit(serve, listener.accept()[0])
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=accept, args=(listener,))
+        thread.start()
+        yield url.replace(f":{port}/", f":{listener.getsockname()[1]}/")
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.mark.parametrize("refusal", [*POOLERS, ""])
+def test_a_pooler_is_named_and_not_waited_for(database_url: str, refusal: str) -> None:
+    with pooler(database_url, refusal) as url, Database(url) as database:
+        for use in (lambda: database.wait_ready(60.0), lambda: check_database(url)):
+            with pytest.raises(ConfigError, match="the Postgres server itself, not of a pooler"):
+                use()
+
+
+def test_a_login_that_is_refused_is_waited_for_and_then_the_end(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user, _, place = database_url.removeprefix("postgresql://").partition("@")
+    missing = f"postgresql://{user}@{place.replace('/test_', '/no_such_')}"
+    for url, reason in (
+        (f"postgresql://{user}:{CANARY}@{place.split('?')[0]}", "password authentication failed"),
+        (missing, "does not exist"),
+        (database_url.replace("sslmode=disable", "sslmode=require"), "does not support SSL"),
+    ):
+        with Database(url) as database:
+            with pytest.raises(StoreLoginError, match=reason) as caught:
+                database.wait_ready(0.0)
+            assert awaited(caught.value) == "Postgres to accept the login"
+            monkeypatch.setattr(connection, "_LOGIN_SECONDS", 0.0)
+            with pytest.raises(ConfigError, match=f"{reason}.*check the user, the password"):
+                database.wait_ready(60.0)
+            monkeypatch.undo()
+
+
+def test_a_login_that_worked_is_waited_for(postgres: EmbeddedPostgres) -> None:
+    """A password is changed in Postgres a moment before, or after, it is changed in the file."""
+    with Database(postgres.url("console", "postgres")) as database:
+        database._rows("SELECT 1")
+        database._engine.dispose()
+        with contextlib.closing(psycopg2.connect(postgres.url("superuser", "postgres"))) as admin:
+            admin.autocommit = True
+            admin.cursor().execute("ALTER ROLE zerofleet_console NOLOGIN")
+            try:
+                with pytest.raises(StoreLoginError, match="not permitted to log in"):
+                    database._rows("SELECT 1")
+            finally:
+                admin.cursor().execute("ALTER ROLE zerofleet_console LOGIN")
+        database._rows("SELECT 1")
+
+
+def test_the_line_with_the_cause_is_shown() -> None:
+    several = (
+        'connection to server at "localhost" (::1), port 5432 failed: Connection refused\n'
+        "\tIs the server running on that host and accepting TCP/IP connections?\n"
+        'connection to server at "localhost" (127.0.0.1), port 5432 failed: FATAL:  no such user'
+    )
+    assert connection.explain(psycopg2.OperationalError(several)) == "FATAL:  no such user"
+    method = (
+        'connection to server at "h", port 1 failed: authentication method requirement "password" '
+        "failed: server requested SASL authentication"
+    )
+    assert connection.explain(psycopg2.OperationalError(method)).startswith("authentication method")
+
+
+def test_full_shared_memory_is_told_from_a_full_disk(database: Database) -> None:
+    raise_it = (
+        'DO $$ BEGIN RAISE \'could not resize shared memory segment "/PostgreSQL.1" to 8388608 '
+        "bytes: No space left on device' USING ERRCODE = 'disk_full'; END $$"
+    )
+    with pytest.raises(StoreUnavailableError, match=r"make /dev/shm larger") as caught:
+        database._run(raise_it)
+    assert not isinstance(caught.value, StoreFullError)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -18,12 +19,29 @@ import zerofleet
 from tests.processes import wait_ended
 from zerofleet.errors import ConfigError
 from zerofleet.local.child import Account, start_child, stop_child
+from zerofleet.local.data_folder import full_disk_named
 from zerofleet.local.ports import free_port
 from zerofleet.local.postgres import USERS, EmbeddedPostgres
+from zerofleet.local.postgres_cluster import PostgresLog
 from zerofleet.local.postgres_programs import find_programs, is_reachable
 
 UNSYNCED = {"fsync": "off"}
+LIBPQ_ENVIRONMENT = {
+    "PGPASSWORD": "other",
+    "PGHOSTADDR": "10.255.255.1",
+    "PGSERVICE": "work",
+    "PGCHANNELBINDING": "require",
+    "PGTARGETSESSIONATTRS": "standby",
+    "PGREQUIREAUTH": "password",
+    "PGSSLNEGOTIATION": "direct",
+    "PGGSSENCMODE": "require",
+    "PGLOADBALANCEHOSTS": "invalid",
+    "PGOPTIONS": "-c search_path=nowhere",
+    "PG_COLOR": "always",
+}
+"""Variables for another database. All but the last two keep a connection from being made."""
 NOBODY = 65534
+UNNAMED = 1_000_660_000  # OpenShift gives such numbers
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root (run the tests as root)")
 
 
@@ -172,6 +190,66 @@ def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
         assert run(server.url(), "SELECT 1") == [(1,)]
 
 
+@pytest.mark.slow
+def test_the_cause_is_shown_and_not_what_follows_from_it(
+    stopped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port: int = other.getsockname()[1]
+        with monkeypatch.context() as patch:
+            patch.setattr("zerofleet.local.postgres.free_port", lambda: port)
+            with pytest.raises(ConfigError, match=r"could not bind .*: Address already in use"):
+                EmbeddedPostgres(stopped, UNSYNCED).start()
+        server = EmbeddedPostgres(stopped, UNSYNCED)
+        server.port = port  # chosen earlier, and taken while the server was down
+        with server:
+            assert server.port != port
+    control = (stopped / "cluster" / "global" / "pg_control").resolve()
+    control.write_bytes(b"x" * control.stat().st_size)
+    with pytest.raises(ConfigError, match=r"incompatible with server: The database cluster was "):
+        EmbeddedPostgres(stopped, UNSYNCED).start()
+
+
+def test_the_first_line_of_initdb_has_the_cause(tmp_path: Path) -> None:
+    log = PostgresLog(tmp_path / "server.log")
+    log.path.write_text(
+        "running bootstrap script ... 2026-11-28 02:19:24.284 UTC [16819] FATAL:  could not resize "
+        'shared memory segment "/PostgreSQL.1" to 11176 bytes: No space left on device\n'
+        "child process exited with exit code 1\n"
+        "initdb: removing contents of data directory\n"
+        "cannot be reached\n"
+    )
+    assert log.complaint().startswith("FATAL:  could not resize shared memory segment")
+    with (
+        pytest.raises(ConfigError, match="make /dev/shm larger") as told,
+        full_disk_named(tmp_path),
+    ):
+        raise ConfigError(log.complaint())
+    assert "make room" not in str(told.value)
+
+
+def test_what_clients_are_told_during_the_start_is_no_cause(tmp_path: Path) -> None:
+    log = PostgresLog(tmp_path / "server.log")
+    log.path.write_text(
+        "2026-11-28 UTC [1] FATAL:  the database system is starting up\n"
+        "2026-11-28 UTC [2] PANIC:  could not locate a valid checkpoint record at 0/1\n"
+    )
+    assert log.complaint().startswith("PANIC:  could not locate a valid checkpoint record")
+
+
+def test_a_postgres_that_does_not_run_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "postgres"
+    broken.write_text(
+        "#!/bin/sh\necho error while loading shared libraries: libx.so.63 >&2\nexit 1"
+    )
+    broken.chmod(0o755)
+    monkeypatch.setattr("zerofleet.local.postgres_programs._folders", lambda: iter([tmp_path]))
+    with pytest.raises(ConfigError, match=r"does not run here: error while loading .*libx\.so"):
+        find_programs()
+
+
 def test_a_folder_that_cannot_be_made() -> None:
     with pytest.raises(ConfigError, match="cannot use the folder /proc/nowhere"):
         EmbeddedPostgres(Path("/proc/nowhere/postgres")).start()
@@ -209,6 +287,30 @@ def test_a_private_folder_stays_private(private_home: Path, store_folder: Path) 
     shutil.rmtree(cluster.parent)
     with pytest.raises(ConfigError, match="which is gone"):
         EmbeddedPostgres(folder, shared=shared).start()
+
+
+@as_root
+@pytest.mark.slow
+def test_shared_folders_that_were_left_closed_are_opened(
+    private_home: Path, store_folder: Path
+) -> None:
+    folder, shared = private_home / "postgres", store_folder / "left-closed"
+    shared.mkdir(0o700)
+    with EmbeddedPostgres(folder, UNSYNCED, shared=shared):
+        home = (folder / "cluster").resolve().parent
+    home.chmod(0o700)
+    shared.chmod(0o750)
+    with EmbeddedPostgres(folder, UNSYNCED, shared=shared):
+        assert (mode(shared), mode(home)) == (0o755, 0o755)
+        assert (folder / "cluster").resolve().parent == home  # it was not moved
+
+
+@as_root
+def test_a_folder_above_the_shared_one_that_is_closed_is_named(private_home: Path) -> None:
+    server = EmbeddedPostgres(private_home / "postgres", UNSYNCED, shared=private_home / "shared")
+    with pytest.raises(ConfigError, match=rf"may not enter {private_home} .* chmod o\+x .*--data"):
+        server.start()
+    assert mode(private_home) == 0o700
 
 
 @as_root
@@ -278,6 +380,24 @@ def test_another_user_runs_it_as_themselves(folder: Path) -> None:
 
 @as_root
 @pytest.mark.slow
+def test_a_user_without_a_name_is_told_the_way_out(folder: Path) -> None:
+    folder.mkdir()
+    os.chown(folder, UNNAMED, 0)
+    code = "import sys; from pathlib import Path; from zerofleet.errors import ConfigError\n"
+    code += "from zerofleet.local.postgres import EmbeddedPostgres\n"
+    code += "try: EmbeddedPostgres(Path(sys.argv[1])).start()\nexcept ConfigError as e: print(e)"
+    answer = subprocess.run(
+        [others_python(), "-c", code, str(folder / "postgres")],
+        user=UNNAMED, group=0, extra_groups=[], check=True, capture_output=True, text=True,
+        env={"PYTHONPATH": import_path()},
+    ).stdout  # fmt: skip
+    assert f"user ID {UNNAMED} has no name here" in answer
+    assert f"'zerofleet:x:{UNNAMED}:0::/tmp:/bin/false' to /etc/passwd" in answer
+    assert "--database-url" in answer
+
+
+@as_root
+@pytest.mark.slow
 def test_another_users_cluster_is_refused(stopped: Path) -> None:
     cluster = (stopped / "cluster").resolve()
     for path in (stopped, stopped / "lock", stopped / "passwords"):
@@ -343,6 +463,26 @@ def test_a_number_that_another_process_has_got_is_no_server(folder: Path) -> Non
             assert run(server.url(), "SELECT 1") == [(1,)]
     finally:
         stop_child(sleeper, signal.SIGTERM)
+
+
+@pytest.mark.slow
+def test_libpqs_environment_is_that_of_other_databases(
+    stopped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in LIBPQ_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    with EmbeddedPostgres(stopped, UNSYNCED) as server:
+        assert run(server.url("console"), "SELECT current_user") == [("zerofleet_console",)]
+        psql = find_programs().folder / "psql"  # a child, as the services are
+        subprocess.run([psql, server.url("worker"), "--command=SELECT"], check=True)
+
+
+@pytest.mark.slow
+def test_only_a_refused_password_advises_to_restore_passwords(folder: Path) -> None:
+    read_only = {**UNSYNCED, "default_transaction_read_only": "on"}
+    with pytest.raises(ConfigError, match=r"read-only transaction.*server\.log\)") as refused:
+        EmbeddedPostgres(folder, read_only).start()
+    assert "restore both" not in str(refused.value)
 
 
 @pytest.mark.slow

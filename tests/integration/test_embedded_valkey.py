@@ -1,5 +1,6 @@
 """A Valkey of our own: it remembers, it asks for its password, it listens to this machine alone."""
 
+import socket
 import stat
 from pathlib import Path
 
@@ -63,8 +64,23 @@ def test_a_folder_in_use_is_refused(valkey: EmbeddedValkey) -> None:
 
 
 def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"Valkey does not start in .*server\.log"):
+    with pytest.raises(ConfigError, match=r"Valkey does not start in .*'nonsense 1'.*server\.log"):
         EmbeddedValkey(folder, {"nonsense": "1"}).start()
+
+
+def test_another_port_is_taken_if_the_chosen_one_is_in_use(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port: int = other.getsockname()[1]
+        with monkeypatch.context() as patch:
+            patch.setattr("zerofleet.local.valkey.free_port", lambda: port)
+            with pytest.raises(ConfigError, match="bind: Address already in use"):
+                EmbeddedValkey(folder).start()
+        server = EmbeddedValkey(folder)
+        server.port = port  # chosen earlier, and taken while the server was down
+        with server:
+            assert server.port != port
 
 
 @pytest.mark.parametrize(

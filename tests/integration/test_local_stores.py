@@ -34,13 +34,17 @@ def folder(store_folder: Path, tmp_path: Path) -> Iterator[DataFolder]:
     shutil.rmtree(root)
 
 
-def test_a_command_joins_what_runs_or_runs_it(folder: DataFolder) -> None:
+def test_a_command_joins_what_runs_or_runs_it(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with folder.hold("up"), Stores(folder) as stores:
         migrate(stores.urls.database["owner"])
         assert tuple(stores.urls.database) == ROLES
         announced = Running.of(stores, "127.0.0.1:1")
+        monkeypatch.setenv("PGSERVICE", "of-another-database")
         with announced.announced(folder), joined(folder, "status") as running:
             assert running == announced
+            psycopg2.connect(running.database_urls["console"]).close()
             assert (folder.root / "running.json").stat().st_mode & 0o777 == 0o600
     with joined(folder, "status") as running:
         assert running.inference_address is None

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -117,6 +118,22 @@ async def until(condition: Callable[[], object], seconds: float = 120.0) -> None
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"
         await asyncio.sleep(0.02)
+
+
+def test_a_module_in_the_working_directory_replaces_none_of_a_services(tmp_path: Path) -> None:
+    for name in ("services", "json", "logging", "redis", "psycopg2", "numpy", "zerofleet"):
+        (tmp_path / f"{name}.py").write_text("x = 1\n")
+    folder = DataFolder.for_run(
+        tmp_path / "data", run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}})
+    )
+    programs = LocalPrograms(folder, StoreUrls(defaultdict(str), ""), "127.0.0.1:1", "127.0.0.1:1")
+    for each in programs.loop(1):
+        assert "-P" in each.arguments
+    done = subprocess.run(
+        programs.inference().arguments, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr  # there is no run file
+    assert str(folder.run_file) in done.stderr
 
 
 async def test_children_are_stopped_in_reverse_order(tmp_path: Path) -> None:
@@ -287,12 +304,20 @@ async def test_the_others_go_on_without_an_optional_program(
     assert any("The run continues without dashboard." in line for line in said)
 
 
+def test_a_list_of_mistakes_is_shown_as_a_whole(tmp_path: Path) -> None:
+    each = program(tmp_path, "trainer", "")
+    each.log.write_text("{}\n2 mistakes:\n  one\n  two\n")
+    assert each.last_words() == "2 mistakes:\n  one\n  two"
+    each.log.write_text("{}\n  indented\n")
+    assert each.last_words() == "  indented"
+
+
 async def test_bad_input_is_not_tried_again(tmp_path: Path) -> None:
     refuse = program(
         tmp_path, "inference", "import sys; print('port 1 is in use', file=sys.stderr); sys.exit(2)"
     )
     async with Supervisor([refuse], lambda _: None) as supervisor:
-        with pytest.raises(ConfigError, match="inference cannot start: port 1 is in use"):
+        with pytest.raises(ConfigError, match="inference stopped: port 1 is in use"):
             await supervisor.failed()
     assert supervisor.children[0].restarts == 0
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import random
 import re
 import shlex
@@ -207,7 +208,7 @@ def test_a_run_is_asked_interrupted_and_resumed(data: Path, start: Callable[...,
     assert "starting" not in refused
     no_gpu = (*TINY, "--set", "inference.require_gpu=true", "--no-dashboard")
     refused = ask("up", str(RUN_FILE), "--data", str(data), *no_gpu, status=2)
-    assert "inference cannot start" in refused
+    assert "inference stopped: [inference] require_gpu" in refused
     assert kept == {name: (data / name).read_bytes() for name in kept}
     assert not list(data.glob("*.before"))
 
@@ -256,10 +257,37 @@ def test_a_run_ends_at_a_number_of_steps_or_after_a_time(
     assert "Ended by --until 0.1s: 0:0" in up.text()
 
 
+def test_what_stands_around_a_run_does_not_change_it(data: Path, tmp_path: Path) -> None:
+    """Modules in the folder where it is started, and variables for other programs."""
+    for name in ("services", "json", "logging", "redis", "psycopg2", "grpc", "numpy", "torch"):
+        (tmp_path / f"{name}.py").write_text("x = 1\n")
+    environment = {
+        "PGPASSWORD": "other",
+        "PGHOSTADDR": "10.255.255.1",
+        "PGSERVICE": "work",
+        "WORLD_SIZE": "2",
+        "RANK": "1",
+        "WEB_CONCURRENCY": "many",
+        "http_proxy": "http://x:1",
+        "NICEGUI_REDIS_URL": "redis://nowhere",
+        "LC_ALL": "xx_YY",
+        "TZ": "nowhere",
+    }
+    console = Path(sys.executable).with_name("zerofleet")
+    done = subprocess.run(
+        [console, "up", RUN_FILE, "--data", data, *QUICK, *TINY, "--until", "10steps"],
+        cwd=tmp_path, env={**os.environ, **environment}, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Restarting" not in done.stdout
+    assert "page: http://" in done.stdout
+
+
 def test_a_first_start_whose_services_fail_leaves_only_logs(data: Path) -> None:
     no_gpu = ("--set", "inference.require_gpu=true", "--no-dashboard")
     refused = ask("up", str(RUN_FILE), "--data", str(data), *no_gpu, status=2)
-    assert "inference cannot start: [inference] require_gpu = true" in refused
+    assert "inference stopped: [inference] require_gpu = true" in refused
     left = [path for path in data.rglob("*") if path.is_file()]
     assert data / "logs" / "inference.log" in left
     assert {path.suffix for path in left} <= {".log", ".1"}

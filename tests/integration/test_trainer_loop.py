@@ -414,3 +414,37 @@ def test_a_newer_torn_checkpoint_falls_back(surroundings: Surroundings) -> None:
     surroundings.submit(range(60, 120))
     surroundings.train_until(lambda: len(surroundings.steps()) > len(models))
     assert surroundings.steps() == [PUBLISH * i for i in range(len(surroundings.steps()))]
+
+
+def test_a_run_that_diverged_goes_on_with_a_lower_learning_rate(surroundings: Surroundings) -> None:
+    surroundings.run = a_run(learning_rate=[1e6], checkpoint_every_steps=1, warmup_samples=0)
+    surroundings.submit(range(60))
+    with surroundings.training() as running:
+        until(running.done)
+    with pytest.raises(ConfigError, match=r"not finite at step .*goes on from the last checkpoint"):
+        running.result()
+    saved = surroundings.saved_step()
+    surroundings.run = a_run(checkpoint_every_steps=1)
+    surroundings.train_until(lambda: surroundings.saved_step() > saved + 2)
+
+
+def test_checkpoints_of_training_that_diverged_are_passed_over(surroundings: Surroundings) -> None:
+    surroundings.submit(range(60))
+    surroundings.train_until(surroundings.idle)
+    folder = CheckpointFolder(surroundings.folder / "checkpoints" / "loop", keep=9)
+    good = folder.newest()
+    assert good is not None
+    lost = {name: tensor * 1e30 for name, tensor in good.tensors.items()}  # as 1.0 kept them
+    for step in (good.state.step + 1, good.state.step + 2):
+        folder.write(replace(good.state, step=step), lost, epoch=9)
+    surroundings.submit(range(100, 160))
+    with surroundings.training():
+        until(lambda: surroundings.saved_step() > good.state.step + 2)
+
+    for path in folder.folder.glob("checkpoint-*"):
+        path.unlink()
+    folder.write(replace(good.state, step=good.state.step + 1), lost, epoch=99)
+    with surroundings.training() as running:
+        until(running.done)
+    with pytest.raises(ConfigError, match=r"had diverged in every checkpoint .*start a new run"):
+        running.result()

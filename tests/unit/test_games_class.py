@@ -293,3 +293,24 @@ def test_the_working_directory_is_searched(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.stdout, done.stderr) == ("19\n", "")
+
+
+def test_only_the_games_own_module_replaces_an_installed_one(tmp_path: Path) -> None:
+    """The module ``wave`` of the standard library is not imported yet when the game is."""
+    (tmp_path / "wave.py").write_text(
+        "from examples.domineering import Domineering\n"
+        "import beside, colorsys\n"
+        "class Mine(Domineering): max_length = beside.LENGTH\n"
+    )
+    (tmp_path / "beside.py").write_text("LENGTH = 21\n")
+    (tmp_path / "colorsys.py").write_text("1 / 0\n")
+    program = "from zerofleet import games; print(games.spec('python:wave:Mine').max_length)"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("21\n", "")

@@ -51,6 +51,15 @@ def test_rounding_is_acceptable_and_more_is_not() -> None:
     assert not compare(golden, rounded * np.float16("nan"), golden.value).acceptable
 
 
+def test_the_child_imports_nothing_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "onnxruntime.py").write_text("1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    model_bytes, golden = exported()
+    check_in_child(ModelFolder(tmp_path / "models", "run").stage(model_bytes), golden)
+
+
 def test_the_child_refuses_other_answers(tmp_path: Path) -> None:
     model_bytes, golden = exported()
     folder = ModelFolder(tmp_path, "run")

@@ -91,11 +91,11 @@ def _run(arguments: list[str], url: str, environment: dict[str, str]) -> int:
 
     target, password = without_password(url)
     with _password_file(password) as path, interrupts_ignored():
+        whole = {**os.environ, **environment}
         if path is not None:
-            environment["PGPASSFILE"] = str(path)
-        completed = subprocess.run(
-            [*arguments, f"--dbname={target}"], env={**os.environ, **environment}, check=False
-        )
+            whole["PGPASSFILE"] = str(path)
+            whole.pop("PGPASSWORD", None)  # libpq would prefer it
+        completed = subprocess.run([*arguments, f"--dbname={target}"], env=whole, check=False)
     return completed.returncode
 
 

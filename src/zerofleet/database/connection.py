@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
+import re
 import time
 from collections.abc import Generator
 from typing import Any, Self
@@ -24,9 +23,12 @@ from zerofleet.errors import (
     IncompatibleModelError,
     StaleEpochError,
     StoreFullError,
+    StoreLoginError,
     StoreReadOnlyError,
     StoreUnavailableError,
     ZerofleetError,
+    is_disk_full,
+    shared_memory_full,
 )
 
 _CONNECT_SECONDS = 5
@@ -35,6 +37,24 @@ _WATCHDOG_SECONDS = _STATEMENT_SECONDS + 5.0
 _STALE_EPOCH = "ZF001"  # raised by the function check_fence
 _FILES_GONE = "ZF002"  # raised by the function keep_files
 _READY_POLL_SECONDS = 0.25
+_LOGIN_SECONDS = 120.0  # `zerofleet migrate` makes roles and passwords while services start
+_SETTINGS_MARK = "zerofleet.settings"
+
+# What Postgres, libpq and poolers say when they refuse a connection.
+_NO_OPTIONS = re.compile(
+    "unsupported startup parameter|startup parameter .* not supported|command.line options",
+    re.IGNORECASE,
+)
+_NO_LOGIN = re.compile(
+    "authentication failed|no password supplied|no pg_hba.conf entry|does not support SSL|"
+    'certificate|channel binding|authentication method|^FATAL: +(role|database) ".*" does not|'
+    "not permitted to log in|permission denied for database|is not currently accepting|"
+    "definition of service|^invalid .* value:"
+)
+_DIRECT = (
+    "zerofleet needs a direct connection, because it sets options for each session. Give the "
+    "address of the Postgres server itself, not of a pooler such as PgBouncer or RDS Proxy"
+)
 
 _CLIENT_DEFAULTS = {
     "connect_timeout": _CONNECT_SECONDS,
@@ -49,7 +69,7 @@ _CLIENT_DEFAULTS = {
 _SERVER_DEFAULTS = (
     f"-c statement_timeout={_STATEMENT_SECONDS}s"
     " -c idle_in_transaction_session_timeout=60s -c jit=off -c timezone=UTC"
-    " -c max_parallel_workers_per_gather=0"
+    f" -c max_parallel_workers_per_gather=0 -c {_SETTINGS_MARK}=on"
 )
 
 
@@ -71,6 +91,8 @@ class ConnectionPool:
 
     def __init__(self, url: str, *, pool_size: int = 2) -> None:
         self._place = place(connection_parameters(url))
+        self._was_connected = False
+        self._refused_since: float | None = None
         self._watchdog = Watchdog(_WATCHDOG_SECONDS)
         self._engine = sqlalchemy.create_engine(
             "postgresql+psycopg2://",
@@ -94,19 +116,47 @@ class ConnectionPool:
 
     def _connect(self, url: str) -> psycopg2.extensions.connection:
         try:
-            return connect(url)
+            connection = connect(url)
+        except psycopg2.OperationalError as error:
+            refusal = self._refusal(explain(error))
+            if refusal is None:
+                raise
+            raise refusal from error
         except ConfigError as error:
             # The URL was good: its password's file is gone, and may come back.
             raise StoreUnavailableError(
                 f"cannot log in to Postgres at {self._place}: {error}"
             ) from error
+        self._was_connected, self._refused_since = True, None
+        return connection
+
+    def _refusal(self, reason: str) -> ZerofleetError | None:
+        """Return the error for a connection that the server refuses; None if it may be down.
+
+        Before the first connection a refusal is a mistake in the settings. Afterwards the caller
+        may hold data, so it waits for the server to change.
+        """
+        if _NO_OPTIONS.search(reason):
+            kind = StoreUnavailableError if self._was_connected else ConfigError
+            return kind(f"the server at {self._place} refuses options: {reason}. {_DIRECT}")
+        if not _NO_LOGIN.search(reason):
+            return None
+        now = time.monotonic()
+        self._refused_since = self._refused_since or now
+        is_lasting = not self._was_connected and now - self._refused_since >= _LOGIN_SECONDS
+        kind = ConfigError if is_lasting else StoreLoginError
+        return kind(
+            f"Postgres at {self._place} refuses the login: {reason}: check the user, the password, "
+            "the database and the TLS options of the URL"
+        )
 
     def wait_ready(self, timeout: float) -> None:
         """Wait until Postgres answers and has the tables, functions and views of this version.
 
         Raises:
             StoreUnavailableError: not in ``timeout`` seconds; the message says what is missing.
-            ConfigError: the database was made by a newer version, or by 0.1.
+            ConfigError: the database was made by a newer version, or by 0.1; or the server is a
+                pooler that drops our settings, or refuses the login for two minutes.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -121,6 +171,7 @@ class ConnectionPool:
 
     def _check_schema(self) -> None:
         with self._transaction() as connection:
+            require_settings(connection, self._place)
             version = read_schema_version(connection, self._place)
         if version.revision != expected().revision:
             raise StoreUnavailableError(
@@ -172,10 +223,30 @@ class ConnectionPool:
             raise translated from error
 
 
+def require_settings(connection: Connection, where: str) -> None:
+    """Check that the session has the settings that ``connect`` asks for.
+
+    Args:
+        connection: to the database.
+        where: the server, for messages.
+
+    Raises:
+        ConfigError: a pooler has dropped them. It may also change sessions between statements.
+    """
+    if connection.scalar(text(f"SELECT current_setting('{_SETTINGS_MARK}', true)")) != "on":
+        raise ConfigError(f"the server at {where} ignores options. {_DIRECT}")
+
+
 def explain(error: BaseException) -> str:
-    """The first line of what Postgres or libpq says."""
+    """Return the line with the cause from what Postgres or libpq says.
+
+    It is the first one, unless libpq tries several addresses and a later one is of a server.
+    """
     lines = str(error).strip().splitlines() or ["no reason given"]
-    return lines[0].rpartition(" failed: ")[2].removeprefix("ERROR:  ").strip()
+    line = next((each for each in lines if "FATAL:" in each), lines[0])
+    # libpq begins each attempt with the address.
+    line = re.sub("^connection to server (at|on) .*? failed: ", "", line)
+    return line.removeprefix("ERROR:  ").strip()
 
 
 def _translate(error: BaseException | None, where: str) -> ZerofleetError | None:
@@ -201,7 +272,9 @@ def _translate(error: BaseException | None, where: str) -> ZerofleetError | None
         # No constraint of a table: rows were on their way to positions_default when the partition
         # that they belong to was made. The same statement finds that partition when it is repeated.
         return StoreUnavailableError(f"Postgres at {where} made a partition: {explain(error)}")
-    if code == errorcodes.DISK_FULL or os.strerror(errno.ENOSPC) in str(error):
+    if (shared := shared_memory_full(str(error))) is not None:
+        return StoreUnavailableError(f"Postgres at {where}: {explain(error)}: {shared}")
+    if code == errorcodes.DISK_FULL or is_disk_full(str(error)):
         return StoreFullError(f"the disk of Postgres at {where} is full: {explain(error)}")
     if code == errorcodes.READ_ONLY_SQL_TRANSACTION:  # a standby, or a server set to read only
         return StoreReadOnlyError(f"Postgres at {where} takes no writes: {explain(error)}")

@@ -19,7 +19,7 @@ from sqlalchemy import Row, exc, text
 
 from zerofleet import __version__
 from zerofleet.database.address import connection_parameters, place
-from zerofleet.database.connection import ConnectionPool
+from zerofleet.database.connection import ConnectionPool, require_settings
 from zerofleet.database.role_passwords import set_role_passwords
 from zerofleet.database.schema import (
     AFTER_TABLES,
@@ -220,6 +220,7 @@ def _lock(connection: sqlalchemy.Connection) -> None:
 
 
 def _check_server(connection: sqlalchemy.Connection, where: str) -> None:
+    require_settings(connection, where)
     version = int(connection.scalar(text("SHOW server_version_num")) or 0)
     if version < _OLDEST_SERVER * 10_000:
         raise ConfigError(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import importlib
+import importlib.util
 import inspect
 import os
 import sys
+from importlib.machinery import PathFinder
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -33,10 +34,12 @@ def load_class_rules(name: str) -> ClassRules:
 
 
 def import_class(name: str) -> type[Any]:
-    """The class that a name stands for; its module may lie in the working directory.
+    """Return the class that a name stands for; its module may lie in the working directory.
 
     Services run where ``zerofleet up`` was typed, so that the same name means the same class to
     all of them. In a container the module is installed, or its folder is on ``PYTHONPATH``.
+    Python does not search the working directory for other modules first: ``redis.py`` there must
+    not replace the library.
 
     Raises:
         ConfigError: the name is not of that form, the module does not import, or has no such class.
@@ -62,8 +65,9 @@ def import_class(name: str) -> type[Any]:
 def _import(name: str, module_name: str) -> ModuleType:
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)  # installed commands do not look there, `python -m` does
+        sys.path.append(here)  # last, for what the game's module imports
     try:
+        _import_from(here, module_name.partition(".")[0])
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
@@ -76,6 +80,21 @@ def _import(name: str, module_name: str) -> ModuleType:
         raise ConfigError(
             f"game '{name}': its module does not import: {type(error).__name__}: {error}"
         ) from error
+
+
+def _import_from(folder: str, name: str) -> None:
+    """Import a top-level module or package from a folder if it is there and not imported yet."""
+    if name in sys.modules:
+        return
+    spec = PathFinder.find_spec(name, [folder])
+    if spec is None or spec.loader is None or spec.origin is None:  # a folder without __init__.py
+        return
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
 
 
 def _require_complete(name: str, game: type[Game]) -> None:

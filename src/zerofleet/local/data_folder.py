@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -28,7 +27,7 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from zerofleet.errors import ConfigError, ZerofleetError
+from zerofleet.errors import ConfigError, ZerofleetError, is_disk_full, shared_memory_full
 
 if TYPE_CHECKING:
     from zerofleet.config import RunConfig
@@ -47,7 +46,6 @@ OLD = ".before"
 _PORTS = range(1, 65_536)
 _LOCK_SECONDS = 0.5
 _FULL_BYTES = 16 << 20  # Postgres' log grows by so much at a time
-_NO_ROOM = os.strerror(errno.ENOSPC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,12 +316,14 @@ def full_disk_named(folder: Path) -> Generator[None]:
     """Raise what says that there is no room with the folder and the way out.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, on the disk or in the shared memory of this machine.
     """
     try:
         yield
     except (OSError, ZerofleetError) as error:
-        if _NO_ROOM not in str(error):
+        if (shared := shared_memory_full(str(error))) is not None:
+            raise ConfigError(f"{error}: {shared}") from error
+        if not is_disk_full(str(error)):
             raise
         raise ConfigError(
             f"the disk of {folder} is full: make room there, then start again ({error})"

@@ -68,6 +68,17 @@ _START_ATTEMPTS = 3
 _POLL_SECONDS = 0.005
 
 
+def ignore_libpq_environment() -> None:
+    """Remove libpq's variables from the environment of this process and of its later children.
+
+    They name another server, user or kind of login, and some, such as ``PGSERVICE``, cannot be
+    overridden by a URL. Call it where only an embedded Postgres is used: for an outside one they
+    are the user's settings.
+    """
+    for name in [name for name in os.environ if name.startswith("PG")]:
+        os.environ.pop(name, None)
+
+
 class EmbeddedPostgres:
     """One server over one folder.
 
@@ -105,11 +116,13 @@ class EmbeddedPostgres:
     def start(self) -> str:
         """Start, after recovery from a crash if need be, and return the owner's URL.
 
-        The thread that calls this must live as long as the server (see ``start_child``).
+        The thread that calls this must live as long as the server (see ``start_child``). Removes
+        libpq's variables from the environment.
 
         Raises:
             ConfigError: the folder is in use, belongs to another user, or no Postgres fits it.
         """
+        ignore_libpq_environment()
         try:
             with full_disk_named(self.folder):
                 lock = self._lock = FolderLock(self.folder, self._leave_seconds)
@@ -121,7 +134,7 @@ class EmbeddedPostgres:
                     self._cluster.make(programs, account, password, self._log, synced=synced)
                 self._wait_for_leaving_server()
                 self._start_server(programs, account, lock)
-                bootstrap(self.port, passwords)
+                bootstrap(self.port, passwords, self._log.path)
         except BaseException:
             self.stop()
             raise
@@ -244,9 +257,10 @@ class EmbeddedPostgres:
             )
             if self._is_ready(self.process):
                 return
-            complaint = self._log.complaint()
-            if "TCP/IP" not in complaint or attempt == _START_ATTEMPTS:  # the port was taken
-                raise ConfigError(f"Postgres does not start in {self.folder}: {complaint}")
+            if not self._log.has_taken_port() or attempt == _START_ATTEMPTS:
+                raise ConfigError(
+                    f"Postgres does not start in {self.folder}: {self._log.complaint()}"
+                )
 
     def _is_ready(self, server: subprocess.Popen[bytes]) -> bool:
         """Wait until it takes connections, without a limit for recovery. False: it died."""

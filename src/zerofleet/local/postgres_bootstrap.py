@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Self
 
 import psycopg2
@@ -16,7 +17,7 @@ _SUPERUSER = "postgres"
 _OWNER = "zerofleet"
 
 
-def bootstrap(port: int, passwords: Mapping[str, str]) -> None:
+def bootstrap(port: int, passwords: Mapping[str, str], log: Path) -> None:
     """Make the roles and the database that are missing, and forbid what burdens others.
 
     The owner makes the other roles and therefore may change them in migrations; it is no superuser.
@@ -25,6 +26,7 @@ def bootstrap(port: int, passwords: Mapping[str, str]) -> None:
     Args:
         port: of the server on 127.0.0.1.
         passwords: of each user.
+        log: of the server, for errors.
 
     Raises:
         ConfigError: the server does not let us in, or has ended again.
@@ -32,9 +34,14 @@ def bootstrap(port: int, passwords: Mapping[str, str]) -> None:
     try:
         _make_what_is_missing(port, passwords)
     except psycopg2.Error as error:
+        is_login = "password authentication failed" in str(error)
+        hint = (
+            "the folder passwords/ beside its cluster belongs to it: restore both or neither"
+            if is_login
+            else f"see {log}"
+        )
         raise ConfigError(
-            f"Postgres has started but cannot be used: {str(error).strip()} (the folder "
-            "passwords/ beside its cluster belongs to it: restore both or neither)"
+            f"Postgres has started but cannot be used: {str(error).strip()} ({hint})"
         ) from error
 
 

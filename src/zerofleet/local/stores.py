@@ -13,7 +13,7 @@ from zerofleet.errors import ConfigError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.data_folder import DataFolder, read_json, write_json
 from zerofleet.local.keeper import Keeper
-from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.local.postgres import EmbeddedPostgres, ignore_libpq_environment
 from zerofleet.local.valkey import EmbeddedValkey
 
 ROLES = ("owner", "worker", "trainer", "evaluator", "console", "visitor")
@@ -27,7 +27,7 @@ class StoreUrls:
     redis: str
 
 
-def has_own_postgres(folder: DataFolder, database_url: str | None) -> bool:
+def has_own_postgres(folder: DataFolder, database_url: str | None = None) -> bool:
     """Return whether a run uses the embedded database of its data folder.
 
     Args:
@@ -95,6 +95,7 @@ class Stores:
         if self._redis_url is None:
             self._keepers.append(Keeper("Valkey", valkey, self._say))
         if self._database_url is None:
+            ignore_libpq_environment()  # before other threads copy the environment
             self._keepers.append(Keeper("Postgres", postgres, self._say))
         for keeper in self._keepers:
             keeper.start()

@@ -60,8 +60,13 @@ class Program:
         return []
 
     def last_words(self) -> str:
-        """The last line of its log, or where that would be."""
-        return next(iter(self.last_log_lines(1)), f"see {self.log}")
+        """The last line of its log, or where that would be; a list of mistakes as a whole."""
+        lines = self.last_log_lines(40) or [f"see {self.log}"]
+        first = len(lines) - 1
+        while first > 0 and lines[first].startswith("  "):
+            first -= 1
+        is_list = lines[first].endswith(" mistakes:")
+        return "\n".join(lines[first:]) if is_list else lines[-1]
 
 
 @dataclass(slots=True)
@@ -235,8 +240,9 @@ def _give_up_if_hopeless(child: Child, status: int) -> None:
     program = child.program
     if status == ConfigError.exit_code:
         reason = program.last_words()
-        kind = AddressTakenError if reason.startswith(_CANNOT_LISTEN) else ConfigError
-        raise kind(f"{program.name} cannot start: {reason}")
+        if reason.startswith(_CANNOT_LISTEN):
+            raise AddressTakenError(f"{program.name} cannot start: {reason}")
+        raise ConfigError(f"{program.name} stopped: {reason}")  # it may have run for days
     if child.quick_deaths >= _MOST_QUICK_DEATHS:
         lines = "\n".join(f"    {line}" for line in program.last_log_lines(12))
         raise ProgramFailedError(

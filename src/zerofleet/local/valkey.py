@@ -48,6 +48,7 @@ _SETTINGS = MappingProxyType(
         "enable-debug-command": "no",
     }
 )
+_BAD_CONFIGURATION = "*** FATAL CONFIG FILE ERROR"
 _START_ATTEMPTS = 3
 _START_SECONDS = 30.0
 
@@ -101,7 +102,7 @@ class EmbeddedValkey:
                     if self._is_ready():
                         return self.url()
                     complaint = self._complaint()
-                    if "bind" not in complaint or attempt == _START_ATTEMPTS:
+                    if "bind: " not in complaint or attempt == _START_ATTEMPTS:
                         raise ConfigError(f"Valkey does not start in {self.folder}: {complaint}")
                 raise AssertionError("unreachable")
         except BaseException:
@@ -182,8 +183,20 @@ class EmbeddedValkey:
         return False
 
     def _complaint(self) -> str:
-        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return (lines or ["it says nothing"])[-1].strip() + f" (see {self._log})"
+        """Return the cause of a failed start from the log."""
+        text = self._log.read_text(encoding="utf-8", errors="replace").strip()
+        _, is_configuration, mistake = text.partition(_BAD_CONFIGURATION)
+        if is_configuration:
+            lines = mistake.splitlines()[1:]  # the number of the line, the line, what is wrong
+            return " ".join(each for each in lines if "requirepass" not in each) + self._see_log
+        # The first warning has the cause; later ones say what it led to.
+        warnings = [each.partition(" # ")[2] for each in text.splitlines() if " # " in each]
+        causes = [each for each in warnings if not each.startswith("WARNING ")]  # of the machine
+        return (causes or text.splitlines()[-1:] or ["it says nothing"])[0] + self._see_log
+
+    @property
+    def _see_log(self) -> str:
+        return f" (see {self._log})"
 
 
 def _quoted(text: str) -> str:

@@ -146,11 +146,13 @@ def _open(address: BucketAddress, seconds: int, retries: int) -> S3Store:
     options: dict[str, Any] = {}
     if address.credentials is not None:
         options["credential_provider"] = _FileCredentials(address.credentials)
+        options["skip_signature"] = False  # whatever AWS_SKIP_SIGNATURE says
         region = read_credentials(address.credentials).region
         if region:
             options["region"] = region
     if address.endpoint is not None:
-        options["endpoint"] = address.endpoint
+        # The second is stronger than the first, also where only the environment has it.
+        options["endpoint"] = options["aws_endpoint_url_s3"] = address.endpoint
     return S3Store(
         address.bucket,
         prefix=address.prefix or None,

@@ -188,7 +188,7 @@ def _ask_child(
     # The work is too small for numpy's thread pool, which takes time to start.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     child = subprocess.Popen(
-        [sys.executable, "-m", *command],
+        [sys.executable, "-P", "-m", *command],  # no module of the working directory
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -325,6 +325,17 @@ def test_a_wrong_key_names_the_file(open_bucket: Any, credentials: Path) -> None
     assert f"check ZEROFLEET_MODEL_STORE_CREDENTIALS = {credentials}" in text
 
 
+def test_the_environment_does_not_replace_what_is_given(
+    open_bucket: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BUCKET"):
+        monkeypatch.setenv(name, "another")
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    open_bucket().check()
+
+
 def test_a_replaced_key_is_read_again(
     open_bucket: Any, credentials: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
