@@ -16,6 +16,7 @@
         - ``StoreReadOnlyError``     it is half up: it answers and refuses writes; name its reason
             - ``StoreFullError``     its disk is full: a person must make room
         - ``StoreLoginError``        it refuses the login: a person corrects it
+        - ``RunNotRegisteredError``  Postgres has no row of the run yet: another service makes it
     - ``StaleEpochError``            a newer process holds this role or game: stop writing
 """
 
