@@ -93,7 +93,7 @@ async def serve(run: RunConfig, settings: DashboardSettings, stop: Event) -> Non
     tokens = None
     if tokens_file is not None:
         tokens = Followed([tokens_file], lambda: read_tokens(tokens_file)).get
-    visitors = Visitors(tokens, settings.dashboard_simulations)
+    visitors = Visitors(tokens, simulations_of_one(settings))
     threads = ThreadPoolExecutor(_THREADS, "reads")
     asyncio.get_running_loop().set_default_executor(threads)
     with (
@@ -225,6 +225,14 @@ class _SignalFreeServer(uvicorn.Server):
 def open_pages() -> int:
     """Pages that a browser shows now."""
     return sum(client.has_socket_connection for client in Client.instances.values())
+
+
+def simulations_of_one(settings: DashboardSettings) -> int:
+    """Simulations a minute of one visitor: one token, or everybody where no login is asked for."""
+    if settings.dashboard_simulations is not None:
+        return settings.dashboard_simulations
+    everybody = settings.dashboard_all_simulations
+    return everybody if settings.token_roles_file is None else max(everybody // 2, 1)
 
 
 def check_exposure(settings: DashboardSettings) -> None:
