@@ -12,9 +12,10 @@ import socket
 import stat
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 import structlog
 
@@ -34,6 +35,7 @@ LOST_GAMES_FD = "ZEROFLEET_LOST_GAMES_FD"
 """Names the pipe, by number, on which ``zerofleet up`` reads what ``tell_lost_games`` writes."""
 _MOST_DESCRIPTORS = 65_536
 _SILENCE_SECONDS = 10.0
+_MOST_SCRAPES = 32
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)
 _Figures = TypeVar("_Figures", bound=Figures, covariant=True)
@@ -213,7 +215,7 @@ def served_metrics(
     collector: Callable[[], Collector],
     silence_seconds: float = _SILENCE_SECONDS,
 ) -> Generator[None]:
-    """Serve ``/metrics`` from a thread while this is entered.
+    """Serve ``/metrics`` from threads while this is entered; a connection above 32 ends the oldest.
 
     Args:
         address: ``host:port``; ``:port`` is that port on every address of this machine, as where
@@ -256,9 +258,26 @@ def _metrics_server(address: str, collector: Collector, silence_seconds: float) 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
     app = cast("Any", exposition).make_wsgi_app(registry)
+    lock = threading.Lock()
 
     class MetricsServer(exposition.ThreadingWSGIServer):
         address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        # By descriptor, oldest first.
+        connections: ClassVar[OrderedDict[int, socket.socket]] = OrderedDict()
+
+        def process_request(self, request: socket.socket, client_address: object) -> None:
+            with lock:
+                while len(self.connections) >= _MOST_SCRAPES:
+                    _, oldest = self.connections.popitem(last=False)
+                    with contextlib.suppress(OSError):
+                        oldest.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and closes it
+                self.connections[request.fileno()] = request
+            super().process_request(request, client_address)
+
+        def shutdown_request(self, request: socket.socket) -> None:
+            with lock:
+                self.connections.pop(request.fileno(), None)
+            super().shutdown_request(request)
 
     class MetricsHandler(WSGIRequestHandler):
         timeout = silence_seconds

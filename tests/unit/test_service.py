@@ -1,5 +1,6 @@
 """What all services do alike: metrics over HTTP, and what they tell who started them."""
 
+import contextlib
 import os
 import socket
 import urllib.request
@@ -72,6 +73,17 @@ def test_a_connection_that_says_nothing_is_closed(
         silent.sendall(said)
         assert silent.recv(1) == b""
     assert capfd.readouterr().err == ""
+
+
+def test_silent_connections_do_not_keep_a_scrape_out() -> None:
+    port = free_port()
+    with contextlib.ExitStack() as held, served_metrics(f"127.0.0.1:{port}", Counting, 600):
+        silent = [
+            held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=120))
+            for _ in range(service._MOST_SCRAPES)
+        ]
+        assert "asked 1.0" in page("127.0.0.1", port)
+        assert silent[0].recv(1) == b""
 
 
 def test_nothing_is_served_or_imported_where_no_address_is_given() -> None:

@@ -239,7 +239,9 @@ class LocalRun:
         def ended(pid: int) -> None:
             loop.run_in_executor(None, monitor.forget, pid)
 
-        supervisor = Supervisor(programs.loop(self._workers), self._progress.say, ended)
+        supervisor = Supervisor(
+            programs.loop(self._workers), self._progress.say, ended, self._folder.store_logs
+        )
 
         def say_stop() -> None:
             self._progress.end()
