@@ -18,7 +18,7 @@ class DashboardSettings(ProcessSettings):
     """Folder with ``tls.crt`` and ``tls.key``: the page is HTTPS; unset: HTTP."""
     dashboard_behind_proxy: bool = False
     """HTTPS ends in a proxy, which alone can reach this address and says who asks in
-    ``X-Forwarded-For``."""
+    ``X-Forwarded-For`` and may name the scheme in ``X-Forwarded-Proto``."""
     dashboard_simulations: int | None = Field(default=None, ge=1)
     """Simulations a minute of all logins with one token; unset: half of what all visitors have, and
     all of it where no login is asked for."""

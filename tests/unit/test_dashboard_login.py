@@ -207,6 +207,90 @@ def test_another_origin_is_refused_with_and_without_a_login() -> None:
     asyncio.run(visit())
 
 
+@pytest.mark.parametrize(
+    ("host", "is_ours"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8080", True),
+        ("127.0.0.1:8080", True),
+        ("[::1]:8080", True),
+        ("127.0.0.2:8080", True),
+        ("unix:8080", False),
+        ("unix-abstract:8080", False),
+        ("dns:127.0.0.1", False),
+        ("127.0.0.1,evil.example", False),
+        ("127.0.0.1:8080:8080", False),
+        ("localhost.evil.example:8080", False),
+        ("0.0.0.0:8080", False),
+        ("2130706433", False),
+        ("", False),
+    ],
+)
+def test_without_a_login_the_page_answers_to_local_names_alone(host: str, is_ours: bool) -> None:
+    async def visit() -> None:
+        door = Door(login=False, host="127.0.0.1:8080", https=False)
+        answer = await door.browser.get("/", headers={"host": host})
+        assert answer.status_code == (200 if is_ours else 403)
+
+    asyncio.run(visit())
+
+
+def test_the_scheme_of_an_origin_counts() -> None:
+    async def posted(door: Door, origin: str, **headers: str) -> int:
+        form = {"token": "looks"}
+        answer = await door.browser.post("/login", data=form, headers={"origin": origin} | headers)
+        return answer.status_code
+
+    async def visit() -> None:
+        door = Door()  # behind a proxy that ends TLS
+        assert await posted(door, f"https://{HOST}") == 303
+        assert await posted(door, f"http://{HOST}") == 403
+        assert (await door.open_socket(f"http://{HOST}"))[0]["type"] == "websocket.close"
+        proxied = {"x-forwarded-proto": "https, http"}
+        assert await posted(door, f"http://{HOST}", **proxied) == 303
+        assert await posted(door, f"https://{HOST}", **proxied) == 403
+        # Reached by a port that is forwarded to this machine.
+        forwarded = {"host": "localhost:8080"}
+        assert await posted(door, "http://localhost:8080", **forwarded) == 303
+        plain = Door(https=False)
+        assert await posted(plain, f"http://{HOST}") == 303
+        assert await posted(plain, f"https://{HOST}") == 403
+
+    asyncio.run(visit())
+
+
+def test_a_page_elsewhere_may_link_here_but_not_load_a_page_into_itself() -> None:
+    def headers(site: str, mode: str, dest: str) -> dict[str, str]:
+        return {"sec-fetch-site": site, "sec-fetch-mode": mode, "sec-fetch-dest": dest}
+
+    async def visit() -> None:
+        door = Door(login=False, host="127.0.0.1:8080", https=False)
+        for site in ("cross-site", "same-site"):
+            for mode, dest in (("no-cors", "image"), ("navigate", "iframe"), ("cors", "empty")):
+                answer = await door.browser.get("/play", headers=headers(site, mode, dest))
+                assert answer.status_code == 403
+        assert door.came == []
+        for allowed in (
+            headers("cross-site", "navigate", "document"),
+            headers("same-origin", "no-cors", "script"),
+            headers("none", "navigate", "document"),
+        ):
+            assert (await door.browser.get("/play", headers=allowed)).status_code == 200
+
+    asyncio.run(visit())
+
+
+def test_a_page_that_is_reached_by_https_asks_for_https_from_then_on() -> None:
+    async def visit() -> None:
+        name = "strict-transport-security"
+        assert "max-age=" in (await Door().browser.get("/")).headers[name]
+        assert name not in (await Door(https=False).browser.get("/")).headers
+        # All that a developer runs on localhost would be HTTPS alone.
+        assert name not in (await Door(host="localhost:8080").browser.get("/")).headers
+
+    asyncio.run(visit())
+
+
 def test_other_machines_are_served_with_tokens_and_not_in_plaintext() -> None:
     def settings(**more: Any) -> DashboardSettings:
         given: dict[str, Any] = {
