@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
 import os
 import resource
@@ -15,7 +16,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TextIO, TypeVar, cast
 
 import structlog
 
@@ -24,6 +25,7 @@ from zerofleet.config import ProcessSettings, RunConfig, load_run, read_settings
 from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
 from zerofleet.figures import Figures, WorkStatus
 from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.printable import printable_lines
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
@@ -64,7 +66,7 @@ def run_service(
         games.spec(run.game.name)  # an unknown game is refused here
         asyncio.run(_serve(run, settings, serve))
     except ZerofleetError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{printable_lines(str(error))}\n")
         sys.exit(error.exit_code)
 
 
@@ -92,8 +94,7 @@ def configure_logs(service: str, *, level: str = "info", json: bool | None = Non
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    # Tracebacks without the values of variables: some are secrets.
-    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    console = structlog.dev.ConsoleRenderer(exception_formatter=_write_traceback)
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer() if as_json else console
     )
@@ -109,8 +110,7 @@ def configure_logs(service: str, *, level: str = "info", json: bool | None = Non
     finish: list[structlog.typing.Processor] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta
     ]
-    if as_json:
-        finish.append(structlog.processors.format_exc_info)
+    finish.append(structlog.processors.format_exc_info if as_json else _printable_values)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared, processors=[*finish, renderer]
@@ -118,6 +118,24 @@ def configure_logs(service: str, *, level: str = "info", json: bool | None = Non
     )
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     structlog.contextvars.bind_contextvars(service=service)
+
+
+def _printable_values(
+    logger: object, method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Escape what a terminal would obey: records repeat text of other processes."""
+    del logger, method
+    return {
+        name: printable_lines(value) if isinstance(value, str) else value
+        for name, value in event.items()
+    }
+
+
+def _write_traceback(sio: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
+    """Write a traceback for people, without the values of variables: some are secrets."""
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, exc_info)
+    sio.write(printable_lines(text.getvalue()))
 
 
 async def _serve(

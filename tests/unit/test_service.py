@@ -3,6 +3,8 @@
 import contextlib
 import os
 import socket
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,3 +133,20 @@ def test_a_port_in_use() -> None:
             served_metrics(address, Counting),
         ):
             pytest.fail("it was served")
+
+
+@pytest.mark.parametrize("json", [True, False])
+def test_records_cannot_command_a_terminal(json: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b]0;title\x07"
+    code = (
+        "import structlog; from zerofleet.service import configure_logs\n"
+        f"configure_logs('selfplay', json={json})\n"
+        f"log = structlog.get_logger(); log.warning('said', by={hostile!r})\n"
+        f"try: raise ValueError({hostile!r})\n"
+        "except ValueError: log.exception('failed')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    written = capfd.readouterr().err
+    assert written.count("title") >= 2
+    assert "\x07" not in written
+    assert "\x1b]" not in written

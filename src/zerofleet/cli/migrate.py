@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from zerofleet.cli.echo import echo
 from zerofleet.cli.secret_options import PasswordFile, logged_in
 from zerofleet.errors import StoreUnavailableError
 
@@ -51,8 +52,8 @@ def migrate(
             delay = backoff.delay()
             if time.monotonic() + delay > deadline:
                 raise
-            typer.echo(f"waits for Postgres: {error}", err=True)
+            echo(f"waits for Postgres: {error}", err=True)
             time.sleep(delay)
         else:
             break
-    typer.echo("the database is up to date")
+    echo("the database is up to date")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zerofleet.cli.echo import echo
 from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder
 from zerofleet.errors import ConfigError
 
@@ -74,7 +75,7 @@ def page(
 
         def listens() -> None:
             keep_page_port(folder, address, dashboard_port)
-            typer.echo(f"page: http://{address}")
+            echo(f"page: http://{address}")
             _say("Press Ctrl-C to stop the page.")
 
         programs = programs_of(folder, running, address)
@@ -91,7 +92,7 @@ def page(
 
 
 def _say(line: str) -> None:
-    typer.echo(line, err=True)
+    echo(line, err=True)
 
 
 def _tell_served(folder: DataFolder, address: str, dashboard_port: int | None) -> None:
@@ -113,7 +114,7 @@ def _tell_served(folder: DataFolder, address: str, dashboard_port: int | None) -
         raise ConfigError(
             f"the page at http://{address} does not respond: see {folder.logs / 'dashboard.log'}"
         ) from error
-    typer.echo(f"page: http://{address}")
+    echo(f"page: http://{address}")
 
 
 def programs_of(folder: DataFolder, running: Running, address: str) -> Sequence[Program]:
