@@ -354,10 +354,21 @@ def board_of(game: str) -> GameBoard:
 
 
 def require_known(game: str, own_game: str) -> None:
-    """Raise ``ConfigError`` for a class that only the database names: it would be imported."""
-    if game.startswith("python:") and game != own_game:
+    """Refuse a game of another run that the database alone names, and that could do harm here.
+
+    A class would be imported, and parameters of OpenSpiel may be of any size.
+
+    Raises:
+        ConfigError: it is a class, or a game of OpenSpiel with parameters.
+    """
+    if game == own_game:
+        return
+    kind, colon, name = game.partition(":")
+    if colon and (kind != "openspiel" or not re.fullmatch(r"\w{1,80}(\(\))?", name)):
+        what = "is a Python class" if kind == "python" else "has parameters or is no game's name"
         raise ConfigError(
-            f"'{game}' is a Python class of another run: start the dashboard with that run's file"
+            f"'{game[:80]}' {what} and belongs to another run: start the dashboard with that run's "
+            "file"
         )
 
 

@@ -6,8 +6,10 @@ import asyncio
 import base64
 import contextlib
 import hashlib
+import ipaddress
+import re
 from html import escape
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection, Request
@@ -16,11 +18,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.dashboard.visitors import SESSION_SECONDS, Visitor, Visitors
 from zerofleet.errors import AccessDeniedError, OverloadedError
-from zerofleet.rpc.transport import is_local
 
 _MOST_BYTES = 4096  # of a login
 _LOGIN_SECONDS = 10.0
 _LONGEST_ADDRESS = 2048  # that a login goes on to
+_HSTS = "max-age=31536000"
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9.-]+))(?::[0-9]{1,5})?", re.IGNORECASE)
 # NiceGUI begins its pages by a script in them, Vue compiles templates, and Quasar sets styles.
 _PAGE_POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
@@ -68,7 +71,8 @@ class Gate:
         app: the pages.
         visitors: who is known.
         https: browsers reach this by HTTPS, so that the cookie is for that alone.
-        behind_proxy: the last address in ``X-Forwarded-For`` is the visitor's.
+        behind_proxy: the last address in ``X-Forwarded-For`` is the visitor's, and the last scheme
+            in ``X-Forwarded-Proto`` is what the browser used.
     """
 
     def __init__(
@@ -107,24 +111,38 @@ class Gate:
         else:
             answer = None
             scope.setdefault("state", {})["visitor"] = visitor
-        await (answer or self._app)(scope, receive, _with_headers(send))
+        is_secure = self._https and not _is_local(asked.headers.get("host", ""))
+        await (answer or self._app)(scope, receive, _with_headers(send, is_secure=is_secure))
 
     def _foreign(self, asked: HTTPConnection) -> str:
         """Why a request is not one of our own pages'; empty: it may be."""
         host = asked.headers.get("host", "")
         # Without a login, a page elsewhere whose name leads here must not read what is here.
-        if not self._visitors.log_in and not is_local(host):
+        if not self._visitors.log_in and not _is_local(host):
             return (
                 f"this page was requested as {host[:80]!r}, and without a login it answers only "
                 "to localhost and 127.0.0.1: set ZEROFLEET_TOKEN_ROLES_FILE"
             )
         origin = asked.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        ours = f"{self._browser_scheme(asked)}://{host}"
+        if origin is not None and origin.lower() != ours.lower():
             return "a page of another origin may not ask this"
+        if not _is_from_here(asked.headers):
+            return "a page elsewhere may link to this page, but not load it as a part of itself"
         is_read = asked.scope["type"] != "http" or asked.scope["method"] in ("GET", "HEAD")
         if origin is None and not is_read:
             return "a request that changes something must name its origin"
         return ""
+
+    def _browser_scheme(self, asked: HTTPConnection) -> str:
+        """The scheme by which the browser reaches this."""
+        if self._behind_proxy:
+            forwarded = asked.headers.getlist("x-forwarded-proto")
+            if forwarded:
+                return forwarded[-1].rpartition(",")[2].strip()
+            if _is_local(asked.headers.get("host", "")):  # by kubectl port-forward
+                return "http"
+        return "https" if self._https else "http"
 
     async def _own_page(self, request: Request) -> Response:
         """``/login`` and ``/logout``."""
@@ -161,6 +179,28 @@ class Gate:
         return request.client.host if request.client else ""
 
 
+def _is_local(host: str) -> bool:
+    """Whether a Host header names this machine, by a name that nobody elsewhere can give.
+
+    Only localhost and loopback addresses; what gRPC takes for an address is none here.
+    """
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return False
+    name = found[1] or found[2]
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(name).is_loopback
+    return name.lower() == "localhost"
+
+
+def _is_from_here(headers: Headers) -> bool:
+    """Whether the browser asks for one of our pages, or because a visitor follows a link."""
+    if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+        return True
+    navigates = headers.get("sec-fetch-mode") == "navigate"
+    return navigates and headers.get("sec-fetch-dest", "document") == "document"
+
+
 def _login_page(to: str, why: str = "", status: int = 401) -> Response:
     page = _LOGIN_PAGE.format(style=_STYLE, why=escape(why), to=escape(_inside(to)))
     policy = {"content-security-policy": _LOGIN_POLICY, "cache-control": "no-store"}
@@ -190,14 +230,21 @@ async def _fields(request: Request) -> dict[str, str]:
     return {name: values[-1] for name, values in given.items()}
 
 
-def _with_headers(send: Send) -> Send:
-    """Adds what each answer says to the browser."""
+def _with_headers(send: Send, *, is_secure: bool) -> Send:
+    """Adds what each answer says to the browser.
+
+    Args:
+        send: to the browser.
+        is_secure: the browser shall use HTTPS alone for this host from now on.
+    """
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
                 headers[name] = value
+            if is_secure:
+                headers["strict-transport-security"] = _HSTS
             headers.setdefault("content-security-policy", _PAGE_POLICY)
             _keep_to_ourselves(headers)
         await send(message)

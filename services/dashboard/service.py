@@ -22,6 +22,7 @@ from services.dashboard.frame import Frame, NothingThereError, Visit
 from services.dashboard.game_page import add_game_page
 from services.dashboard.games_page import add_games_page
 from services.dashboard.gate import Gate
+from services.dashboard.listener import MOST_CONNECTIONS, MOST_OF_ADDRESS, PageListener
 from services.dashboard.match_page import add_match_page
 from services.dashboard.model_page import add_model_page
 from services.dashboard.models_page import add_models_page
@@ -93,7 +94,7 @@ async def serve(run: RunConfig, settings: DashboardSettings, stop: Event) -> Non
     tokens = None
     if tokens_file is not None:
         tokens = Followed([tokens_file], lambda: read_tokens(tokens_file)).get
-    visitors = Visitors(tokens, settings.dashboard_simulations)
+    visitors = Visitors(tokens, simulations_of_one(settings))
     threads = ThreadPoolExecutor(_THREADS, "reads")
     asyncio.get_running_loop().set_default_executor(threads)
     with (
@@ -151,8 +152,9 @@ class PageServer:
         )
         folder, proxy = settings.dashboard_tls_folder, settings.dashboard_behind_proxy
         gate = Gate(api, visitors, https=folder is not None or proxy, behind_proxy=proxy)
-        # It would say the address of each WebSocket, with the id of its page.
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        # It would say the address of each WebSocket, with the id of its page, and write a line for
+        # each request that is no HTTP: anybody could fill the log.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config = uvicorn.Config(
             gate,
             log_config=None,
@@ -170,11 +172,13 @@ class PageServer:
                 f"ZEROFLEET_DASHBOARD_TLS_FOLDER = '{folder}' lacks tls.crt and tls.key"
             )
         self._scheme = "http" if folder is None else "https"
-        self._server = _SignalFreeServer(config)
+        # Behind a proxy all connections come from one address.
+        most = MOST_CONNECTIONS if proxy else MOST_OF_ADDRESS
+        self._server = PageListener(config, sock, most_of_address=most)
         self._sock = sock
 
     async def __aenter__(self) -> Self:
-        self._serving = asyncio.create_task(self._server.serve([self._sock]))
+        self._serving = asyncio.create_task(self._server.serve([]))
         host, port = self._sock.getsockname()[:2]
         _log.info("serving", url=f"{self._scheme}://{host}:{port}")
         return self
@@ -216,17 +220,17 @@ class PageServer:
         return PageCollector()
 
 
-class _SignalFreeServer(uvicorn.Server):
-    """One that leaves signals to the service."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield
-
-
 def open_pages() -> int:
     """Pages that a browser shows now."""
     return sum(client.has_socket_connection for client in Client.instances.values())
+
+
+def simulations_of_one(settings: DashboardSettings) -> int:
+    """Simulations a minute of one visitor: one token, or everybody where no login is asked for."""
+    if settings.dashboard_simulations is not None:
+        return settings.dashboard_simulations
+    everybody = settings.dashboard_all_simulations
+    return everybody if settings.token_roles_file is None else max(everybody // 2, 1)
 
 
 def check_exposure(settings: DashboardSettings) -> None:

@@ -27,9 +27,10 @@ class DashboardSettings(ProcessSettings):
     """Folder with ``tls.crt`` and ``tls.key``: the page is HTTPS; unset: HTTP."""
     dashboard_behind_proxy: bool = False
     """HTTPS ends in a proxy, which alone can reach this address and says who asks in
-    ``X-Forwarded-For``."""
-    dashboard_simulations: int = Field(default=20_000, ge=1)
-    """Simulations that one visitor may ask for in a minute."""
+    ``X-Forwarded-For`` and may name the scheme in ``X-Forwarded-Proto``."""
+    dashboard_simulations: int | None = Field(default=None, ge=1)
+    """Simulations a minute of all logins with one token; unset: half of what all visitors have, and
+    all of it where no login is asked for."""
     dashboard_all_simulations: int = Field(default=20_000, ge=1)
     """The same of all visitors together: what people who analyse take from self-play, however many
     they are. One costs inference 0.1 to 0.4 ms of CPU beside its row of the network."""

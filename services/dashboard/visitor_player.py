@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 
@@ -17,17 +18,55 @@ from zerofleet.client import (
     Position,
     SearchTable,
 )
-from zerofleet.errors import OverloadedError, PermissionDeniedError
+from zerofleet.errors import OverloadedError, PermissionDeniedError, ZerofleetError
 from zerofleet.rpc.codec import BEST
 
 _WAIT_SECONDS = 10.0
-_SIGN_SECONDS = 0.3  # a search tells how far it is: what it has made is not given back
+_SIGN_SECONDS = 0.3  # between two tables of a search
 
 
-@dataclass(slots=True)
 class _Turn:
-    made: int = 0
-    """Simulations so far."""
+    """One search, and how many simulations it has made.
+
+    Args:
+        simulations: that were asked for.
+        everybody: keeps the rate of the fastest search.
+    """
+
+    def __init__(self, simulations: int, everybody: Allowance) -> None:
+        self._simulations = simulations
+        self._everybody = everybody
+        self._counted = 0
+        self._counted_at: float | None = None
+        self._has_table = False
+
+    def begin(self) -> None:
+        """Note that inference has the search from now on."""
+        self._counted_at = self._everybody.now()
+
+    def count(self, simulations: int) -> None:
+        """Take the number of simulations from a table."""
+        now, before = self._everybody.now(), self._counted_at
+        # The time to the first table may be a model's loading time. Two tables that were read
+        # together, because this process was busy, say nothing about the rate.
+        if self._has_table and before is not None and now - before > _SIGN_SECONDS / 2:
+            rate = (simulations - self._counted) / (now - before)
+            self._everybody.fastest = max(rate, self._everybody.fastest or 0.0)
+        self._counted, self._counted_at, self._has_table = simulations, now, True
+
+    @property
+    def counted(self) -> int:
+        """Simulations of the last table."""
+        return self._counted
+
+    def at_most(self) -> int:
+        """Simulations that the search can have made by now, at the highest rate seen so far."""
+        if self._counted_at is None:
+            return 0
+        if self._everybody.fastest is None:
+            return self._simulations
+        since = (self._everybody.now() - self._counted_at) * self._everybody.fastest
+        return min(self._counted + math.ceil(since), self._simulations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +76,8 @@ class VisitorPlayer:
     A search has one row at a time in inference's batches. So visitors have at most as many rows of
     a batch as ``everybody`` lets searches run, whatever they ask, and self-play has the others; and
     however fast those batches follow each other, they make no more simulations in a minute than
-    ``everybody`` has.
+    ``everybody`` has. A search that its visitor ends early is charged for the time that it ran, at
+    the highest rate seen so far: inference may have made that many simulations.
 
     Its methods also raise ``PermissionDeniedError``, where the visitor may look alone, and
     ``OverloadedError``, when its simulations are used up or others are searching; it says when it
@@ -94,7 +134,7 @@ class VisitorPlayer:
         game: str = "",
         version: int | str = BEST,
     ) -> AsyncGenerator[SearchTable]:
-        """See ``AsyncPlayer``; what an analysis that ends early leaves is given back."""
+        """See ``AsyncPlayer``; what an analysis that ends early cannot have made is given back."""
         asked = self._asked(simulations)
         async with self._turn(asked) as turn:
             analysis = self.player.analyze(
@@ -108,7 +148,7 @@ class VisitorPlayer:
             )
             async with contextlib.aclosing(analysis) as tables:
                 async for table in tables:
-                    turn.made = table.simulations
+                    turn.count(table.simulations)
                     yield table
 
     def _asked(self, simulations: int | None) -> int:
@@ -123,7 +163,8 @@ class VisitorPlayer:
     async def _turn(self, simulations: int) -> AsyncGenerator[_Turn]:
         """The visitor's and everybody's turn, for a search of so many simulations.
 
-        What was not made when it ends with an error, or early, is given back.
+        If inference fails, the visitor pays for what the last table shows. If the visitor ends the
+        search early, it pays for all that inference can have made since.
         """
         simulations = max(simulations, 1)
         self.visitor.allowance.take(simulations)
@@ -132,13 +173,15 @@ class VisitorPlayer:
         except OverloadedError:
             self.visitor.allowance.give_back(simulations)
             raise
-        turn = _Turn()
+        turn = _Turn(simulations, self.everybody)
         try:
             async with contextlib.AsyncExitStack() as held:
                 await self._wait(held)
+                turn.begin()
                 yield turn
-        except BaseException:
-            left = max(simulations - turn.made, 0)
+        except BaseException as error:
+            made = turn.counted if isinstance(error, ZerofleetError) else turn.at_most()
+            left = max(simulations - made, 0)
             self.visitor.allowance.give_back(left)
             self.everybody.give_back(left)
             raise

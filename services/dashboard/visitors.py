@@ -19,7 +19,7 @@ _log = structlog.get_logger()
 SESSION_SECONDS = 12 * 3600
 _MAY_LOOK: frozenset[Role] = frozenset({"viewer", "client", "admin"})
 _MAY_SEARCH: frozenset[Role] = frozenset({"client", "admin"})
-_MOST_SESSIONS = 1_000
+_MOST_SESSIONS = 20  # of one token
 _MOST_ADDRESSES = 10_000
 _FAILURES = 5  # of an address in a minute
 _SEARCHES_OF_ONE = 2  # at once
@@ -36,6 +36,9 @@ class Allowance:
         whose: for messages.
     """
 
+    fastest: float | None
+    """Highest rate of a search that was seen, in simulations per second; None: none was seen."""
+
     def __init__(
         self,
         per_minute: int,
@@ -44,10 +47,11 @@ class Allowance:
         searches: int = _SEARCHES_OF_ONE,
         whose: str = "a visitor has",
     ) -> None:
+        self.fastest = None
         self.per_minute = per_minute
         self.turns = asyncio.Semaphore(searches)
         self._whose = whose
-        self._clock = clock
+        self.now = clock
         self._left = float(per_minute)
         self._at = clock()
 
@@ -57,7 +61,7 @@ class Allowance:
         Raises:
             OverloadedError: so many are not left; it says when they are.
         """
-        now = self._clock()
+        now = self.now()
         gained = (now - self._at) * self.per_minute / _MINUTE
         self._left, self._at = min(self._left + gained, self.per_minute), now
         if simulations > self.per_minute:
@@ -86,6 +90,7 @@ class Visitor:
     name: str
     role: Role
     allowance: Allowance
+    """Shared by all logins with the same token."""
     token: str = ""
     """The digest of the token that it logged in with."""
     until: float = float("inf")
@@ -103,7 +108,8 @@ class Visitors:
 
     Args:
         tokens: that are accepted at this moment; None: no login is asked for.
-        simulations: that one visitor may ask for in a minute.
+        simulations: a minute of all logins with one token, or of everybody where no login is
+            asked for.
         clock: seconds that only go on.
     """
 
@@ -118,6 +124,9 @@ class Visitors:
         self._clock = clock
         # Oldest first, by the digest of the session's id: what is in memory opens nothing.
         self._sessions: OrderedDict[str, Visitor] = OrderedDict()
+        # By the digest of the token. Kept while the token is accepted: a new login must not bring
+        # a new minute's worth of simulations.
+        self._allowances: dict[str, Allowance] = {}
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
         self._everybody = Visitor("everybody", "admin", Allowance(simulations, clock))
 
@@ -128,6 +137,8 @@ class Visitors:
 
     def enter(self, presented: str, address: str) -> str:
         """Log a visitor in; the session's id, for the cookie.
+
+        A token has a limited number of sessions: a new one ends its oldest.
 
         Args:
             presented: the token.
@@ -150,12 +161,16 @@ class Visitors:
                 "client to play and analyse."
             )
         session = secrets.token_urlsafe(32)
-        while len(self._sessions) >= _MOST_SESSIONS:
-            self._end(next(iter(self._sessions)))
+        same = [key for key, each in self._sessions.items() if each.token == token.sha256]
+        for oldest in same[: max(len(same) + 1 - _MOST_SESSIONS, 0)]:
+            self._end(oldest)
+        allowance = self._allowances.setdefault(
+            token.sha256, Allowance(self._simulations, self._clock)
+        )
         self._sessions[digest_of(session)] = Visitor(
             token.name,
             token.role,
-            Allowance(self._simulations, self._clock),
+            allowance,
             token.sha256,
             self._clock() + SESSION_SECONDS,
         )
@@ -185,6 +200,9 @@ class Visitors:
             tokens = self._tokens() if self._tokens is not None else ()
             for key in [k for k, each in self._sessions.items() if self._is_over(each, tokens)]:
                 self._end(key)
+            known = {token.sha256 for token in tokens}
+            for key in [k for k in self._allowances if k not in known]:
+                del self._allowances[key]
 
     def _is_over(self, visitor: Visitor, tokens: Sequence[Token]) -> bool:
         known = any(t.sha256 == visitor.token and t.role == visitor.role for t in tokens)

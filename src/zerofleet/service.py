@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
 import os
 import resource
@@ -12,9 +13,10 @@ import socket
 import stat
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TextIO, TypeVar, cast
 
 import structlog
 
@@ -23,6 +25,7 @@ from zerofleet.config import ProcessSettings, RunConfig, load_run, read_settings
 from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
 from zerofleet.figures import Figures, WorkStatus
 from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.printable import printable_lines
 from zerofleet.waiting import Waits, awaited
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ LOST_GAMES_FD = "ZEROFLEET_LOST_GAMES_FD"
 """Names the pipe, by number, on which ``zerofleet up`` reads what ``tell_lost_games`` writes."""
 _MOST_DESCRIPTORS = 65_536
 _SILENCE_SECONDS = 10.0
+_MOST_SCRAPES = 32
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)
 _Figures = TypeVar("_Figures", bound=Figures, covariant=True)
@@ -63,7 +67,7 @@ def run_service(
         games.spec(run.game.name)  # an unknown game is refused here
         asyncio.run(_serve(run, settings, serve))
     except ZerofleetError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{printable_lines(str(error))}\n")
         sys.exit(error.exit_code)
 
 
@@ -91,8 +95,7 @@ def configure_logs(service: str, *, level: str = "info", json: bool | None = Non
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    # Tracebacks without the values of variables: some are secrets.
-    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    console = structlog.dev.ConsoleRenderer(exception_formatter=_write_traceback)
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer() if as_json else console
     )
@@ -108,8 +111,7 @@ def configure_logs(service: str, *, level: str = "info", json: bool | None = Non
     finish: list[structlog.typing.Processor] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta
     ]
-    if as_json:
-        finish.append(structlog.processors.format_exc_info)
+    finish.append(structlog.processors.format_exc_info if as_json else _printable_values)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared, processors=[*finish, renderer]
@@ -117,6 +119,24 @@ def configure_logs(service: str, *, level: str = "info", json: bool | None = Non
     )
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     structlog.contextvars.bind_contextvars(service=service)
+
+
+def _printable_values(
+    logger: object, method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Escape what a terminal would obey: records repeat text of other processes."""
+    del logger, method
+    return {
+        name: printable_lines(value) if isinstance(value, str) else value
+        for name, value in event.items()
+    }
+
+
+def _write_traceback(sio: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
+    """Write a traceback for people, without the values of variables: some are secrets."""
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, exc_info)
+    sio.write(printable_lines(text.getvalue()))
 
 
 async def _serve(
@@ -215,7 +235,7 @@ def served_metrics(
     collector: Callable[[], Collector],
     silence_seconds: float = _SILENCE_SECONDS,
 ) -> Generator[None]:
-    """Serve ``/metrics`` from a thread while this is entered.
+    """Serve ``/metrics`` from threads while this is entered; a connection above 32 ends the oldest.
 
     Args:
         address: ``host:port``; ``:port`` is that port on every address of this machine, as where
@@ -258,9 +278,26 @@ def _metrics_server(address: str, collector: Collector, silence_seconds: float) 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
     app = cast("Any", exposition).make_wsgi_app(registry)
+    lock = threading.Lock()
 
     class MetricsServer(exposition.ThreadingWSGIServer):
         address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        # By descriptor, oldest first.
+        connections: ClassVar[OrderedDict[int, socket.socket]] = OrderedDict()
+
+        def process_request(self, request: socket.socket, client_address: object) -> None:
+            with lock:
+                while len(self.connections) >= _MOST_SCRAPES:
+                    _, oldest = self.connections.popitem(last=False)
+                    with contextlib.suppress(OSError):
+                        oldest.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and closes it
+                self.connections[request.fileno()] = request
+            super().process_request(request, client_address)
+
+        def shutdown_request(self, request: socket.socket) -> None:
+            with lock:
+                self.connections.pop(request.fileno(), None)
+            super().shutdown_request(request)
 
     class MetricsHandler(WSGIRequestHandler):
         timeout = silence_seconds

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import wait_ended
-from zerofleet.local.child import Account, start_child, stop_child
+from zerofleet.local.child import LOG_BYTES, Account, limit_log, start_child, stop_child
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP
@@ -76,3 +76,38 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     parent.wait()
     parent.stdout.close()
     wait_ended([pid])
+
+
+def test_a_log_that_is_too_large_is_moved_and_its_program_goes_on(tmp_path: Path) -> None:
+    log, old = tmp_path / "a.log", tmp_path / "a.log.1"
+    code = "while True: print(input(), flush=True)"
+    with log.open("ab") as output:
+        program = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=output, text=True
+        )
+    assert program.stdin is not None
+    for line in ("first", "second", "third"):
+        print(line, file=program.stdin, flush=True)
+        wait_for(log, line)
+        limit_log(log, 8)
+    assert (old.read_text(), log.read_text()) == ("\nsecond\n", "third\n")
+    assert old.stat().st_mode & 0o777 == 0o600
+    program.stdin.close()
+    stop_child(program)
+
+
+def test_a_link_in_the_place_of_an_old_log_is_not_followed(tmp_path: Path) -> None:
+    log, other = tmp_path / "a.log", tmp_path / "other"
+    log.write_text("many words")
+    (tmp_path / "a.log.1").symlink_to(other)
+    limit_log(log, 3)
+    assert not other.exists()
+    assert log.read_text() == "many words"
+
+
+def test_a_program_begins_with_a_log_that_is_not_too_large(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    with log.open("wb") as file:
+        file.truncate(LOG_BYTES + 1)
+    assert start_child([sys.executable, "-c", "print('new')"], log=log).wait() == 0
+    assert log.read_text() == "new\n"

@@ -26,6 +26,7 @@ from zerofleet.errors import ConfigError
 from zerofleet.figures import SelfplayFigures
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local import supervisor as supervisor_module
+from zerofleet.local.child import LOG_BYTES, limit_log
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Monitor
 from zerofleet.local.programs import LocalPrograms
@@ -186,6 +187,28 @@ async def test_a_killed_child_may_have_said_that_it_lost_no_games(tmp_path: Path
         await until(lambda: teller.last_log_lines(1) == ["up"])
     [child] = supervisor.children
     assert (child.killed, child.has_told, child.lost_games) == (True, True, 0)
+
+
+async def test_logs_of_programs_and_stores_are_kept_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zerofleet.local.supervisor._LOG_SECONDS", 0.01)
+    grows = f"import os; os.ftruncate(1, {LOG_BYTES + 1}); {SLEEPER}"
+    worker, store = program(tmp_path, "worker", grows), tmp_path / "server.log"
+    with store.open("wb") as file:
+        file.truncate(LOG_BYTES + 1)
+    async with Supervisor([worker], lambda _: None, logs=[store]):
+        for log in (worker.log, store):
+            old = log.with_name(f"{log.name}.1")
+            await until(lambda log=log, old=old: old.exists() and not log.stat().st_size)
+
+
+async def test_the_end_of_a_log_that_was_just_moved_is_still_found(tmp_path: Path) -> None:
+    worker = program(tmp_path, "worker", "")
+    worker.log.write_text("earlier\nwhy\nit died\n")
+    limit_log(worker.log, 12)
+    assert worker.log.read_text() == ""
+    assert worker.last_log_lines(2) == ["why", "it died"]
 
 
 async def test_a_killed_child_is_started_again(tmp_path: Path) -> None:

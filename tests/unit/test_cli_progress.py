@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from zerofleet import cli
 from zerofleet.cli.final_report import final_report, lost_text
 from zerofleet.cli.local_run import LocalRun
 from zerofleet.cli.progress import LiveTable, PlainLines, draw, duration, elo_text, one_line
@@ -31,6 +32,7 @@ from zerofleet.local.monitor import DiskUse, Exam, Loss, RunFigures, ServiceStat
 from zerofleet.local.running import Running
 from zerofleet.local.usage import Usage
 
+HOSTILE = "\x1b]0;title\x07\x1b]52;c;cm0=\x07\x9b2J\u202eline\nforged  row [red]x"
 FOREVER = Until.parse("forever")
 EMPTY = RunFigures(
     run="r",
@@ -516,3 +518,52 @@ def test_output_that_nobody_takes_stops_nothing(monkeypatch: pytest.MonkeyPatch)
     with LiveTable(Console(file=Closed(), width=100, force_terminal=True)) as table:
         table.show(FULL, SERVICES)
         table.say("something happened")
+
+
+def hostile() -> tuple[RunFigures, list[ServiceState]]:
+    """All that another process or another role of the database can say."""
+    figures = replace(
+        FULL,
+        run=HOSTILE,
+        game=HOSTILE,
+        warnings={HOSTILE: HOSTILE},
+        disk=HOSTILE,
+        refused_variants=HOSTILE,
+        window_blocker=HOSTILE,
+    )
+    inference = InferenceFigures(best_fault=HOSTILE, provider=HOSTILE, precision=HOSTILE)
+    beats = [
+        Heartbeat(HOSTILE, 1, HOSTILE, SelfplayFigures(), status="blocked"),
+        Heartbeat("inference-1", 1, "", inference),
+    ]
+    return figures, [replace(each, name=f"{each.name}{HOSTILE}") for each in states_of(beats)]
+
+
+def assert_harmless(text: str) -> None:
+    bad = {each for each in text if not each.isprintable()} - {"\n"}
+    assert (bad, "[red]x" in text, "\nforged" in text) == (set(), True, False)
+
+
+def test_what_processes_say_cannot_command_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    figures, services = hostile()
+    assert_harmless(status_text(figures, KEPT, services, "127.0.0.1:1"))
+    assert_harmless(one_line(figures, services, 1.0))
+    console = Console(file=io.StringIO(), width=2_000, color_system=None, force_terminal=False)
+    console.print(draw(figures, services, 1.0))
+    assert isinstance(console.file, io.StringIO)
+    assert_harmless(console.file.getvalue())
+    with PlainLines() as lines:
+        lines.show(figures, services)
+        lines.say(HOSTILE.replace("\n", " "))
+    assert_harmless(capsys.readouterr().out)
+    text = io.StringIO()
+    LiveTable(Console(file=text, width=2_000, color_system=None)).say(HOSTILE.replace("\n", " "))
+    assert_harmless(text.getvalue())
+
+
+def test_commands_print_by_the_function_that_escapes() -> None:
+    folder = Path(cli.__file__).parent
+    direct = {path.name for path in folder.glob("*.py") if "typer.echo" in path.read_text()}
+    assert direct == {"echo.py"}
+    printing = re.compile(r"(?<![\w.])print\(|std(?:out|err)\.write\((?!printable)")
+    assert [path.name for path in folder.glob("*.py") if printing.search(path.read_text())] == []

@@ -174,8 +174,30 @@ def test_a_text_that_is_no_grid_or_several_is_none(text: str, rows: int, columns
 
 def test_a_class_that_only_the_database_names_is_not_imported() -> None:
     require_known("python:mine:Game", "python:mine:Game")
-    with pytest.raises(ConfigError, match="'python:hostile:Game' is a Python class of another run"):
+    with pytest.raises(
+        ConfigError, match="'python:hostile:Game' is a Python class and belongs to another"
+    ):
         require_known("python:hostile:Game", "python:mine:Game")
+
+
+@pytest.mark.parametrize(
+    "game",
+    [
+        "openspiel:efg_game(filename=/etc/passwd)",
+        "openspiel:connect_four(rows=1000,columns=1000)",
+        "openspiel:misere(game=hex)",
+        "openspiel:" + "x" * 100_000,
+        "openspiel:chess\n",
+        "other:chess",
+    ],
+)
+def test_of_another_run_only_plain_games_are_shown(game: str) -> None:
+    with pytest.raises(ConfigError, match="belongs to another run") as caught:
+        require_known(game, "openspiel:chess")
+    assert len(str(caught.value)) < 300
+    require_known(game, game)
+    for plain in ("openspiel:chess", "openspiel:tic_tac_toe()", "go(size=9,komi=7)"):
+        require_known(plain, "connect_four")
 
 
 async def test_positions_are_sought_in_a_thread_and_the_newest_is_shown_last() -> None:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from services.dashboard.gate import Gate
-from services.dashboard.service import bound, check_exposure
+from services.dashboard.service import bound, check_exposure, simulations_of_one
 from services.dashboard.settings import DashboardSettings
 from services.dashboard.visitor_player import VisitorPlayer
 from services.dashboard.visitors import SESSION_SECONDS, Allowance, Visitor, Visitors
@@ -207,6 +207,90 @@ def test_another_origin_is_refused_with_and_without_a_login() -> None:
     asyncio.run(visit())
 
 
+@pytest.mark.parametrize(
+    ("host", "is_ours"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8080", True),
+        ("127.0.0.1:8080", True),
+        ("[::1]:8080", True),
+        ("127.0.0.2:8080", True),
+        ("unix:8080", False),
+        ("unix-abstract:8080", False),
+        ("dns:127.0.0.1", False),
+        ("127.0.0.1,evil.example", False),
+        ("127.0.0.1:8080:8080", False),
+        ("localhost.evil.example:8080", False),
+        ("0.0.0.0:8080", False),
+        ("2130706433", False),
+        ("", False),
+    ],
+)
+def test_without_a_login_the_page_answers_to_local_names_alone(host: str, is_ours: bool) -> None:
+    async def visit() -> None:
+        door = Door(login=False, host="127.0.0.1:8080", https=False)
+        answer = await door.browser.get("/", headers={"host": host})
+        assert answer.status_code == (200 if is_ours else 403)
+
+    asyncio.run(visit())
+
+
+def test_the_scheme_of_an_origin_counts() -> None:
+    async def posted(door: Door, origin: str, **headers: str) -> int:
+        form = {"token": "looks"}
+        answer = await door.browser.post("/login", data=form, headers={"origin": origin} | headers)
+        return answer.status_code
+
+    async def visit() -> None:
+        door = Door()  # behind a proxy that ends TLS
+        assert await posted(door, f"https://{HOST}") == 303
+        assert await posted(door, f"http://{HOST}") == 403
+        assert (await door.open_socket(f"http://{HOST}"))[0]["type"] == "websocket.close"
+        proxied = {"x-forwarded-proto": "https, http"}
+        assert await posted(door, f"http://{HOST}", **proxied) == 303
+        assert await posted(door, f"https://{HOST}", **proxied) == 403
+        # Reached by a port that is forwarded to this machine.
+        forwarded = {"host": "localhost:8080"}
+        assert await posted(door, "http://localhost:8080", **forwarded) == 303
+        plain = Door(https=False)
+        assert await posted(plain, f"http://{HOST}") == 303
+        assert await posted(plain, f"https://{HOST}") == 403
+
+    asyncio.run(visit())
+
+
+def test_a_page_elsewhere_may_link_here_but_not_load_a_page_into_itself() -> None:
+    def headers(site: str, mode: str, dest: str) -> dict[str, str]:
+        return {"sec-fetch-site": site, "sec-fetch-mode": mode, "sec-fetch-dest": dest}
+
+    async def visit() -> None:
+        door = Door(login=False, host="127.0.0.1:8080", https=False)
+        for site in ("cross-site", "same-site"):
+            for mode, dest in (("no-cors", "image"), ("navigate", "iframe"), ("cors", "empty")):
+                answer = await door.browser.get("/play", headers=headers(site, mode, dest))
+                assert answer.status_code == 403
+        assert door.came == []
+        for allowed in (
+            headers("cross-site", "navigate", "document"),
+            headers("same-origin", "no-cors", "script"),
+            headers("none", "navigate", "document"),
+        ):
+            assert (await door.browser.get("/play", headers=allowed)).status_code == 200
+
+    asyncio.run(visit())
+
+
+def test_a_page_that_is_reached_by_https_asks_for_https_from_then_on() -> None:
+    async def visit() -> None:
+        name = "strict-transport-security"
+        assert "max-age=" in (await Door().browser.get("/")).headers[name]
+        assert name not in (await Door(https=False).browser.get("/")).headers
+        # All that a developer runs on localhost would be HTTPS alone.
+        assert name not in (await Door(host="localhost:8080").browser.get("/")).headers
+
+    asyncio.run(visit())
+
+
 def test_other_machines_are_served_with_tokens_and_not_in_plaintext() -> None:
     def settings(**more: Any) -> DashboardSettings:
         given: dict[str, Any] = {
@@ -295,3 +379,131 @@ def test_of_a_search_that_fails_what_was_not_made_is_given_back() -> None:
             visitor.allowance.take(1)
 
     asyncio.run(ask())
+
+
+class Endless:
+    """Analyses without an end; the clock moves before each table, by the seconds given."""
+
+    def __init__(self, clock: Clock, *tables: tuple[float, int]) -> None:
+        self._clock = clock
+        self._tables = tables
+        self.begun = asyncio.Event()
+
+    async def analyze(self, *_: object, **__: object) -> AsyncIterator[Any]:
+        for seconds, simulations in self._tables:
+            self._clock.now += seconds
+            yield SimpleNamespace(simulations=simulations)
+        self.begun.set()
+        await asyncio.Event().wait()
+
+
+def left_of(allowance: Allowance) -> int:
+    """Simulations that can still be taken; takes them."""
+    taken = 0
+    with contextlib.suppress(OverloadedError):
+        for _ in range(allowance.per_minute):
+            allowance.take(1)
+            taken += 1
+    return taken
+
+
+async def stopped_after(
+    seconds: float, endless: Endless, visitor: Visitor, everybody: Allowance
+) -> None:
+    """Start a search of 500 simulations and stop it so long after its last table."""
+    player = VisitorPlayer(cast("AsyncPlayer", endless), visitor, everybody, 500)
+    search = asyncio.create_task(player.search())
+    await endless.begun.wait()
+    endless._clock.now += seconds  # pyright: ignore[reportPrivateUsage]
+    search.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await search
+
+
+def test_a_search_that_is_stopped_before_its_first_table_is_charged() -> None:
+    async def ask() -> None:
+        clock = Clock()
+        everybody = Allowance(2_000, clock, searches=4)
+        visitor = Visitor("bob", "client", Allowance(1_200, Clock()))
+        # No rate is known yet: it may have made all of them.
+        await stopped_after(0.08, Endless(clock), visitor, everybody)
+        assert left_of(visitor.allowance) == 700
+
+        # 100 simulations in a second. The long time to the first table says nothing.
+        visitor = Visitor("bob", "client", Allowance(1_200, Clock()))
+        await stopped_after(0, Endless(clock, (60.0, 200), (1.0, 300)), visitor, everybody)
+        assert left_of(visitor.allowance) == 900
+
+        visitor = Visitor("bob", "client", Allowance(1_200, Clock()))
+        for _ in range(3):
+            await stopped_after(0.5, Endless(clock), visitor, everybody)
+        assert left_of(visitor.allowance) == 1_050
+        # After a table as well; never more than was asked for.
+        visitor = Visitor("bob", "client", Allowance(1_200, Clock()))
+        await stopped_after(1, Endless(clock, (1.0, 10)), visitor, everybody)
+        await stopped_after(60, Endless(clock, (1.0, 10)), visitor, everybody)
+        assert left_of(visitor.allowance) == 1_200 - 110 - 500
+
+    asyncio.run(ask())
+
+
+def test_a_search_that_is_stopped_while_it_waits_for_its_turn_costs_nothing() -> None:
+    async def ask() -> None:
+        clock = Clock()
+        everybody = Allowance(2_000, clock, searches=0)
+        visitor = Visitor("bob", "client", Allowance(1_200, clock))
+        player = VisitorPlayer(cast("AsyncPlayer", Endless(clock)), visitor, everybody, 500)
+        search = asyncio.create_task(player.search())
+        while left_of(everybody) == 2_000:  # until it has taken its simulations
+            everybody.give_back(2_000)
+            await asyncio.sleep(0)
+        everybody.give_back(2_000 - 500)
+        search.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await search
+        assert left_of(visitor.allowance) == 1_200
+        assert left_of(everybody) == 2_000
+
+    asyncio.run(ask())
+
+
+def test_one_token_has_a_share_of_the_simulations_however_often_it_logs_in() -> None:
+    async def visit() -> None:
+        door = Door()
+        await door.log_in("plays")
+        await door.browser.get("/")
+        door.came[-1].allowance.take(600)
+        door.browser.cookies.clear()
+        await door.log_in("plays")
+        await door.browser.get("/")
+        with pytest.raises(OverloadedError, match="0 are left"):
+            door.came[-1].allowance.take(1)
+        await door.log_in("looks")
+        await door.browser.get("/")
+        door.came[-1].allowance.take(600)
+
+    asyncio.run(visit())
+
+
+def test_a_token_has_less_than_all_visitors_unless_the_operator_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    settings = DashboardSettings(run_file=tmp_path, dashboard_all_simulations=900)
+    assert simulations_of_one(settings) == 900
+    with_login = settings.model_copy(update={"token_roles_file": tmp_path})
+    assert simulations_of_one(with_login) == 450
+    chosen = with_login.model_copy(update={"dashboard_simulations": 70})
+    assert simulations_of_one(chosen) == 70
+
+
+def test_a_token_that_logs_in_again_and_again_ends_its_own_sessions_only() -> None:
+    async def visit() -> None:
+        door = Door()
+        await door.log_in("plays")
+        sessions = [door.visitors.enter("looks", "1.2.3.4") for _ in range(1_100)]
+        alive = [door.visitors.find(session) is not None for session in sessions]
+        assert alive.index(True) == 1_080
+        assert all(alive[1_080:])
+        assert (await door.browser.get("/")).status_code == 200
+
+    asyncio.run(visit())

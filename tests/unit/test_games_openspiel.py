@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyspiel
@@ -45,6 +46,31 @@ def test_what_is_missing_is_said(name: str, message: str) -> None:
     for ask in (games.spec, State):
         with pytest.raises(ConfigError, match=message):
             ask(f"openspiel:{name}")
+
+
+@pytest.mark.parametrize("family", ["efg_game", "misere(game=efg_game", "bargaining", "crossword"])
+@pytest.mark.parametrize("key", ["filename", "instances_file", "puzzles_root", "FILE "])
+def test_a_name_opens_no_file(family: str, key: str, tmp_path: Path) -> None:
+    """OpenSpiel's own message has a line of the file."""
+    secret = tmp_path / "secret"
+    secret.write_text("zf-secret-line")
+    with pytest.raises(ConfigError, match="reads files") as caught:
+        games.spec(f"openspiel:{family}({key}={secret})")
+    assert "zf-secret-line" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["hex(board_size=-1)", "hex(board_size=0)", "mnk(m=-5)", "y(board_size=181)"]
+)
+def test_numbers_that_a_game_cannot_have_are_an_error_message(name: str) -> None:
+    for ask in (games.spec, State):
+        with pytest.raises(ConfigError, match="OpenSpiel does not make"):
+            ask(f"openspiel:{name}")
+
+
+def test_a_board_without_bound_is_refused_before_anything_is_computed() -> None:
+    with pytest.raises(ConfigError, match="an observation has 3,000,000 numbers, more than 1,000,"):
+        games.spec("openspiel:connect_four(rows=1000,columns=1000)")
 
 
 def test_without_openspiel_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,10 @@
 """What all services do alike: metrics over HTTP, and what they tell who started them."""
 
+import contextlib
 import os
 import socket
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +77,17 @@ def test_a_connection_that_says_nothing_is_closed(
     assert capfd.readouterr().err == ""
 
 
+def test_silent_connections_do_not_keep_a_scrape_out() -> None:
+    port = free_port()
+    with contextlib.ExitStack() as held, served_metrics(f"127.0.0.1:{port}", Counting, 600):
+        silent = [
+            held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=120))
+            for _ in range(service._MOST_SCRAPES)
+        ]
+        assert "asked 1.0" in page("127.0.0.1", port)
+        assert silent[0].recv(1) == b""
+
+
 def test_nothing_is_served_or_imported_where_no_address_is_given() -> None:
     def never() -> Collector:
         raise AssertionError("it was made")
@@ -119,3 +133,20 @@ def test_a_port_in_use() -> None:
             served_metrics(address, Counting),
         ):
             pytest.fail("it was served")
+
+
+@pytest.mark.parametrize("json", [True, False])
+def test_records_cannot_command_a_terminal(json: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b]0;title\x07"
+    code = (
+        "import structlog; from zerofleet.service import configure_logs\n"
+        f"configure_logs('selfplay', json={json})\n"
+        f"log = structlog.get_logger(); log.warning('said', by={hostile!r})\n"
+        f"try: raise ValueError({hostile!r})\n"
+        "except ValueError: log.exception('failed')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    written = capfd.readouterr().err
+    assert written.count("title") >= 2
+    assert "\x07" not in written
+    assert "\x1b]" not in written

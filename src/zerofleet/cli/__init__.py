@@ -12,6 +12,7 @@ import sys
 import typer
 
 from zerofleet import __version__
+from zerofleet.cli.echo import echo
 from zerofleet.cli.exam import exam
 from zerofleet.cli.gtp import gtp
 from zerofleet.cli.match import match
@@ -26,6 +27,7 @@ from zerofleet.cli.status import status
 from zerofleet.cli.token import token
 from zerofleet.cli.up import up
 from zerofleet.errors import ConfigError, ZerofleetError
+from zerofleet.printable import printable_lines
 
 _HELP = """Train AlphaGo-Zero-style players with a fleet of small services.
 
@@ -50,7 +52,7 @@ for command in (
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"zerofleet {__version__}")
+        echo(f"zerofleet {__version__}")
         raise typer.Exit
 
 
@@ -70,7 +72,7 @@ def main() -> None:
     except ZerofleetError as error:
         from zerofleet.local.supervisor import ProgramFailedError  # only a failure needs it
 
-        typer.echo(f"zerofleet: {_shown(str(error))}", err=True)
+        echo(f"zerofleet: {_shown(str(error))}", err=True)
         failed = isinstance(error, ProgramFailedError)
         sys.exit(error.exit_code if failed else ConfigError.exit_code)
     except KeyboardInterrupt:
@@ -82,10 +84,7 @@ def _shown(text: str) -> str:
 
     Messages repeat text from people, files and other programs.
     """
-    readable = "".join(
-        each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text
-    )
-    return re.sub(r"\S{400,}", lambda long: f"{long[0][:200]}...", readable)
+    return re.sub(r"\S{400,}", lambda long: f"{long[0][:200]}...", printable_lines(text))
 
 
 def _run() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from zerofleet.cli.echo import echo
 from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder
 from zerofleet.errors import ConfigError
 
@@ -134,7 +135,7 @@ def exam(
     ):
         rows = _chosen_models(database, run.name, model)
         if not as_json:
-            typer.echo(_line({key: heading for key, (heading, _) in _COLUMNS.items()}, asked))
+            echo(_line({key: heading for key, (heading, _) in _COLUMNS.items()}, asked))
         for row in rows:
             session = ModelSession(files.read_verified(row.sha256), spec)
             asyncio.run(_examine(asked, _InProcess(session, row.version), database, as_json))
@@ -183,7 +184,7 @@ async def _examine(asked: _Asked, predictor: _InProcess, database: Database, as_
             "error_rate": errors / positions,
             **asdict(figures),
         }
-        typer.echo(json.dumps(values) if as_json else _line(values, asked))
+        echo(json.dumps(values) if as_json else _line(values, asked))
         if figures.wins is not None:
             database.insert_exam(
                 run.name,
@@ -238,7 +239,7 @@ async def _results(
             even_komi=ended.even_komi,
         )
         if ended.given_up:
-            typer.echo(
+            echo(
                 f"{ended.given_up} of the games won against GNU Go's level {level} were not played "
                 "out: it played an illegal move, refused a legal one, or gave up",
                 err=True,
@@ -248,7 +249,7 @@ async def _results(
 
 
 def _say_played(level: int, over: int, games: int) -> None:
-    typer.echo(f"{over} of {games} games against GNU Go's level {level}", err=True)
+    echo(f"{over} of {games} games against GNU Go's level {level}", err=True)
 
 
 def _line(values: dict[str, Any], asked: _Asked) -> str:

@@ -6,14 +6,16 @@ import io
 from collections.abc import Callable
 from typing import Protocol, Self
 
-import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from zerofleet_core import State
 
+from zerofleet.cli.echo import echo
 from zerofleet.cli.progress import counted
 from zerofleet.client import Player, SearchTable
 from zerofleet.games.notation import why_illegal
+from zerofleet.printable import printable
 from zerofleet.rpc.credentials import ClientCredentials
 
 _HELP = """Type an action as the board shows it, or
@@ -97,7 +99,7 @@ class InteractiveGame:
         you: int,
         *,
         ask: Callable[[str], str] = input,
-        say: Callable[[str], None] = typer.echo,
+        say: Callable[[str], None] = echo,
     ) -> None:
         self._opponent = opponent
         self._you = you
@@ -211,7 +213,7 @@ def hint_table(state: State, search: SearchTable) -> str:
     table.add_column("expected line")
     for child in search.ranked[:_MOST_ROWS]:
         table.add_row(
-            child.action_string,
+            Text(printable(child.action_string)),
             str(child.visit_count),
             f"{child.prior:.0%}",
             "-" if child.q_value is None else f"{child.q_value:+.2f}",

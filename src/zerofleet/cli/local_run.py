@@ -10,10 +10,9 @@ from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncGenerator, Generator, Sequence
 from dataclasses import replace
 
-import typer
-
 from zerofleet import games
 from zerofleet.best_pointer import BestPointer
+from zerofleet.cli.echo import echo
 from zerofleet.cli.final_report import final_report, lost_text
 from zerofleet.cli.progress import progress
 from zerofleet.cli.signals import interruptible, stop_event
@@ -113,7 +112,7 @@ class LocalRun:
             return self._go(database_url, redis_url, start)
         except ZerofleetError:
             if self._lost:
-                typer.echo(self._lost)
+                echo(self._lost)
             raise
 
     def _go(self, database_url: str | None, redis_url: str | None, start: Start) -> bool:
@@ -133,14 +132,14 @@ class LocalRun:
                 say("stopped before training began")
                 return not self._ending.is_set
         if report is not None:
-            typer.echo(report)
+            echo(report)
         if self._lost:
-            typer.echo(self._lost)
+            echo(self._lost)
         usage = self._meter.usage
         report = final_report(
             figures, usage, self._folder, workers=self._workers, metrics_port=self._metrics_port
         )
-        typer.echo(report)
+        echo(report)
         return is_reached or not self._ending.is_set
 
     def _train(self, stores: Stores, start: Start) -> tuple[RunFigures, str | None, bool]:
@@ -258,7 +257,9 @@ class LocalRun:
         def ended(pid: int) -> None:
             loop.run_in_executor(None, monitor.forget, pid)
 
-        supervisor = Supervisor(programs.loop(self._workers), self._progress.say, ended)
+        supervisor = Supervisor(
+            programs.loop(self._workers), self._progress.say, ended, self._folder.store_logs
+        )
 
         def say_stop() -> None:
             self._progress.end()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zerofleet.cli.echo import echo
 from zerofleet.cli.secret_options import PasswordFile, logged_in
 from zerofleet.cli.serving import evaluating
 from zerofleet.cli.which_run import (
@@ -145,8 +146,8 @@ def _play(
                     trial = _wait(database, run.name, trial, redis_url, check)
         except KeyboardInterrupt:
             goes_on = "the evaluator continues; " if evaluator is None else ""
-            typer.echo(f"{goes_on}the same command shows the games", err=True)
-        typer.echo(_result(database, trial))
+            echo(f"{goes_on}the same command shows the games", err=True)
+        echo(_result(database, trial))
         if trial.left_out is not None:
             raise ConfigError(
                 f"the evaluator has left this trial out: {trial.left_out}; mend that, then give "
@@ -215,7 +216,7 @@ def _wait(
             now = f"{trial.games - left} of {trial.games} games: {_evaluator_words(heartbeats)}"
             if now != said:
                 said = now
-                typer.echo(now, err=True)
+                echo(now, err=True)
             time.sleep(_POLL_SECONDS)
             trial = database.match(trial.match_id)
         return trial

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from zerofleet.cli.echo import echo
 from zerofleet.cli.secret_options import PasswordFile, logged_in
 from zerofleet.errors import StoreUnavailableError
 
@@ -52,8 +53,8 @@ def migrate(
             delay = backoff.delay()
             if time.monotonic() + delay > deadline:
                 raise
-            typer.echo(f"waiting for Postgres: {error}", err=True)
+            echo(f"waiting for Postgres: {error}", err=True)
             time.sleep(delay)
         else:
             break
-    typer.echo("the database is up to date")
+    echo("the database is up to date")

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zerofleet.cli.echo import echo
 from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from zerofleet.local.data_folder import DataFolder
     from zerofleet.local.running import Running
     from zerofleet.local.supervisor import Program
@@ -72,11 +75,14 @@ def page(
 
         def listens() -> None:
             keep_page_port(folder, address, dashboard_port)
-            typer.echo(f"page: http://{address}")
+            echo(f"page: http://{address}")
             _say("Press Ctrl-C to stop the page.")
 
         programs = programs_of(folder, running, address)
-        if asyncio.run(_serve(programs, address, lambda: not running.goes_on(folder), listens)):
+        logs = folder.store_logs
+        if asyncio.run(
+            _serve(programs, logs, address, lambda: not running.goes_on(folder), listens)
+        ):
             _say(
                 f"The run has ended, and so has its page. To open it again: {page_command(folder)}"
             )
@@ -86,7 +92,7 @@ def page(
 
 
 def _say(line: str) -> None:
-    typer.echo(line, err=True)
+    echo(line, err=True)
 
 
 def _tell_served(folder: DataFolder, address: str, dashboard_port: int | None) -> None:
@@ -108,7 +114,7 @@ def _tell_served(folder: DataFolder, address: str, dashboard_port: int | None) -
         raise ConfigError(
             f"the page at http://{address} does not respond: see {folder.logs / 'dashboard.log'}"
         ) from error
-    typer.echo(f"page: http://{address}")
+    echo(f"page: http://{address}")
 
 
 def programs_of(folder: DataFolder, running: Running, address: str) -> Sequence[Program]:
@@ -142,6 +148,7 @@ def programs_of(folder: DataFolder, running: Running, address: str) -> Sequence[
 
 async def _serve(
     programs: Sequence[Program],
+    logs: Sequence[Path],
     address: str,
     ended: Callable[[], bool],
     listens: Callable[[], None],
@@ -150,6 +157,7 @@ async def _serve(
 
     Args:
         programs: the dashboard, and inference for a stopped run.
+        logs: of the stores, whose sizes are limited.
         address: of the dashboard.
         ended: returns whether the stores of another command have ended.
         listens: called when the dashboard listens.
@@ -163,7 +171,7 @@ async def _serve(
     from zerofleet.cli.signals import stop_event
     from zerofleet.local.supervisor import Supervisor
 
-    supervisor = Supervisor(programs, _say)
+    supervisor = Supervisor(programs, _say, logs=logs)
 
     def say_stop() -> None:
         _say("Stopping. Press Ctrl-C again to force.")

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from zerofleet.cli.match import Z_95
 from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState
+from zerofleet.printable import printable, printable_lines
 from zerofleet.redis_connection import RedisState
 
 _LINE_SECONDS = 5.0
@@ -89,7 +90,7 @@ class LiveTable:
     def say(self, line: str) -> None:
         """Above the table."""
         with contextlib.suppress(OSError):
-            self._console.print(Text(line, style="dim"))
+            self._console.print(Text(printable_lines(line), style="dim"))
 
 
 class PlainLines:
@@ -124,14 +125,14 @@ class PlainLines:
     def say(self, line: str) -> None:
         """At once."""
         with contextlib.suppress(OSError):
-            sys.stdout.write(line + "\n")
+            sys.stdout.write(printable_lines(line) + "\n")
             sys.stdout.flush()
 
 
 def draw(figures: RunFigures, services: Sequence[ServiceState], seconds: float) -> RenderableType:
     """The table; ``seconds`` since the start."""
     # Not the table's own title, which is folded at the width of the table.
-    title = Text(f"{figures.run} ({figures.game}), up {duration(seconds)}", "bold")
+    title = Text(printable(f"{figures.run} ({figures.game}), up {duration(seconds)}"), "bold")
     title.no_wrap, title.overflow = True, "ellipsis"
     tables = [_figures_table(figures), _services_table(services)]
     return Group(title, *(tables if services else tables[:1]))
@@ -146,15 +147,15 @@ def _figures_table(figures: RunFigures) -> Table:
     table.add_column(style="cyan", no_wrap=True)
     table.add_column()
     if figures.until is not None:
-        table.add_row("until", figures.until)
+        table.add_row("until", _cell(figures.until))
     table.add_row("games", f"{figures.games:,} ({figures.games_per_hour:,.0f} an hour)")
     table.add_row("distinct games", distinct_text(figures))
     for warning, detail in figures.warnings.items():
-        table.add_row(warning, Text(detail))
+        table.add_row(_cell(warning), _cell(detail))
     if figures.disk is not None:
-        table.add_row("disk", Text(figures.disk, style="red"))
+        table.add_row("disk", _cell(figures.disk, "red"))
     if figures.redis.status != "up":
-        table.add_row("Redis", Text(redis_text(figures.redis), style="yellow"))
+        table.add_row("Redis", _cell(redis_text(figures.redis), "yellow"))
     table.add_row("positions", f"{figures.positions_per_s:,.0f}/s predicted for self-play")
     table.add_row("loss, trained on", loss_text(figures.train))
     table.add_row("loss, held out", loss_text(figures.held_out))
@@ -162,7 +163,7 @@ def _figures_table(figures: RunFigures) -> Table:
         table.add_row("learning rate", rate_text(figures))
     table.add_row("best model", best_text(figures))
     if figures.refused_variants is not None:
-        table.add_row("refused variants", figures.refused_variants)
+        table.add_row("refused variants", _cell(figures.refused_variants))
     table.add_row("Elo", elo_text(figures))
     if figures.has_exam:
         table.add_row("exam errors", exam_text(figures))
@@ -176,8 +177,14 @@ def _services_table(services: Sequence[ServiceState]) -> Table:
     table.add_column("restarts", justify="right")
     for service in services:
         restarts = str(service.restarts) if service.restarts else "-"
-        table.add_row(service.name, Text(service.doing, style=_STYLES[service.status]), restarts)
+        doing = _cell(service.doing, _STYLES[service.status])
+        table.add_row(_cell(service.name, "cyan"), doing, restarts)
     return table
+
+
+def _cell(text: str, style: str = "") -> Text:
+    """A text that others have written: neither markup nor control characters count in it."""
+    return Text(printable(text), style)
 
 
 def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: float) -> str:
@@ -206,7 +213,7 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
     restarts = sum(service.restarts for service in services)
     if restarts:
         parts.append(f"restarts {restarts}")
-    return " | ".join(parts)
+    return printable(" | ".join(parts))
 
 
 def _is_news(service: ServiceState) -> bool:

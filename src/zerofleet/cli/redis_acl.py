@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from zerofleet.cli.echo import echo
+
 
 def redis_acl(
     passwords: Annotated[
@@ -23,4 +25,4 @@ def redis_acl(
     """
     from zerofleet.secrets.redis_users import acl_file
 
-    typer.echo(acl_file(passwords), nl=False)
+    echo(acl_file(passwords), nl=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zerofleet.cli.echo import echo
 from zerofleet.cli.secret_options import PasswordFile, RedisPasswordFile, logged_in
 from zerofleet.cli.which_run import (
     DataOption,
@@ -88,7 +89,7 @@ def _roll_back(
         promotion = _promote(database, run, chain[0], target)
         if pointer is not None:
             _point(pointer, promotion)
-    typer.echo(
+    echo(
         f"model {target} is the best of the run '{run}' again (promotion {promotion.seq}); "
         "workers take it up within seconds"
     )
@@ -127,7 +128,7 @@ def chosen_version(run: str, chain: Sequence[Promotion], to: int | None) -> int:
 
 def _confirm(head: PromotionRow, target: int, yes: bool) -> None:
     version = head.promotion.version
-    typer.echo(f"best now: model {version}, promoted {head.at:%Y-%m-%d %H:%M} by {head.actor}")
+    echo(f"best now: model {version}, promoted {head.at:%Y-%m-%d %H:%M} by {head.actor}")
     if not yes:
         typer.confirm(f"make model {target} the best again?", abort=True)
 
@@ -149,7 +150,7 @@ def _point(pointer: BestPointer, promotion: Promotion) -> None:
     try:
         pointer.set_if_newer(promotion)
     except StoreUnavailableError as error:
-        typer.echo(f"{error}: the evaluator moves the pointer when it is back", err=True)
+        echo(f"{error}: the evaluator moves the pointer when it is back", err=True)
 
 
 def _actor() -> str:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Generator
 from shlex import quote
 from typing import TYPE_CHECKING
 
-import typer
-
+from zerofleet.cli.echo import echo
 from zerofleet.errors import ConfigError, ZerofleetError
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def evaluating(folder: DataFolder, running: Running) -> Generator[Callable[[], N
 
     point_at_best(folder, running)
     with _lone_inference(folder, running) as (address, inference):
-        typer.echo("starting an evaluator", err=True)
+        echo("starting an evaluator", err=True)
         program = _programs(folder, running, address).trials()
         process = start_child(program.arguments, program.environment, program.log)
 
@@ -138,7 +137,7 @@ def tell_of_damage(folder: DataFolder, best: Promotion) -> None:
     try:
         ModelFolder(folder.models, folder.run).read_verified(best.sha256)
     except ZerofleetError as error:
-        typer.echo(
+        echo(
             f"the best model, {best.version}, cannot be used: {error}; the newest one that can be "
             "answers in its place",
             err=True,
@@ -155,7 +154,7 @@ def _lone_inference(folder: DataFolder, running: Running) -> Generator[tuple[str
     from zerofleet.local.child import start_child, stop_child
     from zerofleet.local.programs import chosen_address
 
-    typer.echo("starting the inference service", err=True)
+    echo("starting the inference service", err=True)
     address = chosen_address(None)
     program = _programs(folder, running, address).inference()
     process = start_child(program.arguments, program.environment, program.log)

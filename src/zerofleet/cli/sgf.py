@@ -10,6 +10,7 @@ from uuid import UUID
 
 import typer
 
+from zerofleet.cli.echo import echo
 from zerofleet.cli.secret_options import PasswordFile, logged_in
 from zerofleet.cli.which_run import (
     DataOption,
@@ -71,17 +72,17 @@ def sgf(
             try:
                 text = sgf_of_game(run.name, _played(database, run.name, uid))
             except ValueError as error:  # the other games are written all the same
-                typer.echo(f"game {uid} is left out, it cannot be read: {error}", err=True)
+                echo(f"game {uid} is left out, it cannot be read: {error}", err=True)
                 continue
             written += 1
             if folder is None:
-                typer.echo(text, nl=False)
+                echo(text, nl=False)
             else:
                 _write(folder, uid, text)
     if folder is not None:
         from zerofleet.cli.progress import counted
 
-        typer.echo(f"{counted(written, 'game')} in {folder}", err=True)
+        echo(f"{counted(written, 'game')} in {folder}", err=True)
     if game_uid is not None and not written:
         raise typer.Exit(1)
 

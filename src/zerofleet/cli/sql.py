@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from zerofleet.cli.echo import echo
 from zerofleet.cli.secret_options import PasswordFile, logged_in
 from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder, fleet_database
 from zerofleet.errors import ConfigError
@@ -63,7 +64,7 @@ def _psql(url: str, queries: Sequence[str]) -> int:
         arguments += ["--pset=pager=off", "--pset=footer=off"]
         arguments += [f"--command={query}" for query in queries]
     elif sys.stdin.isatty():
-        typer.echo(_WELCOME, err=True)
+        echo(_WELCOME, err=True)
     else:
         arguments += ["--pset=pager=off"]
     environment = {"PGOPTIONS": options, "PGAPPNAME": "zerofleet sql"}

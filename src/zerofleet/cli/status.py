@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zerofleet.cli.echo import echo
 from zerofleet.cli.serving import tell_of_damage
 from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder, fleet_settings, in_fleet
 from zerofleet.errors import StoreUnavailableError
@@ -43,7 +44,7 @@ def status(
     opened = partial(_of_fleet, run_file) if of_fleet else partial(_of_folder, data, run_file)
     if not watch:
         with opened() as watched:
-            typer.echo(watched.look(as_json, indent=2))
+            echo(watched.look(as_json, indent=2))
         return
     with contextlib.suppress(KeyboardInterrupt):
         goes_on = True
@@ -51,7 +52,7 @@ def status(
             with opened() as watched:
                 _watch(watched, as_json)
             goes_on = watched.is_followed()
-        typer.echo("the run is stopped", err=True)
+        echo("the run is stopped", err=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +121,12 @@ def _watch(watched: _Watched, as_json: bool) -> None:
             except StoreUnavailableError as error:
                 if not watched.goes_on():
                     break
-                typer.echo(str(error), err=True)
+                echo(str(error), err=True)
             else:
                 if isinstance(live, Live):
                     live.update(Text(text), refresh=True)
                 else:
-                    typer.echo(text if as_json else f"{text}\n")
+                    echo(text if as_json else f"{text}\n")
             if not watched.goes_on():
                 break
             time.sleep(_WATCH_SECONDS)

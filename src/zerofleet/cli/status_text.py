@@ -26,6 +26,7 @@ from zerofleet.figures import InferenceFigures
 from zerofleet.fleet import Advice
 from zerofleet.local.monitor import DiskUse, RunFigures, ServiceState
 from zerofleet.local.ports import LOOPBACK
+from zerofleet.printable import printable
 
 if TYPE_CHECKING:
     from zerofleet.local.running import Running
@@ -137,7 +138,7 @@ def status_text(
         ports = ", ".join(f"{name} {port}" for name, port in running.metrics_ports.items())
         rows["metrics"] = f"http://{LOOPBACK}:PORT/metrics; ports: {ports}"
     width = max(map(len, rows)) + 2
-    return "\n".join(f"{name:<{width}}{value}" for name, value in rows.items())
+    return "\n".join(printable(f"{name:<{width}}{value}") for name, value in rows.items())
 
 
 def _metrics_urls(running: Running) -> dict[str, str]:

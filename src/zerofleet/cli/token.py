@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from zerofleet.cli.echo import echo
+
 
 class TokenRole(StrEnum):
     """What a token is good for."""
@@ -35,4 +37,4 @@ def token(
     """
     from zerofleet.secrets.tokens import add_token
 
-    typer.echo(add_token(tokens, name, role.value))
+    echo(add_token(tokens, name, role.value))

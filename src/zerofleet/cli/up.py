@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zerofleet.cli.echo import echo
 from zerofleet.cli.page import NO_NICEGUI
 from zerofleet.cli.which_run import default_folder
 from zerofleet.errors import ConfigError
@@ -124,7 +125,7 @@ def _check_rules(game: str) -> None:
     except (AssertionError, ConfigError) as error:
         raise ConfigError(f"{error}; docs/your-own-game.md says what each method does") from error
     for remark in checked.remarks:
-        typer.echo(f"{game}: {remark}", err=True)
+        echo(f"{game}: {remark}", err=True)
 
 
 def _has_page(port: int | None) -> bool:
@@ -134,7 +135,7 @@ def _has_page(port: int | None) -> bool:
     if find_spec("nicegui") is None:
         if port is not None:
             raise ConfigError(f"--dashboard-port {port}: {NO_NICEGUI}")
-        typer.echo(f"no page: {NO_NICEGUI}", err=True)
+        echo(f"no page: {NO_NICEGUI}", err=True)
         return False
     return True
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zerofleet.cli.echo import echo
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import MARKER, DataFolder
 
@@ -73,7 +74,7 @@ def _chosen_folder(data: Path | None, run_file: Path | None) -> DataFolder:
         )
     folder = max(folders, key=_last_use)
     others = f", used last of {len(folders)}" if len(folders) > 1 else ""
-    typer.echo(f"data folder: {folder}{others}", err=True)
+    echo(f"data folder: {folder}{others}", err=True)
     return DataFolder.open(folder)
 
 

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import math
+import re
 from typing import cast
 
 from zerofleet.errors import ConfigError
 from zerofleet.games.openspiel_api import Pyspiel, SpielGame, SpielKind
 from zerofleet.games.openspiel_rules import OpenSpielRules
+from zerofleet.games.openspiel_tensor import Tensor
 
 _MOST_ACTIONS = 32_767  # smallint in positions.action
+_MOST_NUMBERS = 1_000_000  # of an observation; 19x19 Go has 1,444
+# A name may come from the database, and what OpenSpiel says of a file has a line of it.
+_READS_FILES = re.compile(
+    r"\b(?:efg_game|nfg_game)\b|\b\w*(?:file|path|root|dir)\w*\s*=", re.IGNORECASE
+)
 
 
 def load_openspiel(name: str) -> OpenSpielRules:
@@ -24,6 +32,8 @@ def load_openspiel(name: str) -> OpenSpielRules:
         ConfigError: OpenSpiel is not installed, has no such game, or it cannot be played here; the
             message says why.
     """
+    if _READS_FILES.search(name):
+        raise ConfigError(f"'openspiel:{name}' reads files: choose a game without a file's name")
     pyspiel = _pyspiel()
     known = pyspiel.registered_names()
     family = name.partition("(")[0]
@@ -33,12 +43,20 @@ def load_openspiel(name: str) -> OpenSpielRules:
         raise ConfigError(f"OpenSpiel has no game '{family}'{hint}")
     try:
         game = pyspiel.load_game(name)
-    except pyspiel.SpielError as error:
+        reasons = _why_not(game)
+        if not reasons:
+            return OpenSpielRules(game)
+    # Numbers that a game cannot have end in any of these, some of them in our own arithmetic.
+    except (
+        pyspiel.SpielError,
+        ArithmeticError,
+        LookupError,
+        MemoryError,
+        RuntimeError,
+        ValueError,
+    ) as error:
         raise ConfigError(f"OpenSpiel does not make '{name}': {error}") from error
-    reasons = _why_not(game)
-    if reasons:
-        raise ConfigError(f"OpenSpiel's '{name}' cannot be played here: {'; '.join(reasons)}")
-    return OpenSpielRules(game)
+    raise ConfigError(f"OpenSpiel's '{name}' cannot be played here: {'; '.join(reasons)}")
 
 
 def playable_games() -> list[str]:
@@ -73,6 +91,11 @@ def _why_not(game: SpielGame) -> list[str]:
         reasons.append(f"it is for {game.num_players()} players, not 2")
     if game.num_distinct_actions() > _MOST_ACTIONS:
         reasons.append(f"it has {game.num_distinct_actions()} actions, more than {_MOST_ACTIONS}")
+    kind = game.get_type()
+    if kind.provides_observation_tensor or kind.provides_information_state_tensor:
+        numbers = math.prod(Tensor(game).shape)
+        if numbers > _MOST_NUMBERS:
+            reasons.append(f"an observation has {numbers:,} numbers, more than {_MOST_NUMBERS:,}")
     return reasons
 
 

@@ -11,6 +11,7 @@ from zerofleet.client import AsyncPlayer
 from zerofleet.errors import ConfigError
 from zerofleet.games.go_rules import is_go
 from zerofleet.gtp.engine import Engine, EngineOptions
+from zerofleet.printable import printable_lines
 from zerofleet.rpc.credentials import ClientCredentials
 
 _GREETING_SECONDS = 5.0  # a board says nothing while it waits for its engine
@@ -40,12 +41,13 @@ async def serve_gtp(address: str, options: EngineOptions, credentials: ClientCre
 def _write(text: str) -> None:
     # A message may repeat a path that this encoding cannot write.
     encoding = sys.stdout.encoding
+    text = printable_lines(text)
     sys.stdout.write(text.encode(encoding, errors="backslashreplace").decode(encoding))
     sys.stdout.flush()
 
 
 def _complain(text: str) -> None:
-    sys.stderr.write(f"zerofleet: {text}\n")
+    sys.stderr.write(f"zerofleet: {printable_lines(text)}\n")
 
 
 def _lines(descriptor: int) -> asyncio.Queue[str | None]:

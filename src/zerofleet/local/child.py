@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+LOG_BYTES = 10 << 20
+"""A log that is larger than this is moved to ``NAME.1``."""
 _LAUNCH = Path(__file__).with_name("launch.py")
 
 
@@ -53,7 +57,8 @@ def start_child(
     Args:
         arguments: the program and its arguments.
         environment: added to our own environment.
-        log: standard output and error are appended here; None: they stay ours.
+        log: standard output and error are appended here; None: they stay ours. One that is too
+            large is moved to ``NAME.1`` first.
         account: run it as this user (needs root).
         death_signal: what it gets when we die; SIGKILL cannot be ignored.
         keep_open: files of ours that it inherits.
@@ -64,6 +69,8 @@ def start_child(
     limit = "-" if data_bytes is None else str(data_bytes)
     how = (str(os.getpid()), str(int(death_signal)), account_argument, limit)
     with contextlib.ExitStack() as stack:
+        if log:
+            limit_log(log)
         output = stack.enter_context(log.open("ab")) if log else None
         return subprocess.Popen(
             [*launch, *how, *map(str, arguments)],
@@ -74,6 +81,30 @@ def start_child(
             start_new_session=True,
             pass_fds=tuple(keep_open),
         )
+
+
+def limit_log(log: Path, most: int = LOG_BYTES) -> None:
+    """Move the newest part of a log that is too large to ``NAME.1``, over the one before.
+
+    The program keeps the file open, so the log is copied and then emptied. A line that is written
+    between the two is lost. On a full disk the log stays as it is.
+
+    Args:
+        log: opened by its program for appending.
+        most: bytes of each of the two files.
+    """
+    with contextlib.suppress(OSError), log.open("r+b", buffering=0) as current:
+        if os.fstat(current.fileno()).st_size <= most:
+            return
+        fcntl.flock(current, fcntl.LOCK_EX | fcntl.LOCK_NB)  # another command may do the same
+        size = os.fstat(current.fileno()).st_size
+        if size <= most:
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with open(os.open(log.with_name(f"{log.name}.1"), flags, 0o600), "wb", buffering=0) as old:
+            current.seek(size - most)
+            shutil.copyfileobj(current, old)
+        current.truncate(0)
 
 
 def stop_child(

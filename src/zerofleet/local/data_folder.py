@@ -135,6 +135,11 @@ class DataFolder:
         return self.root / "logs"
 
     @property
+    def store_logs(self) -> tuple[Path, ...]:
+        """Logs of the embedded stores."""
+        return self.root / "postgres" / "server.log", self.root / "valkey" / "server.log"
+
+    @property
     def models(self) -> Path:
         """Published models."""
         return self.root / "models"

@@ -20,12 +20,13 @@ from subprocess import Popen
 from typing import Self
 
 from zerofleet.errors import ConfigError, ZerofleetError
-from zerofleet.local.child import start_child
+from zerofleet.local.child import limit_log, start_child
 from zerofleet.service import LOST_GAMES_FD
 
 _QUICK_DEATH_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS = 0.5
 _MOST_QUICK_DEATHS = 5
+_LOG_SECONDS = 1.0  # between two looks at the sizes of logs
 _CANNOT_LISTEN = ("cannot listen on ", "cannot serve metrics on ")
 
 
@@ -54,10 +55,12 @@ class Program:
 
     def last_log_lines(self, count: int) -> list[str]:
         """The end of its log, which says why it died."""
-        with contextlib.suppress(OSError), self.log.open("rb") as log:
-            log.seek(max(0, self.log.stat().st_size - 16_384))
-            return log.read().decode(errors="replace").splitlines()[-count:]
-        return []
+        end = b""
+        for path in (self.log.with_name(f"{self.log.name}.1"), self.log):
+            with contextlib.suppress(OSError), path.open("rb") as log:
+                log.seek(max(0, path.stat().st_size - 16_384))
+                end += log.read()
+        return end.decode(errors="replace").splitlines()[-count:]
 
     def last_words(self) -> str:
         """The last line of its log, or where that would be; a list of mistakes as a whole."""
@@ -100,6 +103,7 @@ class Supervisor:
         programs: in the order of starting.
         say: called with each line that a person should read.
         ended: called with the PID of each process that ended by itself.
+        logs: of other programs, whose sizes it limits as those of its own.
 
     Use as ``async with`` in the main thread; ``failed`` ends when a program cannot be kept running.
     """
@@ -109,16 +113,19 @@ class Supervisor:
         programs: Sequence[Program],
         say: Callable[[str], None],
         ended: Callable[[int], None] = lambda pid: None,
+        logs: Sequence[Path] = (),
     ) -> None:
         self.children = [Child(program) for program in programs]
         self._say = say
         self._ended = ended
         self._hurry = asyncio.Event()
         self._keepers: list[asyncio.Task[None]] = []
+        self._logs = [*(program.log for program in programs), *logs]
         self._waiters = ThreadPoolExecutor(len(programs), "waits-for-child")
 
     async def __aenter__(self) -> Self:
         self._keepers = [asyncio.create_task(self._keep(child)) for child in self.children]
+        self._limiting = asyncio.create_task(self._limit_logs())
         return self
 
     async def __aexit__(self, *exception: object) -> None:
@@ -128,9 +135,10 @@ class Supervisor:
             )
             for _, alike in by_service:
                 await asyncio.gather(*map(self._stop, alike))
-            for keeper in self._keepers:
-                keeper.cancel()
-            await asyncio.gather(*self._keepers, return_exceptions=True)
+            tasks = (*self._keepers, self._limiting)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         finally:
             # Whatever went wrong, no child outlives us, and no thread still waits for one.
             for child in self.children:
@@ -153,6 +161,12 @@ class Supervisor:
     def hurry(self) -> None:
         """Stop waiting for children that are leaving: kill them."""
         self._hurry.set()
+
+    async def _limit_logs(self) -> None:
+        while True:
+            for log in self._logs:
+                await asyncio.to_thread(limit_log, log)
+            await asyncio.sleep(_LOG_SECONDS)
 
     async def _keep(self, child: Child) -> None:
         loop = asyncio.get_running_loop()

@@ -25,6 +25,7 @@ _STUCK_SECONDS = 60.0
 _TICK_SECONDS = 1.0
 _THREADS = 2
 _MAX_CALLS = 16  # a probe is one short call; more than these wait
+_MAX_CONNECTIONS = 64  # gRPC closes those beyond
 
 
 class HealthServer:
@@ -81,7 +82,11 @@ class HealthServer:
     def _start(self, address: str) -> grpc.Server:
         server = grpc.server(
             ThreadPoolExecutor(_THREADS, thread_name_prefix="health"),
-            options=[*CONNECTION_OPTIONS, ("grpc.so_reuseport", 0)],
+            options=[
+                *CONNECTION_OPTIONS,
+                ("grpc.max_allowed_incoming_connections", _MAX_CONNECTIONS),
+                ("grpc.so_reuseport", 0),
+            ],
             maximum_concurrent_rpcs=_MAX_CALLS,
         )
         check = grpc.unary_unary_rpc_method_handler(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 from types import TracebackType
 from typing import Self
@@ -37,6 +38,8 @@ _LIMITS = Limits()
 _CONNECTION_SECONDS = 300
 _GRACE_SECONDS = 600
 _GREETING_SECONDS = 10
+_RESERVED_FILES = 256  # for stores, models and libraries: connections must not take these
+_FEWEST_CONNECTIONS = 16
 
 # gRPC's own limit, for servers whose requests are small.
 _SMALL_REQUEST_BYTES = 4 << 20
@@ -211,6 +214,7 @@ def bare_server(
         # Soft and hard: between the two gRPC would refuse calls by chance.
         ("grpc.max_metadata_size", limits.metadata_bytes),
         ("grpc.absolute_max_metadata_size", limits.metadata_bytes),
+        ("grpc.max_allowed_incoming_connections", _most_connections()),
         # gRPC would share by itself, and a second server would get every other connection.
         ("grpc.so_reuseport", int(share_port)),
     )
@@ -219,6 +223,14 @@ def bare_server(
         options=options,
         maximum_concurrent_rpcs=limits.calls,
     )
+
+
+def _most_connections() -> int:
+    """Connections that leave this process enough files; gRPC closes those beyond."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return (1 << 31) - 1
+    return max(files - _RESERVED_FILES, _FEWEST_CONNECTIONS)
 
 
 def bind(

@@ -291,3 +291,18 @@ async def test_a_search_whose_tables_nobody_reads_gives_its_place_back(
                 pass
         assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert (await call.details()).startswith("no table was read for 0.2 s")
+
+
+async def test_connections_leave_the_process_files(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = server._RESERVED_FILES + 20
+    monkeypatch.setattr(server.resource, "getrlimit", lambda _: (files, files))
+    async with serve() as served, contextlib.AsyncExitStack() as held:
+        firsts: list[bytes] = []
+        for _ in range(21):
+            reader, writer = await asyncio.open_connection(*served.address.split(":"))
+            held.callback(writer.close)
+            async with asyncio.timeout(120):
+                firsts.append(await reader.read(1))  # the server greets those that it takes
+    assert firsts.count(b"") == 1

@@ -1,0 +1,32 @@
+"""Text of other processes, files and databases, made safe for a terminal.
+
+A terminal obeys escape sequences: they change its title, fill the clipboard or hide lines. So only
+printable characters reach it. Colours are left out; other characters are escaped as in Python.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def printable(text: str) -> str:
+    """Return one line of printable characters; a line break is escaped, too."""
+    if text.isprintable():
+        return text
+    return "".join(map(_shown, _COLOURS.sub("", text)))
+
+
+def printable_lines(text: str) -> str:
+    """Return the lines of a text, each of printable characters."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def _shown(character: str) -> str:
+    if character.isprintable():
+        return character
+    if character == "\t" or unicodedata.category(character) == "Zs":  # such as a no-break space
+        return " "
+    return ascii(character)[1:-1]
