@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -116,7 +117,7 @@ class PageLimits:
             key: self._without_page.get(key, now) for key in sockets if key not in joined
         }
         for key, socket in sockets.items():
-            alone = now - self._without_page.get(key, now) >= JOIN_SECONDS
+            alone = self._without_page.get(key, math.inf) <= now - JOIN_SECONDS
             if alone or socket.queue.qsize() > MOST_UNREAD:
                 await socket.close(wait=False, abort=True)
                 while not socket.queue.empty():
