@@ -267,6 +267,9 @@ def frame_options(named: Sequence[str]) -> Options:
 class ChartPanel:
     """A titled panel with a chart, or with words while there is nothing to show.
 
+    The chart is made when the browser has joined the page: its data is the most of what a page
+    takes, and a page may be fetched and never joined.
+
     Args:
         title: what is shown, with its unit where there is one.
         empty: what will appear, and when.
@@ -294,6 +297,9 @@ class ChartPanel:
             self._place = ui.element("div").classes("zf-chart-place")
             self._note = ui.label(note).classes("zf-note")
         self._chart: ui.echart | None = None
+        self._later: Options | None = None
+        self._client = ui.context.client
+        self._client.on_connect(self._joined)
 
     def note(self, text: str) -> None:
         """Another sentence below the chart."""
@@ -303,17 +309,23 @@ class ChartPanel:
         """Draw; what is drawn already is not sent again. Without a point the words come back."""
         if not drawing.is_empty:
             self.show_options(drawing.options())
-        elif self._chart is not None:
-            self._options = None
-            self._chart.set_visibility(False)
+        elif self._chart is not None or self._later is not None:
+            self._options = self._later = None
+            self._place.classes(remove="zf-chart")
             self._empty.set_visibility(True)
+            if self._chart is not None:
+                self._chart.set_visibility(False)
 
     def show_options(self, options: Options) -> None:
         """Draw what has options of its own."""
         if options == self._options:
             return
-        self._options = options
         self._empty.set_visibility(False)
+        if not self._client.has_socket_connection:
+            self._later = options
+            self._place.classes("zf-chart")  # so that nothing moves when it is drawn
+            return
+        self._options = options
         if self._chart is None:
             with self._place:
                 self._chart = ui.echart(
@@ -326,6 +338,12 @@ class ChartPanel:
         self._chart.options.update(options)
         self._chart.set_visibility(True)
         self._chart.update()
+
+    def _joined(self) -> None:
+        later, self._later = self._later, None
+        if later is not None:
+            self._place.classes(remove="zf-chart")
+            self.show_options(later)
 
     def _clicked(self, event: events.EChartPointClickEventArguments) -> None:
         value = cast("object", event.value)

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from fastapi import Request
 
+from services.dashboard.page_limits import PageLimits
 from services.dashboard.shared_reading import SharedReading
 from services.dashboard.sources import Away, ShownRun, Sources
 from services.dashboard.strip import (
@@ -163,6 +164,8 @@ class Frame:
     """The pages of the navigation: title by path."""
     paths: list[str] = field(default_factory=list[str])
     """Of all pages."""
+    limits: PageLimits = field(default_factory=PageLimits)
+    """How many pages are open."""
     _readings: dict[tuple[str, str], SharedReading[Any]] = field(
         default_factory=dict[tuple[str, str], SharedReading[Any]]
     )
@@ -225,6 +228,8 @@ class Frame:
         builder: Builder,
     ) -> None:
         """Build a page, or say why there is none."""
+        visitor: Visitor = request.state.visitor
+        self.limits.admit(client, visitor)
         parameters = {**request.query_params, **request.path_params}
         theme = _head(request)
         try:
@@ -238,7 +243,6 @@ class Frame:
             _comes_back(str(error))
             return
         client.title = f"{title} · {run.name} · zerofleet"
-        visitor: Visitor = request.state.visitor
         notes = ui.element("div").classes("zf-notes").props('role="status"')
         visit = Visit(self.sources.of(visitor), run, parameters, self, notes)
         with client.layout:  # beside the main part of the page, which NiceGUI makes

@@ -27,6 +27,7 @@ from services.dashboard.match_page import add_match_page
 from services.dashboard.model_page import add_model_page
 from services.dashboard.models_page import add_models_page
 from services.dashboard.openings_page import add_openings_page
+from services.dashboard.page_limits import MOST_MESSAGE_BYTES, MOST_UNREAD, limit_events
 from services.dashboard.play_page import add_play_page
 from services.dashboard.run_page import add_run_page
 from services.dashboard.settings import DashboardSettings
@@ -43,7 +44,7 @@ from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.transport import is_local
 from zerofleet.secrets.files import Followed
 from zerofleet.secrets.tokens import read_tokens
-from zerofleet.service import Pulse, beat, first_of, served_metrics
+from zerofleet.service import Pulse, beat, first_of, give_memory_back, served_metrics
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -112,6 +113,8 @@ async def serve(run: RunConfig, settings: DashboardSettings, stop: Event) -> Non
                     server.ended(),
                     beat(heartbeats, settings.worker_name, server.pulse),
                     visitors.keep_ending(),
+                    server.limits.keep_closing(),
+                    give_memory_back(),
                     health.keep_ticking(),
                 )
                 _log.info("draining")
@@ -138,7 +141,11 @@ class PageServer:
         settings: DashboardSettings,
         sock: socket.socket,
     ) -> None:
-        add_pages(Frame(sources))
+        frame = Frame(sources)
+        self.limits = frame.limits
+        """How many pages are open."""
+        add_pages(frame)
+        limit_events()
         api = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
         ui.run_with(
             api,
@@ -149,6 +156,7 @@ class PageServer:
             binding_refresh_interval=None,
             tailwind=False,
             show_welcome_message=False,
+            message_history_length=MOST_UNREAD,
         )
         folder, proxy = settings.dashboard_tls_folder, settings.dashboard_behind_proxy
         gate = Gate(api, visitors, https=folder is not None or proxy, behind_proxy=proxy)
@@ -166,6 +174,7 @@ class PageServer:
             ssl_keyfile=folder and folder / "tls.key",
             timeout_graceful_shutdown=_DRAIN_SECONDS,
             server_header=False,
+            ws_max_size=MOST_MESSAGE_BYTES,
         )
         if folder is not None and followed_certificates(folder, server=False).get().chain is None:
             raise ConfigError(

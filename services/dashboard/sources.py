@@ -145,6 +145,8 @@ class Sources:
         self.queries.close()
         self.postgres.close()
 
+    visitor: Visitor
+    """Who looks at the page."""
     player: VisitorPlayer
     """Asks the service's own run, as the visitor of a page may; other runs have their own
     inference services."""
@@ -152,6 +154,7 @@ class Sources:
     def of(self, visitor: Visitor) -> Self:
         """The same, for the pages of one visitor."""
         mine = copy.copy(self)
+        mine.visitor = visitor
         mine.player = VisitorPlayer(self._player, visitor, self._everybody, self._num_simulations)
         return mine
 

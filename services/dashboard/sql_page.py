@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from urllib.parse import urlencode
 
 from services.dashboard.frame import Frame, Visit, said_heading
-from services.dashboard.sources import Sources
-from services.dashboard.toolkit import ui
-from services.dashboard.visitor_queries import (
-    MOST_ROWS,
-    MOST_SECONDS,
+from services.dashboard.query_answers import (
+    CSV_PATH,
+    GONE,
+    ROWS_PATH,
+    KeptAnswer,
     QueryAnswer,
-    QueryFaultError,
+    add_answer_routes,
 )
+from services.dashboard.sources import Sources
+from services.dashboard.toolkit import events, ui
+from services.dashboard.visitor_queries import MOST_ROWS, MOST_SECONDS, QueryFaultError
 from zerofleet.errors import StoreUnavailableError
 
 _RELATIONS_SECONDS = 60.0
 _SHOWN_ROWS = 100  # of a saved query
-_CELL_CHARACTERS = 1000  # of the grid; the CSV file has all
 _FEW_ROWS = 12  # of which the grid is no higher than they are
-_QUERY_CHARACTERS = 20_000
+_QUERY_CHARACTERS = 20_000  # of an address
+_EDITOR_CHARACTERS = 100_000
+_MOST_SECTIONS = 20_000  # of a change set: numbers
 _FIRST_QUERY = "SELECT name, game, created_at FROM runs ORDER BY created_at DESC LIMIT 100"
+_FILL_GRID = Path(__file__).with_name("sql_grid.js").read_text(encoding="utf-8")
 _EDITOR = Path(__file__).with_name("sql_editor.js").read_text(encoding="utf-8")
 
 _RELATIONS = """
@@ -71,7 +78,8 @@ async def read_relations(sources: Sources) -> list[Relation]:
 
 
 def add_sql_page(frame: Frame) -> None:
-    """Register it."""
+    """Register it, and the addresses of its answers."""
+    add_answer_routes(lambda: frame.sources.queries.answers)
 
     @frame.page("/sql", "SQL", "query")
     async def _(visit: Visit) -> None:
@@ -110,8 +118,73 @@ def _show_saved(
                     ui.label(relation.comment).classes("zf-note")
 
 
+class QueryEditor(ui.codemirror):
+    """An editor that takes a browser's changes only if they fit its text and leave it short.
+
+    NiceGUI applies a change set as it comes: one with negative lengths copies the text many times.
+    """
+
+    def _event_args_to_value(self, e: events.GenericEventArguments) -> str:
+        sections, inserted = _change_set(e.args)
+        length = len(cast("bytes", self._codepoints))
+        fits = sections is not None and sum(sections[::2]) == length
+        if sections is not None and fits and _new_length(sections) <= _EDITOR_CHARACTERS:
+            return self._apply_change_set(sections, inserted)
+        why = (
+            f"The editor takes at most {_EDITOR_CHARACTERS:,} characters"
+            if fits
+            else "The change did not fit the text"
+        )
+        ui.notify(f"{why}. It was undone.", type="negative")
+        self.update()  # so that the browser shows what is here
+        return self.value
+
+    def _update_anchor_mirror(self, e: events.GenericEventArguments) -> None:
+        """Ignore the browser's anchors: this editor has none."""
+
+
+def _change_set(args: object) -> tuple[list[int] | None, list[list[str]]]:
+    """Return the sections and the inserted lines of a browser's change; None: it is not valid."""
+    given = cast("dict[str, Any]", args if isinstance(args, dict) else {})
+    sections, inserted = given.get("sections"), given.get("inserted")
+    if not isinstance(sections, list) or not isinstance(inserted, list):
+        return None, []
+    numbers, parts = cast("list[object]", sections), cast("list[object]", inserted)
+    if len(numbers) > _MOST_SECTIONS or len(numbers) % 2:
+        return None, []
+    lengths = [each for each in numbers if type(each) is int]
+    lines = [part for part in parts if _are_lines(part)]
+    if len(lengths) < len(numbers) or len(lines) < len(parts):
+        return None, []
+    is_valid = min(lengths[::2], default=0) >= 0 and min(lengths[1::2], default=0) >= -1
+    texts = cast("list[list[str]]", lines)
+    return (lengths if is_valid and _agree(lengths, texts) else None), texts
+
+
+def _are_lines(part: object) -> bool:
+    return isinstance(part, list) and all(
+        isinstance(line, str) for line in cast("list[object]", part)
+    )
+
+
+def _agree(sections: Sequence[int], inserted: Sequence[Sequence[str]]) -> bool:
+    """Return whether each inserted text is as long as its section says, in UTF-16 units."""
+    texts = ["\n".join(lines) for lines in inserted]
+    texts += [""] * (len(sections) // 2 - len(texts))
+    return len(texts) == len(sections) // 2 and all(
+        len(text.encode("utf-16-le", "surrogatepass")) == 2 * max(0, new)
+        for new, text in zip(sections[1::2], texts, strict=True)
+    )
+
+
+def _new_length(sections: Sequence[int]) -> int:
+    return sum(
+        old if new == -1 else new for old, new in zip(sections[::2], sections[1::2], strict=True)
+    )
+
+
 class _Desk:
-    """The editor, and under it what came of the query; draws itself where it is made.
+    """The editor, and below it the answer to the query; draws itself where it is made.
 
     Args:
         visit: of the page.
@@ -120,10 +193,14 @@ class _Desk:
 
     def __init__(self, visit: Visit, query: str) -> None:
         self._visit = visit
-        self._answer: QueryAnswer | None = None
+        self._answers = visit.sources.queries.answers
+        self._kept: KeptAnswer | None = None
+        self._page = 0
+        self._asking: asyncio.Task[None] | None = None
         with ui.element("section").classes("zf-panel"):
-            self._editor = ui.codemirror(
-                query[:_QUERY_CHARACTERS],
+            self._editor = QueryEditor(
+                # The browser counts a line break as one character.
+                query[:_QUERY_CHARACTERS].replace("\r\n", "\n").replace("\r", "\n"),
                 language="PostgreSQL",
                 theme="vscodeLight",
                 line_wrapping=True,
@@ -140,6 +217,8 @@ class _Desk:
             self._fault = ui.label().classes("zf-fault").props('role="alert"')
             self._said = ui.label().classes("zf-note").props('role="status"')
         self._place = ui.element("div")
+        visit.while_here(self._stop, self.run)
+        ui.context.client.on_delete(lambda: self._answers.forget(self._kept))
 
     def complete(self, relations: Sequence[Relation]) -> None:
         """Offer tables, views and columns while somebody types."""
@@ -148,29 +227,39 @@ class _Desk:
         }
         ui.run_javascript(f"({_EDITOR})({self._editor.id}, {json.dumps(known)})")
 
-    async def ask(self, query: str) -> None:
+    def ask(self, query: str) -> None:
         """Put a query into the editor and run it."""
         self._editor.value = query
-        await self.run()
+        self.run()
 
-    async def run(self, _: object = None) -> None:
+    def run(self, _: object = None) -> None:
         """Run what stands in the editor; what is running already goes on."""
-        if not self._run_button.enabled:
-            return
-        query = str(self._editor.value)
-        self._clear()
-        self._run_button.disable()
-        self._said.set_text("Asking ...")
+        if self._asking is None:
+            self._clear()
+            self._run_button.disable()
+            self._said.set_text("Asking ...")
+            self._asking = asyncio.create_task(self._ask(str(self._editor.value)))
+
+    async def _ask(self, query: str) -> None:
+        sources = self._visit.sources
         try:
-            self._show(await self._visit.sources.queries.run(query))
+            self._show(await sources.queries.run(query, sources.visitor))
         except (QueryFaultError, StoreUnavailableError) as error:
             self._said.set_text("")
             self._show_fault(query, error)
         finally:
-            self._run_button.enable()
+            if self._asking is asyncio.current_task():  # else the page was closed
+                self._asking = None
+                self._run_button.enable()
+
+    def _stop(self) -> bool:
+        """End the query of a page that was closed; whether there was one."""
+        asking, self._asking = self._asking, None
+        return asking is not None and asking.cancel()
 
     def _clear(self) -> None:
-        self._answer = None
+        self._answers.forget(self._kept)
+        self._kept = None
         self._csv_button.disable()
         self._fault.set_text("")
         self._editor.decorations = []
@@ -190,38 +279,76 @@ class _Desk:
             {"kind": "mark", "from": place, "to": end, "class": "zf-marked"}
         ]
 
-    def _show(self, answer: QueryAnswer) -> None:
-        self._answer = answer
+    def _show(self, kept: KeptAnswer) -> None:
+        self._kept, answer = kept, kept.answer
         self._csv_button.enable()
         rows = f"{len(answer.rows):,} row" + ("" if len(answer.rows) == 1 else "s")
         shown = f"{answer.cut}: there are more" if answer.cut else rows
+        if answer.longest:
+            shown += f"; longer values are cut to {answer.longest:,} characters"
         self._said.set_text(f"{shown}; {answer.seconds:.2f} s")
         with self._place:
-            grid = ui.aggrid(_grid(answer), auto_size_columns=False)
-            grid.classes("zf-grid" if len(answer.rows) > _FEW_ROWS else "zf-low-grid")
+            if len(kept.starts) > 1:
+                self._pager(kept)
+            self._grid = ui.aggrid(_grid(answer), auto_size_columns=False)
+            self._grid.classes("zf-grid" if len(answer.rows) > _FEW_ROWS else "zf-low-grid")
+        if answer.rows:
+            self._show_page(0)
+
+    def _pager(self, kept: KeptAnswer) -> None:
+        with ui.element("div").classes("zf-row"):
+            self._range = ui.label().classes("zf-note").props('role="status"')
+            for words, step in (("Previous rows", -1), ("Next rows", 1)):
+                button = ui.button(words, on_click=partial(self._go, kept, step), color=None)
+                button.props("flat dense no-caps").classes("zf-blue")
+            ui.label("A click on a column sorts the rows shown.").classes("zf-note")
+
+    def _go(self, kept: KeptAnswer, step: int) -> None:
+        self._show_page(min(max(self._page + step, 0), len(kept.starts) - 1))
+
+    def _show_page(self, page: int) -> None:
+        """Have the browser fetch a page of rows: they do not pass through the socket."""
+        kept = self._kept
+        if kept is None or not self._is_kept(kept):
+            return
+        self._page = page
+        if len(kept.starts) > 1:
+            start, end = kept.grid_bounds(page)
+            self._range.set_text(f"Rows {start + 1:,} to {end:,} of {len(kept.answer.rows):,}")
+        address = f"{ROWS_PATH}?{urlencode({'key': kept.key, 'page': page})}"
+        with self._place:
+            ui.run_javascript(f"({_FILL_GRID})({self._grid.id}, {json.dumps(address)})")
 
     def _download(self) -> None:
-        if self._answer is not None:
-            ui.download.content(self._answer.as_csv(), "answer.csv", "text/csv")
+        kept = self._kept
+        if kept is None or not self._is_kept(kept):
+            return
+        if kept.is_downloading:
+            self._fault.set_text("The CSV file is being downloaded. Wait until it is complete.")
+            return
+        self._fault.set_text("")
+        ui.download.from_url(f"{CSV_PATH}?{urlencode({'key': kept.key})}", "answer.csv", "text/csv")
+
+    def _is_kept(self, kept: KeptAnswer) -> bool:
+        """Return whether the rows are still there; if not, say so."""
+        is_there = self._answers.find(kept.key, kept.visitor) is kept
+        if not is_there:
+            self._fault.set_text(GONE)
+        return is_there
 
 
 def _grid(answer: QueryAnswer) -> dict[str, Any]:
-    """AG Grid's options; values are text, numbers are sorted as numbers."""
+    """Return AG Grid's options; values are text, numbers are sorted as numbers."""
     columns: list[dict[str, Any]] = []
     for place, (name, is_number) in enumerate(zip(answer.columns, answer.are_numbers, strict=True)):
-        column: dict[str, Any] = {"field": f"c{place}", "headerName": name}
+        column: dict[str, Any] = {"field": str(place), "headerName": name}
         if is_number:
             column |= {"type": "rightAligned", ":comparator": "(a, b) => Number(a) - Number(b)"}
         columns.append(column)
     return {
         "columnDefs": columns,
-        "rowData": [
-            {
-                f"c{place}": None if value is None else value[:_CELL_CHARACTERS]
-                for place, value in enumerate(row)
-            }
-            for row in answer.rows
-        ],
+        "loading": bool(answer.rows),
+        "rowData": [],
         "defaultColDef": {"sortable": True, "resizable": True, "minWidth": 80},
         "autoSizeStrategy": {"type": "fitCellContents", "skipHeader": False},
         "enableCellTextSelection": True,

@@ -12,8 +12,8 @@ os.environ["NICEGUI_REDIS_URL"] = ""  # that of another program; this one stores
 # Nothing is there and nothing can be written there; whoever tried to keep something would fail.
 os.environ["NICEGUI_STORAGE_PATH"] = "/dev/null/nothing-is-kept"
 
-from nicegui import Client, Event, app, events, run, ui
+from nicegui import Client, Event, app, core, events, run, ui
 from nicegui.element import Element
 from nicegui.elements.mixins.text_element import TextElement
 
-__all__ = ["Client", "Element", "Event", "TextElement", "app", "events", "run", "ui"]
+__all__ = ["Client", "Element", "Event", "TextElement", "app", "core", "events", "run", "ui"]

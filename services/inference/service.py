@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -39,7 +38,7 @@ from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.limits import Limits
 from zerofleet.rpc.server import Server
 from zerofleet.search_configs import served_simulations
-from zerofleet.service import Pulse, beat, first_of, served_metrics
+from zerofleet.service import Pulse, beat, first_of, give_memory_back, served_metrics
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -49,7 +48,6 @@ _log = structlog.get_logger()
 _POLL_SECONDS = 0.2  # a promotion is seen this much later at most
 _VARIANTS_SECONDS = 5.0  # and a variant that could not be looked up or loaded this much
 _CPU_ROWS = 64
-_TRIM_SECONDS = 5.0
 
 
 async def serve(run: RunConfig, settings: InferenceSettings, stop: asyncio.Event) -> None:
@@ -199,20 +197,6 @@ async def _answer(
     _log.info("stopped")
     if batcher.broken.is_set():
         raise SystemExit(1)  # so that its supervisor starts another one
-
-
-async def give_memory_back(every_seconds: float = _TRIM_SECONDS) -> None:
-    """Let the system have, again and again, what a burst of calls took; for ``first_of``.
-
-    glibc keeps what is freed between pieces that are in use, here after 350 calls with 1 MB of
-    metadata each 700 MB. To ask for it costs 0.5 to 6 ms under full load, on a thread. Another C
-    library is not asked.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    while True:
-        await asyncio.sleep(every_seconds)
-        if trim is not None:
-            await asyncio.to_thread(trim, 0)
 
 
 async def _keep_health(server: Server, backend: Backend) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import io
 import logging
 import os
@@ -39,6 +40,7 @@ LOST_GAMES_FD = "ZEROFLEET_LOST_GAMES_FD"
 _MOST_DESCRIPTORS = 65_536
 _SILENCE_SECONDS = 10.0
 _MOST_SCRAPES = 32
+_TRIM_SECONDS = 5.0
 
 _Settings = TypeVar("_Settings", bound=ProcessSettings)
 _Figures = TypeVar("_Figures", bound=Figures, covariant=True)
@@ -227,6 +229,20 @@ async def beat(
         if said is not None and sending is not None and sending.done() and not waits:
             with contextlib.suppress(ZerofleetError):
                 await asyncio.to_thread(heartbeats.remove, said.service, worker)
+
+
+async def give_memory_back(every_seconds: float = _TRIM_SECONDS) -> None:
+    """Return freed memory to the system every few seconds, forever; for ``first_of``.
+
+    glibc keeps freed memory between pieces that are in use: 700 MB in inference after 350 calls
+    with 1 MB of metadata each. Asking for it takes 0.5 to 6 ms under full load, in a thread. Other
+    C libraries are not asked.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    while True:
+        await asyncio.sleep(every_seconds)
+        if trim is not None:
+            await asyncio.to_thread(trim, 0)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,9 @@ from typing import Any
 
 from playwright.sync_api import expect
 
+from services.dashboard.visitor_queries import run_query
+from tests.browser.conftest import until
+
 
 def test_a_visitor_asks_and_writes_nothing(shown: Any, open_page: Callable[..., Any]) -> None:
     opened = open_page("/sql")
@@ -41,6 +44,51 @@ def test_a_visitor_asks_and_writes_nothing(shown: Any, open_page: Callable[..., 
     expect(page.locator(".cm-content")).to_contain_text("WHERE run = 'shown'")
     assert shown.query("SELECT name FROM runs") == [("shown",)]
     assert opened.complaints == []
+
+
+def test_a_long_answer_is_shown_by_pages_and_downloaded_whole(
+    open_page: Callable[..., Any],
+) -> None:
+    opened = open_page("/sql")
+    page = opened.page
+    write(page, "SELECT n, repeat('x', 2000) AS long FROM generate_series(1, 2500) AS n")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.get_by_text("Rows 1 to 1,000 of 2,500")).to_be_visible()
+    expect(page.get_by_role("gridcell", name="1", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Next rows").click()
+    expect(page.get_by_role("gridcell", name="1001", exact=True)).to_be_visible()
+    expect(page.locator(".ag-root")).to_have_attribute("aria-rowcount", "1001")  # with its head
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert (len(lines), lines[-1]) == (2501, f"2500,{'x' * 2000}")
+    assert opened.complaints == []
+
+
+def test_a_text_that_is_too_long_is_undone(open_page: Callable[..., Any]) -> None:
+    page = open_page("/sql").page
+    write(page, "SELECT 1 AS shown")
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+End")
+    page.keyboard.insert_text("x" * 100_000)
+    expect(page.get_by_text("The editor takes at most 100,000 characters.")).to_be_visible()
+    expect(page.locator(".cm-content")).to_have_text("SELECT 1 AS shown")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.get_by_text("1 row;")).to_be_visible()
+
+
+def test_a_query_is_cancelled_when_its_page_is_closed(
+    postgres: Any, role_url: Callable[[str], str], open_page: Callable[..., Any]
+) -> None:
+    page = open_page("/sql").page
+    write(page, "SELECT pg_sleep(9)")
+    page.get_by_role("button", name="Run", exact=True).click()
+    sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    until(lambda: run_query(role_url("console"), sleeping).rows == [["1"]], str)
+    log = postgres.folder / "server.log"
+    before = log.read_text().count("due to user request")
+    page.close()
+    until(lambda: log.read_text().count("due to user request") > before, log.read_text)
 
 
 def test_tables_and_columns_are_offered(shown: Any, open_page: Callable[..., Any]) -> None:

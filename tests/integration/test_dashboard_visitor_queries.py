@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import psycopg2
+import psycopg2.extensions
 import pytest
 
 from services.dashboard import visitor_queries
+from services.dashboard.query_answers import KeptAnswers, QueryAnswer
 from services.dashboard.sql_page import Relation
 from services.dashboard.visitor_queries import (
+    MOST_CHARACTERS,
     MOST_ROWS,
+    MOST_WAITING,
     QueryFaultError,
     VisitorQueries,
     run_query,
 )
+from services.dashboard.visitors import Allowance, Visitor
+from zerofleet.database.connection import connect
 from zerofleet.errors import StoreUnavailableError
 
 ONE_THAT_ANSWERS = "only one query at a time can be asked, and only one that answers with rows"
@@ -30,9 +38,30 @@ def test_values_are_as_postgres_writes_them(role_url: Callable[[str], str]) -> N
     answer = run_query(role_url("console"), query)
     assert answer.columns == ["one", "half", "none", "a b", "two", "yes", "percent"]
     assert answer.are_numbers == [True, True, False, False, False, False, False]
-    assert answer.rows == [("1", "0.50", None, 'a,"b', "{1,2}", "t", "%s")]
-    assert answer.cut == ""
-    assert answer.as_csv() == ('one,half,none,a b,two,yes,percent\n1,0.50,,"a,""b","{1,2}",t,%s\n')
+    assert answer.rows == [["1", "0.50", None, 'a,"b', "{1,2}", "t", "%s"]]
+    assert (answer.cut, answer.longest) == ("", 0)
+    csv = "".join(answer.csv_parts())
+    assert csv == 'one,half,none,a b,two,yes,percent\n1,0.50,,"a,""b","{1,2}",t,%s\n'
+
+
+def test_types_of_every_kind_are_as_psql_shows_them(role_url: Callable[[str], str]) -> None:
+    query = """
+        SELECT true AS a, 'c'::"char" AS a, 'ab'::char(4), 'n'::name, '1.2.3.4'::inet,
+            '1.2.3.0/24'::cidr, NULL::boolean, pg_sleep(0), ROW(1, NULL, 'x"y'), ROW(NULL, NULL),
+            ARRAY[ROW(1, 2)], '{"a": 1}'::jsonb, '\\x00ff'::bytea, 1e300::float8, B'101',
+            '1 day'::interval, 'runs'::regclass, E'tab\\t"\\n', '', '2026-01-02'::timestamptz,
+            format_type(1, NULL), ' é😀'::varchar
+    """
+    url = role_url("console")
+    with contextlib.closing(connect(url)) as connection:
+        texts = tuple(psycopg2.extensions.string_types)
+        as_text = psycopg2.extensions.new_type(texts, "TEXT", lambda value, _: value)
+        psycopg2.extensions.register_type(as_text, connection)
+        cursor = connection.cursor()
+        cursor.execute(query)
+        assert run_query(url, query).rows == [list(cursor.fetchall()[0])]
+    assert run_query(url, "SHOW timezone").rows == [["UTC"]]
+    assert run_query(url, "EXPLAIN SELECT 1").columns == ["QUERY PLAN"]
 
 
 @pytest.mark.parametrize("role", ["console", "owner"])
@@ -49,7 +78,7 @@ def test_nothing_is_written_even_by_a_role_that_could(
         f"SELECT 1) AS q; COMMIT; {insert}; SELECT (1": "syntax error",
         "COMMIT": ONE_THAT_ANSWERS,
         "SET transaction_read_only = off": ONE_THAT_ANSWERS,
-        "SELECT set_config('transaction_read_only', 'off', false)": "must be set before any query",
+        "SELECT set_config('transaction_read_only', 'off', false)": "read-only transaction",
         "SELECT register_run('written', 'g', '{}')": "permission denied|read-only transaction",
         "COPY runs TO STDOUT": ONE_THAT_ANSWERS,
         "  ": "write a query",
@@ -75,10 +104,10 @@ def test_an_answer_is_bounded_in_time_rows_and_bytes(
 ) -> None:
     url = role_url("console")
     answer = run_query(url, f"SELECT n FROM generate_series(1, {MOST_ROWS + 1}) AS n")
-    assert (len(answer.rows), answer.rows[-1]) == (MOST_ROWS, (str(MOST_ROWS),))
+    assert (len(answer.rows), answer.rows[-1]) == (MOST_ROWS, [str(MOST_ROWS)])
     assert answer.cut == "the first 10,000 rows"
     monkeypatch.setattr(visitor_queries, "MOST_BYTES", 2_000_000)
-    answer = run_query(url, "SELECT repeat('x', 300000) FROM generate_series(1, 10000)")
+    answer = run_query(url, "SELECT repeat('x', 90000) FROM generate_series(1, 10000)")
     assert len(answer.rows) < 40
     assert answer.cut.endswith("which are more than 2 MB")
     monkeypatch.setattr(visitor_queries, "MOST_SECONDS", 0.3)
@@ -87,18 +116,205 @@ def test_an_answer_is_bounded_in_time_rows_and_bytes(
         run_query(url, f"{slow} FROM generate_series(1, 10000)")
 
 
+def test_an_answer_is_bounded_in_columns_values_and_the_length_of_each(
+    role_url: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = role_url("console")
+
+    def nulls(columns: int) -> str:
+        return f"SELECT {', '.join(['NULL'] * columns)} FROM generate_series(1, 10000)"
+
+    with pytest.raises(QueryFaultError, match="the answer has 201 columns: select 1 to 200"):
+        run_query(url, nulls(201))
+    answer = run_query(url, nulls(200))
+    assert (len(answer.rows), answer.cut) == (1000, "the first 1,000 rows")
+    monkeypatch.setattr(visitor_queries, "MOST_BYTES", 1_000_000)
+    answer = run_query(url, nulls(20))  # nulls count
+    assert answer.cut.endswith("which are more than 1 MB")
+    assert len(answer.rows) < 1_000_000 / 20 / 20
+    # The first row, too.
+    answer = run_query(url, f"SELECT {', '.join(['repeat(chr(233), 100000)'] * 20)}")
+    assert answer.longest == 1_000_000 // 20
+    assert {len(value or "") for value in answer.rows[0]} == {
+        50_000 + len(" ... (100000 characters)")
+    }
+    answer = run_query(
+        url, f"SELECT repeat('x', {MOST_CHARACTERS}), repeat('y', {MOST_CHARACTERS + 1})"
+    )
+    whole, cut = (value or "" for value in answer.rows[0])
+    assert whole == "x" * MOST_CHARACTERS
+    assert cut == "y" * MOST_CHARACTERS + f" ... ({MOST_CHARACTERS + 1} characters)"
+    assert answer.longest == MOST_CHARACTERS
+
+
+@pytest.mark.parametrize("rows", ["", " FROM generate_series(1, 2) AS n"])
+def test_an_error_does_not_bring_a_long_value_with_it(
+    role_url: Callable[[str], str], rows: str
+) -> None:
+    number = "1000000" + (" + n" if rows else "")
+    with pytest.raises(QueryFaultError, match="invalid input syntax for type integer") as found:
+        run_query(role_url("console"), f"SELECT repeat('y', {number})::integer{rows}")
+    assert len(str(found.value)) < 2_000
+
+
+def test_a_page_of_the_grid_has_few_rows_values_and_characters() -> None:
+    def starts(columns: int, rows: int, value: str | None) -> list[int]:
+        answer = QueryAnswer(
+            ["c"] * columns, [False] * columns, [[value] * columns] * rows, "", 0, 0
+        )
+        return answer.grid_starts()
+
+    assert starts(1, 2500, "x") == [0, 1000, 2000]
+    assert starts(100, 1001, None) == [0, 500, 1000]
+    assert starts(1, 5000, "x" * 100_000) == [0, 1000, 2000, 3000, 4000]
+    assert starts(10, 450, "x" * 1000) == [0, 200, 400]
+    assert starts(3, 0, None) == [0]
+
+
+def test_of_many_answers_the_oldest_are_forgotten() -> None:
+    ann, bob = (Visitor(name, "viewer", Allowance(1)) for name in ("ann", "bob"))
+    answer = QueryAnswer(["a"], [False], [["1"]], "", 0, 0.0)
+    answers = KeptAnswers()
+    kept = [answers.keep(answer, [0], 1, ann) for _ in range(5)]
+    assert [answers.find(each.key, ann) for each in kept] == [None, *kept[1:]]
+    assert answers.find(kept[1].key, bob) is None
+    answers.forget(kept[1])
+    assert answers.find(kept[1].key, ann) is None
+    large = answers.keep(answer, [0], 99_999_999, bob)
+    assert [answers.find(each.key, ann) for each in kept] == [None, None, None, None, kept[4]]
+    assert answers.find(large.key, bob) is large
+
+
 def test_a_postgres_that_is_away_is_no_fault_of_the_query() -> None:
     with pytest.raises(StoreUnavailableError, match="does not answer"):
         run_query("postgresql://nobody@127.0.0.1:1/none", "SELECT 1")
 
 
+def visitors(number: int, token: str = "") -> list[Visitor]:
+    return [Visitor("v", "viewer", Allowance(1), token or str(place)) for place in range(number)]
+
+
 async def test_no_more_than_three_run_at_once(role_url: Callable[[str], str]) -> None:
     url = role_url("console")
-    count = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'FETCH%' AND state = 'active'"
+    count = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%FETCH%' AND state = 'active'"
     with contextlib.closing(VisitorQueries(url)) as queries:
-        asked = [queries.run(f"SELECT pg_sleep(0.2), ({count})") for _ in range(7)]
+        asked = [
+            queries.run(f"SELECT pg_sleep(0.2), ({count})", visitor) for visitor in visitors(7)
+        ]
         answers = await asyncio.gather(*asked)
-    assert max(int(answer.rows[0][1] or 0) for answer in answers) <= 3
+    assert max(int(kept.answer.rows[0][1] or 0) for kept in answers) <= 3
+
+
+class Bench:
+    """Queries that run until they are let go, and the order in which they began."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.began: list[str] = []
+        self.ended: list[str] = []
+        self._gates: dict[str, threading.Event] = {}
+        bench = self
+
+        class Run:
+            def __init__(self, url: str, query: str) -> None:
+                self.query = query
+
+            def answer(self) -> QueryAnswer:
+                bench.began.append(self.query)
+                assert bench.gate(self.query).wait(60)
+                bench.ended.append(self.query)
+                return QueryAnswer(["a"], [False], [], "", 0, 0.0)
+
+            def cancel(self) -> None:
+                bench.gate(self.query).set()
+
+        monkeypatch.setattr(visitor_queries, "QueryRun", Run)
+
+    def gate(self, query: str) -> threading.Event:
+        return self._gates.setdefault(query, threading.Event())
+
+    def let_go(self, *names: str) -> None:
+        for name in names:
+            self.gate(name).set()
+
+
+async def test_a_visitor_has_one_query_running_and_one_waiting(
+    monkeypatch: pytest.MonkeyPatch, until: Callable[..., Any]
+) -> None:
+    bench = Bench(monkeypatch)
+    ann, bob = visitors(2)
+    with contextlib.closing(VisitorQueries("")) as queries:
+        tasks = [asyncio.create_task(queries.run(name, ann)) for name in ("a1", "a2")]
+        await until(lambda: bench.began == ["a1"])
+        with pytest.raises(QueryFaultError, match="one query running and one waiting"):
+            await queries.run("a3", ann)
+        tasks.append(asyncio.create_task(queries.run("b1", bob)))
+        await until(lambda: bench.began == ["a1", "b1"])
+        bench.let_go("a1")
+        await until(lambda: bench.began == ["a1", "b1", "a2"])
+        bench.let_go("a2", "b1")
+        await asyncio.gather(*tasks)
+
+
+async def test_many_logins_with_one_token_do_not_go_before_others(
+    monkeypatch: pytest.MonkeyPatch, until: Callable[..., Any]
+) -> None:
+    bench = Bench(monkeypatch)
+    with contextlib.closing(VisitorQueries("")) as queries:
+        many = [(f"m{place}", each) for place, each in enumerate(visitors(6, "many"))]
+        tasks = [asyncio.create_task(queries.run(name, each)) for name, each in many]
+        await until(lambda: bench.began == ["m0", "m1", "m2"])
+        [other] = visitors(1, "other")
+        tasks.append(asyncio.create_task(queries.run("other", other)))
+        await asyncio.sleep(0)
+        bench.let_go("m0")
+        await until(lambda: bench.began[3:] == ["other"])
+        bench.let_go("other", *(name for name, _ in many))
+        await asyncio.gather(*tasks)
+
+
+async def test_the_queue_has_an_end(
+    monkeypatch: pytest.MonkeyPatch, until: Callable[..., Any]
+) -> None:
+    bench = Bench(monkeypatch)
+    *others, last = visitors(3 + MOST_WAITING + 1)
+    with contextlib.closing(VisitorQueries("")) as queries:
+        tasks = [
+            asyncio.create_task(queries.run(str(place), each)) for place, each in enumerate(others)
+        ]
+        await until(lambda: len(bench.began) == 3)
+        with pytest.raises(QueryFaultError, match=r"30 queries are waiting already\. Try again"):
+            await queries.run("last", last)
+        for task in tasks[3:]:  # those that wait leave when their pages are closed
+            task.cancel()
+        await asyncio.gather(*tasks[3:], return_exceptions=True)
+        bench.let_go("last", "0", "1", "2")
+        await queries.run("last", last)
+        assert bench.began == ["0", "1", "2", "last"]
+        await asyncio.gather(*tasks[:3])
+
+
+async def test_a_cancelled_query_ends_in_postgres(
+    role_url: Callable[[str], str], until: Callable[..., Any]
+) -> None:
+    url = role_url("console")
+    active = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%FETCH answer%'"
+    sleeping = f"{active} AND wait_event = 'PgSleep'"
+
+    def count(query: str) -> int:
+        return int(run_query(url, query).rows[0][0] or 0)
+
+    [ann] = visitors(1)
+    with contextlib.closing(VisitorQueries(url)) as queries:
+        # It would go on by itself for longer than this test may wait.
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(visitor_queries, "MOST_SECONDS", 1000)
+            asked = asyncio.create_task(queries.run("SELECT pg_sleep(900)", ann))
+            await until(lambda: count(sleeping) == 1)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        await until(lambda: count(sleeping) == 0)
+        assert (await queries.run("SELECT 1", ann)).answer.rows == [["1"]]  # its turn is free again
 
 
 def test_a_saved_query_is_of_the_run_whatever_its_name(role_url: Callable[[str], str]) -> None:
