@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services.dashboard.toolkit import Client, core, ui
+from services.dashboard.toolkit import Client, sio, ui
 from services.dashboard.visitors import Visitor
 
 MOST_PAGES = 20  # of a login; where none is asked for, of all visitors
@@ -109,10 +109,10 @@ class PageLimits:
         joined = {
             eio_sid
             for client in Client.instances.values()
-            for _, eio_sid in core.sio.manager.get_participants("/", client.id)
+            for _, eio_sid in sio.manager.get_participants("/", client.id)
         }
         now = time.monotonic()
-        sockets = dict(core.sio.eio.sockets)
+        sockets = dict(sio.eio.sockets)
         self._without_page = {
             key: self._without_page.get(key, now) for key in sockets if key not in joined
         }
@@ -127,13 +127,13 @@ class PageLimits:
 
 async def _close(client: Client) -> None:
     """Delete a page, and say so in the browser if one shows it."""
-    sids = [sid for sid, _ in core.sio.manager.get_participants("/", client.id)]
+    sids = [sid for sid, _ in sio.manager.get_participants("/", client.id)]
     if sids:
-        await core.sio.emit("run_javascript", {"code": _SHOW_CLOSED}, room=client.id)
+        await sio.emit("run_javascript", {"code": _SHOW_CLOSED}, room=client.id)
     if client.id in Client.instances:
         client.delete()
     for sid in sids:
-        await core.sio.disconnect(sid)
+        await sio.disconnect(sid)
 
 
 def limit_events(clock: Callable[[], float] = time.monotonic) -> None:
@@ -141,7 +141,7 @@ def limit_events(clock: Callable[[], float] = time.monotonic) -> None:
 
     Call it once, before pages are served.
     """
-    handlers: dict[str, Callable[..., Any]] = core.sio.handlers["/"]
+    handlers: dict[str, Callable[..., Any]] = sio.handlers["/"]
     handlers.pop("log", None)  # would write any text of a visitor to our log
     handle = handlers["event"]
 
@@ -154,8 +154,8 @@ def limit_events(clock: Callable[[], float] = time.monotonic) -> None:
         handle(sid, message)
 
     handlers["event"] = limited
-    core.sio.packet_class = _text_packets(core.sio.packet_class)
-    core.sio.eio.max_http_buffer_size = MOST_MESSAGE_BYTES
+    sio.packet_class = _text_packets(sio.packet_class)
+    sio.eio.max_http_buffer_size = MOST_MESSAGE_BYTES
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         logger.handlers.clear()  # socket.io's write a second line

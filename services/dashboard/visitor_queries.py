@@ -115,7 +115,7 @@ class QueryFaultError(ZerofleetError):
 
 
 @dataclass(eq=False, slots=True)
-class _Asked:
+class _WaitingQuery:
     """A query of a visitor that runs or waits."""
 
     visitor: Visitor
@@ -140,7 +140,7 @@ class VisitorQueries:
         """The answers that pages show."""
         self._url = url
         self._threads = ThreadPoolExecutor(_AT_ONCE, "queries")
-        self._asked: list[_Asked] = []
+        self._asked: list[_WaitingQuery] = []
         self._number = 0
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -173,7 +173,7 @@ class VisitorQueries:
         """Take no more; those that run end by their own limits."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _enter(self, query: str, visitor: Visitor) -> _Asked:
+    def _enter(self, query: str, visitor: Visitor) -> _WaitingQuery:
         if sum(each.visitor is visitor for each in self._asked) > 1:
             raise QueryFaultError(
                 "a login has one query running and one waiting. Wait for those of your other pages"
@@ -183,12 +183,12 @@ class VisitorQueries:
                 f"{MOST_WAITING} queries are waiting already. Try again in a minute"
             )
         self._number += 1
-        asked = _Asked(visitor, query, self._number)
+        asked = _WaitingQuery(visitor, query, self._number)
         self._asked.append(asked)
         self._start_next()
         return asked
 
-    def _leave(self, asked: _Asked) -> None:
+    def _leave(self, asked: _WaitingQuery) -> None:
         self._asked.remove(asked)
         self._start_next()
 

@@ -20,16 +20,16 @@ from services.dashboard.page_limits import (
     limit_events,
 )
 from services.dashboard.sql_page import QueryEditor
-from services.dashboard.toolkit import Client, core, events, ui
+from services.dashboard.toolkit import Client, events, sio, ui
 from services.dashboard.visitors import Allowance, Visitor
 
 
 @pytest.fixture(autouse=True)
 def no_pages(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """NiceGUI keeps all of this in globals."""
-    monkeypatch.setattr(core.sio, "handlers", {"/": dict(core.sio.handlers["/"])})
-    monkeypatch.setattr(core.sio, "packet_class", core.sio.packet_class)
-    monkeypatch.setattr(core.sio.eio, "sockets", {})
+    monkeypatch.setattr(sio, "handlers", {"/": dict(sio.handlers["/"])})
+    monkeypatch.setattr(sio, "packet_class", sio.packet_class)
+    monkeypatch.setattr(sio.eio, "sockets", {})
     yield
     for client in list(Client.instances.values()):
         client.delete()
@@ -110,10 +110,10 @@ async def test_pages_and_sockets_without_a_browser_are_closed(
     monkeypatch.setattr(page_limits, "_SWEEP_SECONDS", 0.001)
     joined, left = fetched(), fetched()
     join(joined)
-    sockets = {key: AsyncSocket(core.sio.eio, key) for key in ("shown", "unread", "alone")}
-    core.sio.eio.sockets.update(sockets)
+    sockets = {key: AsyncSocket(sio.eio, key) for key in ("shown", "unread", "alone")}
+    sio.eio.sockets.update(sockets)
     monkeypatch.setattr(
-        core.sio.manager,
+        sio.manager,
         "get_participants",
         lambda _, room: [("s", "shown"), ("u", "unread")] if room == joined.id else [],
     )
@@ -145,7 +145,7 @@ def test_an_event_is_short_unless_it_is_an_editors() -> None:
         [listener] = [
             each.id for each in element._event_listeners.values() if each.type.startswith("update:")
         ]
-        core.sio.handlers["/"]["event"](
+        sio.handlers["/"]["event"](
             "sid",
             {
                 "client_id": client.id,
@@ -161,17 +161,17 @@ def test_an_event_is_short_unless_it_is_an_editors() -> None:
     assert [len(str(value)) for value in taken] == [1000]
     send(editor, {"sections": [0, 50_000], "inserted": [["x" * 50_000]]})
     assert len(editor.value) == 50_000
-    assert "log" not in core.sio.handlers["/"]
+    assert "log" not in sio.handlers["/"]
 
 
 def test_packets_with_attachments_are_refused() -> None:
     limit_events()
     limit_events()  # NiceGUI's server is one for the whole process
-    packet = core.sio.packet_class(encoded_packet='2["event",{}]')
+    packet = sio.packet_class(encoded_packet='2["event",{}]')
     assert packet.data == ["event", {}]
     for text in ('51-["event",{}]', '599999-["event",{}]', "61-[]"):
         with pytest.raises(ValueError, match="no binary packets"):
-            core.sio.packet_class(encoded_packet=text)
+            sio.packet_class(encoded_packet=text)
 
 
 @pytest.mark.parametrize(
