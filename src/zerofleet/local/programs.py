@@ -218,7 +218,8 @@ class LocalPrograms:
             **dict(zip(_TORCHRUN, ("0", "0", "1"), strict=True)),
         }
         with full_disk_named(self.folder.root):
-            self.folder.logs.mkdir(exist_ok=True)
+            for folder in (self.folder.logs, self.folder.models, self.folder.checkpoints):
+                folder.mkdir(mode=0o700, exist_ok=True)
         is_page = service == "dashboard"
         if is_page:  # not there where an older zerofleet holds the stores
             environment["ZEROFLEET_VISITOR_DATABASE_URL"] = self.urls.database.get("visitor", "")
