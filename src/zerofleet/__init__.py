@@ -24,7 +24,7 @@ only from layers below its own:
 - ``zerofleet.records``, ``zerofleet.prediction`` and ``zerofleet.figures``: the nouns that travel
   between services.
 - ``zerofleet.secrets``: passwords, tokens and certificates, all of them files.
-- ``zerofleet.errors``.
+- ``zerofleet.errors``, and ``zerofleet.printable``: text of others without control characters.
 
 Below them all is ``zerofleet_core``, the C++ search and rules.
 """

@@ -197,7 +197,7 @@ BROKEN: dict[type[Domineering], str] = {
     SpeaksInSentences: "'domino 0', not one word",
     CallsAllAlike: r"string_to_action\('here'\) is not 1",
     ReadsAnything: "is read as an action",
-    NeverEnds: "goes on at ply 10",
+    NeverEnds: "has not ended at ply 10",
     EndsInHalfAWin: "result is -?2",
     LosesItsPlane: r"final_planes\(\) has shape \(6, 6\), not \(1, 6, 6\)",
     TellsTwos: "other values than the integers -1, 0 and 1",

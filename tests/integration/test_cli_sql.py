@@ -43,13 +43,13 @@ def test_a_fleets_database_is_asked_where_the_environment_names_it(
 
 
 def test_a_password_that_is_given_is_stronger_than_the_environments(
-    postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    postgres: EmbeddedPostgres, database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     user = USERS["console"]
     password = (postgres.folder / "passwords" / user).read_text().rpartition(":")[2]
     (tmp_path / "password").write_text(password)
     monkeypatch.setenv("PGPASSWORD", "of another database")
-    url = f"postgresql://{user}@127.0.0.1:{postgres.port}/postgres"
+    url = f"postgresql://{user}@127.0.0.1:{postgres.port}{urlsplit(database_url).path}"
     arguments = ["sql", "--database-url", url, "--password-file", str(tmp_path / "password")]
     assert CliRunner().invoke(app, [*arguments, "-c", "SELECT 1"]).exit_code == 0
 

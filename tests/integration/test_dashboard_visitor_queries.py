@@ -351,5 +351,5 @@ def test_a_query_that_costs_too_much_is_refused_before_it_runs(
             run_query(url, query)
     assert run_query(url, f"EXPLAIN {sorts}").columns == ["QUERY PLAN"]
     assert run_query(url, "SHOW statement_timeout").rows[0][0] is not None
-    assert run_query(url, "VALUES (1)").rows == [("1",)]
-    assert run_query(url, "SELECT 'analyze' AS word").rows == [("analyze",)]
+    assert run_query(url, "VALUES (1)").rows == [["1"]]
+    assert run_query(url, "SELECT 'analyze' AS word").rows == [["analyze"]]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import psycopg2
 import pytest
@@ -144,9 +145,10 @@ def test_a_login_that_is_refused_is_waited_for_and_then_the_end(
             monkeypatch.undo()
 
 
-def test_a_login_that_worked_is_waited_for(postgres: EmbeddedPostgres) -> None:
+def test_a_login_that_worked_is_waited_for(postgres: EmbeddedPostgres, database_url: str) -> None:
     """A password is changed in Postgres a moment before, or after, it is changed in the file."""
-    with Database(postgres.url("console", "postgres")) as database:
+    name = urlsplit(database_url).path.removeprefix("/")
+    with Database(postgres.url("console", name)) as database:
         database._rows("SELECT 1")
         database._engine.dispose()
         with contextlib.closing(psycopg2.connect(postgres.url("superuser", "postgres"))) as admin:

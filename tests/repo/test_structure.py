@@ -19,7 +19,6 @@ PUBLIC = "programs of others import it through its package"
 
 SMALL_AND_ALONE = {
     "services.evaluator.metrics": HEAVY,
-    "zerofleet.cli.migrate": COMMAND,
     "zerofleet.cli.redis_acl": COMMAND,
     "zerofleet.cli.token": COMMAND,
     "zerofleet.rpc.schema.externalscaler": SCHEMA,

@@ -138,7 +138,7 @@ def test_an_optimizer_that_is_not_the_presets_brings_its_own_rate(
     preset: str, optimizer: str
 ) -> None:
     values = {"name": "a", "preset": preset, "game": "tic_tac_toe"}
-    with pytest.raises(ValueError, match=rf'"{optimizer}" beside .* needs a trainer.learning_rate'):
+    with pytest.raises(ValueError, match=rf'"{optimizer}" with .* needs a trainer.learning_rate'):
         run_from_values(values | {"trainer": {"optimizer": optimizer}})
     given = {"optimizer": optimizer, "learning_rate": [0.03]}
     assert run_from_values(values | {"trainer": given}).trainer.learning_rate == (0.03,)

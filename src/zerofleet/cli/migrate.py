@@ -48,7 +48,7 @@ def migrate(
     )
     while True:
         try:
-            migrate_database(url, role_passwords, say=partial(typer.echo, err=True))
+            migrate_database(url, role_passwords, say=partial(echo, err=True))
         except StoreUnavailableError as error:
             delay = backoff.delay()
             if time.monotonic() + delay > deadline:
