@@ -1,6 +1,7 @@
 """What one role could do to all others: functions that PUBLIC may call, databases, limits."""
 
 import contextlib
+import json
 import re
 import tempfile
 from collections.abc import Callable
@@ -12,10 +13,11 @@ import pytest
 from psycopg2 import errors
 
 from tests.conftest import FAST
-from zerofleet.database import migrate
+from zerofleet.database import Database, Submission, SubmitStatus, migrate
 from zerofleet.database.schema import script
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.testing.random_records import random_record
 
 ROLES = ("worker", "trainer", "evaluator", "console", "visitor")
 TAKEN = (
@@ -257,3 +259,37 @@ def test_a_migration_waits_for_another_one(
             pytest.raises(errors.InsufficientPrivilege),
         ):
             reader.cursor().execute("LOCK TABLE alembic_version IN ROW EXCLUSIVE MODE")
+
+
+def test_each_session_of_the_embedded_server_has_a_bound_on_its_memory(
+    postgres: EmbeddedPostgres, role_url: Callable[[str], str]
+) -> None:
+    with contextlib.closing(psycopg2.connect(role_url("visitor"))) as visitor:
+        process = Path(f"/proc/{visitor.info.backend_pid}/limits")
+        [limit] = re.findall(r"Max data size +(\S+) +(\S+)", process.read_text())
+    assert limit == (str(768 << 20),) * 2
+    assert ask(postgres.url("superuser"), "SHOW max_notify_queue_pages") == [("1024",)]
+
+
+def test_games_are_submitted_in_statements_of_a_bounded_size(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    submit = database._submit
+
+    def counted(run: str, worker: str, games: str) -> list[tuple[SubmitStatus, str | None]]:
+        sizes.append(len(json.loads(games)))
+        return submit(run, worker, games)
+
+    records = [random_record(seed) for seed in range(1, 8)]
+    entries = max(record.columns.legal_actions.size for record in records)
+    monkeypatch.setattr("zerofleet.database.worker_games._MOST_ENTRIES", 2 * entries)
+    monkeypatch.setattr(database, "_submit", counted)
+    submissions = [Submission(record) for record in records]
+    assert database.submit_games("test", "w", submissions) == ["stored"] * 7
+    assert sum(sizes) == 7
+    assert len(sizes) > 1
+    monkeypatch.setattr("zerofleet.database.worker_games._MOST_ENTRIES", 1)  # a game of its own
+    assert database.submit_games("test", "w", submissions) == ["duplicate"] * 7
+    unfinished = [(random_record(seed, plies=3), 0) for seed in range(10, 13)]
+    assert database.save_unfinished("test", "w", unfinished, 60) == ["saved"] * 3
