@@ -126,7 +126,7 @@ class QueryEditor(ui.codemirror):
 
     def _event_args_to_value(self, e: events.GenericEventArguments) -> str:
         sections, inserted = _change_set(e.args)
-        length = len(cast("bytes", self._codepoints))
+        length = len(self._codepoints)
         fits = sections is not None and sum(sections[::2]) == length
         if sections is not None and fits and _new_length(sections) <= _EDITOR_CHARACTERS:
             return self._apply_change_set(sections, inserted)
