@@ -12,13 +12,16 @@ import resource
 import socket
 import time
 from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from zerofleet.service import first_of
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 _log = structlog.get_logger()
 
@@ -227,7 +230,8 @@ class _PageProtocol(HttpToolsProtocol):
 
     def _watch(self) -> None:
         """Start to wait for a head, or stop it."""
-        answered = self.cycle is None or self.cycle.response_complete
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn types it without None
+        answered = cycle is None or cycle.response_complete
         self._connection.idle = answered and not self._upgraded
         if not self._connection.idle:
             self._stop_waiting()

@@ -301,18 +301,21 @@ def _metrics_server(address: str, collector: Collector, silence_seconds: float) 
         # By descriptor, oldest first.
         connections: ClassVar[OrderedDict[int, socket.socket]] = OrderedDict()
 
-        def process_request(self, request: socket.socket, client_address: object) -> None:
+        def process_request(
+            self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
+        ) -> None:
+            connection = cast("socket.socket", request)  # it is a pair for datagrams only
             with lock:
                 while len(self.connections) >= _MOST_SCRAPES:
                     _, oldest = self.connections.popitem(last=False)
                     with contextlib.suppress(OSError):
                         oldest.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and closes it
-                self.connections[request.fileno()] = request
+                self.connections[connection.fileno()] = connection
             super().process_request(request, client_address)
 
-        def shutdown_request(self, request: socket.socket) -> None:
+        def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
             with lock:
-                self.connections.pop(request.fileno(), None)
+                self.connections.pop(cast("socket.socket", request).fileno(), None)
             super().shutdown_request(request)
 
     class MetricsHandler(WSGIRequestHandler):
