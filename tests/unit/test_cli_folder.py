@@ -1,5 +1,6 @@
 """The data folder: whose it is, and that only one runs stores in it."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -25,6 +26,7 @@ from zerofleet.config.presets import merge
 from zerofleet.database import Promotion
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import DataFolder, FolderSizes, data_folder_of, full_disk
+from zerofleet.local.lock import FolderLock, lock_holder
 from zerofleet.local.running import Running
 from zerofleet.local.start import Start
 from zerofleet.local.valkey import EmbeddedValkey
@@ -522,3 +524,65 @@ def test_a_folder_of_another_user_is_named(tmp_path: Path, run: RunConfig) -> No
                 Start(root, run, run_file).__enter__()
         finally:
             os.seteuid(0)
+
+
+def modes(folder: DataFolder) -> dict[str, int]:
+    """Modes of the folder and of what is in it, without those of folders below."""
+    paths = (folder.root, *folder.root.iterdir())
+    return {path.name: path.stat().st_mode & 0o777 for path in paths}
+
+
+def test_a_data_folder_is_closed_to_other_users(run: RunConfig, tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    folder = DataFolder.for_run(root, run)
+    for name in ("models", "checkpoints", "logs", "valkey"):
+        (root / name).mkdir()
+    (root / "run.toml").touch()
+    (root / "lock").touch()
+    for path in (root, *root.iterdir()):  # as an earlier version made them
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    with folder.hold("up"):
+        found = modes(folder)
+    # The user that root's Postgres runs as passes through, and sees nothing.
+    assert found.pop("data") == (0o711 if os.geteuid() == 0 else 0o700)
+    assert found.pop("lock") == found.pop("zerofleet.json") == found.pop("run.toml") == 0o600
+    assert set(found.values()) == {0o700}
+
+
+def test_the_lock_of_a_store_is_closed_to_other_users(tmp_path: Path) -> None:
+    lock = tmp_path / "postgres" / "lock"
+    lock.parent.mkdir()
+    lock.touch(0o644)
+    FolderLock(lock.parent, 0.0).release()
+    assert lock.stat().st_mode & 0o077 == 0
+    assert lock.parent.stat().st_mode & 0o066 == 0
+
+
+def test_whoever_holds_the_lock_is_named(run: RunConfig, tmp_path: Path) -> None:
+    folder = DataFolder.for_run(tmp_path / "data", run)
+    with folder.hold("up"):  # its number is written there, and it ends
+        pass
+    code = (
+        "import fcntl, sys; lock = open(sys.argv[1]); fcntl.flock(lock, fcntl.LOCK_EX)\n"
+        "print('locked', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, folder.root / "lock"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "locked\n"
+        with pytest.raises(ConfigError) as caught, folder.hold("up"):
+            pytest.fail("two hold it")
+        other.communicate("")
+    words = f"(process {other.pid} of user ID {os.getuid()}): stop it first"
+    assert (words in str(caught.value)) == lock_holder_is_told()
+
+
+def lock_holder_is_told() -> bool:
+    """Whether this system says who holds a lock (Linux)."""
+    with tempfile.NamedTemporaryFile() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return lock_holder(Path(file.name)) == os.getpid()

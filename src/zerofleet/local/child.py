@@ -68,6 +68,7 @@ def start_child(
     with contextlib.ExitStack() as stack:
         if log:
             limit_log(log)
+            log.touch(0o600)
         output = stack.enter_context(log.open("ab")) if log else None
         return subprocess.Popen(
             [*launch, *how, *map(str, arguments)],

@@ -20,6 +20,7 @@ import errno
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Generator
@@ -29,6 +30,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from zerofleet.errors import ConfigError, ZerofleetError
+from zerofleet.local.lock import lock_holder, narrow
+from zerofleet.printable import printable
 
 if TYPE_CHECKING:
     from zerofleet.config import RunConfig
@@ -40,6 +43,7 @@ FULL_SHARE = 0.95
 MARKER = "zerofleet.json"
 REPLACED = ("run.toml", "stores.json", "page.json")
 """Files that a start replaces, and that a start which fails gives back."""
+_PRIVATE = (MARKER, "lock", *REPLACED, "models", "checkpoints", "logs", "engines", "valkey")
 OLD = ".before"
 """Added to the name of a replaced file until the start has succeeded."""
 _PORTS = range(1, 65_536)
@@ -69,6 +73,11 @@ class DataFolder:
             raise ConfigError(
                 f"{root} is not a data folder (no {MARKER} in it): "
                 "start a run there with `zerofleet up RUN.toml --data DIR`"
+            )
+        if not os.access(marker, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise ConfigError(
+                f"cannot use {root}: it belongs to user ID {root.stat().st_uid}, and this is user "
+                f"ID {os.geteuid()}"
             )
         content = read_json(marker)
         made_by = content.get("format")
@@ -117,7 +126,7 @@ class DataFolder:
         text = run_file_text(run_file, run, {"retention": {"max_disk_gb": None}})
         try:
             with full_disk_named(self.root):
-                _write_in_one_step(self.run_file, text, 0o644)
+                write_private(self.run_file, text)
         except OSError as error:
             raise ConfigError(
                 f"cannot write {self.run_file}: {error.strerror}: give a data folder that can be "
@@ -174,11 +183,11 @@ class DataFolder:
         """
         with self._lock_file().open("r+b", buffering=0) as lock:
             if not _locked(lock, patience=_LOCK_SECONDS):
-                pid, name = self._holder()
                 raise ConfigError(
-                    f"{self.root} is in use by `{name}` (process {pid}): stop it first, or give "
+                    f"{self.root} is in use by {self._holder_words()}: stop it first, or give "
                     "another --data"
                 )
+            self._protect()
             # Over the line of the last holder: on a full disk there may be no room for another.
             with full_disk_named(self.root):
                 lock.truncate(lock.write(f"{os.getpid()} zerofleet {command}".encode()))
@@ -236,10 +245,31 @@ class DataFolder:
         number, _, command = self._lock_file().read_text(encoding="utf-8").partition(" ")
         return int(number) if number.isdigit() else 0, command or "zerofleet"
 
+    def _holder_words(self) -> str:
+        """Who holds the lock; a process that is no command of ours may hold it, too."""
+        pid, name = self._holder()
+        holder = lock_holder(self.root / "lock")
+        if holder is None and Path("/proc/self").exists() and not Path(f"/proc/{pid}").exists():
+            return f"another process (`fuser -v {shlex.quote(str(self.root / 'lock'))}` names it)"
+        if holder in (None, pid):
+            return f"`{name}` (process {pid})"
+        program, user = "a program", ""
+        with contextlib.suppress(OSError):
+            process = Path(f"/proc/{holder}")
+            program = f"`{printable((process / 'comm').read_text().strip())}`"
+            user = f" of user ID {process.stat().st_uid}"
+        return f"{program} (process {holder}{user})"
+
+    def _protect(self) -> None:
+        """Keep other users out, also of a folder that an earlier version made."""
+        narrow(self.root)
+        for name in _PRIVATE:
+            narrow(self.root / name, passing=False)
+
     def _lock_file(self) -> Path:
         path = self.root / "lock"
         try:
-            path.touch()
+            path.touch(0o600)
         except OSError as error:
             raise ConfigError(
                 f"cannot write to {self.root}: {error.strerror}; it belongs to user ID "
@@ -333,9 +363,9 @@ def full_disk_named(folder: Path) -> Generator[None]:
         ) from error
 
 
-def write_json(path: Path, content: dict[str, Any], *, mode: int = 0o644) -> None:
-    """Write a small file in one step: readers see the old content or the new."""
-    _write_in_one_step(path, json.dumps(content, indent=2) + "\n", mode)
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a small file of mode 0600 in one step: readers see the old content or the new."""
+    write_private(path, json.dumps(content, indent=2) + "\n")
 
 
 def _locked(lock: FileIO, *, patience: float) -> bool:
@@ -398,7 +428,16 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_private(path: Path, content: str) -> None:
     """Write a file of mode 0600 in one step; at no moment may another user read it."""
-    _write_in_one_step(path, content, 0o600)
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    try:
+        temporary.touch(0o600)
+        temporary.chmod(0o600)
+        temporary.write_text(content, encoding="utf-8")
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def read_private(path: Path) -> str:
@@ -406,16 +445,3 @@ def read_private(path: Path) -> str:
     if path.stat().st_mode & 0o077:
         path.chmod(0o600)
     return path.read_text(encoding="utf-8")
-
-
-def _write_in_one_step(path: Path, text: str, mode: int) -> None:
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    try:
-        temporary.touch(mode)
-        temporary.chmod(mode)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

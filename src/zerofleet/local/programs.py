@@ -212,7 +212,8 @@ class LocalPrograms:
             **dict.fromkeys(_NOT_HERE, ""),
         }
         with full_disk_named(self.folder.root):
-            self.folder.logs.mkdir(exist_ok=True)
+            for folder in (self.folder.logs, self.folder.models, self.folder.checkpoints):
+                folder.mkdir(mode=0o700, exist_ok=True)
         is_page = service == "dashboard"
         # What trains goes first; a page that takes a moment longer is no loss.
         patient = ("nice", "-n", "5") if is_page and shutil.which("nice") else ()

@@ -51,7 +51,7 @@ class Running:
         """Let other commands find it while this is entered."""
         path = folder.root / "running.json"
         with full_disk_named(folder.root):
-            write_json(path, asdict(self), mode=0o600)
+            write_json(path, asdict(self))
         try:
             yield
         finally:

@@ -150,4 +150,4 @@ class _Remembered:
 
     def save(self) -> None:
         if self._fresh or read_json(self._path) != self._content:
-            write_json(self._path, self._content, mode=0o600)
+            write_json(self._path, self._content)
