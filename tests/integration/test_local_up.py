@@ -318,7 +318,7 @@ def test_a_full_disk_is_named_and_what_was_not_stored_is_counted(
             with contextlib.suppress(OSError), filler.open("ab", buffering=0) as file:
                 while file.write(bytes(1 << 20)):
                     pass
-            return bool(re.search(r"disk full: .* selfplay: [^|]*Not responding", up.text()))
+            return bool(re.search(r"disk full: .* selfplay: [^|]*Not known", up.text()))
 
         wait_for(is_full_and_said)
         assert f"left on the disk of {data}; make room" in ask("status", "--data", str(data))
