@@ -31,7 +31,7 @@ from zerofleet.errors import (
 )
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.heartbeat_history import HeartbeatHistory, ServiceHistory
-from zerofleet.redis_connection import RedisState
+from zerofleet.redis_connection import UP, RedisState
 from zerofleet.rpc.credentials import client_credentials
 from zerofleet.search_configs import served_simulations
 
@@ -132,7 +132,6 @@ class Sources:
         )
         self._num_simulations = served_simulations(run)
         self._away: dict[str, Away] = {}
-        self._redis = RedisState()
 
     async def __aenter__(self) -> Self:
         await self._player.__aenter__()
@@ -201,13 +200,20 @@ class Sources:
         heartbeats = self._heartbeats[run]
         with self.asking("Redis"):
             beats = await asyncio.to_thread(heartbeats.read)
-            self._redis = heartbeats.state
-            return beats
+        # Only this also asks whether Redis takes writes.
+        if heartbeats.state.status == "half up":
+            self._note("Redis", heartbeats.state.reason, is_half_up=True)
+        else:
+            self._away.pop("Redis", None)
+        return beats
 
     @property
     def redis(self) -> RedisState:
-        """Status of Redis when heartbeats were last read."""
-        return self._redis
+        """Status of Redis at the last look of any page."""
+        away = self._away.get("Redis")
+        if away is None:
+            return UP
+        return RedisState("half up" if away.is_half_up else "down", away.why)
 
     async def history(self, run: str, service: str, seconds: float) -> ServiceHistory:
         """What the processes of a service have said in so many seconds up to now.
@@ -233,10 +239,9 @@ class Sources:
         except (StoreUnavailableError, InferenceUnavailableError) as error:
             self._note(name, str(error))
             raise
-        if name == "Redis" and self._redis.status == "half up":
-            self._note(name, self._redis.reason, is_half_up=True)
-        else:
-            self._away.pop(name, None)
+        away = self._away.get(name)
+        if away is not None and not away.is_half_up:
+            del self._away[name]
 
     def _note(self, name: str, why: str, *, is_half_up: bool = False) -> None:
         """Note that a source is not up, and since when it has been so."""

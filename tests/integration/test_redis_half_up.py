@@ -24,6 +24,7 @@ from services.autoscaler.watch import Watch
 from services.dashboard.settings import DashboardSettings
 from services.dashboard.sources import Sources
 from services.dashboard.strip import StripReader
+from services.dashboard.visitors import Allowance, Visitor
 from services.evaluator.promoter import reconcile
 from services.inference.stored_models import StoredModels
 from services.selfplay.pause import Pause, TrainerWatch
@@ -364,12 +365,13 @@ async def test_the_page_says_that_redis_is_half_up_and_since_when(
     heartbeats.beat(Heartbeat("w", 1, "", SelfplayFigures()))
     async with Sources(RUN, settings) as sources:
         reader = StripReader(sources, sources.run)
+        of_a_visitor = sources.of(Visitor("ann", "viewer", Allowance(1)))
         assert (await reader.read_services()).lamps
         with refusing_writes(url, code):
             for _ in range(2):
                 services = await reader.read_services()
                 assert services.health == ("Service status unknown", "idle")
-                await sources.history("test", "selfplay", 60)
+                await of_a_visitor.history("test", "selfplay", 60)
                 [away] = sources.away
                 assert f"Redis has been half up since {away.since:%H:%M:%S} UTC: " in away.words
                 assert f"takes no writes: {code} " in away.words
