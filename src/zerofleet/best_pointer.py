@@ -16,7 +16,7 @@ import structlog
 
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.redis_connection import RedisCaller, RedisState, open_redis
+from zerofleet.redis_connection import UP, RedisCaller, open_redis
 
 _log = structlog.get_logger()
 
@@ -144,7 +144,7 @@ class BestPointer(RedisCaller):
         # In this order: a promotion is in Postgres before the pointer names it, so a pointer that
         # was read first and is ahead of the head, or beside it, names no promotion of this chain.
         fields = self._fields()
-        self.state = RedisState()
+        self.state = UP
         best = database.promotion_head(self._run)
         pointed = _parsed(fields)
         if fields and (

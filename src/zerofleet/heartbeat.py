@@ -32,7 +32,7 @@ from zerofleet.heartbeat_history import (
     history_key,
     note,
 )
-from zerofleet.redis_connection import RedisCaller, RedisState, open_redis
+from zerofleet.redis_connection import UP, RedisCaller, RedisState, open_redis
 
 BEAT_TTL_SECONDS = 10.0
 _LATE_SHARE = 0.25  # of its TTL: at one heartbeat a second, the next two are missing
@@ -179,7 +179,7 @@ class Heartbeats(RedisCaller):
             beaten, *noted = writes.execute(raise_on_error=False)
             if isinstance(beaten, Exception):
                 raise beaten
-        self.state = RedisState()
+        self.state = UP
         if is_due:
             self._noted_at[key] = now
             self._tell_of(next((each for each in noted if isinstance(each, Exception)), None))
@@ -258,7 +258,7 @@ class Heartbeats(RedisCaller):
         if probed is not None:
             self.state = probed
         elif self.state.status == "down":  # it has answered; a heartbeat may know more
-            self.state = RedisState()
+            self.state = UP
 
     def _is_of(self, beat: Heartbeat, key: bytes) -> bool:
         """Whether it stands under its own key: what users may write is decided by keys alone."""

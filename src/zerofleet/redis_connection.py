@@ -93,7 +93,7 @@ class RedisCaller:
 
     def __init__(self, place: str) -> None:
         self._place = place
-        self.state = RedisState()
+        self.state = UP
         """Of Redis, as the last call found it."""
 
     @contextlib.contextmanager

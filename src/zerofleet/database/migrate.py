@@ -20,7 +20,7 @@ from sqlalchemy import Row, exc, text
 from zerofleet import __version__
 from zerofleet.database.address import connection_parameters, place
 from zerofleet.database.connection import ConnectionPool, require_settings
-from zerofleet.database.role_passwords import set_role_passwords
+from zerofleet.database.role_passwords import ROLES, set_role_passwords
 from zerofleet.database.schema import (
     AFTER_TABLES,
     BEFORE_TABLES,
@@ -53,7 +53,7 @@ FROM unnest(pg_blocking_pids(:pid)) AS pid LEFT JOIN pg_stat_activity USING (pid
 """
 
 # The rights on our views that people have given, whole views only.
-_GRANTS = """
+_GRANTS = f"""
 SELECT c.relname, format(
     'GRANT %s ON %I TO %s%s', a.privilege_type, c.relname,
     CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END,
@@ -62,10 +62,7 @@ SELECT c.relname, format(
 FROM definitions AS d JOIN pg_class AS c ON c.relname = ANY (d.views)
 CROSS JOIN LATERAL aclexplode(c.relacl) AS a
 WHERE c.relnamespace = 'public'::regnamespace AND a.grantee <> c.relowner
-    AND pg_get_userbyid(a.grantee) NOT IN (
-        'zerofleet_worker', 'zerofleet_trainer', 'zerofleet_evaluator', 'zerofleet_console',
-        'zerofleet_visitor'
-    )
+    AND pg_get_userbyid(a.grantee) NOT IN {ROLES}
 """
 
 
