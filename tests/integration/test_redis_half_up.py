@@ -61,7 +61,7 @@ Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 
 @pytest.fixture(scope="module")
-def server(store_folder: Path) -> Iterator[EmbeddedValkey]:
+def valkey(store_folder: Path) -> Iterator[EmbeddedValkey]:
     """A Valkey of this file's own: it is made a replica, frozen and so on."""
     folder = Path(tempfile.mkdtemp(dir=store_folder))
     with EmbeddedValkey(folder, {"appendonly": "no"}) as running:
@@ -69,15 +69,8 @@ def server(store_folder: Path) -> Iterator[EmbeddedValkey]:
 
 
 @pytest.fixture
-def url(server: EmbeddedValkey) -> str:
-    with redis.Redis.from_url(server.url()) as client:
-        client.flushall()
-    return server.url()
-
-
-@pytest.fixture
-def heartbeats(url: str) -> Iterator[Heartbeats]:
-    with contextlib.closing(Heartbeats(url, "test")) as opened:
+def heartbeats(valkey_url: str) -> Iterator[Heartbeats]:
+    with contextlib.closing(Heartbeats(valkey_url, "test")) as opened:
         yield opened
 
 
@@ -87,14 +80,14 @@ def code(request: pytest.FixtureRequest) -> str:
 
 
 @contextlib.contextmanager
-def frozen(server: EmbeddedValkey) -> Generator[None]:
+def frozen(valkey: EmbeddedValkey) -> Generator[None]:
     """A server that accepts connections and answers nothing."""
-    assert server.process is not None
-    server.process.send_signal(signal.SIGSTOP)
+    assert valkey.process is not None
+    valkey.process.send_signal(signal.SIGSTOP)
     try:
         yield
     finally:
-        server.process.send_signal(signal.SIGCONT)
+        valkey.process.send_signal(signal.SIGCONT)
 
 
 def chain(database: Database, versions: int) -> None:
@@ -113,14 +106,14 @@ def promote(database: Database, *versions: int) -> None:
         database.promote("test", version, None, "e", seq, epoch=epoch)
 
 
-def test_a_refused_write_is_told_from_a_server_that_is_down(url: str, code: str) -> None:
+def test_a_refused_write_is_told_from_a_server_that_is_down(valkey_url: str, code: str) -> None:
     beating = Heartbeat("w", 1, "", SelfplayFigures())
     with (
-        contextlib.closing(Heartbeats(url, "test")) as writer,
-        contextlib.closing(Heartbeats(url, "test")) as reader,
+        contextlib.closing(Heartbeats(valkey_url, "test")) as writer,
+        contextlib.closing(Heartbeats(valkey_url, "test")) as reader,
     ):
         writer.beat(beating)
-        with refusing_writes(url, code):
+        with refusing_writes(valkey_url, code):
             for write in (lambda: writer.beat(beating), lambda: writer.remove("selfplay", "w")):
                 with pytest.raises(StoreReadOnlyError, match=f"takes no writes: {code} ") as caught:
                     write()
@@ -137,11 +130,11 @@ def test_a_refused_write_is_told_from_a_server_that_is_down(url: str, code: str)
 
 
 def test_a_server_that_hangs_is_down_and_is_asked_once(
-    server: EmbeddedValkey, heartbeats: Heartbeats, monkeypatch: pytest.MonkeyPatch
+    valkey: EmbeddedValkey, heartbeats: Heartbeats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_connection, "_SECONDS", 0.2)
-    with contextlib.closing(Heartbeats(server.url(), "test")) as hurried:
-        with frozen(server), pytest.raises(StoreUnavailableError, match=r"within 0\.2 s") as caught:
+    with contextlib.closing(Heartbeats(valkey.url(), "test")) as hurried:
+        with frozen(valkey), pytest.raises(StoreUnavailableError, match=r"within 0\.2 s") as caught:
             hurried.read()
         assert not isinstance(caught.value, StoreReadOnlyError)
         assert hurried.state.status == "down"
@@ -157,12 +150,17 @@ def test_a_full_disk_refuses_writes_too() -> None:
     assert state.status == "half up"
 
 
-def test_who_may_not_ask_for_a_write_believes_its_heartbeat(url: str) -> None:
+def test_who_may_not_ask_for_a_write_believes_its_heartbeat(valkey_url: str) -> None:
     """With the users of an earlier version."""
-    with redis.Redis.from_url(url) as client:
+    with redis.Redis.from_url(valkey_url) as client:
         client.execute_command("ACL SETUSER old on >pw ~* +@all -lpushx")
-    old = url.replace("redis://:", "redis://old:").replace(url.split(":")[2].split("@")[0], "pw")
-    with contextlib.closing(Heartbeats(old, "test")) as beats, refusing_writes(url, "READONLY"):
+    old = valkey_url.replace("redis://:", "redis://old:").replace(
+        valkey_url.split(":")[2].split("@")[0], "pw"
+    )
+    with (
+        contextlib.closing(Heartbeats(old, "test")) as beats,
+        refusing_writes(valkey_url, "READONLY"),
+    ):
         beats.read()
         assert beats.state == UP
         with pytest.raises(StoreReadOnlyError):
@@ -189,7 +187,7 @@ async def trainer_watch(
 
 
 async def test_play_is_paced_by_postgres_where_redis_takes_no_writes(
-    database: Database, url: str, heartbeats: Heartbeats, code: str
+    database: Database, valkey_url: str, heartbeats: Heartbeats, code: str
 ) -> None:
     """A heartbeat that cannot be renewed says nothing, whether it is still there or not."""
     watch, pause, waits = await trainer_watch(heartbeats, database)
@@ -201,7 +199,7 @@ async def test_play_is_paced_by_postgres_where_redis_takes_no_writes(
             heartbeats.remove("trainer", "t")
             while heartbeats.read():
                 pass
-        with refusing_writes(url, code):
+        with refusing_writes(valkey_url, code):
             database.record_progress("test", most / 2, 0, epoch)
             await watch.look()
             assert not pause.goes_on
@@ -230,11 +228,11 @@ async def test_a_trainer_that_is_down_is_still_told(
 
 
 async def test_play_is_paced_by_postgres_while_redis_hangs(
-    database: Database, server: EmbeddedValkey, heartbeats: Heartbeats, until: Until
+    database: Database, valkey: EmbeddedValkey, heartbeats: Heartbeats, until: Until
 ) -> None:
     watch, pause, _ = await trainer_watch(heartbeats, database)
     epoch = database.acquire_fence("test", "trainer")
-    with frozen(server):
+    with frozen(valkey):
         for behind, is_paused in ((1e9, True), (0.0, False), (1e9, True)):
             database.record_progress("test", behind, 0, epoch)
             await watch.look()
@@ -262,15 +260,15 @@ def test_games_stored_since_the_trainers_record_count(database: Database) -> Non
 
 
 def test_a_pointer_that_cannot_move_is_not_believed(
-    database: Database, url: str, code: str
+    database: Database, valkey_url: str, code: str
 ) -> None:
     now = [0.0]
     chain(database, 2)
-    with contextlib.closing(BestPointer(url, "test", lambda: now[0])) as pointer:
+    with contextlib.closing(BestPointer(valkey_url, "test", lambda: now[0])) as pointer:
         source = StoredModels("test", database, pointer)
         pointer.reconcile(database)
         assert source.best() == Promotion(2, 2, f"{2:064x}")
-        with refusing_writes(url, code):
+        with refusing_writes(valkey_url, code):
             promote(database, 1)
             with pytest.raises(StoreReadOnlyError):
                 pointer.set_if_newer(Promotion(3, 1, f"{1:064x}"))
@@ -285,14 +283,14 @@ def test_a_pointer_that_cannot_move_is_not_believed(
 
 
 async def test_the_evaluator_says_that_the_pointer_is_not_moved(
-    database: Database, url: str, code: str, until: Until, monkeypatch: pytest.MonkeyPatch
+    database: Database, valkey_url: str, code: str, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.evaluator.promoter._RECONCILE_SECONDS", 0.01)
     monkeypatch.setattr("services.evaluator.promoter._AGAIN_SECONDS", 0.01)
     chain(database, 1)
     waits = Waits()
-    with contextlib.closing(BestPointer(url, "test")) as pointer:
-        with refusing_writes(url, code):
+    with contextlib.closing(BestPointer(valkey_url, "test")) as pointer:
+        with refusing_writes(valkey_url, code):
             keeping = asyncio.create_task(reconcile(pointer, database, waits))
             await until(lambda: bool(waits))
             assert str(waits) == "Redis to take writes (the best pointer is not moved)"
@@ -304,7 +302,7 @@ async def test_the_evaluator_says_that_the_pointer_is_not_moved(
 def test_status_names_redis_and_its_reason(
     database: Database,
     role_url: Callable[[str], str],
-    url: str,
+    valkey_url: str,
     code: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -312,14 +310,14 @@ def test_status_names_redis_and_its_reason(
     del database  # has the run
     (tmp_path / "run.toml").write_text('name = "test"\ngame = "tic_tac_toe"\n')
     monkeypatch.setenv("ZEROFLEET_DATABASE_URL", role_url("console"))
-    monkeypatch.setenv("ZEROFLEET_REDIS_URL", url)
+    monkeypatch.setenv("ZEROFLEET_REDIS_URL", valkey_url)
     monkeypatch.setenv("ZEROFLEET_RUN_FILE", str(tmp_path / "run.toml"))
 
     def asked(*options: str) -> str:
         return CliRunner().invoke(app, ["status", *options], catch_exceptions=False).output
 
     assert json.loads(asked("--json"))["redis"] == {"status": "up", "reason": ""}
-    with refusing_writes(url, code):
+    with refusing_writes(valkey_url, code):
         found = json.loads(asked("--json"))["redis"]
         assert found["status"] == "half up"
         assert f"takes no writes: {code} " in found["reason"]
@@ -330,7 +328,7 @@ def test_status_names_redis_and_its_reason(
 
 
 def test_a_process_without_a_heartbeat_is_not_down_where_redis_takes_no_writes(
-    database: Database, database_url: str, url: str, heartbeats: Heartbeats
+    database: Database, database_url: str, valkey_url: str, heartbeats: Heartbeats
 ) -> None:
     del database
     pid = os.getpid()
@@ -338,12 +336,12 @@ def test_a_process_without_a_heartbeat_is_not_down_where_redis_takes_no_writes(
     child = cast(
         "Child", SimpleNamespace(program=program, restarts=0, process=SimpleNamespace(pid=pid))
     )
-    with Monitor(RUN, database_url, url) as monitor:
+    with Monitor(RUN, database_url, valkey_url) as monitor:
         heartbeats.beat(Heartbeat(f"host-{pid}", 1, "", SelfplayFigures()))
         monitor.figures()
         assert [state.doing for state in monitor.services([child])] == ["Running"]
         heartbeats.remove("selfplay", f"host-{pid}")
-        with refusing_writes(url, "READONLY"):
+        with refusing_writes(valkey_url, "READONLY"):
             assert monitor.figures().redis.status == "half up"
             [state] = monitor.services([child])
             assert (state.doing, state.status) == ("Not known: Redis takes no writes", "blocked")
@@ -356,18 +354,22 @@ def test_a_process_without_a_heartbeat_is_not_down_where_redis_takes_no_writes(
 
 
 async def test_the_page_says_that_redis_is_half_up_and_since_when(
-    database: Database, role_url: Callable[[str], str], url: str, heartbeats: Heartbeats, code: str
+    database: Database,
+    role_url: Callable[[str], str],
+    valkey_url: str,
+    heartbeats: Heartbeats,
+    code: str,
 ) -> None:
     del database
     settings = DashboardSettings(
-        run_file=Path("run.toml"), database_url=role_url("console"), redis_url=url
+        run_file=Path("run.toml"), database_url=role_url("console"), redis_url=valkey_url
     )
     heartbeats.beat(Heartbeat("w", 1, "", SelfplayFigures()))
     async with Sources(RUN, settings) as sources:
         reader = StripReader(sources, sources.run)
         of_a_visitor = sources.of(Visitor("ann", "viewer", Allowance(1)))
         assert (await reader.read_services()).lamps
-        with refusing_writes(url, code):
+        with refusing_writes(valkey_url, code):
             for _ in range(2):
                 services = await reader.read_services()
                 assert services.health == ("Service status unknown", "idle")
@@ -380,12 +382,12 @@ async def test_the_page_says_that_redis_is_half_up_and_since_when(
 
 
 async def test_the_autoscaler_repeats_its_last_answer(
-    url: str, heartbeats: Heartbeats, code: str
+    valkey_url: str, heartbeats: Heartbeats, code: str
 ) -> None:
     watch = Watch(heartbeats, ScalingSection())
     await watch.look()
     assert watch.missed_looks == 0
-    with refusing_writes(url, code):
+    with refusing_writes(valkey_url, code):
         await watch.look()
         assert watch.missed_looks == 1
         assert watch.pulse().waiting_for == "Redis to take writes"
@@ -393,14 +395,20 @@ async def test_the_autoscaler_repeats_its_last_answer(
     assert watch.pulse().waiting_for == ""
 
 
-def test_who_waits_for_a_match_learns_of_it(url: str, heartbeats: Heartbeats, code: str) -> None:
+def test_who_waits_for_a_match_learns_of_it(
+    valkey_url: str, heartbeats: Heartbeats, code: str
+) -> None:
     assert _evaluator_words(heartbeats) == "waiting for an evaluator to start"
-    with refusing_writes(url, code):
+    with refusing_writes(valkey_url, code):
         assert f"takes no writes: {code} " in _evaluator_words(heartbeats)
 
 
 async def test_a_process_says_once_that_its_heartbeat_is_refused_and_when_that_is_over(
-    url: str, heartbeats: Heartbeats, code: str, until: Until, monkeypatch: pytest.MonkeyPatch
+    valkey_url: str,
+    heartbeats: Heartbeats,
+    code: str,
+    until: Until,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(service, "BEAT_SECONDS", 0.01)
     pulses = [0]
@@ -412,7 +420,7 @@ async def test_a_process_says_once_that_its_heartbeat_is_refused_and_when_that_i
     with capture_logs() as logs:
         beating = asyncio.create_task(beat(heartbeats, "e", pulse))
         await until(lambda: pulses[0] > 2)
-        with refusing_writes(url, code):
+        with refusing_writes(valkey_url, code):
             await until(lambda: heartbeats.state.status == "half up")
             seen = pulses[0]
             await until(lambda: pulses[0] > seen + 3)
@@ -425,12 +433,12 @@ async def test_a_process_says_once_that_its_heartbeat_is_refused_and_when_that_i
 
 
 async def test_a_redis_that_hangs_does_not_keep_a_process_from_leaving(
-    server: EmbeddedValkey, url: str, until: Until, monkeypatch: pytest.MonkeyPatch
+    valkey: EmbeddedValkey, valkey_url: str, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_connection, "_SECONDS", 600.0)
     monkeypatch.setattr(service, "BEAT_SECONDS", 0.01)
     hangs = threading.Event()
-    with contextlib.closing(Heartbeats(url, "test")) as heartbeats:
+    with contextlib.closing(Heartbeats(valkey_url, "test")) as heartbeats:
         send = heartbeats.beat
 
         def sent(said: Heartbeat) -> None:
@@ -438,7 +446,7 @@ async def test_a_redis_that_hangs_does_not_keep_a_process_from_leaving(
             send(said)
 
         monkeypatch.setattr(heartbeats, "beat", sent)
-        with frozen(server):
+        with frozen(valkey):
             pulse = Pulse(1, "", SelfplayFigures())
             beating = asyncio.create_task(beat(heartbeats, "w", lambda: pulse))
             await until(hangs.is_set)
@@ -458,10 +466,10 @@ def arguments(deployment: str) -> list[str]:
 
 @pytest.mark.parametrize("deployment", ["embedded", *DEPLOYMENTS])
 def test_keys_without_an_expiry_do_not_keep_others_from_writing(
-    deployment: str, server: EmbeddedValkey, url: str, heartbeats: Heartbeats
+    deployment: str, valkey: EmbeddedValkey, valkey_url: str, heartbeats: Heartbeats
 ) -> None:
     """A stolen worker may SET as many and as large as it likes."""
-    with redis.Redis.from_url(url) as client:
+    with redis.Redis.from_url(valkey_url) as client:
         names = ("maxmemory", "maxmemory-policy")
         embedded = client.config_get(*names)
         assert embedded["maxmemory"] == str(64 << 20)
@@ -477,7 +485,7 @@ def test_keys_without_an_expiry_do_not_keep_others_from_writing(
             for number in range(64):
                 client.set(f"zerofleet:test:heartbeat:selfplay:{number}", b"x" * (64 << 10))
             heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(unspent_positions=3.0)))
-            with contextlib.closing(BestPointer(url, "test")) as pointer:
+            with contextlib.closing(BestPointer(valkey_url, "test")) as pointer:
                 assert pointer.set_if_newer(Promotion(1, 1, "a"))
                 assert pointer.get() == Promotion(1, 1, "a")
             assert heartbeats.read_trainer() == TrainerFigures(unspent_positions=3.0)

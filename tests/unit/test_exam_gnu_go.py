@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from zerofleet.cli.exam import _Asked, _examine, _InProcess
-from zerofleet.config import run_from_values
+from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError
 from zerofleet.exam.gnu_go import GnuGoGames, play_gnu_go
@@ -90,15 +90,20 @@ async def test_who_always_passes_loses_the_board(
     assert "--never-resign" in command
 
 
-async def test_the_command_keeps_what_it_prints(
-    gnugo: Callable[[str], Path], database: Database, capsys: pytest.CaptureFixture[str]
-) -> None:
-    gnugo("pass")
+def run_with_two_models(database: Database) -> RunConfig:
     run = RUN.model_copy(update={"name": "go"})
     database.register_run(run)
     epoch = database.acquire_fence("go", "trainer")
     for version in (1, 2):
         database.insert_model("go", version, f"{version:064x}", 9, {}, "where", epoch)
+    return run
+
+
+async def test_the_command_keeps_what_it_prints(
+    gnugo: Callable[[str], Path], database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gnugo("pass")
+    run = run_with_two_models(database)
     asked = _Asked(run, 2, positions=1, perfect_play=None, gnugo=4, levels=(1, 10))
     await _examine(asked, cast("_InProcess", FillsTwoRows()), database, as_json=True)
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -119,11 +124,7 @@ async def test_the_table_has_error_rates_in_percent(
     gnugo: Callable[[str], Path], database: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gnugo("pass")
-    run = RUN.model_copy(update={"name": "go"})
-    database.register_run(run)
-    epoch = database.acquire_fence("go", "trainer")
-    for version in (1, 2):
-        database.insert_model("go", version, f"{version:064x}", 9, {}, "where", epoch)
+    run = run_with_two_models(database)
     asked = _Asked(run, 2, positions=1, perfect_play=None, gnugo=2, levels=(1,))
     await _examine(asked, cast("_InProcess", FillsTwoRows()), database, as_json=False)
     assert capsys.readouterr().out.split()[:6] == ["2", "gnugo:1", "2", "2", "0", "0.00%"]

@@ -278,21 +278,26 @@ def test_a_module_that_does_not_import(tmp_path: Path, monkeypatch: pytest.Monke
         games.spec("python:divides_by_zero:Game")
 
 
-def test_the_working_directory_is_searched(tmp_path: Path) -> None:
-    """Even by a program that Python does not put it on the path for."""
-    (tmp_path / "mine.py").write_text(
-        "from examples.domineering import Domineering\nclass Mine(Domineering): max_length = 19\n"
-    )
-    program = "from zerofleet import games; print(games.spec('python:mine:Mine').max_length)"
+def program_in(folder: Path, module: str) -> tuple[str, str]:
+    """Return what a program in a folder prints of the length of the game ``Mine`` of a module."""
+    program = f"from zerofleet import games; print(games.spec('python:{module}:Mine').max_length)"
     done = subprocess.run(
         [sys.executable, "-P", "-c", program],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.stdout, done.stderr) == ("19\n", "")
+    return done.stdout, done.stderr
+
+
+def test_the_working_directory_is_searched(tmp_path: Path) -> None:
+    """Even by a program that Python does not put it on the path for."""
+    (tmp_path / "mine.py").write_text(
+        "from examples.domineering import Domineering\nclass Mine(Domineering): max_length = 19\n"
+    )
+    assert program_in(tmp_path, "mine") == ("19\n", "")
 
 
 def test_only_the_games_own_module_replaces_an_installed_one(tmp_path: Path) -> None:
@@ -304,13 +309,4 @@ def test_only_the_games_own_module_replaces_an_installed_one(tmp_path: Path) -> 
     )
     (tmp_path / "beside.py").write_text("LENGTH = 21\n")
     (tmp_path / "colorsys.py").write_text("1 / 0\n")
-    program = "from zerofleet import games; print(games.spec('python:wave:Mine').max_length)"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout, done.stderr) == ("21\n", "")
+    assert program_in(tmp_path, "wave") == ("21\n", "")
