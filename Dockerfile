@@ -108,7 +108,7 @@ LABEL org.opencontainers.image.title="zerofleet-selfplay" \
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
 EXPOSE 8081 9100
-ENTRYPOINT ["tini", "--", "python", "-m", "services.selfplay"]
+ENTRYPOINT ["tini", "--", "python", "-m", "zerofleet.services.selfplay"]
 
 FROM env AS evaluator
 LABEL org.opencontainers.image.title="zerofleet-evaluator" \
@@ -125,7 +125,7 @@ RUN if [ -n "$ANCHORS" ]; then \
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
 EXPOSE 8081 9100
-ENTRYPOINT ["tini", "--", "python", "-m", "services.evaluator"]
+ENTRYPOINT ["tini", "--", "python", "-m", "zerofleet.services.evaluator"]
 
 FROM env AS autoscaler
 LABEL org.opencontainers.image.title="zerofleet-autoscaler" \
@@ -133,7 +133,7 @@ LABEL org.opencontainers.image.title="zerofleet-autoscaler" \
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
 EXPOSE 8081 9001 9100
-ENTRYPOINT ["tini", "--", "python", "-m", "services.autoscaler"]
+ENTRYPOINT ["tini", "--", "python", "-m", "zerofleet.services.autoscaler"]
 
 FROM env AS tools
 LABEL org.opencontainers.image.title="zerofleet-tools" \
@@ -162,7 +162,7 @@ RUN pip --python /opt/zerofleet/bin/python install --no-cache-dir --no-deps --re
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
 EXPOSE 8080 8081 9100
-ENTRYPOINT ["tini", "--", "python", "-m", "services.dashboard"]
+ENTRYPOINT ["tini", "--", "python", "-m", "zerofleet.services.dashboard"]
 
 
 # ---- and ONNX Runtime ----
@@ -177,7 +177,7 @@ LABEL org.opencontainers.image.title="zerofleet-inference" \
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
 EXPOSE 8001 8081 9100
-ENTRYPOINT ["tini", "--", "python", "-m", "services.inference"]
+ENTRYPOINT ["tini", "--", "python", "-m", "zerofleet.services.inference"]
 
 
 # ---- and torch ----
@@ -201,7 +201,7 @@ LABEL org.opencontainers.image.title="zerofleet-trainer" \
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
 EXPOSE 8081 9100
-ENTRYPOINT ["tini", "--", "python", "-m", "services.trainer"]
+ENTRYPOINT ["tini", "--", "python", "-m", "zerofleet.services.trainer"]
 
 
 # ---- ONNX Runtime with CUDA: last, for the classic builder builds all that stands above a target ----
@@ -219,4 +219,4 @@ LABEL org.opencontainers.image.title="zerofleet-inference-gpu" \
 COPY --from=app /opt/zerofleet /opt/zerofleet
 USER 10001:10001
 EXPOSE 8001 8081 9100
-ENTRYPOINT ["tini", "--", "python", "-m", "services.inference"]
+ENTRYPOINT ["tini", "--", "python", "-m", "zerofleet.services.inference"]

@@ -197,7 +197,7 @@ class HurtFleet:
         for process in self.family():
             with contextlib.suppress(psutil.Error):
                 is_store = process.name() == STORES.get(name)
-                if is_store or f"services.{name}" in process.cmdline():
+                if is_store or f"zerofleet.services.{name}" in process.cmdline():
                     found.append(process)
         return found
 
@@ -256,7 +256,13 @@ class HurtFleet:
                 told[key] = told[key].replace(f"{LOOPBACK}:{old}", f"{LOOPBACK}:{new}")
         with (self.data / "logs" / f"{service}-by-hand.log").open("ab") as output:
             return subprocess.Popen(
-                [sys.executable, "-P", "-m", f"services.{service}", str(self.data / "run.toml")],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    f"zerofleet.services.{service}",
+                    str(self.data / "run.toml"),
+                ],
                 env=told,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -2,9 +2,9 @@
 
 ``python -m bench.dashboard --folder DIR`` fills a real Postgres (once: a folder that is filled is
 taken as it is; 1,000,000 games with 20,000,000 positions take 8 GB and some minutes), starts
-``services.dashboard`` over it with heartbeats, a day of their history and an inference server whose
-network costs nothing, opens each page in Chromium, and reads in the server's log what each
-statement of the page took. ``--fill-only`` ends when the database is there. Needs Debian's
+``zerofleet.services.dashboard`` over it with heartbeats, a day of their history and an inference
+server whose network costs nothing, opens each page in Chromium, and reads in the server's log what
+each statement of the page took. ``--fill-only`` ends when the database is there. Needs Debian's
 ``chromium``.
 """
 
@@ -34,8 +34,6 @@ from bench.processes import family_cpu_seconds
 from bench.report import Row, game_option, parser, positive, show, told
 from bench.stores import bench_folder, postgres_of
 from bench.workloads import Workload
-from services.dashboard.frame import Frame
-from services.dashboard.service import add_pages
 from zerofleet.database.connection import connect
 from zerofleet.errors import ConfigError, ZerofleetError
 from zerofleet.figures import (
@@ -53,6 +51,8 @@ from zerofleet.local.ports import free_port
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.redis_connection import open_redis
+from zerofleet.services.dashboard.frame import Frame
+from zerofleet.services.dashboard.service import add_pages
 
 WORKERS, REPLICAS = 8, 2
 START_SECONDS = 120.0
@@ -251,7 +251,7 @@ def _served(
         "ZEROFLEET_DASHBOARD_ADDRESS": address,
         "ZEROFLEET_INFERENCE_ADDRESS": inference,
     }
-    command = [sys.executable, "-P", "-m", "services.dashboard", run_file]
+    command = [sys.executable, "-P", "-m", "zerofleet.services.dashboard", run_file]
     process = start_child(command, log=log, environment=environment)
     try:
         deadline = time.monotonic() + START_SECONDS

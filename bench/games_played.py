@@ -11,11 +11,11 @@ from zerofleet_core import SearchConfig, SelfPlay
 
 from bench.predictors import NoNetwork
 from bench.workloads import Workload
-from services.selfplay.games_in_play import GamesInPlay
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.config.presets import Values
 from zerofleet.games import State
 from zerofleet.records import GameRecord
+from zerofleet.services.selfplay.games_in_play import GamesInPlay
 
 RUN = "bench"
 

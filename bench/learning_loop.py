@@ -21,14 +21,14 @@ from zerofleet_core import GameColumns, ReplayBuffer, SearchConfig, SelfPlay
 from bench.loop_models import LoopModel, LoopModels, WantedPrecision
 from bench.play_figures import PlayFigures
 from bench.resignation_rule import ResignationRule
-from services.trainer.learner import Learner
-from services.trainer.schedule import held_out_limit, window_limit
-from services.trainer.train_bucket import TrainBucket
-from services.trainer.trainer import sample_seed
-from services.trainer.window import draw, empty_buffer
 from zerofleet import games
 from zerofleet.config import RunConfig
 from zerofleet.records import is_held_out
+from zerofleet.services.trainer.learner import Learner
+from zerofleet.services.trainer.schedule import held_out_limit, window_limit
+from zerofleet.services.trainer.train_bucket import TrainBucket
+from zerofleet.services.trainer.trainer import sample_seed
+from zerofleet.services.trainer.window import draw, empty_buffer
 
 _COMPUTED_EVERY = 100  # games played on, for v_resign
 

@@ -10,11 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from zerofleet_core import GameSpec, ReplayBuffer
 
-from services.inference.loaded_models import FP32, LoadedModel
-from services.inference.precision import fastest_model
-from services.trainer.candidates import random_positions
-from services.trainer.learner import Learner
-from services.trainer.trainer import sample_seed
 from zerofleet.config import RunConfig
 from zerofleet.database.metrics import Split
 from zerofleet.models.make_variant import measure
@@ -23,6 +18,11 @@ from zerofleet.models.session import ModelSession
 from zerofleet.models.variant import Bounds
 from zerofleet.network import export_onnx
 from zerofleet.prediction import Prediction
+from zerofleet.services.inference.loaded_models import FP32, LoadedModel
+from zerofleet.services.inference.precision import fastest_model
+from zerofleet.services.trainer.candidates import random_positions
+from zerofleet.services.trainer.learner import Learner
+from zerofleet.services.trainer.trainer import sample_seed
 
 WantedPrecision = Literal["run", "fp32", "int8"]
 INT8 = "int8"

@@ -22,16 +22,16 @@ from bench.processes import cpu_clock
 from bench.report import Row, parser, positive, show, told
 from bench.stores import bench_folder, pid_of, postgres_of
 from bench.workloads import Workload
-from services.trainer.learner import Learner
-from services.trainer.overfit import OverfitWatch
-from services.trainer.state import Training
-from services.trainer.train_bucket import TrainBucket
-from services.trainer.window import Window
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, Submission
 from zerofleet.database.window_games import AskedColumn, GameWindow
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import GameRecord
+from zerofleet.services.trainer.learner import Learner
+from zerofleet.services.trainer.overfit import OverfitWatch
+from zerofleet.services.trainer.state import Training
+from zerofleet.services.trainer.train_bucket import TrainBucket
+from zerofleet.services.trainer.window import Window
 
 STORED_AT_ONCE = 64
 COLUMNS = {

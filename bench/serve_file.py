@@ -20,11 +20,6 @@ import numpy as np
 from bench.play import PLAY_VERSION
 from bench.predictors import NoNetwork
 from bench.providers import MAX_BATCH_ROWS, provider_of
-from services.inference.backend import Backend
-from services.inference.batcher import Batcher, BatchLimits
-from services.inference.loaded_models import LoadedModel, ModelLoader
-from services.inference.model_player import ModelPlayer
-from services.inference.served_models import ServedModels
 from zerofleet import games
 from zerofleet.config import SearchSection
 from zerofleet.database import Promotion
@@ -34,6 +29,11 @@ from zerofleet.models.provider import Provider
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 from zerofleet.service import configure_logs
+from zerofleet.services.inference.backend import Backend
+from zerofleet.services.inference.batcher import Batcher, BatchLimits
+from zerofleet.services.inference.loaded_models import LoadedModel, ModelLoader
+from zerofleet.services.inference.model_player import ModelPlayer
+from zerofleet.services.inference.served_models import ServedModels
 
 RUN = "bench"
 NOTHING = "-"

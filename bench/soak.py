@@ -170,8 +170,8 @@ _MANY = ("postgres",)  # names of many processes, which come and go
 def _name(process: psutil.Process) -> str:
     """The service that a process is, or its program."""
     words = process.cmdline()
-    services = [word for word in words if word.startswith("services.")]
-    return services[0].removeprefix("services.") if services else process.name()
+    services = [word for word in words if word.startswith("zerofleet.services.")]
+    return services[0].removeprefix("zerofleet.services.") if services else process.name()
 
 
 def summary(figures: Figures, seconds: float) -> Row:

@@ -27,13 +27,13 @@ from bench.games_played import played_games, run_of
 from bench.processes import cpu_clock
 from bench.report import Row, parser, positive, show, told
 from bench.workloads import Workload
-from services.trainer.learner import Learner, Precision
-from services.trainer.measurement import Batch
-from services.trainer.team import Team
-from services.trainer.trainer import sample_seed
 from zerofleet.config import RunConfig
 from zerofleet.network import PolicyValueNet, losses
 from zerofleet.records import GameRecord
+from zerofleet.services.trainer.learner import Learner, Precision
+from zerofleet.services.trainer.measurement import Batch
+from zerofleet.services.trainer.team import Team
+from zerofleet.services.trainer.trainer import sample_seed
 
 COLUMNS = {
     "path": ("path", ""),

@@ -1,8 +1,8 @@
 """Whether self-play keeps its speed while visitors of the page analyse.
 
 ``python -m bench.visitors GAME`` has one worker play against an inference server, in turns alone
-and beside visitors who analyse without a pause, within what ``services.dashboard`` lets them ask
-for: all together have so many simulations a minute and a few searches at once.
+and beside visitors who analyse without a pause, within what ``zerofleet.services.dashboard`` lets
+them ask for: all together have so many simulations a minute and a few searches at once.
 
 ``ratio`` is of self-play's positions a second to those alone; ``by CPU`` the same for each
 CPU-second of worker and server together. ``us/simulation`` is what self-play lacks of CPU for each
@@ -31,11 +31,11 @@ from bench.processes import cpu_clock
 from bench.report import Row, parser, positive, show, told
 from bench.serve_file import RUN
 from bench.workloads import Workload
-from services.dashboard.settings import DashboardSettings
-from services.dashboard.visitor_player import VisitorPlayer
-from services.dashboard.visitors import Allowance, Visitor
 from zerofleet.client import AsyncPlayer
 from zerofleet.errors import OverloadedError
+from zerofleet.services.dashboard.settings import DashboardSettings
+from zerofleet.services.dashboard.visitor_player import VisitorPlayer
+from zerofleet.services.dashboard.visitors import Allowance, Visitor
 
 _ASKS_AGAIN_SECONDS = 1.0
 _TABLE_SECONDS = 0.3  # as the page asks for them

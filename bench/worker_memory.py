@@ -95,7 +95,7 @@ def worker_memory(workload: Workload, size: WorkerSize, plies: int) -> Row:
 
 @contextlib.contextmanager
 def _worker(run_file: Path, environment: dict[str, str]) -> Generator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-P", "-m", "services.selfplay", str(run_file)]
+    command = [sys.executable, "-P", "-m", "zerofleet.services.selfplay", str(run_file)]
     process = start_child(command, environment, run_file.with_name("worker.log"))
     try:
         yield process

@@ -18,14 +18,14 @@ import torch
 from numpy.typing import NDArray
 from zerofleet_core import GameColumns, ReplayBuffer, SearchConfig, SelfPlay
 
-from services.trainer.learner import Learner
-from services.trainer.train_bucket import TrainBucket
 from zerofleet import games
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.exam import examine
 from zerofleet.models.session import ModelSession
 from zerofleet.network import export_onnx
 from zerofleet.prediction import Prediction
+from zerofleet.services.trainer.learner import Learner
+from zerofleet.services.trainer.train_bucket import TrainBucket
 
 GAME = "tic_tac_toe"
 GAMES_AT_ONCE = 64

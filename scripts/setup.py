@@ -328,7 +328,7 @@ class SetUp:
         """Import what a run imports, which checks it and compiles it for later starts."""
         step("Load every service once")
         services = sorted(path.parent.name for path in ROOT.glob("services/*/service.py"))
-        modules = ["zerofleet.cli", *(f"services.{name}.service" for name in services)]
+        modules = ["zerofleet.cli", *(f"zerofleet.services.{name}.service" for name in services)]
         self._run([PYTHON, "-c", f"import {', '.join(modules)}"])
 
     def _install_locked(self, name: str, *options: str, shown: bool = True) -> None:

@@ -176,7 +176,7 @@ class Structure:
 
 def _module_name(path: Path) -> str:
     parts = path.with_suffix("").parts
-    parts = parts[1:] if parts[0] == "src" else parts
+    parts = parts[1:] if parts[0] == "src" else ("zerofleet", *parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -218,10 +218,12 @@ def report(structure: Structure) -> Iterator[str]:
 
     arrows = sum(len(module.imports) for module in structure.modules.values())
     yield f"imports between modules: {arrows}"
-    services = {name.split(".")[1] for name in structure.modules if name.startswith("services.")}
+    services = {
+        name.split(".")[2] for name in structure.modules if name.startswith("zerofleet.services.")
+    }
     for service in sorted(services):
-        count, inside, floors = structure.arrows_and_floors(f"services.{service}")
-        yield f"  services.{service}: {count} modules, {inside} imports, {floors} floors"
+        count, inside, floors = structure.arrows_and_floors(f"zerofleet.services.{service}")
+        yield f"  zerofleet.services.{service}: {count} modules, {inside} imports, {floors} floors"
     circles = structure.circles()
     yield f"circles of imports: {len(circles)}"
     yield from (f"  {' <-> '.join(circle)}" for circle in circles)

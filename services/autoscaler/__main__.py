@@ -1,10 +1,10 @@
-"""Tell KEDA how many replicas are useful: ``python -m services.autoscaler RUN_FILE``."""
+"""Tell KEDA how many replicas are useful: ``python -m zerofleet.services.autoscaler RUN_FILE``."""
 
 from __future__ import annotations
 
-from services.autoscaler.service import serve
-from services.autoscaler.settings import AutoscalerSettings
 from zerofleet.service import run_service
+from zerofleet.services.autoscaler.service import serve
+from zerofleet.services.autoscaler.settings import AutoscalerSettings
 
 if __name__ == "__main__":
     run_service("autoscaler", AutoscalerSettings, serve)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from enum import StrEnum
 
-from services.autoscaler.watch import Watch
 from zerofleet.errors import InvalidRequestError, StoreUnavailableError
 from zerofleet.rpc.scaler import ScaledObject
+from zerofleet.services.autoscaler.watch import Watch
 
 _OURS = ("role", "run")
 # KEDA passes all that stands under the trigger's metadata, with what it reads itself.

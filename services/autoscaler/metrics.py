@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from services.autoscaler.desired_replicas import Desired, ScalingReason
-from services.autoscaler.watch import Watch
 from zerofleet.fleet import Need
+from zerofleet.services.autoscaler.desired_replicas import Desired, ScalingReason
+from zerofleet.services.autoscaler.watch import Watch
 
 _PREFIX = "zerofleet_autoscaler"
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from services.autoscaler.keda import KedaScaler
-from services.autoscaler.settings import AutoscalerSettings
-from services.autoscaler.watch import Watch
 from zerofleet.config import RunConfig
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.rpc.credentials import ServerCredentials
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.scaler import ScalerServer
 from zerofleet.service import beat, first_of, served_metrics
+from zerofleet.services.autoscaler.keda import KedaScaler
+from zerofleet.services.autoscaler.settings import AutoscalerSettings
+from zerofleet.services.autoscaler.watch import Watch
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -36,7 +36,7 @@ async def serve(run: RunConfig, settings: AutoscalerSettings, stop: Event) -> No
         watch = Watch(heartbeats, run.scaling)
 
         def collector() -> Collector:
-            from services.autoscaler.metrics import WatchCollector
+            from zerofleet.services.autoscaler.metrics import WatchCollector
 
             return WatchCollector(watch)
 

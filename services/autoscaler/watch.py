@@ -7,13 +7,13 @@ import time
 
 import structlog
 
-from services.autoscaler.desired_replicas import Desired, ScalingRule
 from zerofleet.config import ScalingSection
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.figures import AutoscalerFigures
 from zerofleet.fleet import FleetFigures, observe
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.service import Pulse
+from zerofleet.services.autoscaler.desired_replicas import Desired, ScalingRule
 from zerofleet.waiting import awaited
 
 _LOG_SECONDS = 60.0  # between two lines in which nothing changed

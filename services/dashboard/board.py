@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-from services.dashboard.board_position import BoardPosition, GameBoard, VariationStep
-from services.dashboard.toolkit import Element, events
+from zerofleet.services.dashboard.board_position import BoardPosition, GameBoard, VariationStep
+from zerofleet.services.dashboard.toolkit import Element, events
 
 _MOST_ARROWS = 12
 _WIDEST, _WIDEST_CELL = 46, 8  # rem: of the board, and of a cell of a small one

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from services.dashboard.board_text import EMPTY, TextGrid, read_grid
 from zerofleet.errors import ConfigError
 from zerofleet.games import State, spec
 from zerofleet.games.go_rules import base_name
+from zerofleet.services.dashboard.board_text import EMPTY, TextGrid, read_grid
 
 Style = Literal["squares", "lines", "felt", "frame", "chequered", "hexagons", "text"]
 Pieces = Literal["marks", "stones", "letters", "chess"]

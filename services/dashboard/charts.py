@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from services.dashboard.toolkit import events, ui
+from zerofleet.services.dashboard.toolkit import events, ui
 
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY = (
     f"var(--zf-{name})" for name in ("blue", "orange", "green", "red", "purple", "grey")

@@ -7,21 +7,21 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from services.dashboard.board import Board
-from services.dashboard.board_position import GameBoard, board_of
-from services.dashboard.frame import Frame, NothingThereError, Visit, said_heading
-from services.dashboard.page_parameters import (
+from zerofleet.client import PlayerDescription, SearchTable
+from zerofleet.errors import ZerofleetError
+from zerofleet.games import State, format_actions
+from zerofleet.rpc.codec import BEST
+from zerofleet.services.dashboard.board import Board
+from zerofleet.services.dashboard.board_position import GameBoard, board_of
+from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit, said_heading
+from zerofleet.services.dashboard.page_parameters import (
     SimulationsField,
     asked_actions,
     there_are,
     versions_of,
 )
-from services.dashboard.search_table import Candidate, CandidateTable, visit_marks
-from services.dashboard.toolkit import events, ui
-from zerofleet.client import PlayerDescription, SearchTable
-from zerofleet.errors import ZerofleetError
-from zerofleet.games import State, format_actions
-from zerofleet.rpc.codec import BEST
+from zerofleet.services.dashboard.search_table import Candidate, CandidateTable, visit_marks
+from zerofleet.services.dashboard.toolkit import events, ui
 
 
 def add_compare_page(frame: Frame) -> None:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from services.dashboard.board import Board, BoardMark
-from services.dashboard.board_position import GameBoard, board_of
-from services.dashboard.frame import Frame, NothingThereError, Visit
-from services.dashboard.page_parameters import asked_number, there_are
-from services.dashboard.table import NONE, Table, TableColumn
-from services.dashboard.toolkit import events, ui
 from zerofleet.cli.progress import counted
 from zerofleet.database.metrics import MOST_WRONG_ANSWERS, WrongAnswer
 from zerofleet.exam import PositionKind, position_kinds
 from zerofleet.games import State, parse_actions
+from zerofleet.services.dashboard.board import Board, BoardMark
+from zerofleet.services.dashboard.board_position import GameBoard, board_of
+from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
+from zerofleet.services.dashboard.page_parameters import asked_number, there_are
+from zerofleet.services.dashboard.table import NONE, Table, TableColumn
+from zerofleet.services.dashboard.toolkit import events, ui
 
 _SECONDS = 15.0
 _NEWEST_MODELS = 8

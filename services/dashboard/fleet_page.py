@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
-from services.dashboard.charts import (
+from zerofleet.services.dashboard.charts import (
     BLUE,
     FEW_POINTS,
     GREEN,
@@ -21,7 +21,7 @@ from services.dashboard.charts import (
     Point,
     frame_options,
 )
-from services.dashboard.fleet_queries import (
+from zerofleet.services.dashboard.fleet_queries import (
     MOST_UNFINISHED,
     SPANS,
     FleetHistory,
@@ -31,9 +31,9 @@ from services.dashboard.fleet_queries import (
     read_history,
     read_now,
 )
-from services.dashboard.frame import Frame, Visit, said_heading
-from services.dashboard.table import Table, TableColumn
-from services.dashboard.toolkit import ui
+from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
+from zerofleet.services.dashboard.table import Table, TableColumn
+from zerofleet.services.dashboard.toolkit import ui
 
 _NOW_SECONDS = 2.0
 _HELD_SECONDS = 5.0

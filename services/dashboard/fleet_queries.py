@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from services.dashboard.sources import ShownRun, Sources
-from services.dashboard.strip import colour_of
 from zerofleet.figures import AutoscalerFigures, InferenceFigures, SelfplayFigures
 from zerofleet.fleet import advise, observe
 from zerofleet.heartbeat import Heartbeat
 from zerofleet.heartbeat_history import ServiceHistory
 from zerofleet.local.monitor import states_of
 from zerofleet.redis_connection import RedisState
+from zerofleet.services.dashboard.sources import ShownRun, Sources
+from zerofleet.services.dashboard.strip import colour_of
 
 SPANS: Mapping[str, int] = MappingProxyType(
     {"last hour": 3600, "last 6 hours": 6 * 3600, "last 24 hours": 24 * 3600}

@@ -11,10 +11,12 @@ from urllib.parse import urlencode
 
 from fastapi import Request
 
-from services.dashboard.page_limits import PageLimits
-from services.dashboard.shared_reading import SharedReading
-from services.dashboard.sources import Away, ShownRun, Sources
-from services.dashboard.strip import (
+from zerofleet.cli.progress import best_text, elo_text
+from zerofleet.errors import InferenceUnavailableError, StoreUnavailableError
+from zerofleet.services.dashboard.page_limits import PageLimits
+from zerofleet.services.dashboard.shared_reading import SharedReading
+from zerofleet.services.dashboard.sources import Away, ShownRun, Sources
+from zerofleet.services.dashboard.strip import (
     SERVICES_SECONDS,
     STRIP_SECONDS,
     Lamp,
@@ -22,10 +24,8 @@ from services.dashboard.strip import (
     StripFigures,
     StripReader,
 )
-from services.dashboard.toolkit import Client, Element, TextElement, ui
-from services.dashboard.visitors import Visitor
-from zerofleet.cli.progress import best_text, elo_text
-from zerofleet.errors import InferenceUnavailableError, StoreUnavailableError
+from zerofleet.services.dashboard.toolkit import Client, Element, TextElement, ui
+from zerofleet.services.dashboard.visitors import Visitor
 
 _Value = TypeVar("_Value")
 

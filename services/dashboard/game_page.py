@@ -10,28 +10,6 @@ from itertools import cycle, pairwise
 from typing import Any
 from uuid import UUID
 
-from services.dashboard.board import Board
-from services.dashboard.board_position import GameBoard, board_of, require_known
-from services.dashboard.charts import (
-    BLUE,
-    ORANGE,
-    PURPLE,
-    RED,
-    ChartAxis,
-    ChartLine,
-    ChartPanel,
-    Drawing,
-)
-from services.dashboard.frame import Frame, NothingThereError, Visit
-from services.dashboard.match_words import player_words
-from services.dashboard.search_table import (
-    Candidate,
-    CandidateTable,
-    prior_marks,
-    ranked,
-    visit_marks,
-)
-from services.dashboard.toolkit import events, ui
 from zerofleet.database.played_games import (
     GAME,
     PLIES,
@@ -46,6 +24,28 @@ from zerofleet.errors import ConfigError, RecordRejectedError, ZerofleetError
 from zerofleet.games import State
 from zerofleet.games.notation import whole_number
 from zerofleet.games.sgf import require_sgf
+from zerofleet.services.dashboard.board import Board
+from zerofleet.services.dashboard.board_position import GameBoard, board_of, require_known
+from zerofleet.services.dashboard.charts import (
+    BLUE,
+    ORANGE,
+    PURPLE,
+    RED,
+    ChartAxis,
+    ChartLine,
+    ChartPanel,
+    Drawing,
+)
+from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
+from zerofleet.services.dashboard.match_words import player_words
+from zerofleet.services.dashboard.search_table import (
+    Candidate,
+    CandidateTable,
+    prior_marks,
+    ranked,
+    visit_marks,
+)
+from zerofleet.services.dashboard.toolkit import events, ui
 
 _BLUNDER = 0.4  # loss of value, for the player who moves
 _COLOURS = (BLUE, ORANGE, PURPLE)  # of curves

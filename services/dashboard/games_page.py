@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from services.dashboard.frame import Frame, Visit, said_heading
-from services.dashboard.games_queries import (
+from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
+from zerofleet.services.dashboard.games_queries import (
     KINDS,
     MOST_LOOKED_AT,
     REASONS,
@@ -16,8 +16,8 @@ from services.dashboard.games_queries import (
     GamePage,
     read_games,
 )
-from services.dashboard.table import Table, TableColumn
-from services.dashboard.toolkit import events, ui
+from zerofleet.services.dashboard.table import Table, TableColumn
+from zerofleet.services.dashboard.toolkit import events, ui
 
 _RESULT_WORDS = {1: "first won", 0: "draw", -1: "second won"}
 _COLUMNS = (

@@ -13,9 +13,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from services.dashboard.frame import NothingThereError
-from services.dashboard.page_parameters import asked_number
-from services.dashboard.sources import Sources
+from zerofleet.services.dashboard.frame import NothingThereError
+from zerofleet.services.dashboard.page_parameters import asked_number
+from zerofleet.services.dashboard.sources import Sources
 
 PAGE_GAMES = 50
 MOST_LOOKED_AT = 20_000

@@ -16,8 +16,8 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.dashboard.visitors import SESSION_SECONDS, Visitor, Visitors
 from zerofleet.errors import AccessDeniedError, OverloadedError
+from zerofleet.services.dashboard.visitors import SESSION_SECONDS, Visitor, Visitors
 
 _MOST_BYTES = 4096  # of a login
 _LOGIN_SECONDS = 10.0

@@ -9,11 +9,15 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from services.dashboard.board import Board
-from services.dashboard.board_position import GameBoard, board_of, require_known
-from services.dashboard.charts import BLUE, ChartAxis, ChartLine, ChartPanel, Drawing
-from services.dashboard.frame import Frame, NothingThereError, Visit
-from services.dashboard.match_queries import (
+from zerofleet.errors import ConfigError, IllegalActionError
+from zerofleet.figures import EvaluatorFigures
+from zerofleet.games import parse_actions
+from zerofleet.match.verdict import judge, llr_bound, llr_walk
+from zerofleet.services.dashboard.board import Board
+from zerofleet.services.dashboard.board_position import GameBoard, board_of, require_known
+from zerofleet.services.dashboard.charts import BLUE, ChartAxis, ChartLine, ChartPanel, Drawing
+from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
+from zerofleet.services.dashboard.match_queries import (
     KINDS,
     MATCHES,
     PAGE_MATCHES,
@@ -21,21 +25,17 @@ from services.dashboard.match_queries import (
     read_evaluators,
     read_match,
 )
-from services.dashboard.match_words import (
+from zerofleet.services.dashboard.match_words import (
     MATCH_COLUMNS,
     OUTCOMES,
     match_row,
     player_words,
     verdict_words,
 )
-from services.dashboard.models_page import page_links
-from services.dashboard.page_parameters import HIGHEST, asked_number
-from services.dashboard.table import Table, TableColumn
-from services.dashboard.toolkit import ui
-from zerofleet.errors import ConfigError, IllegalActionError
-from zerofleet.figures import EvaluatorFigures
-from zerofleet.games import parse_actions
-from zerofleet.match.verdict import judge, llr_bound, llr_walk
+from zerofleet.services.dashboard.models_page import page_links
+from zerofleet.services.dashboard.page_parameters import HIGHEST, asked_number
+from zerofleet.services.dashboard.table import Table, TableColumn
+from zerofleet.services.dashboard.toolkit import ui
 
 _SECONDS = 3.0
 _LIST_SECONDS = 10.0

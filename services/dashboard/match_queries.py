@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from services.dashboard.frame import NothingThereError
-from services.dashboard.sources import Sources
 from zerofleet.database import MatchRow, Pair
 from zerofleet.database.matches import MATCH, match_of
 from zerofleet.database.verdicts import PAIRS, pair_of
 from zerofleet.figures import EvaluatorFigures
+from zerofleet.services.dashboard.frame import NothingThereError
+from zerofleet.services.dashboard.sources import Sources
 
 KINDS = ("gate", "rating", "trial")
 PAGE_MATCHES = 30

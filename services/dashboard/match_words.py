@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.dashboard.frame import Visit
-from services.dashboard.table import NONE, TableColumn
+from zerofleet.services.dashboard.frame import Visit
+from zerofleet.services.dashboard.table import NONE, TableColumn
 
 OUTCOMES = ("0", "½", "1", "1½", "2")
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from services.dashboard.frame import Frame, NothingThereError, Visit
-from services.dashboard.match_words import MATCH_COLUMNS, match_row
-from services.dashboard.models_page import (
+from zerofleet.games.notation import whole_number
+from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
+from zerofleet.services.dashboard.match_words import MATCH_COLUMNS, match_row
+from zerofleet.services.dashboard.models_page import (
     elo_words,
     moment,
     page_links,
     rated_every,
     unrated_words,
 )
-from services.dashboard.models_queries import (
+from zerofleet.services.dashboard.models_queries import (
     EXAMS,
     LOSSES,
     MATCHES,
@@ -22,10 +23,9 @@ from services.dashboard.models_queries import (
     PAGE_MATCHES,
     VARIANTS,
 )
-from services.dashboard.page_parameters import HIGHEST, asked_number
-from services.dashboard.table import NONE, Table, TableColumn
-from services.dashboard.toolkit import ui
-from zerofleet.games.notation import whole_number
+from zerofleet.services.dashboard.page_parameters import HIGHEST, asked_number
+from zerofleet.services.dashboard.table import NONE, Table, TableColumn
+from zerofleet.services.dashboard.toolkit import ui
 
 _SECONDS = 10.0
 _LOSS_NAMES = (

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from services.dashboard.frame import Frame, Visit
-from services.dashboard.match_words import gate_cells, player_words
-from services.dashboard.models_queries import MODELS, PAGE_MODELS
-from services.dashboard.page_parameters import HIGHEST, asked_number
-from services.dashboard.sources import ShownRun
-from services.dashboard.table import NONE, Table, TableColumn
-from services.dashboard.toolkit import ui
 from zerofleet.cli.progress import rating_text
+from zerofleet.services.dashboard.frame import Frame, Visit
+from zerofleet.services.dashboard.match_words import gate_cells, player_words
+from zerofleet.services.dashboard.models_queries import MODELS, PAGE_MODELS
+from zerofleet.services.dashboard.page_parameters import HIGHEST, asked_number
+from zerofleet.services.dashboard.sources import ShownRun
+from zerofleet.services.dashboard.table import NONE, Table, TableColumn
+from zerofleet.services.dashboard.toolkit import ui
 
 _SECONDS = 10.0
 _COLUMNS = (

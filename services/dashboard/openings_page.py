@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from services.dashboard.board import Board, BoardMark
-from services.dashboard.board_position import GameBoard, board_of, require_known
-from services.dashboard.charts import (
+from zerofleet.errors import ConfigError
+from zerofleet.games import State, format_actions
+from zerofleet.services.dashboard.board import Board, BoardMark
+from zerofleet.services.dashboard.board_position import GameBoard, board_of, require_known
+from zerofleet.services.dashboard.charts import (
     BLUE,
     GREEN,
     GREY,
@@ -19,8 +21,8 @@ from services.dashboard.charts import (
     ChartPanel,
     Drawing,
 )
-from services.dashboard.frame import Frame, NothingThereError, Visit
-from services.dashboard.openings_reader import (
+from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
+from zerofleet.services.dashboard.openings_reader import (
     GAMES_OF_MODEL,
     MOST_PLIES,
     NextMove,
@@ -28,11 +30,9 @@ from services.dashboard.openings_reader import (
     Openings,
     OpeningsReader,
 )
-from services.dashboard.page_parameters import asked_actions, asked_number, there_are
-from services.dashboard.table import Table, TableColumn
-from services.dashboard.toolkit import events, ui
-from zerofleet.errors import ConfigError
-from zerofleet.games import State, format_actions
+from zerofleet.services.dashboard.page_parameters import asked_actions, asked_number, there_are
+from zerofleet.services.dashboard.table import Table, TableColumn
+from zerofleet.services.dashboard.toolkit import events, ui
 
 _SECONDS = 30.0
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)

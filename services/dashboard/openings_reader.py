@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from services.dashboard.sources import Sources
+from zerofleet.services.dashboard.sources import Sources
 
 GAMES_OF_MODEL = 1_000
 MOST_MODELS = 12

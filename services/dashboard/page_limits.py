@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services.dashboard.toolkit import Client, sio, ui
-from services.dashboard.visitors import Visitor
+from zerofleet.services.dashboard.toolkit import Client, sio, ui
+from zerofleet.services.dashboard.visitors import Visitor
 
 MOST_PAGES = 20  # of a login; where none is asked for, of all visitors
 MOST_PAGES_IN_ALL = 100

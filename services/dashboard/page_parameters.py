@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from services.dashboard.frame import NothingThereError, Visit
-from services.dashboard.toolkit import events, ui
 from zerofleet.client import PlayerDescription
 from zerofleet.errors import IllegalActionError
 from zerofleet.games import parse_actions
 from zerofleet.games.notation import whole_number
 from zerofleet.rpc.codec import BEST
+from zerofleet.services.dashboard.frame import NothingThereError, Visit
+from zerofleet.services.dashboard.toolkit import events, ui
 
 HIGHEST = 2_147_483_647
 """Highest integer in Postgres."""

@@ -17,8 +17,8 @@ from fastapi import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from services.dashboard.toolkit import app
-from services.dashboard.visitors import Visitor
+from zerofleet.services.dashboard.toolkit import app
+from zerofleet.services.dashboard.visitors import Visitor
 
 CSV_PATH = "/sql/answer.csv"
 ROWS_PATH = "/sql/rows"

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from services.dashboard.charts import (
+from zerofleet.cli.match import Z_95
+from zerofleet.services.dashboard.charts import (
     BLUE,
     GREEN,
     GREY,
@@ -21,8 +22,7 @@ from services.dashboard.charts import (
     Drawing,
     Point,
 )
-from services.dashboard.run_queries import GameBlock, RunCurves
-from zerofleet.cli.match import Z_95
+from zerofleet.services.dashboard.run_queries import GameBlock, RunCurves
 
 _SMOOTHING = 0.9  # weight of what was before
 _MOST_MARKS = 100

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from services.dashboard.charts import ChartPanel, Drawing
-from services.dashboard.frame import Frame, Visit, said_heading
-from services.dashboard.models_page import rated_words
-from services.dashboard.run_drawings import RunDrawings, Scale
-from services.dashboard.run_queries import BLOCK_GAMES, CurveReader, RunCurves
-from services.dashboard.sources import ShownRun
-from services.dashboard.toolkit import events, ui
 from zerofleet.database.metrics import TrainingWarning
 from zerofleet.exam import has_exam
+from zerofleet.services.dashboard.charts import ChartPanel, Drawing
+from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
+from zerofleet.services.dashboard.models_page import rated_words
+from zerofleet.services.dashboard.run_drawings import RunDrawings, Scale
+from zerofleet.services.dashboard.run_queries import BLOCK_GAMES, CurveReader, RunCurves
+from zerofleet.services.dashboard.sources import ShownRun
+from zerofleet.services.dashboard.toolkit import events, ui
 
 _SECONDS = 10.0
 _BLOCKS = f"Appears with the first {BLOCK_GAMES} games of self-play."

@@ -12,9 +12,9 @@ from datetime import datetime
 
 from sqlalchemy import Row
 
-from services.dashboard.sources import Sources
-from services.dashboard.strip import GameCount
 from zerofleet.database.metrics import TRAINING_WARNINGS, TrainingWarning
+from zerofleet.services.dashboard.sources import Sources
+from zerofleet.services.dashboard.strip import GameCount
 
 MOST_POINTS = 500
 BLOCK_GAMES = 100

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from services.dashboard.board import BoardMark
-from services.dashboard.table import Table, TableColumn
+from zerofleet.services.dashboard.board import BoardMark
+from zerofleet.services.dashboard.table import Table, TableColumn
 
 _MOST_ROWS = 20
 _LABELLED = 0.03  # of the greatest share; below, a number on the board would only clutter it

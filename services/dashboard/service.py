@@ -15,26 +15,6 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
-from services.dashboard.compare_page import add_compare_page
-from services.dashboard.exam_page import add_exam_page
-from services.dashboard.fleet_page import add_fleet_page
-from services.dashboard.frame import Frame, NothingThereError, Visit
-from services.dashboard.game_page import add_game_page
-from services.dashboard.games_page import add_games_page
-from services.dashboard.gate import Gate
-from services.dashboard.listener import MOST_CONNECTIONS, MOST_OF_ADDRESS, PageListener
-from services.dashboard.match_page import add_match_page
-from services.dashboard.model_page import add_model_page
-from services.dashboard.models_page import add_models_page
-from services.dashboard.openings_page import add_openings_page
-from services.dashboard.page_limits import MOST_MESSAGE_BYTES, MOST_UNREAD, limit_events
-from services.dashboard.play_page import add_play_page
-from services.dashboard.run_page import add_run_page
-from services.dashboard.settings import DashboardSettings
-from services.dashboard.sources import Sources
-from services.dashboard.sql_page import add_sql_page
-from services.dashboard.toolkit import Client, ui
-from services.dashboard.visitors import Visitors
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 from zerofleet.figures import DashboardFigures
@@ -45,6 +25,26 @@ from zerofleet.rpc.transport import is_local
 from zerofleet.secrets.files import Followed
 from zerofleet.secrets.tokens import read_tokens
 from zerofleet.service import Pulse, beat, first_of, give_memory_back, served_metrics
+from zerofleet.services.dashboard.compare_page import add_compare_page
+from zerofleet.services.dashboard.exam_page import add_exam_page
+from zerofleet.services.dashboard.fleet_page import add_fleet_page
+from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
+from zerofleet.services.dashboard.game_page import add_game_page
+from zerofleet.services.dashboard.games_page import add_games_page
+from zerofleet.services.dashboard.gate import Gate
+from zerofleet.services.dashboard.listener import MOST_CONNECTIONS, MOST_OF_ADDRESS, PageListener
+from zerofleet.services.dashboard.match_page import add_match_page
+from zerofleet.services.dashboard.model_page import add_model_page
+from zerofleet.services.dashboard.models_page import add_models_page
+from zerofleet.services.dashboard.openings_page import add_openings_page
+from zerofleet.services.dashboard.page_limits import MOST_MESSAGE_BYTES, MOST_UNREAD, limit_events
+from zerofleet.services.dashboard.play_page import add_play_page
+from zerofleet.services.dashboard.run_page import add_run_page
+from zerofleet.services.dashboard.settings import DashboardSettings
+from zerofleet.services.dashboard.sources import Sources
+from zerofleet.services.dashboard.sql_page import add_sql_page
+from zerofleet.services.dashboard.toolkit import Client, ui
+from zerofleet.services.dashboard.visitors import Visitors
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

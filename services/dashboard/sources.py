@@ -16,10 +16,6 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Row, text
 
-from services.dashboard.settings import DashboardSettings
-from services.dashboard.visitor_player import VisitorPlayer
-from services.dashboard.visitor_queries import VisitorQueries
-from services.dashboard.visitors import Allowance, Visitor
 from zerofleet.client import AsyncPlayer
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database.connection import ConnectionPool
@@ -34,6 +30,10 @@ from zerofleet.heartbeat_history import HeartbeatHistory, ServiceHistory
 from zerofleet.redis_connection import UP, RedisState
 from zerofleet.rpc.credentials import client_credentials
 from zerofleet.search_configs import served_simulations
+from zerofleet.services.dashboard.settings import DashboardSettings
+from zerofleet.services.dashboard.visitor_player import VisitorPlayer
+from zerofleet.services.dashboard.visitor_queries import VisitorQueries
+from zerofleet.services.dashboard.visitors import Allowance, Visitor
 
 _CONNECTIONS = 6  # of the 20 that the role has
 _STATEMENT_SECONDS = 10

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlencode
 
-from services.dashboard.frame import Frame, Visit, said_heading
-from services.dashboard.query_answers import (
+from zerofleet.errors import StoreUnavailableError
+from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
+from zerofleet.services.dashboard.query_answers import (
     CSV_PATH,
     GONE,
     ROWS_PATH,
@@ -21,10 +22,9 @@ from services.dashboard.query_answers import (
     QueryAnswer,
     add_answer_routes,
 )
-from services.dashboard.sources import Sources
-from services.dashboard.toolkit import events, ui
-from services.dashboard.visitor_queries import MOST_ROWS, MOST_SECONDS, QueryFaultError
-from zerofleet.errors import StoreUnavailableError
+from zerofleet.services.dashboard.sources import Sources
+from zerofleet.services.dashboard.toolkit import events, ui
+from zerofleet.services.dashboard.visitor_queries import MOST_ROWS, MOST_SECONDS, QueryFaultError
 
 _RELATIONS_SECONDS = 60.0
 _SHOWN_ROWS = 100  # of a saved query

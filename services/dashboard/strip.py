@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, cast
 
-from services.dashboard.sources import Away, ShownRun, Sources
 from zerofleet.cli.status_text import doing_by_name
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.exam import has_exam
 from zerofleet.figures import SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat
 from zerofleet.local.monitor import RunFigures, ServiceState, Status, states_of
+from zerofleet.services.dashboard.sources import Away, ShownRun, Sources
 
 STRIP_SECONDS = 2.0
 SERVICES_SECONDS = 1.0

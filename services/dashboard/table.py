@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from services.dashboard.toolkit import Element, events
+from zerofleet.services.dashboard.toolkit import Element, events
 
 NONE = "–"  # in a cell that has nothing
 

@@ -11,7 +11,6 @@ import math
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 
-from services.dashboard.visitors import Allowance, Visitor
 from zerofleet.client import (
     AsyncPlayer,
     PlayerDescription,
@@ -20,6 +19,7 @@ from zerofleet.client import (
 )
 from zerofleet.errors import OverloadedError, PermissionDeniedError, ZerofleetError
 from zerofleet.rpc.codec import BEST
+from zerofleet.services.dashboard.visitors import Allowance, Visitor
 
 _WAIT_SECONDS = 10.0
 _SIGN_SECONDS = 0.3  # between two tables of a search

@@ -23,10 +23,10 @@ import psycopg2
 import psycopg2.extensions
 from psycopg2 import errorcodes
 
-from services.dashboard.query_answers import KeptAnswer, KeptAnswers, QueryAnswer
-from services.dashboard.visitors import Visitor
 from zerofleet.database.connection import connect
 from zerofleet.errors import StoreUnavailableError, ZerofleetError
+from zerofleet.services.dashboard.query_answers import KeptAnswer, KeptAnswers, QueryAnswer
+from zerofleet.services.dashboard.visitors import Visitor
 
 MOST_SECONDS = 10
 MOST_ROWS = 10_000

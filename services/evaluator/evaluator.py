@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 import structlog
 
-from services.evaluator.context import EvaluatorContext
-from services.evaluator.players import Players
-from services.evaluator.pool import RatingPool
-from services.evaluator.promoter import Promoter
-from services.evaluator.referee import Referee
-from services.evaluator.spare import SpareTime
 from zerofleet.database import ExamFigures, Grounds, MatchRow, ModelName, Promotion
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.exam import ExamResult, PositionKind, examine, position_kinds
 from zerofleet.match.verdict import Standing
 from zerofleet.service import first_of
+from zerofleet.services.evaluator.context import EvaluatorContext
+from zerofleet.services.evaluator.players import Players
+from zerofleet.services.evaluator.pool import RatingPool
+from zerofleet.services.evaluator.promoter import Promoter
+from zerofleet.services.evaluator.referee import Referee
+from zerofleet.services.evaluator.spare import SpareTime
 
 _log = structlog.get_logger()
 

@@ -11,7 +11,6 @@ import structlog
 from numpy.typing import NDArray
 from zerofleet_core import SearchConfig
 
-from services.evaluator.context import EvaluatorContext
 from zerofleet.client import AsyncModel
 from zerofleet.database import ModelName
 from zerofleet.errors import IncompatibleModelError, ModelNotFoundError
@@ -19,6 +18,7 @@ from zerofleet.games import State
 from zerofleet.match.anchors import anchor_player
 from zerofleet.match.play_match import MatchPlayer, SearchPlayer
 from zerofleet.prediction import Prediction, Predictor
+from zerofleet.services.evaluator.context import EvaluatorContext
 from zerofleet.waiting import PatientPredictor
 
 _log = structlog.get_logger()

@@ -8,10 +8,6 @@ from contextlib import AsyncExitStack
 
 import structlog
 
-from services.evaluator.context import EvaluatorContext
-from services.evaluator.pairings import DueGames, MissingGames, PairingQueue
-from services.evaluator.players import Players
-from services.evaluator.rating import Result, rate
 from zerofleet.database import MatchGame
 from zerofleet.errors import IncompatibleModelError, RecordRejectedError
 from zerofleet.gtp.client import EngineGoneError
@@ -19,6 +15,10 @@ from zerofleet.gtp.protocol import GtpError
 from zerofleet.match.anchors import why_absent
 from zerofleet.match.play_match import MatchPlayer, PairQueue, play_match, together
 from zerofleet.search_configs import match_search
+from zerofleet.services.evaluator.context import EvaluatorContext
+from zerofleet.services.evaluator.pairings import DueGames, MissingGames, PairingQueue
+from zerofleet.services.evaluator.players import Players
+from zerofleet.services.evaluator.rating import Result, rate
 
 _log = structlog.get_logger()
 

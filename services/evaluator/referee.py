@@ -8,13 +8,13 @@ from typing import Literal
 
 import structlog
 
-from services.evaluator.context import EvaluatorContext
-from services.evaluator.players import Players
 from zerofleet.database import GateRule, Grounds, MatchGame, MatchRow, match_seed
 from zerofleet.match.openings import draw_openings
 from zerofleet.match.play_match import PairQueue, Place, play_match
 from zerofleet.match.verdict import Standing, judge
 from zerofleet.search_configs import match_search
+from zerofleet.services.evaluator.context import EvaluatorContext
+from zerofleet.services.evaluator.players import Players
 
 _log = structlog.get_logger()
 

@@ -9,14 +9,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from services.evaluator.context import EvaluatorContext
-from services.evaluator.evaluator import Evaluator
-from services.evaluator.players import Players
-from services.evaluator.pool import RatingPool
-from services.evaluator.promoter import Promoter, reconcile
-from services.evaluator.referee import Referee
-from services.evaluator.spare import SpareTime
-from services.evaluator.trials import Trials
 from zerofleet.best_pointer import BestPointer
 from zerofleet.client import AsyncModel
 from zerofleet.config import ProcessSettings, RunConfig
@@ -30,6 +22,14 @@ from zerofleet.match.play_match import MatchGamesInPlay
 from zerofleet.rpc.credentials import client_credentials
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import Pulse, beat, first_of, served_metrics
+from zerofleet.services.evaluator.context import EvaluatorContext
+from zerofleet.services.evaluator.evaluator import Evaluator
+from zerofleet.services.evaluator.players import Players
+from zerofleet.services.evaluator.pool import RatingPool
+from zerofleet.services.evaluator.promoter import Promoter, reconcile
+from zerofleet.services.evaluator.referee import Referee
+from zerofleet.services.evaluator.spare import SpareTime
+from zerofleet.services.evaluator.trials import Trials
 from zerofleet.waiting import Waits
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
             evaluator = FencedEvaluator(run, settings, database, pointer, model, waits)
 
             def collector() -> Collector:
-                from services.evaluator.metrics import PulseCollector
+                from zerofleet.services.evaluator.metrics import PulseCollector
 
                 return PulseCollector(evaluator.pulse)
 

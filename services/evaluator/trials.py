@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 
 import structlog
 
-from services.evaluator.context import EvaluatorContext
-from services.evaluator.players import Players
-from services.evaluator.pool import CANNOT_PLAY
 from zerofleet.database import MatchGame, MatchRow
 from zerofleet.errors import ConfigError, IncompatibleModelError
 from zerofleet.match.openings import draw_openings
 from zerofleet.match.play_match import PairQueue, play_match
 from zerofleet.search_configs import match_search
+from zerofleet.services.evaluator.context import EvaluatorContext
+from zerofleet.services.evaluator.players import Players
+from zerofleet.services.evaluator.pool import CANNOT_PLAY
 
 _log = structlog.get_logger()
 

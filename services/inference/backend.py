@@ -8,9 +8,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from services.inference.batcher import Batcher
-from services.inference.loaded_models import LoadedModel
-from services.inference.served_models import ServedModels
 from zerofleet.errors import (
     IncompatibleModelError,
     InferenceUnavailableError,
@@ -19,6 +16,9 @@ from zerofleet.errors import (
 from zerofleet.prediction import Prediction
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.inference_backend import ModelCounters, ModelState
+from zerofleet.services.inference.batcher import Batcher
+from zerofleet.services.inference.loaded_models import LoadedModel
+from zerofleet.services.inference.served_models import ServedModels
 
 
 class Backend:

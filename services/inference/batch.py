@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.inference.loaded_models import LoadedModel
 from zerofleet.prediction import Prediction
+from zerofleet.services.inference.loaded_models import LoadedModel
 
 
 @dataclass(slots=True, eq=False)

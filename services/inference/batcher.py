@@ -21,11 +21,11 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from services.inference.batch import Batch, ModelQueue, Request
-from services.inference.loaded_models import FP32, LoadedModel
-from services.inference.statistics import BatchTimes, Statistics
 from zerofleet.errors import InferenceUnavailableError, OverloadedError, ZerofleetError
 from zerofleet.prediction import Prediction
+from zerofleet.services.inference.batch import Batch, ModelQueue, Request
+from zerofleet.services.inference.loaded_models import FP32, LoadedModel
+from zerofleet.services.inference.statistics import BatchTimes, Statistics
 
 _log = structlog.get_logger()
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import structlog
 
-from services.inference.settings import InferenceSettings
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError, IncompatibleModelError, InferenceUnavailableError
 from zerofleet.models.device_session import open_session
@@ -17,6 +16,7 @@ from zerofleet.models.driver import device_count
 from zerofleet.models.provider import CPU, Provider, choose
 from zerofleet.models.runtime import installed_runtimes, load_cuda, offered_providers, only_errors
 from zerofleet.models.shape import Shape
+from zerofleet.services.inference.settings import InferenceSettings
 
 _log = structlog.get_logger()
 

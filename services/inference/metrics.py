@@ -13,10 +13,10 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from services.inference.batcher import Batcher
-from services.inference.recent_load import Load
-from services.inference.served_models import ServedModels
-from services.inference.statistics import Histogram
+from zerofleet.services.inference.batcher import Batcher
+from zerofleet.services.inference.recent_load import Load
+from zerofleet.services.inference.served_models import ServedModels
+from zerofleet.services.inference.statistics import Histogram
 
 _PREFIX = "zerofleet_inference"
 

@@ -14,11 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from zerofleet_core import Search, SearchResult
 
-from services.inference.backend import PinnedPredictor
-from services.inference.batcher import Batcher
-from services.inference.loaded_models import LoadedModel
-from services.inference.requested_position import RequestedPosition, replay
-from services.inference.served_models import ServedModels
 from zerofleet import games
 from zerofleet.config import SearchSection
 from zerofleet.errors import InvalidRequestError, OverloadedError
@@ -34,6 +29,11 @@ from zerofleet.rpc.player_backend import (
     Sgf,
 )
 from zerofleet.search_configs import served_search
+from zerofleet.services.inference.backend import PinnedPredictor
+from zerofleet.services.inference.batcher import Batcher
+from zerofleet.services.inference.loaded_models import LoadedModel
+from zerofleet.services.inference.requested_position import RequestedPosition, replay
+from zerofleet.services.inference.served_models import ServedModels
 
 # Simulations run on the event loop between two predictions; where all of them end in finished
 # games, one call may run to the end. This many take some 10 ms there.

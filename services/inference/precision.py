@@ -10,8 +10,8 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from services.inference.loaded_models import FP32, LoadedModel
 from zerofleet.models.provider import ProviderName
+from zerofleet.services.inference.loaded_models import FP32, LoadedModel
 
 _log = structlog.get_logger()
 

@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.inference.batcher import Batcher
-from services.inference.capacity import BatchCost
-from services.inference.served_models import ServedModels
-from services.inference.statistics import Statistics
 from zerofleet.figures import InferenceFigures
 from zerofleet.service import Pulse
+from zerofleet.services.inference.batcher import Batcher
+from zerofleet.services.inference.capacity import BatchCost
+from zerofleet.services.inference.served_models import ServedModels
+from zerofleet.services.inference.statistics import Statistics
 
 _WINDOW_SECONDS = 30.0
 _LINEAR = ("cpu", "openvino")  # providers of which a row costs the same in every batch

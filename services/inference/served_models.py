@@ -19,9 +19,6 @@ from typing import TypeVar, TypeVarTuple
 
 import structlog
 
-from services.inference.loaded_models import FP32, LoadedModel, LoadedModels
-from services.inference.precision import Precisions
-from services.inference.stored_models import ModelSource
 from zerofleet.database import Promotion
 from zerofleet.errors import (
     InferenceUnavailableError,
@@ -31,6 +28,9 @@ from zerofleet.errors import (
 )
 from zerofleet.figures import WorkStatus
 from zerofleet.rpc.inference_backend import ModelState
+from zerofleet.services.inference.loaded_models import FP32, LoadedModel, LoadedModels
+from zerofleet.services.inference.precision import Precisions
+from zerofleet.services.inference.stored_models import ModelSource
 from zerofleet.waiting import FIRST_MODEL
 
 _log = structlog.get_logger()

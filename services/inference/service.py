@@ -11,17 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import structlog
 
-from services.inference.backend import Backend
-from services.inference.batcher import Batcher, BatchLimits
-from services.inference.device import active_provider, numbers
-from services.inference.loaded_models import ModelLoader
-from services.inference.model_player import ModelPlayer
-from services.inference.precision import RUNS, Precisions, fastest_model
-from services.inference.recent_load import Load
-from services.inference.served_models import ServedModels
-from services.inference.settings import InferenceSettings
-from services.inference.several_gpus import serve_several
-from services.inference.stored_models import StoredModels
 from zerofleet import games
 from zerofleet.best_pointer import BestPointer
 from zerofleet.config import RunConfig
@@ -39,6 +28,17 @@ from zerofleet.rpc.limits import Limits
 from zerofleet.rpc.server import Server
 from zerofleet.search_configs import served_simulations
 from zerofleet.service import Pulse, beat, first_of, give_memory_back, served_metrics
+from zerofleet.services.inference.backend import Backend
+from zerofleet.services.inference.batcher import Batcher, BatchLimits
+from zerofleet.services.inference.device import active_provider, numbers
+from zerofleet.services.inference.loaded_models import ModelLoader
+from zerofleet.services.inference.model_player import ModelPlayer
+from zerofleet.services.inference.precision import RUNS, Precisions, fastest_model
+from zerofleet.services.inference.recent_load import Load
+from zerofleet.services.inference.served_models import ServedModels
+from zerofleet.services.inference.settings import InferenceSettings
+from zerofleet.services.inference.several_gpus import serve_several
+from zerofleet.services.inference.stored_models import StoredModels
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -175,7 +175,7 @@ async def _answer(
     health = HealthServer(settings.health_address, ready=lambda: server.serving, names=server.names)
 
     def collector() -> Collector:
-        from services.inference.metrics import InferenceCollector
+        from zerofleet.services.inference.metrics import InferenceCollector
 
         return InferenceCollector(batcher, models, provider.name, load)
 

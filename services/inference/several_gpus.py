@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import structlog
 
-from services.inference.settings import InferenceSettings
 from zerofleet.errors import ConfigError
 from zerofleet.rpc.server import check_free
+from zerofleet.services.inference.settings import InferenceSettings
 
 _log = structlog.get_logger()
 
@@ -77,7 +77,8 @@ async def _start(settings: InferenceSettings, number: int, device: int) -> Proce
             variable = f"ZEROFLEET_{name}_ADDRESS"
             environment[variable] = _next(variable, place, number)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "services.inference", str(settings.run_file)), env=environment
+        *(sys.executable, "-P", "-m", "zerofleet.services.inference", str(settings.run_file)),
+        env=environment,
     )
     _log.info("device_process", device=device, pid=process.pid)
     return process

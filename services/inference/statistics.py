@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from services.inference.batch import Batch
-from services.inference.loaded_models import LoadedModel
 from zerofleet.rpc.inference_backend import BatchStatistics, Duration, ModelCounters
+from zerofleet.services.inference.batch import Batch
+from zerofleet.services.inference.loaded_models import LoadedModel
 
 QUEUE_WAIT_BOUNDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # seconds
 

@@ -1,10 +1,10 @@
-"""Play with the best model: ``python -m services.selfplay RUN_FILE``."""
+"""Play with the best model: ``python -m zerofleet.services.selfplay RUN_FILE``."""
 
 from __future__ import annotations
 
-from services.selfplay.service import serve
-from services.selfplay.settings import SelfplaySettings
 from zerofleet.service import run_service
+from zerofleet.services.selfplay.service import serve
+from zerofleet.services.selfplay.settings import SelfplaySettings
 
 if __name__ == "__main__":
     run_service("selfplay", SelfplaySettings, serve)

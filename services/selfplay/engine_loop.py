@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 from zerofleet_core import SelfPlay
 
-from services.selfplay.games_in_play import GamesInPlay
-from services.selfplay.pause import Pause
-from services.selfplay.unfinished_games import UnfinishedGames
-from services.selfplay.writer import GameWriter
 from zerofleet.database import Submission
 from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord
+from zerofleet.services.selfplay.games_in_play import GamesInPlay
+from zerofleet.services.selfplay.pause import Pause
+from zerofleet.services.selfplay.unfinished_games import UnfinishedGames
+from zerofleet.services.selfplay.writer import GameWriter
 
 
 class EngineLoop:

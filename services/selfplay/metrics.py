@@ -8,7 +8,7 @@ from dataclasses import asdict
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from services.selfplay.worker import Worker
+from zerofleet.services.selfplay.worker import Worker
 
 _PREFIX = "zerofleet_selfplay"
 _COUNTED = {

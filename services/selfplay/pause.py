@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from services.selfplay.writer import GameWriter
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.figures import TrainerFigures
 from zerofleet.heartbeat import BEAT_TTL_SECONDS, Heartbeats
+from zerofleet.services.selfplay.writer import GameWriter
 from zerofleet.waiting import Waits
 
 _LOOK_SECONDS = 0.5

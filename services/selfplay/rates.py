@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.selfplay.engine_loop import EngineLoop
 from zerofleet.config import RunConfig
 from zerofleet.figures import SelfplayFigures
+from zerofleet.services.selfplay.engine_loop import EngineLoop
 
 _WINDOW_SECONDS = 30.0
 _PLIES_TO_COUNT = 4  # of each game: from then on a worker's own plies say what one costs

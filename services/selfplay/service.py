@@ -8,9 +8,6 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from services.selfplay.best_version_predictor import BestVersionPredictor
-from services.selfplay.settings import SelfplaySettings
-from services.selfplay.worker import Worker
 from zerofleet.best_pointer import BestPointer
 from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig, check_messages
@@ -19,6 +16,9 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.rpc.credentials import client_credentials
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import first_of, served_metrics
+from zerofleet.services.selfplay.best_version_predictor import BestVersionPredictor
+from zerofleet.services.selfplay.settings import SelfplaySettings
+from zerofleet.services.selfplay.worker import Worker
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -66,7 +66,7 @@ async def _work(
     *beside: Coroutine[Any, Any, object],
 ) -> None:
     def collector() -> Collector:
-        from services.selfplay.metrics import WorkerCollector
+        from zerofleet.services.selfplay.metrics import WorkerCollector
 
         return WorkerCollector(worker)
 

@@ -10,10 +10,10 @@ from uuid import UUID
 import structlog
 from zerofleet_core import GameColumns
 
-from services.selfplay.games_in_play import GamesInPlay
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.records import GameRecord
+from zerofleet.services.selfplay.games_in_play import GamesInPlay
 from zerofleet.waiting import Waits, awaited
 
 _log = structlog.get_logger()

@@ -13,14 +13,6 @@ from uuid import UUID
 import structlog
 from zerofleet_core import SearchConfig, SelfPlay
 
-from services.selfplay.engine_loop import EngineLoop
-from services.selfplay.games_in_play import GamesInPlay
-from services.selfplay.pause import Pause, TrainerWatch
-from services.selfplay.rates import PlayTotals, PlyCost, Rates
-from services.selfplay.resign_threshold_reader import ResignThresholdReader
-from services.selfplay.settings import SelfplaySettings
-from services.selfplay.unfinished_games import UnfinishedGames
-from services.selfplay.writer import AuditFile, GameWriter
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
@@ -29,6 +21,14 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord
 from zerofleet.service import Pulse, beat, first_of, tell_lost_games
+from zerofleet.services.selfplay.engine_loop import EngineLoop
+from zerofleet.services.selfplay.games_in_play import GamesInPlay
+from zerofleet.services.selfplay.pause import Pause, TrainerWatch
+from zerofleet.services.selfplay.rates import PlayTotals, PlyCost, Rates
+from zerofleet.services.selfplay.resign_threshold_reader import ResignThresholdReader
+from zerofleet.services.selfplay.settings import SelfplaySettings
+from zerofleet.services.selfplay.unfinished_games import UnfinishedGames
+from zerofleet.services.selfplay.writer import AuditFile, GameWriter
 from zerofleet.waiting import FIRST_MODEL, Backoff, PatientPredictor, Waits
 
 _log = structlog.get_logger()

@@ -108,8 +108,7 @@ class GameWriter:
                 try:
                     await self._submit(batch)
                 except StoreUnavailableError as error:
-                    self._away = True
-                    self._look_for_room()
+                    self._lost_postgres()
                     self._waits.begin("writer", awaited(error), reason=str(error))
                     await backoff.sleep()
                 else:
@@ -144,6 +143,18 @@ class GameWriter:
         self.answers[answer] += 1
         self._look_for_room()
 
+    def _lost_postgres(self) -> None:
+        """Use the whole spool from now on: play that paused at the smaller limit resumes."""
+        if not self._away:
+            self._away = True
+            if len(self._spool) < self._limit:
+                self._resume()
+        self._look_for_room()
+
+    def _resume(self) -> None:
+        self._room.set()
+        self._waits.end("spool")
+
     def _look_for_room(self) -> None:
         """Stop play at the limit; let it go on at half of it, so that it stops more seldom."""
         limit = self._limit if self._away else min(self._limit, _AHEAD_GAMES)
@@ -152,8 +163,7 @@ class GameWriter:
             status = "blocked" if self._away else "running"
             self._waits.begin("spool", "Postgres to store games", status)
         elif not self._room.is_set() and len(self._spool) <= limit // 2:
-            self._room.set()
-            self._waits.end("spool")
+            self._resume()
 
 
 class AuditFile:

@@ -1,4 +1,4 @@
-"""``python -m services.trainer RUN_FILE``; where stores and folders are: ``ZEROFLEET_*``."""
+"""``python -m zerofleet.services.trainer RUN_FILE``, with folders and stores in ``ZEROFLEET_*``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zerofleet.service import run_service
 
 async def _serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) -> None:
     # Only now: torch takes a second to import, and bad input need not wait for it.
-    from services.trainer.service import serve
+    from zerofleet.services.trainer.service import serve
 
     await serve(run, settings, stop)
 

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from zerofleet_core import GameSpec, State
 
 import zerofleet
-from services.trainer.trainer_stores import TrainerStores
 from zerofleet.database import ModelRow
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
 from zerofleet.models.golden import Golden
 from zerofleet.models.publish import Published, publish
 from zerofleet.models.variant import Variant, VariantRequest
 from zerofleet.network import PolicyValueNet, export_onnx
+from zerofleet.services.trainer.trainer_stores import TrainerStores
 
 GOLDEN_POSITIONS = 64  # of random play, and as many again of random bits
 

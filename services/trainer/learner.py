@@ -9,9 +9,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from services.trainer.measurement import TracedBatch, TrainBatch, measurement
-from services.trainer.schedule import learning_rate
-from services.trainer.team import Order, ProcessTeam, Team
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 from zerofleet.figures import Measurement
@@ -26,6 +23,9 @@ from zerofleet.network import (
     losses,
 )
 from zerofleet.network.policy_value_net import BoardShape
+from zerofleet.services.trainer.measurement import TracedBatch, TrainBatch, measurement
+from zerofleet.services.trainer.schedule import learning_rate
+from zerofleet.services.trainer.team import Order, ProcessTeam, Team
 
 Wanted = Literal["auto", "off", "bf16", "fp16"]
 _BF16_CHANNELS = 32  # of a network that gains by bf16 on a CPU

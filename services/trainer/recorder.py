@@ -11,16 +11,16 @@ from typing import Any
 
 import structlog
 
-from services.trainer.overfit import Event
-from services.trainer.state import Training
-from services.trainer.trainer_stores import TrainerStores
-from services.trainer.window import Window
 from zerofleet import games
 from zerofleet.config import RunConfig
 from zerofleet.database import RecentPlay
 from zerofleet.database.metrics import Split
 from zerofleet.errors import ConfigError
 from zerofleet.figures import Measurement, numbers
+from zerofleet.services.trainer.overfit import Event
+from zerofleet.services.trainer.state import Training
+from zerofleet.services.trainer.trainer_stores import TrainerStores
+from zerofleet.services.trainer.window import Window
 
 _log = structlog.get_logger()
 

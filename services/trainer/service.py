@@ -13,13 +13,6 @@ from typing import TYPE_CHECKING
 import structlog
 import torch
 
-from services.trainer.checkpoints import CheckpointFolder
-from services.trainer.learner import Learner
-from services.trainer.recorder import TensorBoard
-from services.trainer.state import take_over
-from services.trainer.team import ProcessTeam, Team, open_team
-from services.trainer.trainer import Trainer
-from services.trainer.trainer_stores import TrainerStores
 from zerofleet import games
 from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.database import Database
@@ -30,6 +23,13 @@ from zerofleet.local.data_folder import data_folder_of
 from zerofleet.models.model_store import ModelStore, open_store
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import Pulse, beat, first_of, served_metrics
+from zerofleet.services.trainer.checkpoints import CheckpointFolder
+from zerofleet.services.trainer.learner import Learner
+from zerofleet.services.trainer.recorder import TensorBoard
+from zerofleet.services.trainer.state import take_over
+from zerofleet.services.trainer.team import ProcessTeam, Team, open_team
+from zerofleet.services.trainer.trainer import Trainer
+from zerofleet.services.trainer.trainer_stores import TrainerStores
 from zerofleet.waiting import StoppedError, Waits
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ async def lead(
         trainer = TrainerThread(run, database, models, checkpoints, team, health, folder)
 
         def collector() -> Collector:
-            from services.trainer.metrics import TrainerCollector
+            from zerofleet.services.trainer.metrics import TrainerCollector
 
             return TrainerCollector(trainer.pulse)
 

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 import structlog
 import torch
 
-from services.trainer.checkpoints import Checkpoint, CheckpointFolder, TrainerState
-from services.trainer.learner import Learner, LostWeightsError
-from services.trainer.overfit import OverfitWatch
-from services.trainer.schedule import window_reach
-from services.trainer.team import Team
-from services.trainer.train_bucket import TrainBucket
-from services.trainer.trainer_stores import TrainerStores
 from zerofleet import games
 from zerofleet.config import RunConfig, check_sizes
 from zerofleet.database import ModelRow
 from zerofleet.errors import ConfigError
+from zerofleet.services.trainer.checkpoints import Checkpoint, CheckpointFolder, TrainerState
+from zerofleet.services.trainer.learner import Learner, LostWeightsError
+from zerofleet.services.trainer.overfit import OverfitWatch
+from zerofleet.services.trainer.schedule import window_reach
+from zerofleet.services.trainer.team import Team
+from zerofleet.services.trainer.train_bucket import TrainBucket
+from zerofleet.services.trainer.trainer_stores import TrainerStores
 
 _log = structlog.get_logger()
 

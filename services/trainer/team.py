@@ -22,7 +22,7 @@ from torch import Tensor
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from services.trainer.measurement import TrainBatch
+    from zerofleet.services.trainer.measurement import TrainBatch
 
 # Between two steps the leader may wait for games for days; torchrun ends those left behind.
 PATIENCE = timedelta(days=365)

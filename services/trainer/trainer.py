@@ -8,20 +8,20 @@ from functools import partial
 
 import structlog
 
-from services.trainer.candidates import Candidates
-from services.trainer.forgetting import Forgetting, HeldGames
-from services.trainer.learner import Learner
-from services.trainer.recorder import Recorder, TensorBoard
-from services.trainer.state import Resumed
-from services.trainer.train_bucket import Demand
-from services.trainer.trainer_stores import TrainerStores
-from services.trainer.variant_requests import VariantRequests
-from services.trainer.window import Window
 from zerofleet import games
 from zerofleet.config import ResignSection, RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
 from zerofleet.figures import TrainerFigures, WorkStatus
+from zerofleet.services.trainer.candidates import Candidates
+from zerofleet.services.trainer.forgetting import Forgetting, HeldGames
+from zerofleet.services.trainer.learner import Learner
+from zerofleet.services.trainer.recorder import Recorder, TensorBoard
+from zerofleet.services.trainer.state import Resumed
+from zerofleet.services.trainer.train_bucket import Demand
+from zerofleet.services.trainer.trainer_stores import TrainerStores
+from zerofleet.services.trainer.variant_requests import VariantRequests
+from zerofleet.services.trainer.window import Window
 from zerofleet.waiting import Backoff, StoppedError
 
 POLL_SECONDS = 0.5

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import structlog
 
-from services.trainer.checkpoints import CheckpointFolder
 from zerofleet.database import Database
 from zerofleet.models.model_store import ModelStore
+from zerofleet.services.trainer.checkpoints import CheckpointFolder
 from zerofleet.waiting import Backoff, Waits
 
 _log = structlog.get_logger()

@@ -11,14 +11,14 @@ import structlog
 from numpy.typing import NDArray
 from zerofleet_core import ReplayBuffer
 
-from services.trainer.measurement import TracedBatch, TrainBatch
-from services.trainer.schedule import held_out_limit, window_limit
-from services.trainer.state import Training
 from zerofleet.config import RunConfig, TrainerSection
 from zerofleet.database import Database, StoredGame, WindowBlocker
 from zerofleet.database.metrics import Split
 from zerofleet.database.window_games import AskedColumn
 from zerofleet.records import is_held_out
+from zerofleet.services.trainer.measurement import TracedBatch, TrainBatch
+from zerofleet.services.trainer.schedule import held_out_limit, window_limit
+from zerofleet.services.trainer.state import Training
 
 PAGE_GAMES = 512
 _FIRST_PAGE_GAMES = 16

@@ -3,6 +3,8 @@
 The layers, top to bottom, as ``pyproject.toml`` has import-linter check them; a module imports
 only from layers below its own:
 
+- ``zerofleet.services``: one package for each service. The folder is ``services`` in the
+  repository, to which a symbolic link leads from here.
 - ``zerofleet.command`` and ``zerofleet.cli``: the commands a person types.
 - ``zerofleet.local``: embedded stores and the supervisor behind ``zerofleet up``.
 - ``zerofleet.testing``: fakes and fixtures, public, verified against the real thing.

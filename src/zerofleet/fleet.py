@@ -6,7 +6,8 @@ inference to say: how full its batches are, how long requests wait, how much it 
 CPUs and GPUs are no signal: self-play's CPUs are always busy, and so is a GPU with batches of one.
 
 ``FleetFigures`` is what heartbeats say, ``Need`` what follows from it: as advice for a person in
-``zerofleet status``, and as the number of replicas in ``services.autoscaler.desired_replicas``.
+``zerofleet status``, and as the number of replicas in
+``zerofleet.services.autoscaler.desired_replicas``.
 """
 
 from __future__ import annotations

@@ -16,11 +16,6 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
-from services.inference.backend import Backend
-from services.inference.batcher import Batcher, BatchLimits
-from services.inference.loaded_models import LoadedModel
-from services.inference.model_player import ModelPlayer
-from services.inference.served_models import ServedModels
 from zerofleet import games
 from zerofleet.config import SearchSection, load_run
 from zerofleet.database import Database, Promotion
@@ -28,9 +23,14 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.ports import free_port
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
+from zerofleet.services.inference.backend import Backend
+from zerofleet.services.inference.batcher import Batcher, BatchLimits
+from zerofleet.services.inference.loaded_models import LoadedModel
+from zerofleet.services.inference.model_player import ModelPlayer
+from zerofleet.services.inference.served_models import ServedModels
 from zerofleet.testing.fork_server import Fork, preload
 
-preload("services.dashboard.service")
+preload("zerofleet.services.dashboard.service")
 expect.set_options(timeout=60_000)
 
 DEADLINE = 60.0
@@ -178,7 +178,7 @@ def shown(
     log = tmp_path / "dashboard.log"
 
     def start() -> Fork:
-        process = Fork("services.dashboard", [run_file], environment, log)
+        process = Fork("zerofleet.services.dashboard", [run_file], environment, log)
         until(lambda: '"serving"' in process.said() or process.poll() is not None, process.said)
         assert process.poll() is None, process.said()
         return process

@@ -10,11 +10,11 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from services.dashboard.frame import Frame
-from services.dashboard.service import add_pages
 from zerofleet.database import RecentPlay, Submission
 from zerofleet.figures import EvaluatorFigures, SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat
+from zerofleet.services.dashboard.frame import Frame
+from zerofleet.services.dashboard.service import add_pages
 from zerofleet.testing.databases import DatabaseTemplate
 from zerofleet.testing.random_records import random_record
 

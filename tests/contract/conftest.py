@@ -10,17 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from services.inference.backend import Backend
-from services.inference.batcher import Batcher, BatchLimits
-from services.inference.loaded_models import LoadedModel
-from services.inference.model_player import ModelPlayer
-from services.inference.served_models import ServedModels
 from zerofleet import games
 from zerofleet.config import SearchSection
 from zerofleet.database import Promotion
 from zerofleet.errors import ModelNotFoundError
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
+from zerofleet.services.inference.backend import Backend
+from zerofleet.services.inference.batcher import Batcher, BatchLimits
+from zerofleet.services.inference.loaded_models import LoadedModel
+from zerofleet.services.inference.model_player import ModelPlayer
+from zerofleet.services.inference.served_models import ServedModels
 
 RUN = "contract"
 GAME = "tic_tac_toe"

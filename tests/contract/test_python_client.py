@@ -17,11 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.dashboard.settings import DashboardSettings
-from services.dashboard.sources import Sources
-from services.dashboard.strip import StripReader
-from services.inference.backend import Backend
-from services.inference.model_player import ModelPlayer
 from zerofleet import games
 from zerofleet.client import AsyncModel, AsyncPlayer, Model, Player, Sgf
 from zerofleet.client.async_player import to_actions
@@ -34,6 +29,11 @@ from zerofleet.errors import (
     ModelNotFoundError,
 )
 from zerofleet.rpc.server import Server
+from zerofleet.services.dashboard.settings import DashboardSettings
+from zerofleet.services.dashboard.sources import Sources
+from zerofleet.services.dashboard.strip import StripReader
+from zerofleet.services.inference.backend import Backend
+from zerofleet.services.inference.model_player import ModelPlayer
 
 GAME, RUN = "tic_tac_toe", "contract"
 

@@ -22,14 +22,14 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
-from services.selfplay.service import serve
-from services.selfplay.settings import SelfplaySettings
 from zerofleet.best_pointer import BestPointer
 from zerofleet.config import NetworkSection, RunConfig, load_run
 from zerofleet.database import Database, Promotion
 from zerofleet.games import spec
 from zerofleet.models.folder import ModelFolder
 from zerofleet.network import PolicyValueNet, export_onnx
+from zerofleet.services.selfplay.service import serve
+from zerofleet.services.selfplay.settings import SelfplaySettings
 
 RUN = """
 name = "plain"

@@ -9,11 +9,11 @@ import yaml
 from pydantic import BaseModel
 
 import zerofleet
-from services.autoscaler.settings import AutoscalerSettings
-from services.dashboard.settings import DashboardSettings
-from services.inference.settings import InferenceSettings
-from services.selfplay.settings import SelfplaySettings
 from zerofleet.config import RunConfig
+from zerofleet.services.autoscaler.settings import AutoscalerSettings
+from zerofleet.services.dashboard.settings import DashboardSettings
+from zerofleet.services.inference.settings import InferenceSettings
+from zerofleet.services.selfplay.settings import SelfplaySettings
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text()

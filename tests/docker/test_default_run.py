@@ -65,7 +65,7 @@ def test_an_image_runs_as_nobody_in_particular_without_a_compiler(
         "assert not os.access(sys.prefix, os.W_OK), sys.prefix"
     )
     for name in images:
-        starts = "zerofleet.cli" if name == "tools" else f"services.{name}.service"
+        starts = "zerofleet.cli" if name == "tools" else f"zerofleet.services.{name}.service"
         engine.containers.run(
             image(name),
             ["-c", f"{script}; import {starts}"],

@@ -8,12 +8,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from services.inference.device import probe
 from zerofleet import games
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError, InferenceUnavailableError
 from zerofleet.models.driver import device_count
 from zerofleet.models.provider import Provider
+from zerofleet.services.inference.device import probe
 
 GAME = "connect_four"
 

@@ -11,11 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.inference.backend import Backend
-from services.inference.batcher import Batcher, BatchLimits
-from services.inference.loaded_models import LoadedModel, ModelLoader
-from services.inference.precision import Precisions
-from services.inference.served_models import ServedModels
 from zerofleet import games
 from zerofleet.client import AsyncModel
 from zerofleet.database import Promotion
@@ -26,6 +21,11 @@ from zerofleet.models.session import ModelSession
 from zerofleet.prediction import Prediction
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
+from zerofleet.services.inference.backend import Backend
+from zerofleet.services.inference.batcher import Batcher, BatchLimits
+from zerofleet.services.inference.loaded_models import LoadedModel, ModelLoader
+from zerofleet.services.inference.precision import Precisions
+from zerofleet.services.inference.served_models import ServedModels
 
 pytestmark = pytest.mark.gpu
 

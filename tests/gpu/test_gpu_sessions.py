@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.inference.device import active_provider, probe
-from services.inference.settings import InferenceSettings
 from zerofleet import games
 from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError, IncompatibleModelError, InferenceUnavailableError
@@ -21,6 +19,8 @@ from zerofleet.models.driver import pinned_array
 from zerofleet.models.half import to_fp16
 from zerofleet.models.provider import Provider
 from zerofleet.models.session import ModelSession
+from zerofleet.services.inference.device import active_provider, probe
+from zerofleet.services.inference.settings import InferenceSettings
 
 pytestmark = pytest.mark.gpu
 

@@ -31,7 +31,7 @@ def train(
     Its folders are ``models`` and ``checkpoints`` of the test's own. At the end it is told to stop;
     how it ended is in the future that is yielded.
     """
-    from services.trainer.service import serve
+    from zerofleet.services.trainer.service import serve
 
     monkeypatch.setattr(service, "BEAT_SECONDS", 0.1)
 

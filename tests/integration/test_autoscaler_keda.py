@@ -12,14 +12,14 @@ import grpc.aio
 import pytest
 from google.protobuf import message_factory
 
-from services.autoscaler.keda import KedaScaler
-from services.autoscaler.watch import Watch
 from zerofleet.config import ScalingSection
 from zerofleet.figures import DemandFigures, InferenceFigures, SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.rpc.credentials import ServerCredentials
 from zerofleet.rpc.scaler import ScalerServer
 from zerofleet.rpc.schema import service
+from zerofleet.services.autoscaler.keda import KedaScaler
+from zerofleet.services.autoscaler.watch import Watch
 
 RUN = "scaled"
 SECTION = ScalingSection(window_seconds=1e-6, every_seconds=1, max_workers=64)

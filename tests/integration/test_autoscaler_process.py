@@ -92,7 +92,7 @@ def test_explains_each_change_exports_it_and_leaves_on_sigterm(
             return ""
 
     beat(heartbeats, samples=80.0)
-    command = [sys.executable, "-m", "services.autoscaler", str(run_file)]
+    command = [sys.executable, "-m", "zerofleet.services.autoscaler", str(run_file)]
     with subprocess.Popen(
         command, env=environment, cwd=ROOT, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -130,7 +130,7 @@ def test_bad_settings_are_one_line(tmp_path: Path) -> None:
         "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src"))),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "services.autoscaler"],
+        [sys.executable, "-m", "zerofleet.services.autoscaler"],
         env=environment,
         cwd=ROOT,
         capture_output=True,

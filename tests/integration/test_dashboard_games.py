@@ -12,13 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from services.dashboard import games_queries
-from services.dashboard.frame import NothingThereError
-from services.dashboard.games_queries import GameFilter, GamePage, read_games, statement_of
-from services.dashboard.settings import DashboardSettings
-from services.dashboard.sources import Sources
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
+from zerofleet.services.dashboard import games_queries
+from zerofleet.services.dashboard.frame import NothingThereError
+from zerofleet.services.dashboard.games_queries import (
+    GameFilter,
+    GamePage,
+    read_games,
+    statement_of,
+)
+from zerofleet.services.dashboard.settings import DashboardSettings
+from zerofleet.services.dashboard.sources import Sources
 
 FILL = """
 WITH stored AS (

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.dashboard.frame import NothingThereError
-from services.dashboard.match_queries import KINDS, read_match
-from services.dashboard.match_queries import MATCHES as NEWEST_MATCHES
-from services.dashboard.match_words import match_row
-from services.dashboard.models_page import ordinal, rated_words, unrated_words
-from services.dashboard.models_queries import LOSSES, MATCHES, MODEL, MODELS, VARIANTS
-from services.dashboard.openings_reader import Openings, OpeningsReader
-from services.dashboard.page_parameters import HIGHEST
-from services.dashboard.settings import DashboardSettings
-from services.dashboard.sources import ShownRun, Sources
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, GateRule, Submission
 from zerofleet.match.verdict import judge
+from zerofleet.services.dashboard.frame import NothingThereError
+from zerofleet.services.dashboard.match_queries import KINDS, read_match
+from zerofleet.services.dashboard.match_queries import MATCHES as NEWEST_MATCHES
+from zerofleet.services.dashboard.match_words import match_row
+from zerofleet.services.dashboard.models_page import ordinal, rated_words, unrated_words
+from zerofleet.services.dashboard.models_queries import LOSSES, MATCHES, MODEL, MODELS, VARIANTS
+from zerofleet.services.dashboard.openings_reader import Openings, OpeningsReader
+from zerofleet.services.dashboard.page_parameters import HIGHEST
+from zerofleet.services.dashboard.settings import DashboardSettings
+from zerofleet.services.dashboard.sources import ShownRun, Sources
 from zerofleet.testing.random_records import changed, random_record
 
 VALUES = {"name": "test", "game": {"name": "tic_tac_toe"}}
@@ -242,7 +242,7 @@ async def test_moves_drawn_for_an_opening_are_no_choices(
 async def test_openings_are_those_of_the_promoted_models_newest_games(
     database: Database, sources: Sources, epoch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.dashboard.openings_reader.GAMES_OF_MODEL", 4)
+    monkeypatch.setattr("zerofleet.services.dashboard.openings_reader.GAMES_OF_MODEL", 4)
     reader = OpeningsReader(sources, "test")
     assert await reader.read() == Openings(tuple((await reader.read()).models))
     for number, (moves, result) in enumerate(

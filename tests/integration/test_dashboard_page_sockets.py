@@ -12,16 +12,16 @@ import httpx
 import pytest
 import socketio
 
-from services.dashboard.page_limits import MOST_PAGES
-from services.dashboard.query_answers import KeptAnswers, QueryAnswer, add_answer_routes
-from services.dashboard.toolkit import app
-from services.dashboard.visitors import Allowance, Visitor
 from zerofleet.database import Database
 from zerofleet.local.ports import free_port
 from zerofleet.secrets.tokens import add_token
+from zerofleet.services.dashboard.page_limits import MOST_PAGES
+from zerofleet.services.dashboard.query_answers import KeptAnswers, QueryAnswer, add_answer_routes
+from zerofleet.services.dashboard.toolkit import app
+from zerofleet.services.dashboard.visitors import Allowance, Visitor
 from zerofleet.testing.fork_server import Fork, preload
 
-preload("services.dashboard.service")
+preload("zerofleet.services.dashboard.service")
 
 
 class Visit:
@@ -79,7 +79,9 @@ async def visit(
         "ZEROFLEET_INFERENCE_ADDRESS": "127.0.0.1:1",
         "ZEROFLEET_TOKEN_ROLES_FILE": str(tokens),
     }
-    process = Fork("services.dashboard", [run_file], environment, tmp_path / "dashboard.log")
+    process = Fork(
+        "zerofleet.services.dashboard", [run_file], environment, tmp_path / "dashboard.log"
+    )
     try:
         await until(lambda: '"serving"' in process.said() or process.poll() is not None)
         visit = Visit(f"http://{address}", process)

@@ -12,10 +12,12 @@ import psycopg2
 import psycopg2.extensions
 import pytest
 
-from services.dashboard import visitor_queries
-from services.dashboard.query_answers import KeptAnswers, QueryAnswer
-from services.dashboard.sql_page import Relation
-from services.dashboard.visitor_queries import (
+from zerofleet.database.connection import connect
+from zerofleet.errors import StoreUnavailableError
+from zerofleet.services.dashboard import visitor_queries
+from zerofleet.services.dashboard.query_answers import KeptAnswers, QueryAnswer
+from zerofleet.services.dashboard.sql_page import Relation
+from zerofleet.services.dashboard.visitor_queries import (
     MOST_CHARACTERS,
     MOST_ROWS,
     MOST_WAITING,
@@ -23,9 +25,7 @@ from services.dashboard.visitor_queries import (
     VisitorQueries,
     run_query,
 )
-from services.dashboard.visitors import Allowance, Visitor
-from zerofleet.database.connection import connect
-from zerofleet.errors import StoreUnavailableError
+from zerofleet.services.dashboard.visitors import Allowance, Visitor
 
 ONE_THAT_ANSWERS = "only one query at a time can be asked, and only one that answers with rows"
 
@@ -325,7 +325,7 @@ def test_a_saved_query_is_of_the_run_whatever_its_name(role_url: Callable[[str],
 
 
 def test_every_view_says_what_it_is(database_url: str, role_url: Callable[[str], str]) -> None:
-    from services.dashboard.sql_page import _RELATIONS
+    from zerofleet.services.dashboard.sql_page import _RELATIONS
 
     answer = run_query(role_url("console"), _RELATIONS)
     views = [row for row in answer.rows if row[1] == "t"]

@@ -13,17 +13,17 @@ import psycopg2
 import pytest
 from psycopg2 import errors
 
-from services.trainer.learner import Learner
-from services.trainer.overfit import OverfitWatch
-from services.trainer.state import Training
-from services.trainer.train_bucket import TrainBucket
-from services.trainer.window import Window
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission, migrate
 from zerofleet.database.schema import script
 from zerofleet.database.submission import encode_submissions
 from zerofleet.games import spec
 from zerofleet.local.monitor import Monitor
+from zerofleet.services.trainer.learner import Learner
+from zerofleet.services.trainer.overfit import OverfitWatch
+from zerofleet.services.trainer.state import Training
+from zerofleet.services.trainer.train_bucket import TrainBucket
+from zerofleet.services.trainer.window import Window
 from zerofleet.testing.random_records import random_record
 
 RUN = "test"

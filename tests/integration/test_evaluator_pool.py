@@ -11,9 +11,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.evaluator.context import EvaluatorContext
-from services.evaluator.players import Players
-from services.evaluator.pool import RatingPool
 from zerofleet import games
 from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig, run_from_values
@@ -22,6 +19,9 @@ from zerofleet.prediction import Prediction
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.inference_backend import ModelCounters, ModelState
 from zerofleet.rpc.server import Server
+from zerofleet.services.evaluator.context import EvaluatorContext
+from zerofleet.services.evaluator.players import Players
+from zerofleet.services.evaluator.pool import RatingPool
 from zerofleet.testing import HashPredictor
 from zerofleet.waiting import Waits
 

@@ -109,7 +109,7 @@ class Up:
     def service(self, name: str) -> psutil.Process | None:
         for process in psutil.Process(self.process.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                if f"services.{name}" in process.cmdline():
+                if f"zerofleet.services.{name}" in process.cmdline():
                     return process
         return None
 

@@ -20,15 +20,6 @@ import yaml
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
-from services.autoscaler.watch import Watch
-from services.dashboard.settings import DashboardSettings
-from services.dashboard.sources import Sources
-from services.dashboard.strip import StripReader
-from services.dashboard.visitors import Allowance, Visitor
-from services.evaluator.promoter import reconcile
-from services.inference.stored_models import StoredModels
-from services.selfplay.pause import Pause, TrainerWatch
-from services.selfplay.writer import GameWriter
 from zerofleet import redis_connection, service
 from zerofleet.best_pointer import BestPointer
 from zerofleet.cli import app
@@ -43,6 +34,15 @@ from zerofleet.local.supervisor import Child
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.redis_connection import UP, RedisState, our_errors
 from zerofleet.service import Pulse, beat
+from zerofleet.services.autoscaler.watch import Watch
+from zerofleet.services.dashboard.settings import DashboardSettings
+from zerofleet.services.dashboard.sources import Sources
+from zerofleet.services.dashboard.strip import StripReader
+from zerofleet.services.dashboard.visitors import Allowance, Visitor
+from zerofleet.services.evaluator.promoter import reconcile
+from zerofleet.services.inference.stored_models import StoredModels
+from zerofleet.services.selfplay.pause import Pause, TrainerWatch
+from zerofleet.services.selfplay.writer import GameWriter
 from zerofleet.testing.half_up import REFUSALS, refusing_writes
 from zerofleet.testing.random_records import random_record
 from zerofleet.waiting import Waits, awaited
@@ -285,8 +285,8 @@ def test_a_pointer_that_cannot_move_is_not_believed(
 async def test_the_evaluator_says_that_the_pointer_is_not_moved(
     database: Database, valkey_url: str, code: str, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.evaluator.promoter._RECONCILE_SECONDS", 0.01)
-    monkeypatch.setattr("services.evaluator.promoter._AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("zerofleet.services.evaluator.promoter._RECONCILE_SECONDS", 0.01)
+    monkeypatch.setattr("zerofleet.services.evaluator.promoter._AGAIN_SECONDS", 0.01)
     chain(database, 1)
     waits = Waits()
     with contextlib.closing(BestPointer(valkey_url, "test")) as pointer:

@@ -6,9 +6,6 @@ from threading import Event
 import numpy as np
 import pytest
 
-from services.trainer.candidates import GOLDEN_POSITIONS, Candidates, golden_observations
-from services.trainer.checkpoints import CheckpointFolder
-from services.trainer.trainer_stores import TrainerStores
 from zerofleet.config import NetworkSection
 from zerofleet.database import Database
 from zerofleet.errors import IncompatibleModelError, StaleEpochError
@@ -16,6 +13,9 @@ from zerofleet.games import spec
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.network import PolicyValueNet
+from zerofleet.services.trainer.candidates import GOLDEN_POSITIONS, Candidates, golden_observations
+from zerofleet.services.trainer.checkpoints import CheckpointFolder
+from zerofleet.services.trainer.trainer_stores import TrainerStores
 from zerofleet.waiting import Waits
 
 SPEC = spec("tic_tac_toe")

@@ -8,16 +8,6 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from services.inference.stored_models import StoredModels
-from services.trainer.forgetting import (
-    EVERY_SECONDS,
-    GRACE,
-    LIMIT_SECONDS,
-    REMOVED_AT_ONCE,
-    RETRY_SECONDS,
-    Forgetting,
-    HeldGames,
-)
 from tests.integration.kept_searches import DAY, NOW, ask, make_day, new_record
 from zerofleet.best_pointer import BestPointer
 from zerofleet.config import RunConfig, run_from_values
@@ -27,6 +17,16 @@ from zerofleet.games import spec
 from zerofleet.local.data_folder import FULL_SHARE
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.variant import Variant
+from zerofleet.services.inference.stored_models import StoredModels
+from zerofleet.services.trainer.forgetting import (
+    EVERY_SECONDS,
+    GRACE,
+    LIMIT_SECONDS,
+    REMOVED_AT_ONCE,
+    RETRY_SECONDS,
+    Forgetting,
+    HeldGames,
+)
 
 SHAPE = spec("tic_tac_toe")
 

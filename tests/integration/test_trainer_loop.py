@@ -16,7 +16,6 @@ import numpy as np
 import psycopg2
 import pytest
 
-from services.trainer.checkpoints import CheckpointFolder
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError, StaleEpochError
@@ -28,6 +27,7 @@ from zerofleet.local.postgres_programs import find_programs
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
+from zerofleet.services.trainer.checkpoints import CheckpointFolder
 from zerofleet.testing.random_records import changed, target_record
 
 pytestmark = pytest.mark.slow
@@ -264,7 +264,7 @@ def test_minutes_of_training_are_counted_over_restarts_and_waits_are_not(
 
     surroundings.submit(range(40))
     with monkeypatch.context() as patch:
-        patch.setattr("services.trainer.trainer._LONGEST_GAP_SECONDS", 0.0)
+        patch.setattr("zerofleet.services.trainer.trainer._LONGEST_GAP_SECONDS", 0.0)
         surroundings.train_until(lambda: shows(0.0, rate))
     surroundings.submit(range(40, 80))
     surroundings.train_until(lambda: shows(1.0, rate / 20))

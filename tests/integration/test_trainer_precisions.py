@@ -12,12 +12,6 @@ from typing import Any
 
 import pytest
 
-from services.trainer.learner import Learner
-from services.trainer.overfit import OverfitWatch
-from services.trainer.state import Training
-from services.trainer.train_bucket import TrainBucket
-from services.trainer.variant_requests import VariantRequests
-from services.trainer.window import Window
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.figures import TrainerFigures, VariantFigures
@@ -26,6 +20,12 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
+from zerofleet.services.trainer.learner import Learner
+from zerofleet.services.trainer.overfit import OverfitWatch
+from zerofleet.services.trainer.state import Training
+from zerofleet.services.trainer.train_bucket import TrainBucket
+from zerofleet.services.trainer.variant_requests import VariantRequests
+from zerofleet.services.trainer.window import Window
 from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from services.trainer.checkpoints import CheckpointFolder
 from zerofleet.config import load_run
 from zerofleet.database import Database, Submission
 from zerofleet.games import spec
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.publish import POINTS
 from zerofleet.models.session import ModelSession
+from zerofleet.services.trainer.checkpoints import CheckpointFolder
 from zerofleet.testing.fork_server import Fork
 from zerofleet.testing.random_records import target_record
 
@@ -60,7 +60,7 @@ class TrainerProcess:
 
     def start(self) -> Fork:
         run_file, log = self.folder / "run.toml", self.folder / "trainer.log"
-        return Fork("services.trainer", [run_file], self.environment, log)
+        return Fork("zerofleet.services.trainer", [run_file], self.environment, log)
 
     def submit(self, seeds: range) -> None:
         records = [target_record(seed) for seed in seeds]
@@ -206,8 +206,8 @@ publish(
 
 def test_publication_killed_at_every_point(trainer: TrainerProcess) -> None:
     """A row without a loadable file: never. The same publication afterwards: always."""
-    from services.trainer.candidates import golden_answers, golden_observations
     from zerofleet.network import PolicyValueNet, export_onnx
+    from zerofleet.services.trainer.candidates import golden_answers, golden_observations
 
     game = spec("tic_tac_toe")
     run = load_run(trainer.folder / "run.toml")

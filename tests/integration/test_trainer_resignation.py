@@ -7,15 +7,15 @@ import pytest
 from structlog.testing import capture_logs
 from zerofleet_core import State
 
-from services.trainer.learner import Learner
-from services.trainer.overfit import OverfitWatch
-from services.trainer.state import Training
-from services.trainer.train_bucket import TrainBucket
-from services.trainer.trainer import ResignThresholdWriter
-from services.trainer.window import Window
 from zerofleet.config import ResignSection, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.games import spec
+from zerofleet.services.trainer.learner import Learner
+from zerofleet.services.trainer.overfit import OverfitWatch
+from zerofleet.services.trainer.state import Training
+from zerofleet.services.trainer.train_bucket import TrainBucket
+from zerofleet.services.trainer.trainer import ResignThresholdWriter
+from zerofleet.services.trainer.window import Window
 from zerofleet.testing.random_records import changed, random_record
 
 pytestmark = pytest.mark.slow

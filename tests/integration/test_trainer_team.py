@@ -14,14 +14,14 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from services.trainer.checkpoints import CheckpointFolder
-from services.trainer.learner import Learner
-from services.trainer.team import ProcessTeam
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
 from zerofleet.local.ports import free_port
+from zerofleet.services.trainer.checkpoints import CheckpointFolder
+from zerofleet.services.trainer.learner import Learner
+from zerofleet.services.trainer.team import ProcessTeam
 from zerofleet.testing.fork_server import Fork
 from zerofleet.testing.random_records import target_record
 
@@ -39,8 +39,8 @@ import contextlib, sys
 from pathlib import Path
 import numpy as np, torch
 from safetensors.numpy import save_file
-from services.trainer.learner import Learner
-from services.trainer.team import ProcessTeam
+from zerofleet.services.trainer.learner import Learner
+from zerofleet.services.trainer.team import ProcessTeam
 from zerofleet.config import load_run
 from zerofleet.games import spec
 
@@ -213,7 +213,7 @@ def test_torchrun_starts_one_trainer_of_two_processes(
         submit(range(150))
         for prefix in (TORCHRUN, ()):
             begun = measured()
-            program, *arguments = (*prefix, "services.trainer", tmp_path / "run.toml")
+            program, *arguments = (*prefix, "zerofleet.services.trainer", tmp_path / "run.toml")
             process = Fork(program, arguments, environment, tmp_path / "trainer.log")
             until(lambda begun=begun: measured() >= begun + 12, process)
             process.terminate()
@@ -230,7 +230,7 @@ def test_torchrun_starts_one_trainer_of_two_processes(
 
     # A leader that fails before it trains lets the other process leave, too.
     environment["ZEROFLEET_METRICS_ADDRESS"] = "nowhere"
-    program, *arguments = (*TORCHRUN, "services.trainer", tmp_path / "run.toml")
+    program, *arguments = (*TORCHRUN, "zerofleet.services.trainer", tmp_path / "run.toml")
     failed = Fork(program, arguments, environment, tmp_path / "failed.log")
     failed.wait(DEADLINE)
     assert "cannot serve metrics on 'nowhere'" in failed.said()

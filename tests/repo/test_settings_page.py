@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from services.autoscaler.settings import AutoscalerSettings
-from services.dashboard.settings import DashboardSettings
-from services.inference.settings import InferenceSettings
-from services.selfplay.settings import SelfplaySettings
 from zerofleet.config import ProcessSettings
 from zerofleet.config.process_settings import ENV_PREFIX
+from zerofleet.services.autoscaler.settings import AutoscalerSettings
+from zerofleet.services.dashboard.settings import DashboardSettings
+from zerofleet.services.inference.settings import InferenceSettings
+from zerofleet.services.selfplay.settings import SelfplaySettings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()

@@ -18,7 +18,7 @@ HEAVY = "prometheus_client is imported only where metrics are served"
 PUBLIC = "programs of others import it through its package"
 
 SMALL_AND_ALONE = {
-    "services.evaluator.metrics": HEAVY,
+    "zerofleet.services.evaluator.metrics": HEAVY,
     "zerofleet.cli.redis_acl": COMMAND,
     "zerofleet.cli.token": COMMAND,
     "zerofleet.rpc.schema.externalscaler": SCHEMA,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.autoscaler.desired_replicas import Desired, ScalingReason, ScalingRule
 from zerofleet.config import ScalingSection
 from zerofleet.fleet import FleetFigures, Need, mean, need_of
+from zerofleet.services.autoscaler.desired_replicas import Desired, ScalingReason, ScalingRule
 
 EVERY = 10.0
 SECTION = ScalingSection(

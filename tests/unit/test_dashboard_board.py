@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.dashboard.board import Board
-from services.dashboard.board_position import (
+from zerofleet.errors import ConfigError
+from zerofleet.games import State, names, parse_actions
+from zerofleet.services.dashboard.board import Board
+from zerofleet.services.dashboard.board_position import (
     BoardAction,
     BoardPosition,
     GameBoard,
     require_known,
 )
-from services.dashboard.board_text import read_grid
-from services.dashboard.toolkit import Client, ui
-from zerofleet.errors import ConfigError
-from zerofleet.games import State, names, parse_actions
+from zerofleet.services.dashboard.board_text import read_grid
+from zerofleet.services.dashboard.toolkit import Client, ui
 
 # Of each game: the style of its board.
 BOARDS = {

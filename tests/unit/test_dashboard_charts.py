@@ -1,6 +1,6 @@
 """What charts write beside their lines."""
 
-from services.dashboard.charts import ChartAxis, ChartLine, Drawing
+from zerofleet.services.dashboard.charts import ChartAxis, ChartLine, Drawing
 
 
 def test_levels_too_close_for_two_labels_share_one_and_none_is_left_out() -> None:

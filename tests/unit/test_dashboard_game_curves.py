@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from services.dashboard.game_page import ValueCurve, WalkedGame
 from zerofleet.database.played_games import PlayedGame, PlayedPly
 from zerofleet.database.sgf_of_game import sgf_of_game
+from zerofleet.services.dashboard.game_page import ValueCurve, WalkedGame
 
 PLIES = 8
 

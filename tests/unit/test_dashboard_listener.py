@@ -12,9 +12,9 @@ import pytest
 import uvicorn
 from websockets.asyncio.client import connect
 
-from services.dashboard.listener import PageListener
-from services.dashboard.service import bound
 from zerofleet.secrets.authority import make_authority, make_certificate
+from zerofleet.services.dashboard.listener import PageListener
+from zerofleet.services.dashboard.service import bound
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 HALF = REQUEST[:20]
@@ -185,7 +185,9 @@ def test_the_process_keeps_files_for_its_stores(monkeypatch: pytest.MonkeyPatch)
             assert await answer(await opened(port, REQUEST)) == b"HTTP/1.1 200 OK"
             assert await is_closed(silent[0])
 
-    monkeypatch.setattr("services.dashboard.listener.resource.getrlimit", lambda _: (130, 130))
+    monkeypatch.setattr(
+        "zerofleet.services.dashboard.listener.resource.getrlimit", lambda _: (130, 130)
+    )
     run(visit)
 
 

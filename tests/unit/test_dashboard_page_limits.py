@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from services.dashboard import page_limits
-from services.dashboard.page_limits import (
+from zerofleet.services.dashboard import page_limits
+from zerofleet.services.dashboard.page_limits import (
     MOST_EVENT_CHARACTERS,
     MOST_PAGES,
     MOST_UNREAD,
@@ -19,9 +19,9 @@ from services.dashboard.page_limits import (
     PageLimits,
     limit_events,
 )
-from services.dashboard.sql_page import QueryEditor
-from services.dashboard.toolkit import Client, events, sio, ui
-from services.dashboard.visitors import Allowance, Visitor
+from zerofleet.services.dashboard.sql_page import QueryEditor
+from zerofleet.services.dashboard.toolkit import Client, events, sio, ui
+from zerofleet.services.dashboard.visitors import Allowance, Visitor
 
 
 @pytest.fixture(autouse=True)

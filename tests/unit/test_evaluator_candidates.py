@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.evaluator.evaluator import Work, choose
+from zerofleet.services.evaluator.evaluator import Work, choose
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Who plays whom in the rating pool, and which of its games are due."""
 
-from services.evaluator.pairings import DueGames, Pairing, PairingQueue, pairings
 from zerofleet.config import run_from_values
 from zerofleet.database import RatingPlace, match_seed
+from zerofleet.services.evaluator.pairings import DueGames, Pairing, PairingQueue, pairings
 
 ANCHORS = ["random"]
 

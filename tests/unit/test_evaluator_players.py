@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.evaluator.players import ExactPredictor
 from zerofleet.database import ModelName
 from zerofleet.errors import IncompatibleModelError, ModelNotFoundError, OverloadedError
 from zerofleet.prediction import Prediction
+from zerofleet.services.evaluator.players import ExactPredictor
 
 
 @pytest.mark.parametrize(

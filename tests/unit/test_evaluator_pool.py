@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from services.evaluator.context import EvaluatorContext
-from services.evaluator.players import Players
-from services.evaluator.pool import RatingPool
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
+from zerofleet.services.evaluator.context import EvaluatorContext
+from zerofleet.services.evaluator.players import Players
+from zerofleet.services.evaluator.pool import RatingPool
 from zerofleet.waiting import Waits
 
 

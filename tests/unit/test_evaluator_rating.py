@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from services.evaluator.rating import ELO_PER_UNIT, Rating, Result, rate
+from zerofleet.services.evaluator.rating import ELO_PER_UNIT, Rating, Result, rate
 
 
 def elos(ratings: list[Rating]) -> dict[str, float]:

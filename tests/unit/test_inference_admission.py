@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.inference.model_player import Admission
 from zerofleet.errors import OverloadedError
+from zerofleet.services.inference.model_player import Admission
 
 
 def test_the_count_is_bounded() -> None:

@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.inference.batcher import Batcher, BatchLimits, NonFiniteOutputError
-from services.inference.loaded_models import LoadedModel
 from zerofleet.errors import InferenceUnavailableError, OverloadedError, ZerofleetError
+from zerofleet.services.inference.batcher import Batcher, BatchLimits, NonFiniteOutputError
+from zerofleet.services.inference.loaded_models import LoadedModel
 
 
 class HeldSession:

@@ -8,13 +8,13 @@ import weakref
 
 import pytest
 
-from services.inference.loaded_models import FP32, LoadedModel, LoadedModels
 from zerofleet.errors import (
     IncompatibleModelError,
     InferenceUnavailableError,
     StoreUnavailableError,
     ZerofleetError,
 )
+from zerofleet.services.inference.loaded_models import FP32, LoadedModel, LoadedModels
 
 
 @pytest.mark.parametrize(

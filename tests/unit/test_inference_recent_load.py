@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from services.inference.batcher import Batcher, BatchLimits
-from services.inference.recent_load import Load
-from services.inference.served_models import ServedModels
+from zerofleet.services.inference.batcher import Batcher, BatchLimits
+from zerofleet.services.inference.recent_load import Load
+from zerofleet.services.inference.served_models import ServedModels
 
 
 class Server:

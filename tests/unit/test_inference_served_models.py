@@ -6,8 +6,8 @@ import asyncio
 import threading
 from typing import Any
 
-from services.inference.loaded_models import LoadedModel
-from services.inference.served_models import ServedModels
+from zerofleet.services.inference.loaded_models import LoadedModel
+from zerofleet.services.inference.served_models import ServedModels
 
 
 class Hangs:

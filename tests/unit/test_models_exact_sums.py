@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.trainer.candidates import random_positions
 from zerofleet.config import NetworkSection
 from zerofleet.games import spec
 from zerofleet.models import runtime
 from zerofleet.models.quantize import quantize_int8
 from zerofleet.models.session import ModelSession
 from zerofleet.network import PolicyValueNet, export_onnx
+from zerofleet.services.trainer.candidates import random_positions
 
 SPEC = spec("connect_four")
 OPTION = "session.x64quantprecision"

@@ -5,7 +5,6 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from services.trainer.candidates import random_positions
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
@@ -14,6 +13,7 @@ from zerofleet.models.half import to_fp16
 from zerofleet.models.make_variant import measure
 from zerofleet.models.session import ModelSession
 from zerofleet.network import PolicyValueNet, export_onnx
+from zerofleet.services.trainer.candidates import random_positions
 
 KINDS = [
     ("connect_four", {}),

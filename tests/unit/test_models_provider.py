@@ -11,13 +11,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from services.inference.device import PROBE_MODEL, probe
 from zerofleet.errors import ConfigError, IncompatibleModelError, InferenceUnavailableError
 from zerofleet.models.graph import has_half_weights
 from zerofleet.models.provider import CPU, ONNX_NAMES, Provider, choose, prune_engines
 from zerofleet.models.runtime import installed_runtimes, offered_providers
 from zerofleet.models.session import ModelSession
 from zerofleet.models.shape import Shape
+from zerofleet.services.inference.device import PROBE_MODEL, probe
 
 CPU_ONLY = ["CPUExecutionProvider"]
 WITH_CUDA = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
@@ -151,7 +151,7 @@ def test_tensor_cores_are_for_files_of_half() -> None:
 
 
 def probe_model(weight: float = 1 / 256, kind: type = np.float32) -> bytes:
-    """The model of ``services.inference.device``, written out."""
+    """The model of ``zerofleet.services.inference.device``, written out."""
     nodes = [
         helper.make_node("Cast", ["observation"], ["floats"], to=TensorProto.FLOAT),
         helper.make_node("Reshape", ["floats", "plane"], ["planes"]),

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from services.trainer.candidates import random_positions
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
@@ -23,6 +22,7 @@ from zerofleet.models.quantize import quantize_int8
 from zerofleet.models.session import ModelSession
 from zerofleet.models.tower import find_tower
 from zerofleet.network import PolicyValueNet, export_onnx
+from zerofleet.services.trainer.candidates import random_positions
 
 BLOCKS = 3  # the third one pools
 KINDS = [

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 RUN_A_MODEL = """
-from services.inference.device import probe
+from zerofleet.services.inference.device import probe
 from zerofleet.models.provider import CPU
 
 probe(CPU)

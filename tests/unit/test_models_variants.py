@@ -17,7 +17,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from services.trainer.candidates import random_positions
 from tests.processes import runs, wait_ended
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
@@ -30,6 +29,7 @@ from zerofleet.models.publish import make_in_child, publish
 from zerofleet.models.session import ModelSession
 from zerofleet.models.variant import Bounds, Positions, Variant, VariantRequest
 from zerofleet.network import PolicyValueNet, export_onnx
+from zerofleet.services.trainer.candidates import random_positions
 
 SPEC = spec("tic_tac_toe")
 LOOSE = Bounds(policy_kl=0.01, value_difference=0.1)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from services.selfplay.best_version_predictor import BestVersionPredictor
 from zerofleet.database import Promotion
 from zerofleet.errors import (
     InferenceUnavailableError,
@@ -18,6 +17,7 @@ from zerofleet.errors import (
     ZerofleetError,
 )
 from zerofleet.prediction import Prediction
+from zerofleet.services.selfplay.best_version_predictor import BestVersionPredictor
 
 ROWS = np.zeros((1, 4), np.uint8)
 

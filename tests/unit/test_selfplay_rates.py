@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from services.selfplay.pause import Pause
-from services.selfplay.rates import PlayTotals, PlyCost, Rates
-from services.selfplay.writer import GameWriter
 from zerofleet.config import run_from_values
 from zerofleet.figures import TrainerFigures
+from zerofleet.services.selfplay.pause import Pause
+from zerofleet.services.selfplay.rates import PlayTotals, PlyCost, Rates
+from zerofleet.services.selfplay.writer import GameWriter
 from zerofleet.waiting import Waits
 
 

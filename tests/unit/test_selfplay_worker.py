@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 import structlog
 
-from services.selfplay.settings import SelfplaySettings
-from services.selfplay.worker import Worker
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, SaveStatus, Submission, SubmitStatus
 from zerofleet.database.worker_games import PositionsAhead
@@ -24,6 +22,8 @@ from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.prediction import Prediction
 from zerofleet.records import GameRecord
 from zerofleet.redis_connection import UP
+from zerofleet.services.selfplay.settings import SelfplaySettings
+from zerofleet.services.selfplay.worker import Worker
 from zerofleet.testing import HashPredictor
 
 
@@ -269,7 +269,7 @@ async def test_leases_end_though_not_everything_could_be_stored(
     def away(*_: object) -> None:
         raise StoreUnavailableError("no Postgres")
 
-    monkeypatch.setattr("services.selfplay.worker._LEAVE_SECONDS", 0.3)
+    monkeypatch.setattr("zerofleet.services.selfplay.worker._LEAVE_SECONDS", 0.3)
     monkeypatch.setattr(stores, "submit_games", away)
     worker = make_worker(stores)
     async with running(worker):
@@ -286,8 +286,8 @@ async def test_it_says_how_many_finished_games_are_lost_when_that_is_known(
         raise StoreUnavailableError("no Postgres")
 
     told: list[int] = []
-    monkeypatch.setattr("services.selfplay.worker._LEAVE_SECONDS", 0.3)
-    monkeypatch.setattr("services.selfplay.worker.tell_lost_games", told.append)
+    monkeypatch.setattr("zerofleet.services.selfplay.worker._LEAVE_SECONDS", 0.3)
+    monkeypatch.setattr("zerofleet.services.selfplay.worker.tell_lost_games", told.append)
     worker = make_worker(stores)
     with structlog.testing.capture_logs() as events:
         async with running(worker):
@@ -308,7 +308,7 @@ async def test_it_says_what_is_lost_when_games_can_no_longer_be_stored(
         raise ConfigError("this role may not store games")
 
     told: list[int] = []
-    monkeypatch.setattr("services.selfplay.worker.tell_lost_games", told.append)
+    monkeypatch.setattr("zerofleet.services.selfplay.worker.tell_lost_games", told.append)
     monkeypatch.setattr(stores, "submit_games", refuse)
     worker = make_worker(stores)
     with pytest.raises(ConfigError, match="may not store"):

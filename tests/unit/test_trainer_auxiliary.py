@@ -13,14 +13,14 @@ import pytest
 import torch
 from zerofleet_core import ReplayBuffer, State
 
-from services.trainer.learner import Learner
-from services.trainer.measurement import TrainBatch
-from services.trainer.window import draw
 from zerofleet.config import NetworkSection, RunConfig, run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
 from zerofleet.network import PolicyValueNet, export_onnx
 from zerofleet.network.auxiliary import AuxiliaryHeads
+from zerofleet.services.trainer.learner import Learner
+from zerofleet.services.trainer.measurement import TrainBatch
+from zerofleet.services.trainer.window import draw
 
 GO = "go(size=3,komi=0.5)"
 DRAWN = {"opponent_policy": 0.15, "final_planes": 1.5, "final_score": 0.5}

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from services.trainer.checkpoints import CheckpointFolder, TrainerState
 from zerofleet.errors import ConfigError
+from zerofleet.services.trainer.checkpoints import CheckpointFolder, TrainerState
 
 FILES = ["json", "safetensors"]
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from services.trainer.learner import Learner
-from services.trainer.measurement import Batch, TracedBatch
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
+from zerofleet.services.trainer.learner import Learner
+from zerofleet.services.trainer.measurement import Batch, TracedBatch
 
 SPEC = spec("tic_tac_toe")
 

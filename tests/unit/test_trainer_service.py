@@ -10,12 +10,12 @@ import pytest
 import torch
 from structlog.testing import capture_logs
 
-from services.trainer import service
-from services.trainer.service import TrainerThread
-from services.trainer.team import Team
-from services.trainer.trainer_stores import TrainerStores
 from zerofleet.config import run_from_values
 from zerofleet.errors import ZerofleetError
+from zerofleet.services.trainer import service
+from zerofleet.services.trainer.service import TrainerThread
+from zerofleet.services.trainer.team import Team
+from zerofleet.services.trainer.trainer_stores import TrainerStores
 from zerofleet.waiting import StoppedError, Waits
 
 NOTHING = cast("Any", None)

@@ -112,7 +112,7 @@ def read_settings(kind: type[_Settings], arguments: Sequence[str]) -> _Settings:
     run_file = arguments[0] if arguments else os.environ.get(f"{ENV_PREFIX}RUN_FILE")
     if len(arguments) > 1 or not run_file:
         raise ConfigError(
-            "give one argument, the run file: python -m services.NAME RUN_FILE "
+            "give one argument, the run file: python -m zerofleet.services.NAME RUN_FILE "
             f"(or {ENV_PREFIX}RUN_FILE, as in the images)"
         )
     try:

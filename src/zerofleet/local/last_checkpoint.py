@@ -1,6 +1,7 @@
 """The newest checkpoint of a run, read without torch: progress and network of the training.
 
-The trainer writes them (``services.trainer.checkpoints``) and checks every byte when it resumes.
+The trainer writes them (``zerofleet.services.trainer.checkpoints``) and checks every byte when it
+resumes.
 """
 
 from __future__ import annotations

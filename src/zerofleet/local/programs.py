@@ -232,7 +232,7 @@ class LocalPrograms:
                 sys.executable,
                 "-P",  # a redis.py where `zerofleet up` was typed is not the library
                 "-m",
-                f"services.{service}",
+                f"zerofleet.services.{service}",
                 str(self.folder.run_file),
             ),
             environment=environment,

@@ -19,15 +19,15 @@ from pathlib import Path
 
 _context = multiprocessing.get_context("forkserver")
 _PRELOADED = [
-    "services.autoscaler.service",
-    "services.evaluator.metrics",
-    "services.evaluator.service",
-    "services.inference.metrics",
-    "services.inference.service",
-    "services.selfplay.metrics",
-    "services.selfplay.service",
-    "services.trainer.metrics",
-    "services.trainer.service",
+    "zerofleet.services.autoscaler.service",
+    "zerofleet.services.evaluator.metrics",
+    "zerofleet.services.evaluator.service",
+    "zerofleet.services.inference.metrics",
+    "zerofleet.services.inference.service",
+    "zerofleet.services.selfplay.metrics",
+    "zerofleet.services.selfplay.service",
+    "zerofleet.services.trainer.metrics",
+    "zerofleet.services.trainer.service",
 ]
 _context.set_forkserver_preload(_PRELOADED)
 

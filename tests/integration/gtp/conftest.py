@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from zerofleet_core import game_spec
 
-from services.inference.backend import Backend
-from services.inference.batcher import Batcher, BatchLimits
-from services.inference.loaded_models import LoadedModel
-from services.inference.model_player import ModelPlayer
-from services.inference.served_models import ServedModels
 from zerofleet.config import SearchSection
 from zerofleet.database import Promotion
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
+from zerofleet.services.inference.backend import Backend
+from zerofleet.services.inference.batcher import Batcher, BatchLimits
+from zerofleet.services.inference.loaded_models import LoadedModel
+from zerofleet.services.inference.model_player import ModelPlayer
+from zerofleet.services.inference.served_models import ServedModels
 
 RUN = "gtp"
 

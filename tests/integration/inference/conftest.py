@@ -13,11 +13,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from services.inference.backend import Backend
-from services.inference.batcher import Batcher, BatchLimits
-from services.inference.loaded_models import ModelLoader
-from services.inference.precision import Precisions
-from services.inference.served_models import ServedModels
 from zerofleet.database import Promotion
 from zerofleet.errors import ModelNotFoundError, StoreUnavailableError
 from zerofleet.models.folder import ModelFolder
@@ -25,6 +20,11 @@ from zerofleet.models.session import ModelSession
 from zerofleet.models.shape import Shape
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
+from zerofleet.services.inference.backend import Backend
+from zerofleet.services.inference.batcher import Batcher, BatchLimits
+from zerofleet.services.inference.loaded_models import ModelLoader
+from zerofleet.services.inference.precision import Precisions
+from zerofleet.services.inference.served_models import ServedModels
 
 RUN = "marker"
 POISON = 66

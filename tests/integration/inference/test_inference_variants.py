@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 import tritonclient.grpc as triton
 
-from services.inference.metrics import InferenceCollector
-from services.inference.precision import Precisions
-from services.inference.recent_load import Load
 from tests.integration.inference.variant_answers import MARKS, RUN, Fastest, auto, said
 from zerofleet.client import AsyncModel
 from zerofleet.errors import (
@@ -18,6 +15,9 @@ from zerofleet.errors import (
     ModelNotFoundError,
     StoreUnavailableError,
 )
+from zerofleet.services.inference.metrics import InferenceCollector
+from zerofleet.services.inference.precision import Precisions
+from zerofleet.services.inference.recent_load import Load
 
 
 async def test_the_fastest_accepted_variant_answers_and_is_measured_once(

@@ -69,7 +69,7 @@ class Fleet:
             "ZEROFLEET_CHECKPOINT_FOLDER": str(machine / "checkpoints"),
         }
         run_file, environment = self.folder / "run.toml", self.environment | own
-        process = Fork(f"services.{service}", [run_file], environment, self.log(service))
+        process = Fork(f"zerofleet.services.{service}", [run_file], environment, self.log(service))
         try:
             yield process
             process.send_signal(signal.SIGTERM)

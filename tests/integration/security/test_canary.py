@@ -104,7 +104,12 @@ class Fleet:
         return {f"ZEROFLEET_{key}": value for key, value in settings.items()} | {"PYTHONPATH": path}
 
     def start(self, service: str, name: str = "", **changes: str) -> subprocess.Popen[bytes]:
-        arguments = [sys.executable, "-m", f"services.{service}", self.folder / "run.toml"]
+        arguments = [
+            sys.executable,
+            "-m",
+            f"zerofleet.services.{service}",
+            self.folder / "run.toml",
+        ]
         environment = self.environment(service)
         if name:
             environment.pop("ZEROFLEET_HEALTH_ADDRESS")

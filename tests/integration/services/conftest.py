@@ -160,7 +160,7 @@ class Fleet:
 
     def start(self, service: str, **environment: str) -> Fork:
         process = Fork(
-            f"services.{service}",
+            f"zerofleet.services.{service}",
             [self.run_file],
             {**self.environment, "ZEROFLEET_DATABASE_URL": self.urls[service], **environment},
             self.run_file.parent / f"{service}.log",

@@ -20,10 +20,10 @@ from zerofleet.database.address import connection_parameters
 from zerofleet.errors import ZerofleetError
 
 _SETTINGS = {
-    "selfplay": "services.selfplay.settings:SelfplaySettings",
-    "inference": "services.inference.settings:InferenceSettings",
-    "autoscaler": "services.autoscaler.settings:AutoscalerSettings",
-    "dashboard": "services.dashboard.settings:DashboardSettings",
+    "selfplay": "zerofleet.services.selfplay.settings:SelfplaySettings",
+    "inference": "zerofleet.services.inference.settings:InferenceSettings",
+    "autoscaler": "zerofleet.services.autoscaler.settings:AutoscalerSettings",
+    "dashboard": "zerofleet.services.dashboard.settings:DashboardSettings",
 }
 _ROLES = {
     "migrate": "zerofleet",

@@ -78,7 +78,9 @@ class Fleet:
     @contextlib.contextmanager
     def start(self, **changes: str) -> Iterator[Fork]:
         log = self.run_file.with_name("inference.log")
-        process = Fork("services.inference", [self.run_file], self.environment() | changes, log)
+        process = Fork(
+            "zerofleet.services.inference", [self.run_file], self.environment() | changes, log
+        )
         try:
             yield process
         finally:

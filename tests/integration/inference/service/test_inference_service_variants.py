@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.inference.stored_models import StoredModels
 from zerofleet import games
 from zerofleet.best_pointer import BestPointer
 from zerofleet.cli.status_text import doing_text
@@ -23,6 +22,7 @@ from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.monitor import Monitor
 from zerofleet.models.shape import Shape
 from zerofleet.models.variant import Variant
+from zerofleet.services.inference.stored_models import StoredModels
 
 GAME = "connect_four"
 MARKS = {"fp32": 0.0, "int8": 0.25, "fp16": 0.5}
