@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 SMALL = 60
-"""Lines; a module below this with one importer moves into it."""
+"""Lines of a module that the report counts as small."""
 FILE_NAMES_SHARED = frozenset(
     {"__init__.py", "__main__.py", "settings.py", "service.py", "metrics.py"}
 )
@@ -80,14 +80,6 @@ class Structure:
             for imported in module.imports:
                 found[imported].add(name)
         return found
-
-    def small(self) -> dict[str, str]:
-        """Modules of fewer than ``SMALL`` lines that one module imports, and that one."""
-        return {
-            name: next(iter(importers))
-            for name, importers in self.importers().items()
-            if len(importers) == 1 and self.modules[name].lines < SMALL
-        }
 
     def shared_class_names(self) -> dict[str, list[str]]:
         """Names of classes that several modules define, and these."""
@@ -203,9 +195,6 @@ def report(structure: Structure) -> Iterator[str]:
         f"modules {len(sizes)}, median {median(sizes):.0f} lines, {sum(s < SMALL for s in sizes)} "
         f"under {SMALL}, {sum(s >= 300 for s in sizes)} of 300 or more; one importer: {ones}"
     )
-    small = structure.small()
-    yield f"modules under {SMALL} lines with one importer: {len(small)}"
-    yield from (f"  {name} <- {importer}" for name, importer in sorted(small.items()))
 
     classes = Counter(each for module in structure.modules.values() for each in module.classes)
     yield f"classes {classes.total()}"

@@ -1,4 +1,4 @@
-"""No small module with one importer, no name for two things, no circle of imports."""
+"""No name for two things, no circle of imports."""
 
 import re
 import runpy
@@ -14,17 +14,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 COMMAND = "a command of the command line is a file of its name"
 SCHEMA = "the messages of a .proto file are a module of its name"
-HEAVY = "prometheus_client is imported only where metrics are served"
-PUBLIC = "programs of others import it through its package"
-
-SMALL_AND_ALONE = {
-    "zerofleet.services.evaluator.metrics": HEAVY,
-    "zerofleet.cli.redis_acl": COMMAND,
-    "zerofleet.cli.token": COMMAND,
-    "zerofleet.rpc.schema.externalscaler": SCHEMA,
-}
-"""Modules of fewer than 60 lines with one importer, and why each is not a part of that one."""
-
 SHARED_CLASS_NAMES: dict[str, str] = {}
 """Names of classes that more than one module defines, and why."""
 
@@ -45,15 +34,9 @@ def structure() -> Any:
     return runpy.run_path(str(ROOT / "scripts" / "structure.py"))["Structure"](ROOT)
 
 
-def test_a_small_module_with_one_importer_is_a_part_of_it() -> None:
-    """An exception that no longer holds must leave the list."""
-    found = structure().small()
-    assert len(structure().modules) > 100
-    assert {name: found[name] for name in found.keys() - SMALL_AND_ALONE} == {}, "merge them"
-    assert SMALL_AND_ALONE.keys() - found.keys() == set(), "no longer so: strike them off"
-
-
 def test_a_class_name_means_one_thing() -> None:
+    """An exception that no longer holds must leave the list."""
+    assert len(structure().modules) > 100
     found = structure().shared_class_names()
     assert {name: found[name] for name in found.keys() - SHARED_CLASS_NAMES} == {}, "rename one"
     assert SHARED_CLASS_NAMES.keys() - found.keys() == set(), "no longer so: strike them off"
@@ -94,10 +77,6 @@ def test_the_counting_sees_what_it_should(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     made = runpy.run_path(str(ROOT / "scripts" / "structure.py"))["Structure"](tmp_path)
     assert made.importers()["zerofleet.face.b"] == {"zerofleet.c", "zerofleet.d"}
-    assert made.small() == {
-        "zerofleet.face.a": "zerofleet.face.b",
-        "zerofleet.c": "zerofleet.face.b",
-    }
     assert made.shared_class_names() == {"A": ["zerofleet.c", "zerofleet.face.a"]}
     assert made.circles() == [["zerofleet.c", "zerofleet.face.b"]]
     assert made.arrows_and_floors("zerofleet.face") == (2, 1, 2)
