@@ -380,20 +380,23 @@ def test_another_user_runs_it_as_themselves(folder: Path) -> None:
 
 @as_root
 @pytest.mark.slow
-def test_a_user_without_a_name_is_told_the_way_out(folder: Path) -> None:
+@pytest.mark.parametrize("method", ["check", "start"])
+def test_a_user_without_a_name_is_told_the_way_out(folder: Path, method: str) -> None:
     folder.mkdir()
     os.chown(folder, UNNAMED, 0)
     code = "import sys; from pathlib import Path; from zerofleet.errors import ConfigError\n"
     code += "from zerofleet.local.postgres import EmbeddedPostgres\n"
-    code += "try: EmbeddedPostgres(Path(sys.argv[1])).start()\nexcept ConfigError as e: print(e)"
+    code += "try: getattr(EmbeddedPostgres(Path(sys.argv[1])), sys.argv[2])()\n"
+    code += "except ConfigError as e: print(e)"
     answer = subprocess.run(
-        [others_python(), "-c", code, str(folder / "postgres")],
+        [others_python(), "-c", code, str(folder / "postgres"), method],
         user=UNNAMED, group=0, extra_groups=[], check=True, capture_output=True, text=True,
         env={"PYTHONPATH": import_path()},
     ).stdout  # fmt: skip
     assert f"user ID {UNNAMED} has no name here" in answer
     assert f"'zerofleet:x:{UNNAMED}:0::/tmp:/bin/false' to /etc/passwd" in answer
     assert "--database-url" in answer
+    assert method == "start" or not list(folder.iterdir())
 
 
 @as_root

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pwd
 import shutil
 import signal
 import time
@@ -14,7 +15,7 @@ import pytest
 
 from zerofleet.config import load_run
 from zerofleet.database import Database, migrate
-from zerofleet.errors import StoreUnavailableError
+from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.postgres import EmbeddedPostgres
@@ -53,6 +54,19 @@ def test_a_command_joins_what_runs_or_runs_it(
             assert database.summary(RUN.name).games == 0
     assert not folder.is_held()
     assert not (folder.root / "running.json").exists()
+
+
+def test_a_user_without_a_name_is_refused_before_a_store_starts(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def has_no_name(uid: int) -> None:
+        raise KeyError(uid)
+
+    before = sorted(folder.root.rglob("*"))
+    monkeypatch.setattr(pwd, "getpwuid", has_no_name)
+    with pytest.raises(ConfigError, match="has no name here"):
+        Stores(folder).check(RUN.name)
+    assert sorted(folder.root.rglob("*")) == before
 
 
 def test_stores_stay_until_the_last_who_joined_has_ended(

@@ -113,6 +113,14 @@ class EmbeddedPostgres:
     def __exit__(self, *exception: object) -> None:
         self.stop()
 
+    def check(self) -> None:
+        """Check, without a change, that this user can make the database if it is missing.
+
+        Raises:
+            ConfigError: the user cannot; the message says why.
+        """
+        self._cluster.check()
+
     def start(self) -> str:
         """Start, after recovery from a crash if need be, and return the owner's URL.
 

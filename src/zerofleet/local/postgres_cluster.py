@@ -55,6 +55,15 @@ class Cluster:
         """The cluster, or the link to it."""
         return self.folder / "cluster"
 
+    def check(self) -> None:
+        """Check, without a change, that a database that is still missing can be made.
+
+        Raises:
+            ConfigError: it cannot be made by this user.
+        """
+        if not self.path.exists():
+            _require_name(self.account())
+
     def account(self) -> Account:
         """The user that the server runs as.
 
@@ -298,9 +307,9 @@ def _require_name(account: Account) -> None:
     except KeyError as error:
         raise ConfigError(
             f"user ID {account.uid} has no name here, and Postgres makes a database only for a "
-            "user with a name: as root, or when the image is built, add the line "
-            f"'zerofleet:x:{account.uid}:{account.gid}::/tmp:/bin/false' to /etc/passwd, start as "
-            "another user (docker run -u), or give --database-url"
+            "user with a name. Start as another user (docker run -u), or give --database-url. To "
+            "give this user a name, as root or when the image is built, add the line "
+            f"'zerofleet:x:{account.uid}:{account.gid}::/tmp:/bin/false' to /etc/passwd"
         ) from error
 
 

@@ -77,14 +77,17 @@ class Stores:
         self._keepers: list[Keeper] = []
 
     def check(self, run: str) -> None:
-        """Check that the outside stores can be used, without changing them.
+        """Check that the stores can be used, without changing them or the data folder.
 
         Raises:
-            ConfigError: the database is one of a newer zerofleet, or its address is not valid.
-            StoreUnavailableError: a store does not answer.
+            ConfigError: the database is one of a newer zerofleet, its address is not valid, or this
+                user cannot make the embedded one.
+            StoreUnavailableError: an outside store does not answer.
         """
         if self._database_url is not None:
             check_database(self._database_url)
+        else:
+            EmbeddedPostgres(self._folder.root / "postgres").check()
         if self._redis_url is not None:
             with contextlib.closing(Heartbeats(self._redis_url, run)) as heartbeats:
                 heartbeats.read()
