@@ -10,9 +10,9 @@ import structlog
 
 from zerofleet.config import RunConfig
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.rpc.credentials import ServerCredentials
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.scaler import ScalerServer
+from zerofleet.rpc.tls import ServerCredentials
 from zerofleet.service import beat, first_of, served_metrics
 from zerofleet.services.autoscaler.keda import KedaScaler
 from zerofleet.services.autoscaler.settings import AutoscalerSettings

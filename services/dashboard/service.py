@@ -19,9 +19,8 @@ from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 from zerofleet.figures import DashboardFigures
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.rpc.certificates import followed_certificates
 from zerofleet.rpc.health import HealthServer
-from zerofleet.rpc.transport import is_local
+from zerofleet.rpc.tls import followed_certificates, is_local
 from zerofleet.secrets.files import Followed
 from zerofleet.secrets.tokens import read_tokens
 from zerofleet.service import Pulse, beat, first_of, give_memory_back, served_metrics

@@ -28,7 +28,7 @@ from zerofleet.errors import (
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.heartbeat_history import HeartbeatHistory, ServiceHistory
 from zerofleet.redis_connection import UP, RedisState
-from zerofleet.rpc.credentials import client_credentials
+from zerofleet.rpc.tls import client_credentials
 from zerofleet.search_configs import served_simulations
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.visitor_player import VisitorPlayer

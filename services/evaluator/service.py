@@ -19,8 +19,8 @@ from zerofleet.games import format_actions
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.match.openings import draw_openings
 from zerofleet.match.play_match import MatchGamesInPlay
-from zerofleet.rpc.credentials import client_credentials
 from zerofleet.rpc.health import HealthServer
+from zerofleet.rpc.tls import client_credentials
 from zerofleet.service import Pulse, beat, first_of, served_metrics
 from zerofleet.services.evaluator.context import EvaluatorContext
 from zerofleet.services.evaluator.evaluator import Evaluator

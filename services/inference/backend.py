@@ -15,7 +15,7 @@ from zerofleet.errors import (
 )
 from zerofleet.prediction import Prediction
 from zerofleet.rpc.codec import RequestShape
-from zerofleet.rpc.inference_backend import ModelCounters, ModelState
+from zerofleet.rpc.inference_service import ModelCounters, ModelState
 from zerofleet.services.inference.batcher import Batcher
 from zerofleet.services.inference.loaded_models import LoadedModel
 from zerofleet.services.inference.served_models import ServedModels

@@ -18,7 +18,7 @@ from zerofleet import games
 from zerofleet.config import SearchSection
 from zerofleet.errors import InvalidRequestError, OverloadedError
 from zerofleet.rpc.codec import BEST, parse_version
-from zerofleet.rpc.player_backend import (
+from zerofleet.rpc.player_service import (
     Actions,
     PlayedAction,
     PlayerDescription,

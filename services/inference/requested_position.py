@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from zerofleet import games
 from zerofleet.errors import ConfigError, InvalidRequestError
 from zerofleet.games import sgf
-from zerofleet.rpc.player_backend import Actions, Sgf
+from zerofleet.rpc.player_service import Actions, Sgf
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from zerofleet.errors import (
     ZerofleetError,
 )
 from zerofleet.figures import WorkStatus
-from zerofleet.rpc.inference_backend import ModelState
+from zerofleet.rpc.inference_service import ModelState
 from zerofleet.services.inference.loaded_models import FP32, LoadedModel, LoadedModels
 from zerofleet.services.inference.precision import Precisions
 from zerofleet.services.inference.stored_models import ModelSource

@@ -21,11 +21,11 @@ from zerofleet.models.device_session import open_session
 from zerofleet.models.model_store import open_store
 from zerofleet.models.provider import Provider, prune_engines
 from zerofleet.models.session import ModelSession
+from zerofleet.rpc.access import Limits
 from zerofleet.rpc.codec import RequestShape
-from zerofleet.rpc.credentials import ServerCredentials
 from zerofleet.rpc.health import HealthServer
-from zerofleet.rpc.limits import Limits
 from zerofleet.rpc.server import Server
+from zerofleet.rpc.tls import ServerCredentials
 from zerofleet.search_configs import served_simulations
 from zerofleet.service import Pulse, beat, first_of, give_memory_back, served_metrics
 from zerofleet.services.inference.backend import Backend

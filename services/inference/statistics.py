@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from zerofleet.rpc.inference_backend import BatchStatistics, Duration, ModelCounters
+from zerofleet.rpc.inference_service import BatchStatistics, Duration, ModelCounters
 from zerofleet.services.inference.batch import Batch
 from zerofleet.services.inference.loaded_models import LoadedModel
 

@@ -13,8 +13,8 @@ from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig, check_messages
 from zerofleet.database import Database
 from zerofleet.heartbeat import Heartbeats
-from zerofleet.rpc.credentials import client_credentials
 from zerofleet.rpc.health import HealthServer
+from zerofleet.rpc.tls import client_credentials
 from zerofleet.service import first_of, served_metrics
 from zerofleet.services.selfplay.best_version_predictor import BestVersionPredictor
 from zerofleet.services.selfplay.settings import SelfplaySettings

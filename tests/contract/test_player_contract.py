@@ -13,8 +13,7 @@ import pytest
 from zerofleet import games
 from zerofleet.client import AsyncPlayer
 from zerofleet.errors import InvalidRequestError, ModelNotFoundError
-from zerofleet.rpc.player_backend import Sgf
-from zerofleet.rpc.player_codec import decode_actions
+from zerofleet.rpc.player_service import Sgf, decode_actions
 from zerofleet.rpc.schema import player as pb
 
 GAME = "tic_tac_toe"

@@ -15,9 +15,9 @@ from google.protobuf import message_factory
 from zerofleet.config import ScalingSection
 from zerofleet.figures import DemandFigures, InferenceFigures, SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat, Heartbeats
-from zerofleet.rpc.credentials import ServerCredentials
 from zerofleet.rpc.scaler import ScalerServer
 from zerofleet.rpc.schema import service
+from zerofleet.rpc.tls import ServerCredentials
 from zerofleet.services.autoscaler.keda import KedaScaler
 from zerofleet.services.autoscaler.watch import Watch
 

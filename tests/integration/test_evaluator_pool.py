@@ -17,7 +17,7 @@ from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database
 from zerofleet.prediction import Prediction
 from zerofleet.rpc.codec import RequestShape
-from zerofleet.rpc.inference_backend import ModelCounters, ModelState
+from zerofleet.rpc.inference_service import ModelCounters, ModelState
 from zerofleet.rpc.server import Server
 from zerofleet.services.evaluator.context import EvaluatorContext
 from zerofleet.services.evaluator.players import Players

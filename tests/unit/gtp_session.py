@@ -9,7 +9,7 @@ from typing import Any
 from zerofleet_core import State, game_spec
 
 from zerofleet.gtp.engine import Engine, EngineOptions
-from zerofleet.rpc.player_backend import (
+from zerofleet.rpc.player_service import (
     PlayerDescription,
     PositionPrediction,
     SearchChild,

@@ -8,7 +8,7 @@ import pytest
 from zerofleet_core import State
 
 from zerofleet.cli.interactive import InteractiveGame, hint_table
-from zerofleet.rpc.player_backend import SearchChild, SearchTable
+from zerofleet.rpc.player_service import SearchChild, SearchTable
 
 
 class FirstFree:

@@ -13,7 +13,7 @@ from zerofleet.gtp.analysis import (
     parse_options,
 )
 from zerofleet.gtp.protocol import Command, GtpError, failure, parse_line, parse_player, success
-from zerofleet.rpc.player_backend import SearchChild, SearchTable
+from zerofleet.rpc.player_service import SearchChild, SearchTable
 
 PLAY = Command("7", "play", ("b", "D4"))
 

@@ -12,8 +12,8 @@ import pytest
 
 from zerofleet.errors import OverloadedError
 from zerofleet.prediction import Prediction
-from zerofleet.rpc import answer_stream, codec
-from zerofleet.rpc.answer_stream import AnswerStream, UnsentBytes
+from zerofleet.rpc import codec, inference_service
+from zerofleet.rpc.inference_service import AnswerStream, UnsentBytes
 from zerofleet.rpc.schema import open_inference as pb
 
 SHAPE = codec.RequestShape(observation_bytes=1, num_actions=1, max_batch_rows=4)
@@ -101,7 +101,7 @@ async def test_unread_answers_are_bounded_in_rows(rows: int) -> None:
 
 
 async def test_unread_answers_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_stream, "_MAX_UNSENT_BYTES", 10_000)
+    monkeypatch.setattr(inference_service, "_MAX_UNSENT_BYTES", 10_000)
     server, client = Server("at once"), Client([1] * 100)
     running = asyncio.create_task(_stream(server, client).run(draining=False))
     await _settled()

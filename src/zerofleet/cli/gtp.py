@@ -45,7 +45,7 @@ def gtp(
     """
     from zerofleet.gtp.engine import EngineOptions
     from zerofleet.gtp.serve import serve_gtp
-    from zerofleet.rpc.player_backend import SearchOptions
+    from zerofleet.rpc.player_service import SearchOptions
 
     refuse_two_services(address, run_file, data)
     search = SearchOptions(num_simulations=simulations, leaves=leaves)

@@ -16,7 +16,7 @@ from zerofleet.cli.progress import counted
 from zerofleet.client import Player, SearchTable
 from zerofleet.games.notation import why_illegal
 from zerofleet.printable import printable
-from zerofleet.rpc.credentials import ClientCredentials
+from zerofleet.rpc.tls import ClientCredentials
 
 _HELP = """Type an action as the board shows it, or
   hint   what the model would do, and why

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from zerofleet.rpc.credentials import ClientCredentials
+    from zerofleet.rpc.tls import ClientCredentials
 
 PasswordFile = Annotated[
     Path | None,

@@ -31,7 +31,7 @@ def with_port(address: str | None) -> str | None:
     Raises:
         ConfigError: it does not; gRPC would take 443, where none of our services listens.
     """
-    from zerofleet.rpc.transport import require_target
+    from zerofleet.rpc.tls import require_target
 
     if address is None:
         return None

@@ -17,7 +17,7 @@ from zerofleet.client.async_player import AsyncPlayer, Position
 from zerofleet.client.model import Model
 from zerofleet.client.player import Player
 from zerofleet.prediction import Prediction
-from zerofleet.rpc.player_backend import (
+from zerofleet.rpc.player_service import (
     PlayedAction,
     PlayerDescription,
     PositionPrediction,

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from zerofleet.errors import AccessDeniedError, InvalidRequestError
 from zerofleet.prediction import Prediction
 from zerofleet.rpc import codec
-from zerofleet.rpc.channel import Channel
+from zerofleet.rpc.channel import Channel, retrying, rpc_error, unary
 from zerofleet.rpc.codec import BEST
-from zerofleet.rpc.methods import INFERENCE, unary
+from zerofleet.rpc.methods import INFERENCE
 from zerofleet.rpc.prediction_stream import PredictionStream
-from zerofleet.rpc.retry import retrying, rpc_error
 from zerofleet.rpc.schema import open_inference as pb
 
 # Messages of batches that travel in several, all batches of a connection together: one is computed,

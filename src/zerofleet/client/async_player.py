@@ -11,11 +11,11 @@ from typing import Self, TypeAlias
 import grpc.aio
 
 from zerofleet.errors import InferenceUnavailableError
-from zerofleet.rpc import player_codec as codec
-from zerofleet.rpc.channel import Channel
+from zerofleet.rpc import player_service as codec
+from zerofleet.rpc.channel import Channel, retrying, rpc_error, server_stream, unary
 from zerofleet.rpc.codec import BEST
-from zerofleet.rpc.methods import PLAYER, server_stream, unary
-from zerofleet.rpc.player_backend import (
+from zerofleet.rpc.methods import PLAYER
+from zerofleet.rpc.player_service import (
     Actions,
     PlayedAction,
     PlayerDescription,
@@ -24,7 +24,6 @@ from zerofleet.rpc.player_backend import (
     SearchTable,
     Sgf,
 )
-from zerofleet.rpc.retry import retrying, rpc_error
 from zerofleet.rpc.schema import player as pb
 
 Position: TypeAlias = Sequence[int] | Sequence[str] | Sgf | str | bytes

@@ -9,7 +9,7 @@ from typing import Self
 from zerofleet.client.async_player import AsyncPlayer, Position
 from zerofleet.client.blocking import Blocking
 from zerofleet.rpc.codec import BEST
-from zerofleet.rpc.player_backend import (
+from zerofleet.rpc.player_service import (
     PlayedAction,
     PlayerDescription,
     PositionPrediction,

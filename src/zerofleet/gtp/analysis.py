@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from zerofleet.gtp.protocol import GtpError, as_player, parse_number
-from zerofleet.rpc.player_backend import SearchChild, SearchTable
+from zerofleet.rpc.player_service import SearchChild, SearchTable
 
 _DEFAULT_CENTISECONDS = 100
 _IGNORED = ("ownership", "ownershipStdev", "movesOwnership", "movesOwnershipStdev", "pvVisits")

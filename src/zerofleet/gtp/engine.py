@@ -37,7 +37,7 @@ from zerofleet.gtp.protocol import (
     success,
 )
 from zerofleet.rpc.codec import BEST
-from zerofleet.rpc.player_backend import PlayerDescription, SearchOptions, SearchTable
+from zerofleet.rpc.player_service import PlayerDescription, SearchOptions, SearchTable
 
 _MAX_VISITS = "maxVisits"
 _ADVANTAGE = "playoutDoublingAdvantage"

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from zerofleet.games.go_rules import GoRules
 from zerofleet.gtp.protocol import GtpError
-from zerofleet.rpc.player_backend import PositionPrediction
+from zerofleet.rpc.player_service import PositionPrediction
 
 _SYMMETRIES = 8
 

@@ -12,7 +12,7 @@ from zerofleet.errors import ConfigError
 from zerofleet.games.go_rules import is_go
 from zerofleet.gtp.engine import Engine, EngineOptions
 from zerofleet.printable import printable_lines
-from zerofleet.rpc.credentials import ClientCredentials
+from zerofleet.rpc.tls import ClientCredentials
 
 _GREETING_SECONDS = 5.0  # a board says nothing while it waits for its engine
 

@@ -1,20 +1,29 @@
-"""How clients connect: credentials, limits, keepalive."""
+"""How clients connect and call: credentials, keepalive, stubs and retries."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import grpc
 import grpc.aio
+from google.protobuf.message import Message
 
-from zerofleet.errors import ConfigError
-from zerofleet.rpc.certificates import Certificates, channel_credentials, followed_certificates
+from zerofleet.errors import (
+    AccessDeniedError,
+    ConfigError,
+    InferenceUnavailableError,
+    ZerofleetError,
+)
 from zerofleet.rpc.codec import MAX_MESSAGE_BYTES
-from zerofleet.rpc.transport import dial
+from zerofleet.rpc.methods import error_of
+from zerofleet.rpc.tls import Certificates, channel_credentials, dial, followed_certificates
 from zerofleet.secrets.files import Followed, read_secret
+from zerofleet.waiting import Backoff
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -35,6 +44,8 @@ _OPTIONS = (
 
 # Calls that are open over replaced certificates may take this long to end; a stream takes less.
 _OLD_CHANNEL_SECONDS = 600.0
+_Request = TypeVar("_Request", bound=Message)
+_Response = TypeVar("_Response", bound=Message)
 
 
 class Channel:
@@ -166,3 +177,85 @@ async def _outlive_calls(old: grpc.aio.Channel) -> None:
         await asyncio.sleep(_OLD_CHANNEL_SECONDS)
     finally:
         await old.close()
+
+
+def unary(
+    channel: grpc.aio.Channel | Channel,
+    service_name: str,
+    method: str,
+    request: type[_Request],
+    response: type[_Response],
+) -> grpc.aio.UnaryUnaryMultiCallable[_Request, _Response]:
+    """The callable of a unary method."""
+    return channel.unary_unary(
+        f"/{service_name}/{method}", request.SerializeToString, response.FromString
+    )
+
+
+def server_stream(
+    channel: grpc.aio.Channel | Channel,
+    service_name: str,
+    method: str,
+    request: type[_Request],
+    response: type[_Response],
+) -> grpc.aio.UnaryStreamMultiCallable[_Request, _Response]:
+    """The callable of a method that answers a stream."""
+    return channel.unary_stream(
+        f"/{service_name}/{method}", request.SerializeToString, response.FromString
+    )
+
+
+def both_streams(
+    channel: grpc.aio.Channel | Channel,
+    service_name: str,
+    method: str,
+    request: type[_Request],
+    response: type[_Response],
+) -> grpc.aio.StreamStreamMultiCallable[_Request, _Response]:
+    """The callable of a method that takes and answers a stream."""
+    return channel.stream_stream(
+        f"/{service_name}/{method}", request.SerializeToString, response.FromString
+    )
+
+
+def call_backoff() -> Backoff:
+    """Return the pauses between tries of a call: a restarting server is back within seconds."""
+    return Backoff(0.05, 2.0)
+
+
+async def retrying(
+    address: str, seconds: float, call: Callable[[float], Awaitable[_Response]]
+) -> _Response:
+    """Call until something other than UNAVAILABLE comes back, or the time is over.
+
+    Args:
+        address: named in errors.
+        seconds: time for all tries together.
+        call: makes one try within the seconds that are left.
+
+    Raises:
+        ZerofleetError: as the table of status codes says.
+    """
+    deadline = time.monotonic() + seconds
+    backoff = call_backoff()
+    failure: ZerofleetError | None = None
+    while True:
+        try:
+            return await call(max(0.001, deadline - time.monotonic()))
+        except grpc.aio.AioRpcError as error:
+            # That the time is over says less than why the try before failed.
+            if failure is None or error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                failure = rpc_error(address, error)
+            pause = backoff.delay()
+            again = error.code() is grpc.StatusCode.UNAVAILABLE
+            if not again or time.monotonic() + pause >= deadline:
+                raise failure from error
+        await asyncio.sleep(pause)
+
+
+def rpc_error(address: str, error: grpc.aio.AioRpcError) -> ZerofleetError:
+    """The error that the caller of a failed call gets."""
+    known = error_of(error.code(), error.details() or "")
+    if isinstance(known, (InferenceUnavailableError, AccessDeniedError)):
+        return type(known)(f"inference at {address}: {known}")
+    return known

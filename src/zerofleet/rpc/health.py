@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2
 
 from zerofleet.errors import ConfigError
 from zerofleet.rpc.server import CONNECTION_OPTIONS, check_free
-from zerofleet.rpc.transport import listen_for_probes
+from zerofleet.rpc.tls import listen_for_probes
 
 LIVE = "live"
 """The name under which every service says only whether its loop runs."""

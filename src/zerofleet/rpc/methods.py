@@ -1,24 +1,55 @@
-"""Handlers and stubs made from the schema's descriptors."""
+"""Names of the services, their handlers, and the table of status codes: shared by both ends."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 import grpc.aio
 from google.protobuf import message_factory
 from google.protobuf.message import DecodeError, Message
+from grpc import StatusCode
 
-from zerofleet.rpc.channel import Channel
+from zerofleet.errors import (
+    IllegalActionError,
+    IncompatibleModelError,
+    InferenceUnavailableError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    StoreUnavailableError,
+    UnauthenticatedError,
+    ZerofleetError,
+)
 from zerofleet.rpc.schema import service
 
 INFERENCE = "inference.GRPCInferenceService"
 PLAYER = "zerofleet.v1.Player"
 SCALER = "externalscaler.ExternalScaler"
 
-_Request = TypeVar("_Request", bound=Message)
-_Response = TypeVar("_Response", bound=Message)
+# The first row whose class fits an error gives its code; the first whose code fits gives the
+# class that a client raises. So the order matters where one side occurs twice.
+_TABLE: tuple[tuple[type[ZerofleetError], StatusCode], ...] = (
+    (InvalidRequestError, StatusCode.INVALID_ARGUMENT),
+    (IllegalActionError, StatusCode.INVALID_ARGUMENT),
+    (ModelNotFoundError, StatusCode.NOT_FOUND),
+    (IncompatibleModelError, StatusCode.FAILED_PRECONDITION),
+    (OverloadedError, StatusCode.RESOURCE_EXHAUSTED),
+    (UnauthenticatedError, StatusCode.UNAUTHENTICATED),
+    (PermissionDeniedError, StatusCode.PERMISSION_DENIED),
+    (InferenceUnavailableError, StatusCode.UNAVAILABLE),
+    (StoreUnavailableError, StatusCode.UNAVAILABLE),
+    (InvalidRequestError, StatusCode.UNIMPLEMENTED),
+    (ZerofleetError, StatusCode.INTERNAL),
+)
+
+# An error may repeat what a stranger sent; its words travel among the metadata, which have 8 KiB.
+_MOST_CHARACTERS = 1_000
+
+# gRPC itself gives this code for a message over the size limit, which no waiting will cure.
+_MESSAGE_TOO_LARGE = "larger than max"
 
 
 class Malformed:
@@ -57,40 +88,36 @@ def generic_handler(service_name: str, servicer: object) -> grpc.GenericRpcHandl
     return grpc.method_handlers_generic_handler(service_name, handlers)
 
 
-def unary(
-    channel: grpc.aio.Channel | Channel,
-    service_name: str,
-    method: str,
-    request: type[_Request],
-    response: type[_Response],
-) -> grpc.aio.UnaryUnaryMultiCallable[_Request, _Response]:
-    """The callable of a unary method."""
-    return channel.unary_unary(
-        f"/{service_name}/{method}", request.SerializeToString, response.FromString
-    )
+def code_of(error: BaseException) -> StatusCode:
+    """Return the status code of an error; INTERNAL for an unforeseen one."""
+    for kind, code in _TABLE:
+        if isinstance(error, kind):
+            return code
+    return StatusCode.INTERNAL
 
 
-def server_stream(
-    channel: grpc.aio.Channel | Channel,
-    service_name: str,
-    method: str,
-    request: type[_Request],
-    response: type[_Response],
-) -> grpc.aio.UnaryStreamMultiCallable[_Request, _Response]:
-    """The callable of a method that answers a stream."""
-    return channel.unary_stream(
-        f"/{service_name}/{method}", request.SerializeToString, response.FromString
-    )
+def message_of(error: BaseException) -> str:
+    """Return the message for the client; an unforeseen error reveals nothing of the inside."""
+    if not isinstance(error, ZerofleetError):
+        return "internal error of the server"
+    message = str(error)
+    return message if len(message) <= _MOST_CHARACTERS else f"{message[:_MOST_CHARACTERS]}..."
 
 
-def both_streams(
-    channel: grpc.aio.Channel | Channel,
-    service_name: str,
-    method: str,
-    request: type[_Request],
-    response: type[_Response],
-) -> grpc.aio.StreamStreamMultiCallable[_Request, _Response]:
-    """The callable of a method that takes and answers a stream."""
-    return channel.stream_stream(
-        f"/{service_name}/{method}", request.SerializeToString, response.FromString
-    )
+def error_of(code: StatusCode, details: str) -> ZerofleetError:
+    """The error that a client raises for a code.
+
+    Whatever is not in the table (deadline exceeded, internal, aborted, ...) is worth another try,
+    perhaps on another server, because every request is pure: ``InferenceUnavailableError``.
+    """
+    if code is StatusCode.RESOURCE_EXHAUSTED and _MESSAGE_TOO_LARGE in details:
+        return InvalidRequestError(details)
+    for kind, known in _TABLE:
+        if known is code and kind is not ZerofleetError:
+            return kind(details)
+    return InferenceUnavailableError(f"{code.name}: {details}")
+
+
+def code_from_name(name: str) -> StatusCode:
+    """The code with this name; INTERNAL for a name that is none."""
+    return StatusCode.__members__.get(name, StatusCode.INTERNAL)

@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from zerofleet.errors import AccessDeniedError, InferenceUnavailableError, ZerofleetError
 from zerofleet.prediction import Prediction
-from zerofleet.rpc import codec, status_codes
-from zerofleet.rpc.channel import Channel
-from zerofleet.rpc.methods import INFERENCE, both_streams
-from zerofleet.rpc.retry import call_backoff, rpc_error
+from zerofleet.rpc import codec
+from zerofleet.rpc.channel import Channel, both_streams, call_backoff, rpc_error
+from zerofleet.rpc.methods import INFERENCE, code_from_name, error_of
 from zerofleet.rpc.schema import open_inference as pb
 from zerofleet.waiting import Backoff
 
@@ -217,7 +216,7 @@ class PredictionStream:
         response = answer.infer_response
         question = self._questions.get(response.id)
         if question is None and answer.error_message:
-            self._last_error = answer.error_message  # of no request that the server could name
+            self._last_error = answer.error_message  # the server could not name the request
         if question is None or question.answer.done():
             return
         if answer.error_message:
@@ -230,9 +229,9 @@ class PredictionStream:
             question.answer.set_exception(error)
 
     def _refused(self, response: pb.ModelInferResponse, message: str, question: _Question) -> None:
-        code = status_codes.code_from_name(response.parameters["status"].string_param)
+        code = code_from_name(response.parameters["status"].string_param)
         if code is not grpc.StatusCode.UNAVAILABLE:
-            question.answer.set_exception(status_codes.error_of(code, message))
+            question.answer.set_exception(error_of(code, message))
             return
         # The server cannot answer yet (no model is promoted, say): ask again until the timeout.
         question.last_error = message

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import grpc
 
-from zerofleet.rpc.transport import probing_channel
+from zerofleet.rpc.tls import probing_channel
 
 _CHECK = "/grpc.health.v1.Health/Check"
 _MOST_NAME_BYTES = 127  # whose length is one byte on the wire

@@ -17,11 +17,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 
 from zerofleet.errors import InvalidRequestError
-from zerofleet.rpc.credentials import ServerCredentials
-from zerofleet.rpc.limits import Limits
+from zerofleet.rpc.access import Limits
 from zerofleet.rpc.methods import SCALER, generic_handler
 from zerofleet.rpc.schema import externalscaler as pb
 from zerofleet.rpc.server import bare_server, bind
+from zerofleet.rpc.tls import ServerCredentials
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -13,20 +13,13 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from zerofleet.errors import ConfigError
-from zerofleet.rpc.authentication import AuthenticationInterceptor
-from zerofleet.rpc.certificates import followed_certificates, server_credentials
+from zerofleet.rpc.access import AuthenticationInterceptor, ErrorInterceptor, Limits
 from zerofleet.rpc.codec import MAX_MESSAGE_BYTES
-from zerofleet.rpc.credentials import ServerCredentials
-from zerofleet.rpc.inference_backend import InferenceBackend
-from zerofleet.rpc.inference_servicer import InferenceServicer
-from zerofleet.rpc.interceptors import ErrorInterceptor
-from zerofleet.rpc.limits import Limits
+from zerofleet.rpc.inference_service import InferenceBackend, InferenceServicer
 from zerofleet.rpc.methods import INFERENCE, PLAYER, generic_handler
-from zerofleet.rpc.player_backend import PlayerBackend
-from zerofleet.rpc.player_codec import MAX_POSITION_BYTES
-from zerofleet.rpc.player_servicer import PlayerServicer
+from zerofleet.rpc.player_service import MAX_POSITION_BYTES, PlayerBackend, PlayerServicer
 from zerofleet.rpc.schema import POOL
-from zerofleet.rpc.transport import listen
+from zerofleet.rpc.tls import ServerCredentials, followed_certificates, listen, server_credentials
 from zerofleet.secrets.files import Followed
 from zerofleet.secrets.tokens import read_tokens
 

@@ -13,7 +13,7 @@ from zerofleet.client import AsyncPlayer
 from zerofleet.config import SearchSection
 from zerofleet.errors import InferenceUnavailableError, InvalidRequestError
 from zerofleet.games import sgf
-from zerofleet.rpc.player_backend import SearchOptions, SearchTable, Sgf
+from zerofleet.rpc.player_service import SearchOptions, SearchTable, Sgf
 
 GAME = "go(size=5,komi=7.5,suicide=false)"
 SEEDED = {"simulations": 30, "seed": 1}

@@ -20,8 +20,9 @@ from zerofleet.errors import (
     ModelNotFoundError,
     OverloadedError,
 )
+from zerofleet.rpc.channel import unary
 from zerofleet.rpc.codec import encode_request
-from zerofleet.rpc.methods import INFERENCE, unary
+from zerofleet.rpc.methods import INFERENCE
 from zerofleet.rpc.schema import open_inference as pb
 
 RUN = "marker"

@@ -12,11 +12,10 @@ import pytest
 
 from zerofleet.errors import ModelNotFoundError
 from zerofleet.prediction import Prediction
+from zerofleet.rpc.access import Limits
 from zerofleet.rpc.codec import RequestShape
-from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
-from zerofleet.rpc.inference_backend import ModelCounters, ModelState
-from zerofleet.rpc.limits import Limits
-from zerofleet.rpc.player_backend import (
+from zerofleet.rpc.inference_service import ModelCounters, ModelState
+from zerofleet.rpc.player_service import (
     PlayedAction,
     PlayerBackend,
     PlayerDescription,
@@ -24,6 +23,7 @@ from zerofleet.rpc.player_backend import (
     SearchTable,
 )
 from zerofleet.rpc.server import Server
+from zerofleet.rpc.tls import ClientCredentials, ServerCredentials
 from zerofleet.secrets.fleet_secrets import FleetSecrets
 
 RUN = "secured"

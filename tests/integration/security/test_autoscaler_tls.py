@@ -11,11 +11,11 @@ import grpc
 import grpc.aio
 import pytest
 
-from zerofleet.rpc.channel import Channel
-from zerofleet.rpc.credentials import ServerCredentials
-from zerofleet.rpc.methods import SCALER, unary
+from zerofleet.rpc.channel import Channel, unary
+from zerofleet.rpc.methods import SCALER
 from zerofleet.rpc.scaler import ScaledObject, ScalerServer
 from zerofleet.rpc.schema import externalscaler as pb
+from zerofleet.rpc.tls import ServerCredentials
 
 
 class Three:

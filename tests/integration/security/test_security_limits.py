@@ -15,14 +15,15 @@ import pytest
 
 from zerofleet.client import AsyncModel
 from zerofleet.errors import OverloadedError
-from zerofleet.rpc import player_servicer, server
+from zerofleet.rpc import player_service, server
+from zerofleet.rpc.access import Limits
+from zerofleet.rpc.channel import unary
 from zerofleet.rpc.codec import encode_request
-from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
-from zerofleet.rpc.limits import Limits
-from zerofleet.rpc.methods import INFERENCE, PLAYER, unary
-from zerofleet.rpc.player_backend import SearchChild, SearchTable
+from zerofleet.rpc.methods import INFERENCE, PLAYER
+from zerofleet.rpc.player_service import SearchChild, SearchTable
 from zerofleet.rpc.prediction_stream import stream_infer
 from zerofleet.rpc.schema import open_inference as pb
+from zerofleet.rpc.tls import ClientCredentials, ServerCredentials
 from zerofleet.secrets.tokens import add_token
 
 RUN = "secured"
@@ -280,7 +281,7 @@ class Endless:
 async def test_a_search_whose_tables_nobody_reads_gives_its_place_back(
     serve: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(player_servicer, "_UNREAD_SECONDS", 0.2)
+    monkeypatch.setattr(player_service, "_UNREAD_SECONDS", 0.2)
     player: Any = Endless()
     async with serve(player=player) as served, stock_channel(served.address) as channel:
         call = channel.unary_stream(f"/{PLAYER}/Analyze")(b"")

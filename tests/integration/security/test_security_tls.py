@@ -12,8 +12,7 @@ import pytest
 
 from zerofleet.client import AsyncModel
 from zerofleet.errors import ConfigError, InferenceUnavailableError
-from zerofleet.rpc.certificates import followed_certificates
-from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
+from zerofleet.rpc.tls import ClientCredentials, ServerCredentials, followed_certificates
 from zerofleet.secrets.authority import make_authority, make_certificate
 from zerofleet.secrets.files import read_bytes
 

@@ -21,9 +21,9 @@ from zerofleet.errors import (
     UnauthenticatedError,
 )
 from zerofleet.prediction import Prediction
-from zerofleet.rpc.credentials import ClientCredentials, ServerCredentials
 from zerofleet.rpc.methods import INFERENCE, PLAYER
 from zerofleet.rpc.schema import service
+from zerofleet.rpc.tls import ClientCredentials, ServerCredentials
 from zerofleet.secrets.tokens import ROLES, add_token
 from zerofleet.waiting import PatientPredictor, Waits
 

@@ -3,7 +3,7 @@
 import pytest
 
 from zerofleet.errors import ConfigError
-from zerofleet.rpc.transport import is_local, require_target
+from zerofleet.rpc.tls import is_local, require_target
 
 LOCAL = [
     *("127.0.0.1:8001", "127.9.9.9:1", "localhost:8001", "localhost", "[::1]:8001", "::1"),

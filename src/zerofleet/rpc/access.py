@@ -1,16 +1,19 @@
-"""Authentication and limits: who calls, whether they may, whether there is room, and until when.
+"""Who may call, how much, and until when: limits, tokens and deadlines of every call.
 
-It is asked once for each call, when it begins, before any message of it is read.
+A call is checked once, when it begins, before any message of it is read. ``ErrorInterceptor`` comes
+first and turns errors, refusals included, into status codes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import time
 from collections import Counter
 from collections.abc import (
     AsyncGenerator,
+    AsyncIterator,
     Awaitable,
     Callable,
     Generator,
@@ -18,27 +21,35 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import grpc
 import grpc.aio
 import structlog
+from google.protobuf.message import DecodeError
 
 from zerofleet.errors import (
     AccessDeniedError,
+    InvalidRequestError,
     OverloadedError,
     PermissionDeniedError,
     UnauthenticatedError,
     ZerofleetError,
 )
-from zerofleet.rpc.interceptors import Context, wrap_handler
-from zerofleet.rpc.limits import Limits
-from zerofleet.rpc.methods import INFERENCE, PLAYER
+from zerofleet.rpc.methods import INFERENCE, PLAYER, Malformed, code_of, message_of
 from zerofleet.secrets.tokens import Role, Token, find_token
 
+_MAX_CALLS = 16_384
 _log = structlog.get_logger()
 
+_aio: Any = grpc.aio  # whose types leave EOF out
+
+Context = grpc.aio.ServicerContext[Any, Any]
+CallScope = Callable[[Context], AbstractAsyncContextManager[None]]
+"""Entered when a call begins, before anything that it sends is read; left after its handler."""
 _SECONDS_BETWEEN_COMPLAINTS = 1.0
 _HEALTH = "/grpc.health.v1.Health/"
 
@@ -63,11 +74,118 @@ _MAY_CALL: Mapping[str, frozenset[Role]] = MappingProxyType(
 models, reflection, what is added later) is for ``admin`` alone, and health is for every caller."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of a server; a call beyond one is refused with RESOURCE_EXHAUSTED.
+
+    Unread answers refuse no call: the streams that have some are not read from.
+    """
+
+    calls: int = _MAX_CALLS
+    """Calls open at once over all callers, streams included."""
+    calls_of_one: int = _MAX_CALLS * 3 // 4
+    """Most open calls of one caller: one token, else certificate, else address. One token often
+    belongs to a whole fleet, with a stream for each worker; the rest is left for others."""
+    calls_of_connection: int = 1024
+    """Calls open at once on one connection. Beyond, HTTP/2 itself refuses: a client waits, or sees
+    UNAVAILABLE, which ours try again."""
+    unsent_bytes: int = 128 << 20
+    """Bytes of answers, over all streams, that clients have not read yet. Beyond this limit a
+    stream is read only when all its requests are answered and sent, so each stream may add one
+    more answer."""
+    metadata_bytes: int = 16 * 1024
+    """Most bytes of all metadata of one call."""
+    call_seconds: float = 60.0
+    """The deadline of a unary call that comes without one. Streams end with their connection."""
+
+
+def wrap_handler(handler: Any, scope: CallScope) -> Any:  # noqa: ANN401 - of either of gRPC's types
+    """A method's handler, each of whose calls runs inside a scope.
+
+    gRPC reads a single request before it calls a handler, and waits for it forever. So every
+    method becomes one whose requests are a stream, which is the same on the wire, and a single
+    request is read inside.
+    """
+    behavior: Any = (
+        handler.stream_stream or handler.unary_stream or handler.stream_unary or handler.unary_unary
+    )
+    read = _all_requests if handler.request_streaming else _one_request
+
+    async def answering(requests: Any, context: Context) -> Any:  # noqa: ANN401
+        async with scope(context):
+            return await behavior(await read(requests, context), context)
+
+    async def yielding(requests: Any, context: Context) -> AsyncIterator[Any]:  # noqa: ANN401
+        async with scope(context):
+            async for response in behavior(await read(requests, context), context):
+                yield response
+
+    make: Any = grpc.stream_unary_rpc_method_handler
+    if handler.response_streaming:
+        make = grpc.stream_stream_rpc_method_handler
+    chosen: Any = yielding if inspect.isasyncgenfunction(behavior) else answering
+    return make(chosen, handler.request_deserializer, handler.response_serializer)
+
+
+async def _all_requests(requests: Any, context: Context) -> Any:  # noqa: ANN401
+    del context
+    return requests
+
+
+async def _one_request(requests: Any, context: Context) -> Any:  # noqa: ANN401
+    del requests
+    try:
+        request: Any = await context.read()
+    except DecodeError:
+        request = Malformed()
+    if request is _aio.EOF:
+        raise InvalidRequestError("the call ended before its request came")
+    if isinstance(request, Malformed):
+        raise InvalidRequestError("the message is not one of this method's requests")
+    return request
+
+
+class ErrorInterceptor(grpc.aio.ServerInterceptor):
+    """Turns the exceptions of a call into its status code; the first of all interceptors.
+
+    In ``ModelStreamInfer`` these are refusals of the whole call: an error that belongs to one of
+    its requests is answered there.
+    """
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:  # noqa: ANN401 - of either of gRPC's types
+        """Wrap the handler of one call."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        method = handler_call_details.method
+
+        @contextlib.asynccontextmanager
+        async def scope(context: Context) -> AsyncGenerator[None]:
+            try:
+                yield
+            except Exception as error:
+                await _abort(error, method, context)
+
+        return wrap_handler(handler, scope)
+
+
+async def _abort(error: Exception, method: str, context: Context) -> NoReturn:
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
+    if not isinstance(error, ZerofleetError):
+        _log.error("call_failed", method=method, exc_info=error)
+    await context.abort(code_of(error), message_of(error))
+
+
 def _check_access(tokens: Iterable[Token], method: str, authorization: Sequence[str]) -> Token:
-    """The token of a call that may be made.
+    """Return the token of a call that is allowed.
 
     Args:
-        tokens: that are accepted.
+        tokens: the accepted ones.
         method: its path, such as ``/zerofleet.v1.Player/Play``.
         authorization: the values of the metadata of that name.
 
@@ -89,11 +207,7 @@ def _check_access(tokens: Iterable[Token], method: str, authorization: Sequence[
 
 
 class _Room:
-    """Counts the calls that each caller has open.
-
-    Args:
-        most: of one caller.
-    """
+    """Counts the open calls of each caller and refuses those beyond ``most``."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -124,8 +238,8 @@ class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
     Health needs no token, but its calls count against the caller's limit.
 
     Args:
-        limits: of the server.
-        tokens: those that are accepted at this moment; None: no token is asked for.
+        limits: the server's limits.
+        tokens: returns the tokens accepted at this moment; None: no token is required.
     """
 
     def __init__(self, limits: Limits, tokens: Callable[[], Sequence[Token]] | None = None) -> None:

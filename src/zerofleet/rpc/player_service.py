@@ -1,0 +1,470 @@
+"""The service ``zerofleet.v1.Player``: its dataclasses, their messages, and the servicer.
+
+The inference service implements ``PlayerBackend`` over its own models. Programs call the service
+with ``zerofleet.client``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import grpc.aio
+
+from zerofleet.errors import InvalidRequestError, OverloadedError
+from zerofleet.rpc.codec import BEST
+from zerofleet.rpc.schema import player as pb
+
+# The longest games there are take some kilobytes; of more, each byte would be a Python object.
+MAX_POSITION_BYTES = 1 << 20
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+# A search waits for the client that reads its tables, and other searches wait for its place.
+_UNREAD_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sgf:
+    """A position as the main line of an SGF file, of Go or Othello."""
+
+    text: str | bytes  # bytes: the unchanged file, whose encoding the server detects
+
+
+Actions = Sequence[int] | Sequence[str] | Sgf
+"""The actions from the start of a game, as numbers, as the game writes them, or as SGF."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayerDescription:
+    """The game that a player plays, and its models."""
+
+    game: str  # with its rules
+    num_actions: int
+    observation_shape: tuple[int, int, int]  # planes, rows, columns
+    run: str
+    best: int | None  # the promoted version; None while there is none
+    versions: tuple[int, ...]  # available ones, ascending
+    num_simulations: int  # default of a search
+    max_simulations: int  # upper limit of a search
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How to search; the defaults are the run file's."""
+
+    num_simulations: int | None = None
+    leaves: int = 1  # of one tree at the network at once: more is faster and weaker
+    seed: int | None = None  # None: drawn by the server
+    noise: bool = False  # Dirichlet noise in the root's priors
+
+
+@dataclass(frozen=True, slots=True)
+class PositionPrediction:
+    """The network's opinion of a position."""
+
+    run: str
+    version: int
+    to_play: int
+    value: float  # in [-1, 1], for the player to move
+    actions: tuple[int, ...]  # legal ones, ascending
+    action_strings: tuple[str, ...]
+    priors: tuple[float, ...]  # of ``actions``; their sum is 1
+
+
+@dataclass(frozen=True, slots=True)
+class SearchChild:
+    """One legal action at the root of a search."""
+
+    action: int
+    action_string: str
+    visit_count: int
+    prior: float
+    q_value: float | None  # for the player to move at the root; None while unvisited
+    principal_variation: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTable:
+    """The table at the root of a search."""
+
+    run: str
+    version: int
+    to_play: int
+    simulations: int
+    root_value: float  # for the player to move, after search
+    network_value: float  # for the player to move, before search
+    best_action: int
+    best_action_string: str
+    children: tuple[SearchChild, ...]  # by action, ascending
+    done: bool
+
+    @property
+    def ranked(self) -> list[SearchChild]:
+        """The children, best first: the action to play, then by visits and prior.
+
+        The action to play is the most visited one, unless the search has proven another better.
+        """
+        return sorted(
+            self.children,
+            key=lambda child: (child.action != self.best_action, -child.visit_count, -child.prior),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedAction:
+    """The action a player chose."""
+
+    run: str
+    version: int
+    action: int
+    action_string: str
+    root_value: float
+    simulations: int
+
+
+class PlayerBackend(Protocol):
+    """Answers questions about positions.
+
+    All methods raise ``InvalidRequestError`` for an unknown game, an illegal action (named, with
+    its ply), a finished game, or options without sense, and ``ModelNotFoundError``. An empty
+    ``game`` or ``run`` is the server's.
+    """
+
+    async def describe(self) -> PlayerDescription:
+        """The game, and the models there are."""
+        ...
+
+    async def predict(
+        self, game: str, actions: Actions, *, run: str = "", version: str = BEST
+    ) -> PositionPrediction:
+        """The network's opinion, without search."""
+        ...
+
+    async def search(
+        self,
+        game: str,
+        actions: Actions,
+        *,
+        run: str = "",
+        version: str = BEST,
+        options: SearchOptions = SearchOptions(),
+    ) -> SearchTable:
+        """The table after a whole search."""
+        ...
+
+    def analyze(
+        self,
+        game: str,
+        actions: Actions,
+        *,
+        run: str = "",
+        version: str = BEST,
+        options: SearchOptions = SearchOptions(),
+        every_simulations: int = 0,
+        every_seconds: float = 0.0,
+    ) -> AsyncGenerator[SearchTable]:
+        """Yield the table about every so many simulations or seconds while the search runs.
+
+        With neither, after each tenth of the simulations. The search ends when the generator is
+        closed.
+        """
+        ...
+
+    async def play(
+        self,
+        game: str,
+        actions: Actions,
+        *,
+        run: str = "",
+        version: str = BEST,
+        options: SearchOptions = SearchOptions(),
+        temperature: float = 0.0,
+    ) -> PlayedAction:
+        """Choose an action: the most visited, or at a temperature a sample of the visits."""
+        ...
+
+
+def encode_description(description: PlayerDescription) -> pb.DescribeResponse:
+    """A description as a message."""
+    return pb.DescribeResponse(
+        game=description.game,
+        num_actions=description.num_actions,
+        observation_shape=description.observation_shape,
+        run=description.run,
+        best=_model(description.run, "" if description.best is None else description.best),
+        versions=description.versions,
+        num_simulations=description.num_simulations,
+        max_simulations=description.max_simulations,
+    )
+
+
+def decode_description(response: pb.DescribeResponse) -> PlayerDescription:
+    """A message as a description."""
+    planes, rows, columns = response.observation_shape
+    return PlayerDescription(
+        game=response.game,
+        num_actions=response.num_actions,
+        observation_shape=(planes, rows, columns),
+        run=response.run,
+        best=int(response.best.version) if response.best.version else None,
+        versions=tuple(response.versions),
+        num_simulations=response.num_simulations,
+        max_simulations=response.max_simulations,
+    )
+
+
+def encode_position(game: str, actions: Actions) -> pb.Position:
+    """Return a position message; all actions are numbers, or all are strings, or they are SGF.
+
+    Raises:
+        InvalidRequestError: the actions are none of these, or take too many bytes.
+    """
+    if isinstance(actions, Sgf):
+        if not actions.text:
+            raise InvalidRequestError("not SGF: the file is empty")
+        if isinstance(actions.text, str):
+            return pb.Position(game=game, sgf=actions.text)
+        return pb.Position(game=game, sgf_file=actions.text)
+    listed = list(actions)
+    strings = [action for action in listed if isinstance(action, str)]
+    if strings and len(strings) != len(listed):
+        raise InvalidRequestError(
+            f"{repr(listed)[:200]} are not actions: give all as numbers or all as strings"
+        )
+    try:
+        if strings:
+            position = pb.Position(game=game, action_strings=strings)
+        else:
+            position = pb.Position(game=game, actions=[int(action) for action in listed])
+    except (TypeError, ValueError) as error:
+        raise InvalidRequestError(
+            f"{repr(listed)[:200]} are not actions: {str(error)[:200]}"
+        ) from error
+    _check_size(position)
+    return position
+
+
+def decode_actions(position: pb.Position) -> Actions:
+    """The actions of a position message.
+
+    Raises:
+        InvalidRequestError: more than one kind is given, or the message is too large.
+    """
+    _check_size(position)
+    sgf = position.sgf or position.sgf_file
+    kinds = (position.actions, position.action_strings, position.sgf, position.sgf_file)
+    if sum(map(bool, kinds)) > 1:
+        raise InvalidRequestError("give one of actions, action_strings, sgf, sgf_file")
+    if sgf:
+        return Sgf(sgf)
+    return list(position.action_strings) or list(position.actions)
+
+
+def _check_size(position: pb.Position) -> None:
+    if position.ByteSize() > MAX_POSITION_BYTES:
+        raise InvalidRequestError(
+            f"the position has {position.ByteSize()} bytes: at most {MAX_POSITION_BYTES} are read"
+        )
+
+
+def encode_options(options: SearchOptions) -> pb.SearchOptions:
+    """A message of options.
+
+    Raises:
+        InvalidRequestError: a number that the message cannot hold.
+    """
+    try:
+        return pb.SearchOptions(
+            num_simulations=options.num_simulations or 0,
+            leaves=options.leaves,
+            seed=options.seed,
+            noise=options.noise,
+        )
+    except (TypeError, ValueError) as error:
+        raise InvalidRequestError(f"search options {options}: {error}") from error
+
+
+def decode_options(options: pb.SearchOptions) -> SearchOptions:
+    """Options, with 0 as unset."""
+    return SearchOptions(
+        num_simulations=options.num_simulations or None,
+        leaves=options.leaves or 1,
+        seed=options.seed if options.HasField("seed") else None,
+        noise=options.noise,
+    )
+
+
+def encode_prediction(prediction: PositionPrediction) -> pb.PredictResponse:
+    """A prediction as a message."""
+    response = pb.PredictResponse(
+        model=_model(prediction.run, prediction.version),
+        to_play=prediction.to_play,
+        value=prediction.value,
+    )
+    rows = zip(prediction.actions, prediction.action_strings, prediction.priors, strict=True)
+    for action, action_string, prior in rows:
+        response.priors.add(action=action, action_string=action_string, prior=prior)
+    return response
+
+
+def decode_prediction(response: pb.PredictResponse) -> PositionPrediction:
+    """A message as a prediction."""
+    return PositionPrediction(
+        run=response.model.run,
+        version=int(response.model.version),
+        to_play=response.to_play,
+        value=response.value,
+        actions=tuple(row.action for row in response.priors),
+        action_strings=tuple(row.action_string for row in response.priors),
+        priors=tuple(row.prior for row in response.priors),
+    )
+
+
+def encode_table(table: SearchTable) -> pb.SearchResponse:
+    """A search table as a message."""
+    response = pb.SearchResponse(
+        model=_model(table.run, table.version),
+        to_play=table.to_play,
+        simulations=table.simulations,
+        root_value=table.root_value,
+        network_value=table.network_value,
+        best_action=table.best_action,
+        best_action_string=table.best_action_string,
+        done=table.done,
+    )
+    for child in table.children:
+        response.children.add(
+            action=child.action,
+            action_string=child.action_string,
+            visit_count=child.visit_count,
+            prior=child.prior,
+            q_value=child.q_value,
+            principal_variation=child.principal_variation,
+        )
+    return response
+
+
+def decode_table(response: pb.SearchResponse) -> SearchTable:
+    """A message as a search table."""
+    return SearchTable(
+        run=response.model.run,
+        version=int(response.model.version),
+        to_play=response.to_play,
+        simulations=response.simulations,
+        root_value=response.root_value,
+        network_value=response.network_value,
+        best_action=response.best_action,
+        best_action_string=response.best_action_string,
+        children=tuple(
+            SearchChild(
+                action=child.action,
+                action_string=child.action_string,
+                visit_count=child.visit_count,
+                prior=child.prior,
+                q_value=child.q_value if child.HasField("q_value") else None,
+                principal_variation=tuple(child.principal_variation),
+            )
+            for child in response.children
+        ),
+        done=response.done,
+    )
+
+
+def encode_played(played: PlayedAction) -> pb.PlayResponse:
+    """A chosen action as a message."""
+    return pb.PlayResponse(
+        model=_model(played.run, played.version),
+        action=played.action,
+        action_string=played.action_string,
+        root_value=played.root_value,
+        simulations=played.simulations,
+    )
+
+
+def decode_played(response: pb.PlayResponse) -> PlayedAction:
+    """A message as a chosen action."""
+    return PlayedAction(
+        run=response.model.run,
+        version=int(response.model.version),
+        action=response.action,
+        action_string=response.action_string,
+        root_value=response.root_value,
+        simulations=response.simulations,
+    )
+
+
+def _model(run: str, version: int | str) -> pb.Model:
+    return pb.Model(run=run, version=str(version))
+
+
+class PlayerServicer:
+    """Methods have the schema's names; the interceptor turns errors into status codes."""
+
+    def __init__(self, player: PlayerBackend) -> None:
+        self._player = player
+
+    async def Describe(self, request: pb.DescribeRequest, context: _Context) -> pb.DescribeResponse:  # noqa: N802
+        """The game, and the models there are."""
+        return encode_description(await self._player.describe())
+
+    async def Predict(self, request: pb.PredictRequest, context: _Context) -> pb.PredictResponse:  # noqa: N802
+        """The network's opinion."""
+        return encode_prediction(
+            await self._player.predict(
+                request.position.game,
+                decode_actions(request.position),
+                run=request.model.run,
+                version=request.model.version or BEST,
+            )
+        )
+
+    async def Search(self, request: pb.SearchRequest, context: _Context) -> pb.SearchResponse:  # noqa: N802
+        """A whole search."""
+        return encode_table(
+            await self._player.search(
+                request.position.game,
+                decode_actions(request.position),
+                run=request.model.run,
+                version=request.model.version or BEST,
+                options=decode_options(request.options),
+            )
+        )
+
+    async def Analyze(self, request: pb.AnalyzeRequest, context: _Context) -> None:  # noqa: N802
+        """A search that shows its table while it runs, as long as the client reads."""
+        search = request.search
+        tables = self._player.analyze(
+            search.position.game,
+            decode_actions(search.position),
+            run=search.model.run,
+            version=search.model.version or BEST,
+            options=decode_options(search.options),
+            every_simulations=request.every_simulations,
+            every_seconds=request.every_seconds,
+        )
+        # Closed here and now: a client that goes away must not leave its search behind.
+        async with contextlib.aclosing(tables):
+            async for table in tables:
+                try:
+                    async with asyncio.timeout(_UNREAD_SECONDS):
+                        await context.write(encode_table(table))
+                except TimeoutError as error:
+                    raise OverloadedError(
+                        f"no table was read for {_UNREAD_SECONDS:g} s: read, or ask for fewer"
+                    ) from error
+
+    async def Play(self, request: pb.PlayRequest, context: _Context) -> pb.PlayResponse:  # noqa: N802
+        """An action."""
+        return encode_played(
+            await self._player.play(
+                request.position.game,
+                decode_actions(request.position),
+                run=request.model.run,
+                version=request.model.version or BEST,
+                options=decode_options(request.options),
+                temperature=request.temperature,
+            )
+        )
