@@ -37,7 +37,7 @@ from zerofleet.services.dashboard.charts import (
     Drawing,
 )
 from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
-from zerofleet.services.dashboard.match_words import player_words
+from zerofleet.services.dashboard.match_page import player_words
 from zerofleet.services.dashboard.search_table import (
     Candidate,
     CandidateTable,

@@ -13,14 +13,20 @@ from zerofleet.games import State, format_actions
 from zerofleet.rpc.codec import BEST
 from zerofleet.services.dashboard.board import Board
 from zerofleet.services.dashboard.board_position import GameBoard, board_of
-from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
-from zerofleet.services.dashboard.page_parameters import (
-    SimulationsField,
+from zerofleet.services.dashboard.frame import (
+    Frame,
+    Visit,
     asked_actions,
     asked_choice,
-    versions_of,
+    said_heading,
 )
-from zerofleet.services.dashboard.search_table import Candidate, CandidateTable, visit_marks
+from zerofleet.services.dashboard.search_table import (
+    Candidate,
+    CandidateTable,
+    SimulationsField,
+    versions_of,
+    visit_marks,
+)
 from zerofleet.services.dashboard.toolkit import events, ui
 
 _EVERY_SECONDS = 0.3  # tables of an analysis

@@ -34,8 +34,7 @@ from zerofleet.services.dashboard.games_page import add_games_page
 from zerofleet.services.dashboard.gate import Gate
 from zerofleet.services.dashboard.listener import MOST_CONNECTIONS, MOST_OF_ADDRESS, PageListener
 from zerofleet.services.dashboard.match_page import add_match_page
-from zerofleet.services.dashboard.model_page import add_model_page
-from zerofleet.services.dashboard.models_page import add_models_page
+from zerofleet.services.dashboard.models_page import add_model_page, add_models_page
 from zerofleet.services.dashboard.openings_page import add_openings_page
 from zerofleet.services.dashboard.page_limits import MOST_MESSAGE_BYTES, MOST_UNREAD, limit_events
 from zerofleet.services.dashboard.play_page import add_play_page
