@@ -33,8 +33,7 @@ from zerofleet.services.dashboard.charts import (
 from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
 from zerofleet.services.dashboard.sources import ShownRun, Sources
 from zerofleet.services.dashboard.strip import colour_of
-from zerofleet.services.dashboard.table import Table, TableColumn
-from zerofleet.services.dashboard.toolkit import ui
+from zerofleet.services.dashboard.toolkit import Table, TableColumn, ui
 
 SPANS: Mapping[str, int] = MappingProxyType(
     {"last hour": 3600, "last 6 hours": 6 * 3600, "last 24 hours": 24 * 3600}

@@ -22,8 +22,7 @@ from zerofleet.services.dashboard.frame import (
     said_heading,
 )
 from zerofleet.services.dashboard.sources import Sources
-from zerofleet.services.dashboard.table import Table, TableColumn
-from zerofleet.services.dashboard.toolkit import events, ui
+from zerofleet.services.dashboard.toolkit import Table, TableColumn, events, ui
 
 PAGE_GAMES = 50
 MOST_LOOKED_AT = 20_000

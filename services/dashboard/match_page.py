@@ -20,8 +20,7 @@ from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.figures import EvaluatorFigures
 from zerofleet.games import parse_actions
 from zerofleet.match.verdict import judge, llr_bound, llr_walk
-from zerofleet.services.dashboard.board import Board
-from zerofleet.services.dashboard.board_position import GameBoard, board_of, require_known
+from zerofleet.services.dashboard.board import Board, GameBoard, board_of, require_known
 from zerofleet.services.dashboard.charts import BLUE, ChartAxis, ChartLine, ChartPanel, Drawing
 from zerofleet.services.dashboard.frame import (
     HIGHEST,
@@ -32,8 +31,7 @@ from zerofleet.services.dashboard.frame import (
     page_links,
 )
 from zerofleet.services.dashboard.sources import Sources
-from zerofleet.services.dashboard.table import NONE, Table, TableColumn
-from zerofleet.services.dashboard.toolkit import ui
+from zerofleet.services.dashboard.toolkit import NONE, Table, TableColumn, ui
 
 OUTCOMES = ("0", "½", "1", "1½", "2")
 

@@ -29,8 +29,7 @@ from zerofleet.services.dashboard.match_page import (
     player_words,
 )
 from zerofleet.services.dashboard.sources import ShownRun
-from zerofleet.services.dashboard.table import NONE, Table, TableColumn
-from zerofleet.services.dashboard.toolkit import ui
+from zerofleet.services.dashboard.toolkit import NONE, Table, TableColumn, ui
 
 PAGE_MODELS = 50
 PAGE_MATCHES = 50

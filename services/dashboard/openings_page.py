@@ -14,8 +14,7 @@ from functools import partial
 
 from zerofleet.errors import ConfigError
 from zerofleet.games import State, format_actions
-from zerofleet.services.dashboard.board import Board, BoardMark
-from zerofleet.services.dashboard.board_position import GameBoard, board_of, require_known
+from zerofleet.services.dashboard.board import Board, BoardMark, GameBoard, board_of, require_known
 from zerofleet.services.dashboard.charts import (
     BLUE,
     GREEN,
@@ -37,8 +36,7 @@ from zerofleet.services.dashboard.frame import (
     there_are,
 )
 from zerofleet.services.dashboard.sources import Sources
-from zerofleet.services.dashboard.table import Table, TableColumn
-from zerofleet.services.dashboard.toolkit import events, ui
+from zerofleet.services.dashboard.toolkit import Table, TableColumn, events, ui
 
 GAMES_OF_MODEL = 1_000
 MOST_MODELS = 12
