@@ -19,7 +19,7 @@ from zerofleet.cli.progress import best_text, elo_text
 from zerofleet.errors import IllegalActionError, InferenceUnavailableError, StoreUnavailableError
 from zerofleet.games import parse_actions
 from zerofleet.games.notation import whole_number
-from zerofleet.services.dashboard.page_limits import PageLimits
+from zerofleet.services.dashboard.gate import PageLimits
 from zerofleet.services.dashboard.shared_reading import SharedReading
 from zerofleet.services.dashboard.sources import Away, ShownRun, Sources
 from zerofleet.services.dashboard.strip import (

@@ -30,12 +30,18 @@ from zerofleet.services.dashboard.fleet_page import add_fleet_page
 from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
 from zerofleet.services.dashboard.game_page import add_game_page
 from zerofleet.services.dashboard.games_page import add_games_page
-from zerofleet.services.dashboard.gate import Gate
-from zerofleet.services.dashboard.listener import MOST_CONNECTIONS, MOST_OF_ADDRESS, PageListener
+from zerofleet.services.dashboard.gate import (
+    MOST_CONNECTIONS,
+    MOST_MESSAGE_BYTES,
+    MOST_OF_ADDRESS,
+    MOST_UNREAD,
+    Gate,
+    PageListener,
+    limit_events,
+)
 from zerofleet.services.dashboard.match_page import add_match_page
 from zerofleet.services.dashboard.models_page import add_model_page, add_models_page
 from zerofleet.services.dashboard.openings_page import add_openings_page
-from zerofleet.services.dashboard.page_limits import MOST_MESSAGE_BYTES, MOST_UNREAD, limit_events
 from zerofleet.services.dashboard.play_page import add_compare_page, add_play_page
 from zerofleet.services.dashboard.run_page import add_run_page
 from zerofleet.services.dashboard.settings import DashboardSettings

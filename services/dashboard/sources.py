@@ -31,9 +31,8 @@ from zerofleet.redis_connection import UP, RedisState
 from zerofleet.rpc.credentials import client_credentials
 from zerofleet.search_configs import served_simulations
 from zerofleet.services.dashboard.settings import DashboardSettings
-from zerofleet.services.dashboard.visitor_player import VisitorPlayer
 from zerofleet.services.dashboard.visitor_queries import VisitorQueries
-from zerofleet.services.dashboard.visitors import Allowance, Visitor
+from zerofleet.services.dashboard.visitors import Allowance, Visitor, VisitorPlayer
 
 _CONNECTIONS = 6  # of the 20 that the role has
 _STATEMENT_SECONDS = 10

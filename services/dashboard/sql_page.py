@@ -14,17 +14,19 @@ from urllib.parse import urlencode
 
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
-from zerofleet.services.dashboard.query_answers import (
+from zerofleet.services.dashboard.sources import Sources
+from zerofleet.services.dashboard.toolkit import events, ui
+from zerofleet.services.dashboard.visitor_queries import (
     CSV_PATH,
     GONE,
+    MOST_ROWS,
+    MOST_SECONDS,
     ROWS_PATH,
     KeptAnswer,
     QueryAnswer,
+    QueryFaultError,
     add_answer_routes,
 )
-from zerofleet.services.dashboard.sources import Sources
-from zerofleet.services.dashboard.toolkit import events, ui
-from zerofleet.services.dashboard.visitor_queries import MOST_ROWS, MOST_SECONDS, QueryFaultError
 
 _RELATIONS_SECONDS = 60.0
 _SHOWN_ROWS = 100  # of a saved query
