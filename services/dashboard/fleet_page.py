@@ -31,8 +31,7 @@ from zerofleet.services.dashboard.charts import (
     frame_options,
 )
 from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
-from zerofleet.services.dashboard.sources import ShownRun, Sources
-from zerofleet.services.dashboard.strip import colour_of
+from zerofleet.services.dashboard.sources import ShownRun, Sources, colour_of
 from zerofleet.services.dashboard.toolkit import Table, TableColumn, ui
 
 SPANS: Mapping[str, int] = MappingProxyType(

@@ -20,13 +20,15 @@ from zerofleet.errors import IllegalActionError, InferenceUnavailableError, Stor
 from zerofleet.games import parse_actions
 from zerofleet.games.notation import whole_number
 from zerofleet.services.dashboard.gate import PageLimits
-from zerofleet.services.dashboard.shared_reading import SharedReading
-from zerofleet.services.dashboard.sources import Away, ShownRun, Sources
-from zerofleet.services.dashboard.strip import (
+from zerofleet.services.dashboard.sources import (
     SERVICES_SECONDS,
     STRIP_SECONDS,
+    Away,
     Lamp,
     ServiceFigures,
+    SharedReading,
+    ShownRun,
+    Sources,
     StripFigures,
     StripReader,
 )

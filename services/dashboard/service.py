@@ -48,6 +48,7 @@ from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.sources import Sources
 from zerofleet.services.dashboard.sql_page import add_sql_page
 from zerofleet.services.dashboard.toolkit import Client, ui
+from zerofleet.services.dashboard.visitor_queries import VisitorQueries
 from zerofleet.services.dashboard.visitors import Visitors
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ _ICON = (
 )
 
 
-def add_pages(frame: Frame) -> None:
+def add_pages(frame: Frame, queries: VisitorQueries) -> None:
     """Register every page, in the order of the navigation."""
     add_run_page(frame)
     add_models_page(frame)
@@ -79,7 +80,7 @@ def add_pages(frame: Frame) -> None:
     add_openings_page(frame)
     add_exam_page(frame)
     add_fleet_page(frame)
-    add_sql_page(frame)
+    add_sql_page(frame, queries)
 
     # After all others: it takes every address that is left.
     @frame.page("/{path:path}", "not there", in_menu=False)
@@ -106,10 +107,13 @@ async def serve(run: RunConfig, settings: DashboardSettings, stop: Event) -> Non
         contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
         bound(settings.dashboard_address) as sock,
         HealthServer(settings.health_address) as health,
+        contextlib.closing(
+            VisitorQueries(settings.visitor_database_url or settings.database_url)
+        ) as queries,
     ):
         async with (
             Sources(run, settings) as sources,
-            PageServer(sources, visitors, settings, sock) as server,
+            PageServer(sources, queries, visitors, settings, sock) as server,
         ):
             with served_metrics(settings.metrics_address, server.collector):
                 await first_of(
@@ -130,6 +134,7 @@ class PageServer:
 
     Args:
         sources: that its pages read.
+        queries: runs what visitors write.
         visitors: who may look at them.
         settings: whether it is HTTPS.
         sock: bound, where it listens.
@@ -141,6 +146,7 @@ class PageServer:
     def __init__(
         self,
         sources: Sources,
+        queries: VisitorQueries,
         visitors: Visitors,
         settings: DashboardSettings,
         sock: socket.socket,
@@ -148,7 +154,7 @@ class PageServer:
         frame = Frame(sources)
         self.limits = frame.limits
         """How many pages are open."""
-        add_pages(frame)
+        add_pages(frame, queries)
         limit_events()
         api = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
         ui.run_with(
