@@ -153,7 +153,7 @@ def measure(postgres: EmbeddedPostgres, folder: Path, options: argparse.Namespac
 def _addresses(postgres: EmbeddedPostgres) -> list[str]:
     """Of every page that is registered, parameters filled in; not the one for all that is left."""
     frame = Frame(cast("Any", None))
-    add_pages(frame)
+    add_pages(frame, cast("Any", None))
     addresses: list[str] = []
     with contextlib.closing(connect(postgres.url("console"))) as connection:
         for path in frame.paths:

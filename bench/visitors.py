@@ -34,8 +34,7 @@ from bench.workloads import Workload
 from zerofleet.client import AsyncPlayer
 from zerofleet.errors import OverloadedError
 from zerofleet.services.dashboard.settings import DashboardSettings
-from zerofleet.services.dashboard.visitor_player import VisitorPlayer
-from zerofleet.services.dashboard.visitors import Allowance, Visitor
+from zerofleet.services.dashboard.visitors import Allowance, Visitor, VisitorPlayer
 
 _ASKS_AGAIN_SECONDS = 1.0
 _TABLE_SECONDS = 0.3  # as the page asks for them

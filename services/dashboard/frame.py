@@ -1,8 +1,12 @@
-"""What all pages share: the frame around them, the strip, the addresses, and pages of errors."""
+"""The frame around every page, and the parameters of its address.
+
+The frame has the navigation, the strip, and the pages of errors. A page notes what replaces an
+invalid value of a parameter.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,15 +16,19 @@ from urllib.parse import urlencode
 from fastapi import Request
 
 from zerofleet.cli.progress import best_text, elo_text
-from zerofleet.errors import InferenceUnavailableError, StoreUnavailableError
-from zerofleet.services.dashboard.page_limits import PageLimits
-from zerofleet.services.dashboard.shared_reading import SharedReading
-from zerofleet.services.dashboard.sources import Away, ShownRun, Sources
-from zerofleet.services.dashboard.strip import (
+from zerofleet.errors import IllegalActionError, InferenceUnavailableError, StoreUnavailableError
+from zerofleet.games import parse_actions
+from zerofleet.games.notation import whole_number
+from zerofleet.services.dashboard.gate import PageLimits
+from zerofleet.services.dashboard.sources import (
     SERVICES_SECONDS,
     STRIP_SECONDS,
+    Away,
     Lamp,
     ServiceFigures,
+    SharedReading,
+    ShownRun,
+    Sources,
     StripFigures,
     StripReader,
 )
@@ -46,7 +54,12 @@ _BUILD_SECONDS = 15.0  # longer than a statement may take
 _RECONNECT_SECONDS = 10.0
 _MOST_KEPT = 32  # readings that nobody watches
 _MOST_NAMED = 10  # parameters of an address that a page does not read
+_MOST_CHOICES = 20  # named where a value of the address is none of them
+_LONGEST_MOVES = 20_000  # characters
 _YEAR_SECONDS = 365 * 24 * 3600
+
+HIGHEST = 2_147_483_647
+"""Highest integer in Postgres."""
 
 
 class NothingThereError(LookupError):
@@ -465,3 +478,101 @@ def _comes_back(why: str) -> None:
         ui.label(why)
         ui.label("It reloads by itself.")
     ui.timer(5.0, ui.navigate.reload, once=True)
+
+
+def asked_actions(visit: Visit, game: str) -> list[int]:
+    """Return the actions that ``moves`` names, from the start of a game.
+
+    Raises:
+        NothingThereError: the rules forbid an action, or there are too many.
+    """
+    moves = visit.parameters.get("moves", "")
+    if len(moves) > _LONGEST_MOVES:
+        raise NothingThereError(
+            f"moves has {len(moves):,} characters: give at most {_LONGEST_MOVES:,}"
+        )
+    try:
+        return parse_actions(game, moves)
+    except IllegalActionError as error:
+        raise NothingThereError(f"moves={moves[:80]}: {error}") from error
+
+
+def asked_choice(visit: Visit, name: str, known: Iterable[str], default: str) -> str:
+    """Return one of several values, or the default if the address has none of them.
+
+    A note on the page says when the default replaces the value in the address.
+    """
+    value = visit.parameters.get(name) or default
+    if value != default and value not in known:
+        visit.note(
+            f"{name}={value[:80]} does not exist. {default} is used instead. {there_are(known)}"
+        )
+        return default
+    return value
+
+
+def there_are(known: Iterable[object]) -> str:
+    """Return a sentence with the values that can be chosen."""
+    named = [str(each) for each in known]
+    more = ", ..." if len(named) > _MOST_CHOICES else ""
+    return f"Choose from: {', '.join(named[:_MOST_CHOICES])}{more}." if named else "None exist yet."
+
+
+def asked_number(parameters: Mapping[str, str], name: str) -> int | None:
+    """Return a whole number that fits an integer of Postgres; None without the parameter.
+
+    Raises:
+        NothingThereError: the value is not such a number.
+    """
+    value = parameters.get(name, "")
+    if not value:
+        return None
+    number = whole_number(value, HIGHEST)
+    if number is None:
+        raise NothingThereError(f"{name}={value[:80]}: give a whole number up to {HIGHEST:,}")
+    return number
+
+
+def page_links(
+    visit: Visit,
+    path: str,
+    rows: Sequence[Any],
+    most: int,
+    key: str,
+    *,
+    first: bool,
+    **more: object,
+) -> None:
+    """Links to the newest page and to the older one.
+
+    Args:
+        visit: whose page it is.
+        path: of the list.
+        rows: as read: one more than ``most`` where there are older ones.
+        most: of a page.
+        key: the column by which the next page begins.
+        first: whether this is the newest page.
+        more: of the address.
+    """
+    if not first:
+        ui.link("newest", visit.link(path, **more)).classes("zf-link")
+    if len(rows) > most:
+        before = getattr(rows[most - 1], key)
+        ui.link("older", visit.link(path, **more, before=before)).classes("zf-link")
+
+
+def rated_every(run: ShownRun) -> int:
+    """Return N if every Nth promoted model of a run is rated; 1 if its settings are unknown."""
+    return run.config.rating.every if run.config is not None else 1
+
+
+def rated_words(run: ShownRun) -> str:
+    """Return a sentence on which models of a run are rated; empty if all promoted ones are."""
+    every = rated_every(run)
+    return "" if every == 1 else f"Every {ordinal(every)} promoted model is rated."
+
+
+def ordinal(number: int) -> str:
+    """Return the ordinal number, such as ``2nd``, ``5th`` and ``11th``."""
+    last = 0 if number % 100 in (11, 12, 13) else number % 10
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(last, 'th') }"

@@ -24,8 +24,7 @@ from zerofleet.errors import ConfigError, RecordRejectedError, ZerofleetError
 from zerofleet.games import State
 from zerofleet.games.notation import whole_number
 from zerofleet.games.sgf import require_sgf
-from zerofleet.services.dashboard.board import Board
-from zerofleet.services.dashboard.board_position import GameBoard, board_of, require_known
+from zerofleet.services.dashboard.board import Board, GameBoard, board_of, require_known
 from zerofleet.services.dashboard.charts import (
     BLUE,
     ORANGE,
@@ -37,8 +36,8 @@ from zerofleet.services.dashboard.charts import (
     Drawing,
 )
 from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
-from zerofleet.services.dashboard.match_words import player_words
-from zerofleet.services.dashboard.search_table import (
+from zerofleet.services.dashboard.match_page import player_words
+from zerofleet.services.dashboard.play_page import (
     Candidate,
     CandidateTable,
     prior_marks,

@@ -1,23 +1,64 @@
-"""The list of games: filters that are in the address, and a page of games at a time."""
+"""The list of games, newest first: a page at a time, chosen by filters in the address.
+
+Games are read in the order of an index. Each answer looks at no more than ``MOST_LOOKED_AT`` games
+and says how far it came, however many are stored. Filters that few games pass are followed page by
+page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
-from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
-from zerofleet.services.dashboard.games_queries import (
-    KINDS,
-    MOST_LOOKED_AT,
-    REASONS,
-    RESULTS,
-    GameFilter,
-    GamePage,
-    read_games,
+from zerofleet.services.dashboard.frame import (
+    Frame,
+    NothingThereError,
+    Visit,
+    asked_number,
+    said_heading,
 )
-from zerofleet.services.dashboard.table import Table, TableColumn
-from zerofleet.services.dashboard.toolkit import events, ui
+from zerofleet.services.dashboard.sources import Sources
+from zerofleet.services.dashboard.toolkit import Table, TableColumn, events, ui
+
+PAGE_GAMES = 50
+MOST_LOOKED_AT = 20_000
+KINDS = ("selfplay", "match", "gate", "rating", "trial")
+RESULTS = {"first": 1, "draw": 0, "second": -1}
+REASONS = ("rules", "resign")
+_SHOWN_MOVES = 60  # characters
+
+_SCANNED = """
+SELECT game_uid, ingested_at, kind, first_model, second_model, result, reason, length
+FROM games WHERE {where} ORDER BY ingested_at DESC, game_uid DESC LIMIT :looked
+"""
+# What is looked up of each game is asked game by game, so that no plan reads a whole table for it.
+_STATEMENT = """
+WITH scanned AS MATERIALIZED ({scanned}),
+chosen AS (
+    SELECT s.*, m.kind AS match_kind, m.player, m.opponent
+    FROM scanned AS s
+    LEFT JOIN LATERAL (
+        SELECT matches.* FROM match_games JOIN matches USING (match_id)
+        WHERE match_games.game_uid = s.game_uid LIMIT 1
+    ) AS m ON s.kind = 'match'
+    WHERE {chosen}
+    ORDER BY s.ingested_at DESC, s.game_uid DESC LIMIT :rows
+)
+SELECT
+    (SELECT count(*) FROM scanned) AS looked,
+    (SELECT json_build_array(ingested_at, game_uid) FROM scanned
+        ORDER BY ingested_at, game_uid LIMIT 1) AS last,
+    (SELECT json_agg(row_to_json(t) ORDER BY t.ingested_at DESC, t.game_uid DESC) FROM (
+        SELECT c.*, (
+            SELECT left(g.moves, :characters) FROM games AS g WHERE g.game_uid = c.game_uid
+        ) AS moves
+        FROM chosen AS c
+    ) AS t) AS games
+"""
 
 _RESULT_WORDS = {1: "first won", 0: "draw", -1: "second won"}
 _COLUMNS = (
@@ -29,6 +70,190 @@ _COLUMNS = (
     TableColumn("length", "plies", figure=True),
     TableColumn("moves", "moves"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class GameFilter:
+    """Which games are listed; None: any."""
+
+    kind: str | None = None
+    model: int | None = None
+    result: str | None = None
+    reason: str | None = None
+    least: int | None = None  # plies
+    most: int | None = None  # plies
+    day: date | None = None  # stored then, by UTC
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, str]) -> GameFilter:
+        """Read a link's parameters.
+
+        Raises:
+            NothingThereError: one has no sense; the message names it and what may be given.
+        """
+        return cls(
+            kind=_one_of(parameters, "kind", KINDS),
+            model=asked_number(parameters, "model"),
+            result=_one_of(parameters, "result", tuple(RESULTS)),
+            reason=_one_of(parameters, "reason", REASONS),
+            least=asked_number(parameters, "least"),
+            most=asked_number(parameters, "most"),
+            day=_day(parameters),
+        )
+
+    def parameters(self) -> dict[str, object]:
+        """Of a link to this list."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGame:
+    """A game in the list."""
+
+    game_uid: str
+    ingested_at: datetime
+    kind: str  # "selfplay", or the kind of its match
+    players: str
+    result: int
+    reason: str
+    length: int
+    moves: str  # the first ones
+
+
+@dataclass(frozen=True, slots=True)
+class GamePage:
+    """A page of the list, and where the next one begins."""
+
+    games: tuple[ListedGame, ...]
+    looked: int  # games that were looked at
+    before: str | None  # of the next page; None: there are no more games
+
+
+async def read_games(
+    sources: Sources, run: str, chosen: GameFilter, before: str | None
+) -> GamePage:
+    """The games of a run that pass a filter, newest first.
+
+    Args:
+        sources: to ask.
+        run: whose games.
+        chosen: the filter.
+        before: of the page before this one; None: the first page.
+
+    Raises:
+        NothingThereError: ``before`` is nothing that a page gave.
+        StoreUnavailableError: Postgres is away.
+    """
+    statement, given = statement_of(chosen, before)
+    row = (await sources.rows(statement, run=run, **given))[0]
+    found = [_listed(values) for values in row.games or ()]
+    before_next: str | None = None
+    if len(found) > PAGE_GAMES:
+        found = found[:PAGE_GAMES]
+        before_next = _key(found[-1].ingested_at, found[-1].game_uid)
+    elif row.looked >= MOST_LOOKED_AT:
+        before_next = _key(datetime.fromisoformat(row.last[0]), row.last[1])
+    return GamePage(tuple(found), row.looked, before_next)
+
+
+def statement_of(chosen: GameFilter, before: str | None) -> tuple[str, dict[str, object]]:
+    """The query of a page and its parameters, without the run.
+
+    Raises:
+        NothingThereError: ``before`` is nothing that a page gave.
+    """
+    given: dict[str, object] = {
+        "looked": MOST_LOOKED_AT,
+        "rows": PAGE_GAMES + 1,
+        "characters": _SHOWN_MOVES,
+    }
+    where = ["run = :run"]
+    if chosen.kind is not None:
+        where.append("kind = 'selfplay'" if chosen.kind == "selfplay" else "kind = 'match'")
+    if chosen.day is not None:
+        where.append("ingested_at >= :day AND ingested_at < :next_day")
+        start = datetime(chosen.day.year, chosen.day.month, chosen.day.day, tzinfo=UTC)
+        given |= {"day": start, "next_day": start + timedelta(days=1)}
+    if before is not None:
+        where.append("(ingested_at, game_uid) < (:before, CAST(:before_uid AS uuid))")
+        given["before"], given["before_uid"] = _read_key(before)
+    scanned = _SCANNED.format(where=" AND ".join(where))
+    if chosen.model is not None:
+        given["model"] = chosen.model
+        began = _SCANNED.format(where=" AND ".join([*where, "first_model = :model"]))
+        joined = _SCANNED.format(
+            where=" AND ".join([*where, "second_model = :model", "second_model <> first_model"])
+        )
+        scanned = (
+            f"SELECT * FROM (({began}) UNION ALL ({joined})) AS both_sides "
+            "ORDER BY ingested_at DESC, game_uid DESC LIMIT :looked"
+        )
+    passing = ["true"]
+    if chosen.kind in ("gate", "rating", "trial"):
+        passing.append("m.kind = :match_kind")
+        given["match_kind"] = chosen.kind
+    if chosen.result is not None:
+        passing.append("s.result = :result")
+        given["result"] = RESULTS[chosen.result]
+    for name, condition in (
+        ("reason", "s.reason = :reason"),
+        ("least", "s.length >= :least"),
+        ("most", "s.length <= :most"),
+    ):
+        if getattr(chosen, name) is not None:
+            passing.append(condition)
+            given[name] = getattr(chosen, name)
+    if len(passing) == 1:
+        given["looked"] = PAGE_GAMES + 1  # the index alone chooses
+    return _STATEMENT.format(scanned=scanned, chosen=" AND ".join(passing)), given
+
+
+def _listed(values: dict[str, Any]) -> ListedGame:
+    first, second = values["first_model"], values["second_model"]
+    if values["match_kind"] is not None:
+        players = f"{values['player']} and {values['opponent']}"
+    else:
+        players = f"model {first}" if second in (None, first) else f"models {first} and {second}"
+    return ListedGame(
+        game_uid=values["game_uid"],
+        ingested_at=datetime.fromisoformat(values["ingested_at"]),
+        kind=values["match_kind"] or values["kind"],
+        players=players,
+        result=values["result"],
+        reason=values["reason"],
+        length=values["length"],
+        moves=values["moves"],
+    )
+
+
+def _key(at: datetime, game_uid: str) -> str:
+    return f"{at.astimezone(UTC):%Y%m%dT%H%M%S.%f}-{UUID(game_uid).hex}"
+
+
+def _read_key(text: str) -> tuple[datetime, str]:
+    at, _, uid = text.partition("-")
+    try:
+        return datetime.strptime(at, "%Y%m%dT%H%M%S.%f").replace(tzinfo=UTC), str(UUID(uid))
+    except ValueError as error:
+        raise NothingThereError(f"before={text[:80]} is not a page of games") from error
+
+
+def _one_of(parameters: Mapping[str, str], name: str, known: tuple[str, ...]) -> str | None:
+    value = parameters.get(name) or None
+    if value is not None and value not in known:
+        raise NothingThereError(f"{name}={value[:80]}: give one of {', '.join(known)}")
+    return value
+
+
+def _day(parameters: Mapping[str, str]) -> date | None:
+    value = parameters.get("day") or None
+    if value is None:
+        return None
+    with contextlib.suppress(ValueError):
+        day = date.fromisoformat(value)
+        if day < date.max:  # its games are those before the next day
+            return day
+    raise NothingThereError(f"day={value[:80]}: give a day as 2026-01-31")
 
 
 def add_games_page(frame: Frame) -> None:

@@ -1,4 +1,14 @@
-"""What every request passes first: the same origin, a login where one is asked for, and headers."""
+"""How connections, requests and pages enter, and how many of them there may be.
+
+``PageListener`` accepts connections. uvicorn alone would wait forever for a request's head, take
+connections until no file can be opened any more, and then write a line for each that it refuses.
+
+``Gate`` asks every request for the same origin and, where a login is required, for a session.
+
+``PageLimits`` and ``limit_events`` bound the open pages and what they send. NiceGUI keeps a page
+for a minute even if no browser joins it, takes events of any size, and logs each one that is wrong
+with a traceback.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +17,48 @@ import base64
 import contextlib
 import hashlib
 import ipaddress
+import json
+import logging
+import math
 import re
+import resource
+import socket
+import time
+import traceback
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs
 
+import structlog
+import uvicorn
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from zerofleet.errors import AccessDeniedError, OverloadedError
+from zerofleet.service import first_of
+from zerofleet.services.dashboard.toolkit import Client, sio, ui
 from zerofleet.services.dashboard.visitors import SESSION_SECONDS, Visitor, Visitors
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+_log = structlog.get_logger()
+
+HEAD_SECONDS = 10.0
+"""A connection is closed that has not sent the whole head of a request for so long."""
+MOST_CONNECTIONS = 1_024
+MOST_OF_ADDRESS = 256
+_HEAD_BYTES = 64 << 10
+_RESERVE = 128  # descriptors for stores, files and libraries
+_FEWEST = 16
+_RETRY_SECONDS = 0.5
+_WARNING_SECONDS = 60.0
 
 _MOST_BYTES = 4096  # of a login
 _LOGIN_SECONDS = 10.0
@@ -60,6 +101,244 @@ _LOGIN_PAGE = (
     'autofocus><input type="hidden" name="to" value="{to}"><button>Log in</button></form>'
     "</body></html>"
 )
+
+MOST_PAGES = 20  # of a login; where none is asked for, of all visitors
+MOST_PAGES_IN_ALL = 100
+JOIN_SECONDS = 20.0
+"""A page is deleted if no browser has joined it for so long. It is built in fewer seconds."""
+MOST_EVENT_CHARACTERS = 20_000
+"""Of an event, but for those of an editor."""
+MOST_MESSAGE_BYTES = 1_000_000
+"""Of a message on a page's socket; NiceGUI's script sends none that is longer."""
+MOST_UNREAD = 100
+"""Messages that a browser has not read, or not acknowledged."""
+
+_SWEEP_SECONDS = 2.0
+_LOG_SECONDS = 1.0
+_LOG_CHARACTERS = 300
+_LOG_FRAMES = 3
+_LOGGERS = ("nicegui", "engineio.server", "socketio.server", "uvicorn.error", "asyncio")
+_CLOSED = (
+    f"This page was closed, because {MOST_PAGES} newer pages of this login are open. "
+    "Reload it to open it again."
+)
+# A socket that the server disconnects is not opened again by itself.
+_SHOW_CLOSED = f"""
+    document.title = "Closed · zerofleet";
+    document.body.replaceChildren({json.dumps(_CLOSED)});
+    document.body.style.padding = "2rem";
+"""
+
+
+class PageListener(uvicorn.Server):
+    """A uvicorn server over one socket, whose connections are bounded; it leaves signals alone.
+
+    When there are as many connections as may be, a new one takes the place of the oldest that is
+    not in the middle of a request and no WebSocket. If there is none, the new one is closed.
+
+    Args:
+        config: of the server.
+        sock: listens; not closed here. Serve with ``serve([])``.
+        most: connections at once; fewer if the process may not open that many files.
+        most_of_address: connections from one address at once.
+        head_seconds: to send the whole head of a request.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        sock: socket.socket,
+        *,
+        most: int = MOST_CONNECTIONS,
+        most_of_address: int = MOST_OF_ADDRESS,
+        head_seconds: float = HEAD_SECONDS,
+    ) -> None:
+        super().__init__(config)
+        self._sock = sock
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        room = most if files == resource.RLIM_INFINITY else max(files - _RESERVE, _FEWEST)
+        self._most = min(most, room)
+        self._most_of_address = min(most_of_address, self._most)
+        self._head_seconds = head_seconds
+        self._open: dict[str, list[_Connection]] = {}  # oldest first, by address
+        self._next_line = 0.0
+
+    async def main_loop(self) -> None:
+        """Accept until the server should exit."""
+        await first_of(super().main_loop(), self._accept())
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave signals to the service."""
+        yield
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sock.setblocking(False)
+        while True:
+            await asyncio.sleep(0)  # with a full backlog, accepting alone would not let others run
+            try:
+                sock, peer = await loop.sock_accept(self._sock)
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:  # no file can be opened, or there is no memory
+                self._complain("cannot_accept", reason=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            address = str(peer[0])
+            if not self._make_room(address):
+                sock.close()
+                self._complain("too_many_connections", address=address)
+                continue
+            connection = _Connection(sock)
+            self._open.setdefault(address, []).append(connection)
+            connection.entering = asyncio.create_task(self._enter(connection))
+
+    async def _enter(self, connection: _Connection) -> None:
+        """Begin to serve a connection, over TLS where the page is HTTPS."""
+
+        def protocol() -> _PageProtocol:
+            return _PageProtocol(
+                connection,
+                self._head_seconds,
+                config=self.config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+            )
+
+        tls = self.config.ssl
+        with contextlib.suppress(OSError):  # of a handshake that fails or takes too long
+            await asyncio.get_running_loop().connect_accepted_socket(
+                protocol,
+                connection.sock,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else self._head_seconds,
+            )
+
+    def _make_room(self, address: str) -> bool:
+        """Whether there is room for a connection; if need be, close one that is idle."""
+        mine = self._still_open(address)
+        if len(mine) >= self._most_of_address:
+            return _close_idle(mine)
+        if sum(map(len, self._open.values())) < self._most:
+            return True
+        for each in tuple(self._open):
+            self._still_open(each)
+        if sum(map(len, self._open.values())) < self._most:
+            return True
+        by_number = sorted(self._open.values(), key=len, reverse=True)
+        return any(_close_idle(connections) for connections in by_number)
+
+    def _still_open(self, address: str) -> list[_Connection]:
+        """Connections of an address; forgets those that are closed."""
+        connections = [each for each in self._open.get(address, ()) if each.is_open]
+        if connections:
+            self._open[address] = connections
+        else:
+            self._open.pop(address, None)
+        return connections
+
+    def _complain(self, event: str, **words: object) -> None:
+        """Write a warning, at most one a minute."""
+        now = time.monotonic()
+        if now >= self._next_line:
+            self._next_line = now + _WARNING_SECONDS
+            _log.warning(event, **words)
+
+
+class _Connection:
+    """One connection, from the moment that it is accepted."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.idle = True
+        """Whether it is no WebSocket and no request of it is being answered."""
+        self.entering: asyncio.Task[None] | None = None
+        self.transport: asyncio.Transport | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds a descriptor."""
+        return self.sock.fileno() >= 0
+
+    def close(self) -> None:
+        """Cut it off."""
+        if self.transport is not None:
+            self.transport.abort()
+        elif self.entering is not None:
+            self.entering.cancel()
+
+
+def _close_idle(connections: list[_Connection]) -> bool:
+    """Close the oldest idle connection; whether there was one."""
+    for connection in connections:
+        if connection.idle:
+            connection.close()
+            connections.remove(connection)
+            return True
+    return False
+
+
+class _PageProtocol(HttpToolsProtocol):
+    """HTTP on one connection, which is cut off when a request's head is too slow or too long."""
+
+    def __init__(
+        self,
+        connection: _Connection,
+        head_seconds: float,
+        **given: Any,  # noqa: ANN401 - of uvicorn's own types
+    ) -> None:
+        super().__init__(**given)
+        self._connection = connection
+        self._head_seconds = head_seconds
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._head_bytes = 0
+        self._upgraded = False
+
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - of asyncio or of TLS
+        """Wait for the first head."""
+        super().connection_made(transport)
+        self._connection.transport = transport
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request."""
+        self._head_bytes += len(data)
+        super().data_received(data)
+        self._watch()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over; socket.io and uvicorn send pings on it."""
+        self._upgraded = True
+        super().handle_websocket_upgrade()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next head; uvicorn closes the connection earlier if nothing comes at all."""
+        super().on_response_complete()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Start to wait for a head, or stop it."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn types it without None
+        answered = cycle is None or cycle.response_complete
+        self._connection.idle = answered and not self._upgraded
+        if not self._connection.idle:
+            self._stop_waiting()
+        elif self._head_bytes > _HEAD_BYTES:
+            self.transport.abort()
+        elif self._head_timer is None:
+            self._head_timer = self.loop.call_later(self._head_seconds, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        self._head_bytes = 0
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
 
 class Gate:
@@ -275,3 +554,181 @@ def _until(visitor: Visitor, receive: Receive) -> Receive:
             ended.cancel()
 
     return received
+
+
+@dataclass(eq=False, slots=True)
+class _Page:
+    client: Client
+    visitor: Visitor
+    was_joined: bool = False
+
+
+class PageLimits:
+    """The pages that are open, a limited number for each login and in all.
+
+    Where there is no room for a new page, the oldest page of the same login goes, or in all the
+    oldest page of the token that has the most. Pages whose browser has left go first.
+    """
+
+    def __init__(self) -> None:
+        self._pages: list[_Page] = []
+        self._closing: set[asyncio.Task[None]] = set()
+        self._without_page: dict[str, float] = {}  # sockets, and since when
+
+    def admit(self, client: Client, visitor: Visitor) -> None:
+        """Count a page that is being opened, and close another one if there are too many."""
+        mine = [page for page in self._pages if page.visitor is visitor]
+        if len(mine) >= MOST_PAGES:
+            self._close(mine)
+        elif len(self._pages) >= MOST_PAGES_IN_ALL:
+            tokens = [page.visitor.token for page in self._pages]
+            busiest = max(tokens, key=tokens.count)
+            self._close([page for page in self._pages if page.visitor.token == busiest])
+        page = _Page(client, visitor)
+        self._pages.append(page)
+
+        def joined() -> None:
+            page.was_joined = True
+
+        client.on_connect(joined)
+        client.on_delete(lambda: self._forget(page))
+
+    def _forget(self, page: _Page) -> None:
+        if page in self._pages:
+            self._pages.remove(page)
+
+    def _close(self, pages: Sequence[_Page]) -> None:
+        """Close one of these pages."""
+        left = [page for page in pages if page.was_joined and not page.client.has_socket_connection]
+        page = (left or pages)[0]
+        self._forget(page)
+        closing = asyncio.create_task(_close(page.client))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    async def keep_closing(self) -> None:
+        """Close, forever, pages that no browser joins, and sockets without a page or a reader."""
+        while True:
+            Client.prune_instances(client_age_threshold=JOIN_SECONDS)
+            await self._close_sockets()
+            await asyncio.sleep(_SWEEP_SECONDS)
+
+    async def _close_sockets(self) -> None:
+        joined = {
+            eio_sid
+            for client in Client.instances.values()
+            for _, eio_sid in sio.manager.get_participants("/", client.id)
+        }
+        now = time.monotonic()
+        sockets = dict(sio.eio.sockets)
+        self._without_page = {
+            key: self._without_page.get(key, now) for key in sockets if key not in joined
+        }
+        for key, each in sockets.items():
+            alone = self._without_page.get(key, math.inf) <= now - JOIN_SECONDS
+            if alone or each.queue.qsize() > MOST_UNREAD:
+                await each.close(wait=False, abort=True)
+                while not each.queue.empty():
+                    each.queue.get_nowait()
+                each.queue.put_nowait(None)  # ends the writer
+
+
+async def _close(client: Client) -> None:
+    """Delete a page, and say so in the browser if one shows it."""
+    sids = [sid for sid, _ in sio.manager.get_participants("/", client.id)]
+    if sids:
+        await sio.emit("run_javascript", {"code": _SHOW_CLOSED}, room=client.id)
+    if client.id in Client.instances:
+        client.delete()
+    for sid in sids:
+        await sio.disconnect(sid)
+
+
+def limit_events(clock: Callable[[], float] = time.monotonic) -> None:
+    """Refuse what no page sends, and log one line a second of what goes wrong in events.
+
+    Call it once, before pages are served.
+    """
+    handlers: dict[str, Callable[..., Any]] = sio.handlers["/"]
+    handlers.pop("log", None)  # would write any text of a visitor to our log
+    handle = handlers["event"]
+
+    def limited(sid: str, message: dict[str, Any]) -> None:
+        client = Client.instances.get(message["client_id"])
+        element = None if client is None else client.elements.get(message["id"])
+        size = sum(len(arg) for arg in message.get("args", []) if arg is not None)
+        if size > MOST_EVENT_CHARACTERS and not isinstance(element, ui.codemirror):
+            raise ValueError(f"the event has {size:,} characters")
+        handle(sid, message)
+
+    handlers["event"] = limited
+    sio.packet_class = _text_packets(sio.packet_class)
+    sio.eio.max_http_buffer_size = MOST_MESSAGE_BYTES
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        logger.handlers.clear()  # socket.io's write a second line
+        for each in [each for each in logger.filters if isinstance(each, OneLineASecond)]:
+            logger.removeFilter(each)
+        logger.addFilter(OneLineASecond(clock))
+
+
+def _text_packets(base: type[Any]) -> type[Any]:
+    """Return a class of packets without attachments, which socket.io would collect without end."""
+    if issubclass(base, _NoAttachments):
+        return base
+    return type("TextPacket", (_NoAttachments, base), {})
+
+
+class _NoAttachments:
+    """Mixin for packets of socket.io."""
+
+    packet_type: int
+
+    def decode(self, encoded_packet: str) -> int:
+        count: int = super().decode(encoded_packet)  # pyright: ignore  the packet's
+        if count or self.packet_type not in range(5):
+            raise ValueError("a page sends no binary packets")
+        return 0
+
+
+class OneLineASecond(logging.Filter):
+    """Lets through one record a second, as one short line: visitors cause these records.
+
+    Args:
+        clock: seconds that only go on.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._clock = clock
+        self._next = clock()
+        self._left_out = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Shorten a record; whether it is logged."""
+        if self._clock() < self._next:
+            self._left_out += 1
+            return False
+        self._next = self._clock() + _LOG_SECONDS
+        words = _short(record.getMessage())
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            words = f"{words}: {type(error).__name__}: {_short(str(error))} ({_place(error)})"
+        if self._left_out:
+            words += f"; {self._left_out:,} more were left out"
+        self._left_out = 0
+        record.msg, record.args = words, ()
+        record.exc_info = record.exc_text = record.stack_info = None
+        return True
+
+
+def _short(text: str) -> str:
+    """Return the first line of a text, printable and not long."""
+    first = text.strip().partition("\n")[0][:_LOG_CHARACTERS]
+    return "".join(each if each.isprintable() else "?" for each in first)
+
+
+def _place(error: BaseException) -> str:
+    """Return the innermost lines of code that an error came through."""
+    frames = traceback.extract_tb(error.__traceback__)[-_LOG_FRAMES:]
+    return ", ".join(f"{Path(each.filename).name}:{each.lineno}" for each in reversed(frames))

@@ -1,4 +1,7 @@
-"""The evaluator's match as it goes, and all matches of the run."""
+"""The evaluator's current match and all matches of the run; a match in words for other pages.
+
+Each query looks at a bounded number of rows.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +9,86 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from zerofleet.database import MatchRow, Pair
+from zerofleet.database.matches import MATCH, match_of
+from zerofleet.database.verdicts import PAIRS, pair_of
 from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.figures import EvaluatorFigures
 from zerofleet.games import parse_actions
 from zerofleet.match.verdict import judge, llr_bound, llr_walk
-from zerofleet.services.dashboard.board import Board
-from zerofleet.services.dashboard.board_position import GameBoard, board_of, require_known
+from zerofleet.services.dashboard.board import Board, GameBoard, board_of, require_known
 from zerofleet.services.dashboard.charts import BLUE, ChartAxis, ChartLine, ChartPanel, Drawing
-from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
-from zerofleet.services.dashboard.match_queries import (
-    KINDS,
-    MATCHES,
-    PAGE_MATCHES,
-    ShownMatch,
-    read_evaluators,
-    read_match,
+from zerofleet.services.dashboard.frame import (
+    HIGHEST,
+    Frame,
+    NothingThereError,
+    Visit,
+    asked_number,
+    page_links,
 )
-from zerofleet.services.dashboard.match_words import (
-    MATCH_COLUMNS,
-    OUTCOMES,
-    match_row,
-    player_words,
-    verdict_words,
+from zerofleet.services.dashboard.sources import Sources
+from zerofleet.services.dashboard.toolkit import NONE, Table, TableColumn, ui
+
+OUTCOMES = ("0", "½", "1", "1½", "2")
+
+MATCH_COLUMNS = (
+    TableColumn("began", "began, UTC"),
+    TableColumn("kind", "kind"),
+    TableColumn("player", "player"),
+    TableColumn("opponent", "opponent"),
+    TableColumn("record", "won, drawn, lost", figure=True),
+    TableColumn("score", "score", figure=True),
+    TableColumn("pairs", "pairs", optional=True),
+    TableColumn("llr", "LLR", optional=True),
+    TableColumn("verdict", "verdict"),
 )
-from zerofleet.services.dashboard.models_page import page_links
-from zerofleet.services.dashboard.page_parameters import HIGHEST, asked_number
-from zerofleet.services.dashboard.table import Table, TableColumn
-from zerofleet.services.dashboard.toolkit import ui
+
+KINDS = ("gate", "rating", "trial")
+PAGE_MATCHES = 30
+_SHOWN_GAMES = 30
+_SHOWN_MOVES = 80  # characters
+
+# The gate's match goes before what the evaluator plays meanwhile; then the one that has the newest
+# game; then the newest one, which has none yet.
+PRESENT = """
+SELECT coalesce(
+    (SELECT max(match_id) FROM matches WHERE run = :run AND kind = 'gate' AND verdict IS NULL),
+    (SELECT mg.match_id FROM (
+        SELECT game_uid FROM games WHERE run = :run AND kind = 'match'
+        ORDER BY ingested_at DESC LIMIT 1
+    ) AS newest JOIN match_games AS mg USING (game_uid)),
+    (SELECT max(newest.match_id) FROM unnest(CAST(:kinds AS text[])) AS k (kind)
+     CROSS JOIN LATERAL (
+        SELECT match_id FROM matches WHERE run = :run AND kind = k.kind
+        ORDER BY match_id DESC LIMIT 1
+    ) AS newest)
+) AS match_id
+"""
+HISTORY = "SELECT * FROM match_history WHERE run = :run AND match_id = :match_id"
+GAMES = f"""
+SELECT mg.opening, mg.color, mg.score, mg.remark, mg.at, mg.game_uid, g.length, g.reason,
+    left(g.moves, {_SHOWN_MOVES}) AS moves
+FROM match_games AS mg JOIN games AS g USING (game_uid)
+WHERE mg.match_id = :match_id ORDER BY mg.at DESC, mg.opening DESC, mg.color LIMIT {_SHOWN_GAMES}
+"""
+MATCHES = f"""
+SELECT h.* FROM (
+    SELECT newest.match_id FROM unnest(CAST(:kinds AS text[])) AS k (kind)
+    CROSS JOIN LATERAL (
+        SELECT match_id FROM matches
+        WHERE run = :run AND kind = k.kind AND match_id < :before
+        ORDER BY match_id DESC LIMIT {PAGE_MATCHES + 1}
+    ) AS newest
+    ORDER BY newest.match_id DESC LIMIT {PAGE_MATCHES + 1}
+) AS m
+JOIN match_history AS h USING (match_id)
+ORDER BY h.match_id DESC
+"""
+"""A page of matches, newest first, with one more where there are older ones."""
 
 _SECONDS = 3.0
 _LIST_SECONDS = 10.0
@@ -49,6 +102,139 @@ _GAME_COLUMNS = (
     TableColumn("moves", "moves"),
 )
 _POINTS = {1.0: "1", 0.5: "½", 0.0: "0"}
+
+
+def match_row(visit: Visit, row: Any) -> dict[str, Any]:  # noqa: ANN401  a row of match_history
+    """A row of ``match_history`` as one of a table with ``MATCH_COLUMNS``."""
+    return {
+        "key": row.match_id,
+        "began": f"{row.created_at:%d %b %H:%M}",
+        "began_link": visit.link("/match", match=row.match_id),
+        "kind": row.kind,
+        **_player(visit, "player", row.player),
+        **_player(visit, "opponent", row.opponent),
+        **gate_cells(row),
+    }
+
+
+def gate_cells(row: Any) -> dict[str, Any]:  # noqa: ANN401
+    """How a match of ``match_history`` went, as cells; all columns may be None: no match."""
+    if row.match_id is None:
+        return {
+            "record": NONE,
+            "score": NONE,
+            "verdict": NONE,
+            **counts_cell(None),
+            **llr_cell(None, None),
+        }
+    score = row.score_percent
+    if score is None and row.games:
+        score = 100 * (row.wins + row.draws / 2) / row.games
+    return {
+        "record": f"{row.wins} {row.draws} {row.losses}" if row.games else NONE,
+        "score": NONE if score is None else f"{score:.1f}%",
+        "verdict": verdict_words(row),
+        **counts_cell(row.pentanomial),
+        **llr_cell(row.llr, row.llr_bound),
+    }
+
+
+def verdict_words(row: Any) -> str:  # noqa: ANN401
+    """What became of a match of ``match_history``."""
+    if row.kind != "gate":
+        return f"{row.games or 'none'} of {row.most_games} games"
+    if row.verdict is None:
+        return f"undecided: {row.games} of {row.most_games} games"
+    return f"{row.verdict} by {row.decided_by}" if row.decided_by else str(row.verdict)
+
+
+def counts_cell(pentanomial: list[int] | None) -> dict[str, Any]:
+    """A pentanomial as a cell of the column ``pairs``."""
+    words = [
+        f"{count} of {points}" for count, points in zip(pentanomial or (), OUTCOMES, strict=False)
+    ]
+    return {
+        "pairs": NONE,
+        "pairs_counts": list(pentanomial) if pentanomial and sum(pentanomial) else None,
+        "pairs_title": f"pairs by points: {', '.join(words)}",
+    }
+
+
+def llr_cell(llr: Any, bound: Any) -> dict[str, Any]:  # noqa: ANN401  numbers of Postgres
+    """A log-likelihood ratio between its bounds as a cell of the column ``llr``."""
+    if llr is None or not bound:
+        return {"llr": NONE, "llr_share": None, "llr_title": ""}
+    return {
+        "llr": f"{llr:+.2f}",
+        "llr_share": max(-1.0, min(1.0, float(llr) / float(bound))),
+        "llr_title": f"{llr:+.2f}: rejects at {-bound:.2f}, promotes at {bound:.2f}",
+    }
+
+
+def player_words(name: str) -> str:
+    """A player of a match, for people."""
+    return f"model {name}" if name[:1].isdigit() else name
+
+
+def _player(visit: Visit, column: str, name: str) -> dict[str, Any]:
+    version = name.partition("/")[0]
+    link = visit.link(f"/models/{version}") if version.isdecimal() else None
+    return {column: player_words(name), f"{column}_link": link}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMatch:
+    """A match as it stands."""
+
+    match: MatchRow
+    history: Any
+    """Its row of ``match_history``."""
+    pairs: tuple[Pair, ...]
+    games: Sequence[Any]
+    """The newest ones."""
+
+
+async def read_match(sources: Sources, run: str, match_id: int | None) -> ShownMatch | None:
+    """A match of a run.
+
+    Args:
+        sources: to ask.
+        run: whose match.
+        match_id: which one; None: the present one.
+
+    Returns:
+        None: there was no match yet.
+
+    Raises:
+        NothingThereError: the run has no such match.
+        StoreUnavailableError: Postgres is away.
+    """
+    asked = match_id
+    if match_id is None:
+        [present] = await sources.rows(PRESENT, run=run, kinds=list(KINDS))
+        match_id = present.match_id
+        if match_id is None:
+            return None
+    history = await sources.rows(HISTORY, run=run, match_id=match_id)
+    if not history:
+        raise NothingThereError(f"the run '{run}' has no match {asked}")
+    [row] = await sources.rows(MATCH, match_id=match_id)
+    return ShownMatch(
+        match_of(row),
+        history[0],
+        tuple(map(pair_of, await sources.rows(PAIRS, match_id=match_id))),
+        await sources.rows(GAMES, match_id=match_id),
+    )
+
+
+async def read_evaluators(sources: Sources, run: str) -> list[EvaluatorFigures]:
+    """What the run's evaluator says, and one that it took over from; empty: neither responds.
+
+    Raises:
+        StoreUnavailableError: Redis is away.
+    """
+    said = [heartbeat.figures for heartbeat in await sources.heartbeats(run)]
+    return [figures for figures in said if isinstance(figures, EvaluatorFigures)]
 
 
 def add_match_page(frame: Frame) -> None:
@@ -81,7 +267,7 @@ def add_match_page(frame: Frame) -> None:
         found = await read()
         view = MatchView(visit, game_board, newest=asked is None)
         view.show(found)
-        MatchList(visit, kind, first=before == 2**31 - 1).follow(
+        MatchList(visit, kind, first=before == HIGHEST).follow(
             f"matches {kind} before {before}", read_list
         )
         visit.watch(visit.shared(f"match {asked}", read, _SECONDS), view.show)

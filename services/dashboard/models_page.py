@@ -1,4 +1,7 @@
-"""The list of models: what each is, how strong, and what the gate made of it."""
+"""The list of models, and the page of one model: its losses, exams and matches.
+
+Each query looks at a bounded number of rows.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,116 @@ from datetime import datetime
 from typing import Any
 
 from zerofleet.cli.progress import rating_text
-from zerofleet.services.dashboard.frame import Frame, Visit
-from zerofleet.services.dashboard.match_words import gate_cells, player_words
-from zerofleet.services.dashboard.models_queries import MODELS, PAGE_MODELS
-from zerofleet.services.dashboard.page_parameters import HIGHEST, asked_number
+from zerofleet.games.notation import whole_number
+from zerofleet.services.dashboard.frame import (
+    HIGHEST,
+    Frame,
+    NothingThereError,
+    Visit,
+    asked_number,
+    ordinal,
+    page_links,
+    rated_every,
+    rated_words,
+)
+from zerofleet.services.dashboard.match_page import (
+    MATCH_COLUMNS,
+    gate_cells,
+    match_row,
+    player_words,
+)
 from zerofleet.services.dashboard.sources import ShownRun
-from zerofleet.services.dashboard.table import NONE, Table, TableColumn
-from zerofleet.services.dashboard.toolkit import ui
+from zerofleet.services.dashboard.toolkit import NONE, Table, TableColumn, ui
+
+PAGE_MODELS = 50
+PAGE_MATCHES = 50
+
+_GATE = """
+SELECT match_id FROM matches
+WHERE run = :run AND player_version = m.version AND kind = 'gate'
+ORDER BY match_id DESC LIMIT 1
+"""
+# Rating games are played by the first promoted model and by every :every-th after it.
+_CHAIN = """
+chain AS MATERIALIZED (
+    SELECT version, row_number() OVER (ORDER BY min(seq)) - 1 AS place
+    FROM promotions WHERE run = :run AND :every > 1 GROUP BY version
+)
+"""
+_MODEL_COLUMNS = f"""
+SELECT
+    m.version, m.sha256, m.step, m.created_at AS published_at, m.removed_at, m.location,
+    r.elo, r.low, r.high, r.games AS rated_games,
+    p.promoted_at, p.actor, p.is_best, v.variants, h.*,
+    coalesce(c.place % :every = 0, :every = 1) AS to_be_rated
+FROM shown AS m
+LEFT JOIN chain AS c ON c.version = m.version
+LEFT JOIN ratings_with_interval AS r ON r.run = :run AND r.player = m.version::text
+LEFT JOIN LATERAL (
+    SELECT * FROM match_history WHERE match_id = ({_GATE})
+) AS h ON true
+CROSS JOIN LATERAL (
+    SELECT min(at) AS promoted_at, (array_agg(actor ORDER BY seq))[1] AS actor,
+        coalesce(max(seq) = (SELECT max(seq) FROM promotions WHERE run = :run), false) AS is_best
+    FROM promotions WHERE run = :run AND version = m.version
+) AS p
+CROSS JOIN LATERAL (
+    SELECT array_agg(precision ORDER BY precision) FILTER (WHERE accepted) AS variants
+    FROM model_variants WHERE run = :run AND version = m.version
+) AS v
+ORDER BY m.version DESC
+"""
+MODELS = f"""
+WITH shown AS MATERIALIZED (
+    SELECT * FROM models WHERE run = :run AND version < :before
+    ORDER BY version DESC LIMIT {PAGE_MODELS + 1}
+), {_CHAIN} {_MODEL_COLUMNS}
+"""
+"""A page of models, newest first, with one more where there are older ones.
+
+``to_be_rated``: whether a model is one of those that play rating games, if it is promoted.
+"""
+
+MODEL = f"""
+WITH shown AS MATERIALIZED (SELECT * FROM models WHERE run = :run AND version = :version),
+{_CHAIN} {_MODEL_COLUMNS}
+"""
+
+VARIANTS = """
+SELECT precision, accepted, policy_kl, value_difference, reason, games, wins, draws, losses,
+    score_percent
+FROM variant_history WHERE run = :run AND model = :version ORDER BY precision
+"""
+
+EXAMS = """
+SELECT kind, num_simulations, positions, errors, error_percent, prior_error_percent, value_error,
+    wins, draws, at
+FROM exam_results WHERE run = :run AND model = :version ORDER BY at DESC, kind LIMIT 50
+"""
+
+LOSSES = """
+SELECT t.*
+FROM unnest(ARRAY['train', 'held_out']) AS s (split)
+CROSS JOIN LATERAL (
+    SELECT * FROM train_metrics WHERE run = :run AND split = s.split AND step <= :step
+    ORDER BY step DESC LIMIT 1
+) AS t
+"""
+"""The newest measurements at a model's step or before, on games trained on and on held-out ones."""
+
+MATCHES = f"""
+SELECT h.* FROM (
+    (SELECT match_id FROM matches WHERE run = :run AND player_version = :version
+        AND match_id < :before ORDER BY match_id DESC LIMIT {PAGE_MATCHES + 1})
+    UNION
+    (SELECT match_id FROM matches WHERE run = :run AND opponent_version = :version
+        AND match_id < :before ORDER BY match_id DESC LIMIT {PAGE_MATCHES + 1})
+    ORDER BY match_id DESC LIMIT {PAGE_MATCHES + 1}
+) AS m
+JOIN match_history AS h USING (match_id)
+ORDER BY h.match_id DESC
+"""
+"""A page of a model's matches, newest first, with one more where there are older ones."""
 
 _SECONDS = 10.0
 _COLUMNS = (
@@ -31,6 +137,37 @@ _COLUMNS = (
     TableColumn("verdict", "verdict", optional=True),
     TableColumn("precisions", "precisions"),
     TableColumn("sha256", "sha256"),
+)
+
+_LOSS_NAMES = (
+    ("policy_loss", "policy loss, nats"),
+    ("value_loss", "value loss, squared error"),
+    ("policy_entropy", "entropy of the network's policy, nats"),
+    ("target_entropy", "entropy of the search's policy, nats"),
+    ("search_kl", "KL of the search over the network, nats"),
+    ("policy_agreement", "network and search agree"),
+    ("explained_variance", "explained variance of the value"),
+    ("value_bias", "bias of the value"),
+)
+_LOSS_COLUMNS = (
+    TableColumn("name", "measured"),
+    TableColumn("train", "trained on", figure=True),
+    TableColumn("held_out", "held out", figure=True),
+)
+_EXAM_COLUMNS = (
+    TableColumn("at", "taken, UTC"),
+    TableColumn("kind", "exam"),
+    TableColumn("errors", "errors", figure=True),
+    TableColumn("prior", "prior errors", figure=True),
+    TableColumn("value_error", "value error", figure=True),
+    TableColumn("simulations", "simulations", figure=True),
+)
+_VARIANT_COLUMNS = (
+    TableColumn("precision", "precision"),
+    TableColumn("state", "state"),
+    TableColumn("policy_kl", "policy KL, nats", figure=True),
+    TableColumn("value_difference", "value difference", figure=True),
+    TableColumn("trial", "trial against fp32", figure=True, optional=True),
 )
 
 
@@ -69,50 +206,11 @@ def add_models_page(frame: Frame) -> None:
         visit.watch(reading, draw)
 
 
-def page_links(
-    visit: Visit,
-    path: str,
-    rows: Sequence[Any],
-    most: int,
-    key: str,
-    *,
-    first: bool,
-    **more: object,
-) -> None:
-    """Links to the newest page and to the older one.
-
-    Args:
-        visit: whose page it is.
-        path: of the list.
-        rows: as read: one more than ``most`` where there are older ones.
-        most: of a page.
-        key: the column by which the next page begins.
-        first: whether this is the newest page.
-        more: of the address.
-    """
-    if not first:
-        ui.link("newest", visit.link(path, **more)).classes("zf-link")
-    if len(rows) > most:
-        before = getattr(rows[most - 1], key)
-        ui.link("older", visit.link(path, **more, before=before)).classes("zf-link")
-
-
 def elo_words(row: Any) -> str:  # noqa: ANN401  a row with those of ratings_with_interval
     """Return the Elo with half of its 95% interval."""
     if row.elo is None:
         return NONE
     return rating_text(float(row.elo), float(row.high - row.low) / 2)
-
-
-def rated_every(run: ShownRun) -> int:
-    """Return N if every Nth promoted model of a run is rated; 1 if its settings are unknown."""
-    return run.config.rating.every if run.config is not None else 1
-
-
-def rated_words(run: ShownRun) -> str:
-    """Return a sentence on which models of a run are rated; empty if all promoted ones are."""
-    every = rated_every(run)
-    return "" if every == 1 else f"Every {ordinal(every)} promoted model is rated."
 
 
 def unrated_words(run: ShownRun, row: Any) -> str:  # noqa: ANN401  a row of MODELS
@@ -122,12 +220,6 @@ def unrated_words(run: ShownRun, row: Any) -> str:  # noqa: ANN401  a row of MOD
     if run.config is not None and run.config.rating.games == 0:
         return "Not rated: this run plays no rating games (rating.games = 0)"
     return "Not rated yet"
-
-
-def ordinal(number: int) -> str:
-    """Return the ordinal number, such as ``2nd``, ``5th`` and ``11th``."""
-    last = 0 if number % 100 in (11, 12, 13) else number % 10
-    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(last, 'th') }"
 
 
 def moment(at: datetime | None) -> str:
@@ -154,3 +246,187 @@ def _row(visit: Visit, row: Any) -> dict[str, Any]:  # noqa: ANN401
         "sha256": row.sha256[:12],
         "sha256_title": row.sha256,
     }
+
+
+def add_model_page(frame: Frame) -> None:
+    """Register it."""
+
+    @frame.page("/models/{version}", "Model", "before", in_menu=False)
+    async def _(visit: Visit) -> None:
+        version = _version(visit.parameters["version"])
+        before = asked_number(visit.parameters, "before") or HIGHEST
+        asked = {"run": visit.run.name, "version": version}
+        every = rated_every(visit.run)
+        ask = visit.sources.rows
+
+        async def read() -> tuple[Sequence[Any], ...]:
+            [model] = await ask(MODEL, **asked, every=every) or [None]
+            if model is None:
+                raise NothingThereError(f"the run '{visit.run.name}' has no model {version}")
+            return (
+                [model],
+                await ask(VARIANTS, **asked),
+                await ask(EXAMS, **asked),
+                await ask(LOSSES, run=visit.run.name, step=model.step),
+                await ask(MATCHES, **asked, before=before),
+            )
+
+        found = await read()
+        view = ModelView(visit, version, first=before == HIGHEST)
+        view.show(found)
+        visit.watch(visit.shared(f"model {version} before {before}", read, _SECONDS), view.show)
+
+
+def _version(text: str) -> int:
+    version = whole_number(text, HIGHEST)
+    if not version:
+        raise NothingThereError(f"'{text[:80]}' is not a version of a model")
+    return version
+
+
+class ModelView:
+    """The panels on one page, drawn where it is made.
+
+    Args:
+        visit: whose page it is.
+        version: of the model.
+        first: whether its newest matches are shown.
+    """
+
+    def __init__(self, visit: Visit, version: int, *, first: bool) -> None:
+        self._visit = visit
+        self._version = version
+        self._first = first
+        with ui.element("section").classes("zf-panel zf-wide"):
+            with ui.element("div").classes("zf-panel-head"):
+                ui.label(f"Model {version}").classes("zf-title").props(
+                    'role="heading" aria-level="1"'
+                )
+                with ui.element("div").classes("zf-tools"):
+                    for words, path, more in (
+                        ("its games", "/games", {"model": version}),
+                        ("play it", "/play", {"model": version}),
+                        ("compare with another model", "/compare", {"models": version}),
+                    ):
+                        ui.link(words, visit.link(path, **more)).classes("zf-link")
+            self._facts = ui.element("dl").classes("zf-facts")
+        with ui.element("div").classes("zf-panels"):
+            self._losses = _panel(
+                "Losses at its step",
+                _LOSS_COLUMNS,
+                "Appears with the trainer's first measurement.",
+            )
+            self._exams = _panel(
+                "Exams",
+                _EXAM_COLUMNS,
+                "The evaluator examines promoted models of games whose perfect play is known.",
+            )
+            self._variants = _panel(
+                "Precisions",
+                _VARIANT_COLUMNS,
+                "It is served in fp32 alone: no other precision was made of it.",
+            )
+        with ui.element("section").classes("zf-panel zf-wide"):
+            ui.label("Matches").classes("zf-title").props('role="heading" aria-level="2"')
+            self._matches = Table(
+                MATCH_COLUMNS, "They appear when the evaluator lets it play, newest first."
+            )
+            self._tools = ui.element("div").classes("zf-tools")
+
+    def show(self, found: tuple[Sequence[Any], ...]) -> None:
+        """Draw what was read of the model."""
+        [model], variants, exams, losses, matches = found
+        self._show_facts(model)
+        self._losses.show(_loss_rows(losses))
+        self._exams.show([self._exam_row(number, row) for number, row in enumerate(exams)])
+        self._variants.show([_variant_row(row) for row in variants])
+        self._matches.show([match_row(self._visit, row) for row in matches[:PAGE_MATCHES]])
+        self._tools.clear()
+        with self._tools:
+            path = f"/models/{self._version}"
+            page_links(self._visit, path, matches, PAGE_MATCHES, "match_id", first=self._first)
+
+    def _show_facts(self, model: Any) -> None:  # noqa: ANN401
+        rated = unrated_words(self._visit.run, model)
+        if model.elo is not None:
+            rated = f"{elo_words(model)}, from {model.rated_games:,} games"
+        promoted = "not promoted"
+        if model.promoted_at is not None:
+            promoted = f"{model.promoted_at:%Y-%m-%d %H:%M:%S} UTC by {model.actor}"
+            promoted += ", the best now" if model.is_best else ""
+        self._facts.clear()
+        with self._facts:
+            for name, words in (
+                ("step", f"{model.step:,}"),
+                ("published", f"{model.published_at:%Y-%m-%d %H:%M:%S} UTC"),
+                ("promoted", promoted),
+                ("Elo, 95%", rated),
+                ("sha256", model.sha256),
+                ("file", "may be gone (retention)" if model.removed_at else model.location),
+            ):
+                with ui.element("div"):
+                    with ui.element("dt").classes("zf-name"):
+                        ui.label(name)
+                    with ui.element("dd").classes("zf-wrap"):
+                        ui.label(words)
+
+    def _exam_row(self, number: int, row: Any) -> dict[str, Any]:  # noqa: ANN401
+        of = " games" if row.wins is not None else ""
+        link = None
+        if row.kind in ("lines", "random", "good"):
+            link = self._visit.link("/exam", kind=row.kind, model=self._version)
+        return {
+            "key": number,
+            "at": moment(row.at),
+            "kind": row.kind,
+            "kind_link": link,
+            "errors": f"{row.errors:,} of {row.positions:,}{of}, {row.error_percent}%",
+            "prior": _percent(row.prior_error_percent),
+            "value_error": _figure(row.value_error, 3),
+            "simulations": f"{row.num_simulations:,}",
+        }
+
+
+def _panel(title: str, columns: Sequence[TableColumn], empty: str) -> Table:
+    with ui.element("section").classes("zf-panel"):
+        ui.label(title).classes("zf-title").props('role="heading" aria-level="2"')
+        return Table(columns, empty)
+
+
+def _loss_rows(rows: Sequence[Any]) -> list[dict[str, Any]]:
+    measured = {row.split: row for row in rows}
+    shown = [
+        {
+            "key": column,
+            "name": words,
+            **{
+                split: _figure(getattr(measured.get(split), column, None), 3)
+                for split in ("train", "held_out")
+            },
+        }
+        for column, words in _LOSS_NAMES
+    ]
+    return [row for row in shown if (row["train"], row["held_out"]) != (NONE, NONE)]
+
+
+def _variant_row(row: Any) -> dict[str, Any]:  # noqa: ANN401
+    trial = NONE
+    if row.games:
+        score = 100 * (row.wins + row.draws / 2) / row.games
+        trial = f"{row.wins} {row.draws} {row.losses}: {score:.1f}%"
+    return {
+        "key": row.precision,
+        "precision": row.precision,
+        "state": "served" if row.accepted else f"refused: {row.reason}",
+        "policy_kl": _figure(row.policy_kl, 4),
+        "value_difference": _figure(row.value_difference, 4),
+        "trial": trial,
+    }
+
+
+def _percent(value: Any) -> str:  # noqa: ANN401  a number of Postgres, or None
+    return NONE if value is None else f"{value}%"
+
+
+def _figure(value: Any, digits: int) -> str:  # noqa: ANN401  a number of Postgres, or None
+    return NONE if value is None else f"{float(value):,.{digits}f}"

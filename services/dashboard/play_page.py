@@ -1,33 +1,426 @@
-"""Playing against a model, and analysing a position with it."""
+"""The pages that search: play against a model, and compare two models on one position."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from zerofleet.client import PlayerDescription, SearchTable
 from zerofleet.errors import ZerofleetError
 from zerofleet.games import State, format_actions
 from zerofleet.rpc.codec import BEST
-from zerofleet.services.dashboard.board import Board
-from zerofleet.services.dashboard.board_position import GameBoard, board_of
-from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
-from zerofleet.services.dashboard.page_parameters import (
-    SimulationsField,
+from zerofleet.services.dashboard.board import Board, BoardMark, GameBoard, board_of
+from zerofleet.services.dashboard.frame import (
+    Frame,
+    NothingThereError,
+    Visit,
     asked_actions,
     asked_choice,
-    versions_of,
+    said_heading,
+    there_are,
 )
-from zerofleet.services.dashboard.search_table import Candidate, CandidateTable, visit_marks
-from zerofleet.services.dashboard.toolkit import events, ui
+from zerofleet.services.dashboard.toolkit import Table, TableColumn, events, ui
+
+_MOST_ROWS = 20
+_LABELLED = 0.03  # of the greatest share; below, a number on the board would only clutter it
+_COLUMNS = (
+    TableColumn("action", "action"),
+    TableColumn("visits", "visits", figure=True),
+    TableColumn("share", "share", figure=True),
+    TableColumn("value", "value", figure=True),
+    TableColumn("prior", "prior", figure=True),
+    TableColumn("line", "expected line"),
+)
 
 _EVERY_SECONDS = 0.3  # tables of an analysis
 _VARIATION_PLIES = 8
 _SIDES = {"first": "first player", "second": "second player", "both": "both sides"}
 _SWITCH = {"off": False, "on": True}
 _PERSPECTIVE = "Values are for the first player: +1 is a win, -1 a loss."
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An action at the root of a search."""
+
+    action: int
+    text: str
+    visits: int
+    prior: float | None = None
+    value: float | None = None  # for the first player
+    line: str = ""  # the expected actions, in the game's notation
+
+
+class CandidateTable(Table):
+    """The table on a page.
+
+    Args:
+        on_aim: called with the action whose row the pointer or the focus is on; None: on none.
+        columns: names of the columns to show: action, visits, share, value, prior, line.
+    """
+
+    def __init__(self, on_aim: Callable[[int | None], Any] | None, *columns: str) -> None:
+        def aimed(key: object) -> Any:  # noqa: ANN401  NiceGUI awaits it
+            assert on_aim is not None
+            return on_aim(key if isinstance(key, int) else None)
+
+        shown = [column for column in _COLUMNS if column.name in columns]
+        super().__init__(shown, on_aim=aimed if on_aim else None)
+        self.classes("zf-candidates")
+
+    def show_search(self, candidates: Sequence[Candidate]) -> None:
+        """Show these, in the order given."""
+        total = sum(each.visits for each in candidates)
+        self.show(
+            [
+                {
+                    "key": each.action,
+                    "action": each.text,
+                    "visits": f"{each.visits:,}",
+                    "share": f"{each.visits / total:.1%}" if total else "",
+                    "value": "" if each.value is None else f"{each.value:+z.3f}",
+                    "prior": "" if each.prior is None else f"{each.prior:.1%}",
+                    "line": each.line,
+                }
+                for each in candidates[:_MOST_ROWS]
+            ]
+        )
+
+
+def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """The most visited first, then by prior."""
+    return sorted(candidates, key=lambda each: (-each.visits, -(each.prior or 0.0), each.action))
+
+
+def visit_marks(candidates: Sequence[Candidate], *, values: bool = False) -> list[BoardMark]:
+    """Shares of the visits, as marks of a board; labelled with them, or with the values."""
+    most = max((each.visits for each in candidates), default=0)
+    total = sum(each.visits for each in candidates)
+
+    def label(each: Candidate) -> str:
+        if each.visits < _LABELLED * most:
+            return ""
+        if values:
+            return "" if each.value is None else f"{each.value:+z.2f}"
+        return f"{each.visits / total:.0%}"
+
+    return [
+        BoardMark(each.action, each.visits / most, label(each))
+        for each in candidates
+        if each.visits
+    ]
+
+
+def prior_marks(candidates: Sequence[Candidate]) -> list[BoardMark]:
+    """The network's probabilities, as marks of a board."""
+    known = {each.action: each.prior for each in candidates if each.prior}
+    most = max(known.values(), default=0.0)
+    return [
+        BoardMark(action, prior / most, f"{prior:.0%}" if prior >= _LABELLED * most else "")
+        for action, prior in known.items()
+    ]
+
+
+def versions_of(described: PlayerDescription) -> dict[str, str]:
+    """Return the models of the inference service with their labels: best, then the newest first."""
+    return {BEST: "best", **{str(v): f"model {v}" for v in reversed(described.versions)}}
+
+
+class SimulationsField:
+    """Field for the simulations of each search, with a message if a number is not allowed.
+
+    Args:
+        visit: its address may have ``simulations``.
+        described: the inference service, with the limits.
+        changed: called when the number has changed.
+        props: further properties of the field.
+    """
+
+    def __init__(
+        self,
+        visit: Visit,
+        described: PlayerDescription,
+        changed: Callable[[], None],
+        props: str = "",
+    ) -> None:
+        self.value = _asked_simulations(visit, described)
+        self._described = described
+        self._changed = changed
+        most = described.max_simulations
+        field = ui.number(
+            "simulations", value=self.value, min=1, max=most, precision=0, on_change=self._choose
+        )
+        field.props(f'{props} hint="1 to {most:,}"').classes("zf-field")
+        self._message = ui.label("").classes("zf-trouble").props('role="alert"')
+
+    @property
+    def in_address(self) -> int | None:
+        """The number as the address has it; None: the default, which it leaves out."""
+        return None if self.value == self._described.num_simulations else self.value
+
+    def _choose(self, event: events.ValueChangeEventArguments[float | None]) -> None:
+        if event.value is None:
+            return
+        used, words = _allowed_simulations(event.value, self._described)
+        if used != self.value or words:  # otherwise the field shows the number that is used
+            self.value = used
+            self._message.set_text(words)
+            self._changed()
+
+
+def _asked_simulations(visit: Visit, described: PlayerDescription) -> int:
+    """Return the ``simulations`` of each search, within the limits of the inference service."""
+    value = visit.parameters.get("simulations", "")
+    if not value:
+        return described.num_simulations
+    if value.isascii() and value.isdecimal():
+        used, words = _allowed_simulations(float(value[:12]), described)
+    else:
+        used = described.num_simulations
+        words = f"simulations={value[:80]} is not a whole number. {used:,} is used instead."
+    if words:
+        visit.note(words)
+    return used
+
+
+def _allowed_simulations(asked: float, described: PlayerDescription) -> tuple[int, str]:
+    """Return the nearest allowed number, and a message if it is not the requested one."""
+    most = described.max_simulations
+    used = int(max(1, min(asked, most)))
+    if used == asked:
+        return used, ""
+    return (
+        used,
+        f"{asked:,.12g} simulations are not allowed. Give 1 to {most:,}; {used:,} is used instead.",
+    )
+
+
+def add_compare_page(frame: Frame) -> None:
+    """Register it."""
+
+    @frame.page("/compare", "Two models", "models", "simulations", "moves", in_menu=False)
+    async def _(visit: Visit) -> None:
+        own = visit.sources.run
+        said_heading("Two models on one position")
+        if visit.run.name != own.name:
+            ui.label(
+                f"The inference service of this page serves the run '{own.name}': models of "
+                f"'{visit.run.name}' can be compared where its own dashboard runs."
+            ).classes("zf-message")
+            return
+        actions = await asyncio.to_thread(asked_actions, visit, own.game)
+        board = await asyncio.to_thread(board_of, own.game)
+        with visit.sources.asking("Inference"):
+            described = await visit.sources.player.describe()
+        await CompareView(visit, board, described, actions).open()
+
+
+class ComparedModel:
+    """One of the two: its choice, its board and its search.
+
+    Args:
+        versions: that may be chosen, with their words.
+        version: that is chosen.
+        game_board: of the game.
+        view: the page.
+    """
+
+    def __init__(
+        self, versions: dict[str, str], version: str, game_board: GameBoard, view: CompareView
+    ) -> None:
+        self.version = version
+        self._view = view
+        with ui.element("section").classes("zf-panel zf-side"):
+            ui.select(versions, label="model", value=version, on_change=self._choose).props(
+                "dense outlined options-dense"
+            )
+            self._value = ui.label("").classes("zf-figure").props('role="status"')
+            self._board = Board(game_board, on_play=view.play)
+            self._table = CandidateTable(None, "action", "visits", "share", "value", "prior")
+
+    def show(self, actions: list[int], words: str, then: Callable[[], None]) -> None:
+        """Show a position that was not searched yet; ``then`` is called when it is there."""
+        self._board.seek(actions, then=then)
+        self._table.show_search(())
+        self._value.set_text(words)
+
+    def stop_waiting(self) -> bool:
+        """See ``Board``."""
+        return self._board.stop_waiting()
+
+    async def sought(self) -> None:
+        """Wait until the position is there."""
+        await self._board.sought()
+
+    def draw(self, table: SearchTable) -> None:
+        """Draw what its search found."""
+        side = 1 - 2 * table.to_play
+        candidates = [
+            Candidate(
+                child.action,
+                child.action_string,
+                child.visit_count,
+                child.prior,
+                None if child.q_value is None else side * child.q_value,
+            )
+            for child in table.ranked
+        ]
+        self._table.show_search(candidates)
+        self._board.draw_marks(visit_marks(candidates), best=table.best_action)
+        self._value.set_text(
+            f"{table.best_action_string}, value {table.root_value * side:+z.3f} for the first "
+            f"player after {table.simulations:,} simulations, {table.network_value * side:+z.3f} "
+            "before"
+        )
+
+    def say(self, words: str) -> None:
+        """In place of what was found."""
+        self._value.set_text(words)
+
+    def _choose(self, event: events.ValueChangeEventArguments[str]) -> None:
+        self.version = str(event.value)
+        self._view.moved()
+
+
+class CompareView:
+    """Both models on one page.
+
+    Args:
+        visit: whose page it is.
+        game_board: of the run's game.
+        described: what the inference service has.
+        actions: the position.
+    """
+
+    def __init__(
+        self,
+        visit: Visit,
+        game_board: GameBoard,
+        described: PlayerDescription,
+        actions: list[int],
+    ) -> None:
+        self._visit = visit
+        self._game_board = game_board
+        self._actions = actions
+        self._searches: dict[ComparedModel, asyncio.Task[None]] = {}
+        self._stopped: list[ComparedModel] = []
+        versions = versions_of(described)
+        self._tools(described)
+        with ui.element("div").classes("zf-pair"):
+            self._models = [
+                ComparedModel(versions, version, game_board, self)
+                for version in _asked_versions(visit, described, versions)
+            ]
+        visit.while_here(self._stop, self._resume)
+
+    async def open(self) -> None:
+        """Ask, the position being there at once."""
+        self.ask()
+        for model in self._models:
+            await model.sought()
+
+    def ask(self) -> None:
+        """Show the position, and have both search it."""
+        self._stop()
+        self._line.set_text(format_actions(self._game_board.game, self._actions) or "the start")
+        self._ask(self._models)
+
+    def _ask(self, models: Sequence[ComparedModel]) -> None:
+        over = State(self._game_board.game, self._actions).is_terminal
+        for model in models:
+            words = "the game is over" if over else "searches"
+            model.show(self._actions, words, partial(self._begin, model, over=over))
+
+    def _resume(self) -> None:
+        self._ask(self._stopped)
+
+    def play(self, action: int) -> None:
+        """Go on to the position after an action."""
+        self._actions.append(action)
+        self.moved()
+
+    def moved(self) -> None:
+        """What is asked is another thing: the address follows."""
+        moves = format_actions(self._game_board.game, self._actions)
+        models = ",".join(model.version for model in self._models)
+        with self._line:
+            ui.navigate.history.replace(
+                self._visit.link(
+                    "/compare",
+                    models=models,
+                    simulations=self._simulations.in_address,
+                    moves=moves or None,
+                )
+            )
+        self.ask()
+
+    def _tools(self, described: PlayerDescription) -> None:
+        with ui.element("div").classes("zf-tools"):
+            self._simulations = SimulationsField(self._visit, described, self.moved, "dense")
+            for words, done in (("Back", self._back), ("Start", self._start)):
+                button = ui.button(words, on_click=done)
+                button.props('outline dense no-caps padding="2px 10px"')
+            self._line = ui.label().classes("zf-wrap")
+            ui.label(
+                "Click a move to continue. To start from a stored position, open its game. "
+                "Values are for the first player: +1 is a win, -1 a loss."
+            ).classes("zf-note")
+
+    def _begin(self, model: ComparedModel, *, over: bool) -> None:
+        if not over:
+            self._searches[model] = asyncio.create_task(self._search(model))
+
+    async def _search(self, model: ComparedModel) -> None:
+        try:
+            with self._visit.sources.asking("Inference"):
+                table = await self._visit.sources.player.search(
+                    self._actions,
+                    simulations=self._simulations.value,
+                    seed=1,
+                    version=model.version,
+                )
+            model.draw(table)
+        except ZerofleetError as error:
+            model.say(str(error))
+
+    def _back(self) -> None:
+        with contextlib.suppress(IndexError):
+            self._actions.pop()
+        self.moved()
+
+    def _start(self) -> None:
+        self._actions.clear()
+        self.moved()
+
+    def _stop(self) -> bool:
+        """End the searches; whether there were any, or some were about to begin."""
+        self._stopped = []
+        for model in self._models:
+            search = self._searches.pop(model, None)
+            searched = search is not None and search.cancel()
+            if model.stop_waiting() or searched:
+                self._stopped.append(model)
+        return bool(self._stopped)
+
+
+def _asked_versions(
+    visit: Visit, described: PlayerDescription, versions: Mapping[str, str]
+) -> list[str]:
+    """The two that the address names; else the best, and the one before."""
+    asked = [each for each in visit.parameters.get("models", "").split(",") if each]
+    for each in asked:
+        if each not in versions:
+            raise NothingThereError(
+                f"the inference service has no model '{each[:20]}' now. {there_are(versions)}"
+            )
+    if len(asked) > 2:
+        visit.note(f"models has {len(asked)} models. The first two are compared.")
+    older = [str(v) for v in reversed(described.versions) if v != described.best]
+    return [*asked, *([] if BEST in asked else [BEST]), *older, BEST][:2]
 
 
 def add_play_page(frame: Frame) -> None:

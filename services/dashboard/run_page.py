@@ -2,22 +2,371 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import cast
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, cast
 
+from zerofleet.cli.match import Z_95
 from zerofleet.database.metrics import TrainingWarning
 from zerofleet.exam import has_exam
-from zerofleet.services.dashboard.charts import ChartPanel, Drawing
-from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
-from zerofleet.services.dashboard.models_page import rated_words
-from zerofleet.services.dashboard.run_drawings import RunDrawings, Scale
-from zerofleet.services.dashboard.run_queries import BLOCK_GAMES, CurveReader, RunCurves
+from zerofleet.services.dashboard.charts import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    ChartAxis,
+    ChartLine,
+    ChartPanel,
+    Drawing,
+    Point,
+)
+from zerofleet.services.dashboard.frame import Frame, Visit, rated_words, said_heading
+from zerofleet.services.dashboard.run_queries import BLOCK_GAMES, CurveReader, GameBlock, RunCurves
 from zerofleet.services.dashboard.sources import ShownRun
 from zerofleet.services.dashboard.toolkit import events, ui
+
+_SMOOTHING = 0.9  # weight of what was before
+_MOST_MARKS = 100
+
+Scale = Literal["time", "games", "steps"]
 
 _SECONDS = 10.0
 _BLOCKS = f"Appears with the first {BLOCK_GAMES} games of self-play."
 _MEASURED = "Appears with the trainer's first measurement."
+
+
+@dataclass(frozen=True, slots=True)
+class TimeScale:
+    """Where a moment of the run lies on the x axis: as time, in games, or in steps.
+
+    Games and steps are interpolated between the blocks of games, and between the measurements.
+    """
+
+    scale: Scale
+    curves: RunCurves
+    _marks: list[tuple[float, float]] = field(init=False)
+    _ends: tuple[float, float] | tuple[None, None] = field(init=False)
+    """Of all that is known, in milliseconds: all panels have the same axis, on which it is seen
+    what was not read yet."""
+
+    def __post_init__(self) -> None:
+        marks: list[tuple[float, float]] = []
+        if self.scale == "games":
+            total = 0
+            for block in self.curves.blocks:
+                total += block.games
+                marks.append((block.at.timestamp(), float(total)))
+        elif self.scale == "steps":
+            marks = [(row.at.timestamp(), float(row.step)) for row in self.curves.trained]
+        object.__setattr__(self, "_marks", marks)
+        curves = self.curves
+        known = [
+            row.at.timestamp() * 1000
+            for rows in (
+                curves.trained,
+                curves.ratings,
+                curves.exams,
+                curves.resignations,
+                curves.blocks,
+            )
+            for row in (*rows[:1], *rows[-1:])
+        ]
+        object.__setattr__(self, "_ends", _time_ends(known))
+
+    @property
+    def axis(self) -> ChartAxis:
+        """The axis itself."""
+        if self.scale == "time":
+            return ChartAxis("time", least=self._ends[0], most=self._ends[1])
+        name = "games of self-play" if self.scale == "games" else "SGD steps"
+        return ChartAxis("value", name)
+
+    def x(self, at: datetime) -> float | None:
+        """The place of a moment; None: before anything is known to interpolate between."""
+        seconds = at.timestamp()
+        if self.scale == "time":
+            return round(seconds * 1000)
+        if not self._marks:
+            return None
+        after = bisect_left(self._marks, (seconds, 0.0))
+        if after == 0:
+            return self._marks[0][1] if self._marks[0][0] == seconds else 0.0
+        if after == len(self._marks):
+            return self._marks[-1][1]
+        (from_at, from_x), (to_at, to_x) = self._marks[after - 1], self._marks[after]
+        share = (seconds - from_at) / (to_at - from_at) if to_at > from_at else 1.0
+        return round(from_x + share * (to_x - from_x), 1)
+
+    def points(self, rows: Sequence[Any], value: Callable[[Any], float | None]) -> list[Point]:
+        """A line through those rows that have a value.
+
+        Args:
+            rows: with ``at`` each.
+            value: of a row.
+        """
+        found = ((self.x(row.at), value(row)) for row in rows)
+        return [(x, y) for x, y in found if x is not None and y is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunDrawings:
+    """Draws the panels.
+
+    Args:
+        curves: what there is.
+        scale: of all x axes.
+        smooth: whether lines that are measured often are smoothed, with the measured ones behind.
+    """
+
+    curves: RunCurves
+    scale: Scale = "time"
+    smooth: bool = True
+
+    @property
+    def times(self) -> TimeScale:
+        """Where moments lie."""
+        return TimeScale(self.scale, self.curves)
+
+    def elo(self) -> Drawing:
+        """Of promoted models, with 95% intervals and the anchors."""
+        times = self.times
+        rated = [
+            (x, row.elo, Z_95 * row.elo_error)
+            for row in self.curves.ratings
+            if row.elo is not None and (x := times.x(row.at)) is not None
+        ]
+        line = ChartLine(
+            "promoted models",
+            [(x, round(elo, 1)) for x, elo, _ in rated],
+            BLUE,
+            dots=True,
+            bars=[(x, round(elo - half, 1), round(elo + half, 1)) for x, elo, half in rated],
+        )
+        ends = [y for _, low, high in line.bars for y in (low, high)]
+        y = _around([*ends, *self.curves.anchors.values()], "Elo", 100)
+        return Drawing([line], times.axis, y, levels=self.curves.anchors)
+
+    def exam(self) -> Drawing:
+        """Error rates, of the search and of the prior alone, by kind of positions."""
+        colours = {"lines": BLUE, "random": BLUE, "good": ORANGE}
+        lines: list[ChartLine] = []
+        for kind, colour in colours.items():
+            rows = [row for row in self.curves.exams if row.kind == kind]
+            if not rows:
+                continue
+            searched = self.times.points(rows, lambda row: _percent(row.error_rate))
+            prior = self.times.points(rows, lambda row: _percent(row.prior_error_rate))
+            lines.append(ChartLine(f"{kind}, searched", searched, colour, dots=True))
+            if prior:
+                lines.append(
+                    ChartLine(f"{kind}, prior alone", prior, colour, dashed=True, dots=True)
+                )
+        return Drawing(lines, self.times.axis, ChartAxis(name="% of positions", least=0))
+
+    def loss(self, part: Literal["policy_loss", "value_loss"], unit: str) -> Drawing:
+        """Of the games trained on and of those held out, with a mark at each promotion."""
+        lines = [
+            *self._measured("trained on", self.curves.trained, part, BLUE),
+            *self._measured("held out", self.curves.held_out, part, ORANGE),
+        ]
+        values = [y for line in lines for _, y in line.points if y > 0]
+        least, most = (
+            (_rounded(0.95 * min(values), 2), _rounded(1.05 * max(values), 2)) if values else (1, 2)
+        )
+        y = ChartAxis("log", unit, least=least, most=most)
+        return Drawing(lines, self.times.axis, y, moments=self._promotions())
+
+    def entropies(self) -> Drawing:
+        """Of the search's policy and of the network's."""
+        lines = [
+            *self._measured("network", self.curves.trained, "policy_entropy", BLUE),
+            *self._measured("search", self.curves.trained, "target_entropy", ORANGE),
+            *self._measured("KL(search || network)", self.curves.trained, "search_kl", PURPLE),
+        ]
+        return Drawing(lines, self.times.axis, ChartAxis(name="nats", least=0))
+
+    def agreement(self) -> Drawing:
+        """How often network and search prefer the same action."""
+        lines = [
+            *self._measured("trained on", self.curves.trained, "policy_agreement", BLUE, 100),
+            *self._measured("held out", self.curves.held_out, "policy_agreement", ORANGE, 100),
+        ]
+        return Drawing(lines, self.times.axis, ChartAxis(name="% of positions"))
+
+    def explained(self) -> Drawing:
+        """How much of the results the value explains."""
+        lines = [
+            *self._measured("trained on", self.curves.trained, "explained_variance", BLUE),
+            *self._measured("held out", self.curves.held_out, "explained_variance", ORANGE),
+        ]
+        return Drawing(lines, self.times.axis, ChartAxis(name="1 is perfect", most=1))
+
+    def calibration(self) -> Drawing:
+        """What the value predicts against what came, by stage."""
+        rows = self._stages("held_out") or self._stages("train")
+        predicted = [(float(row.stage - 1), round(row.predicted, 3)) for row in rows]
+        actual = [(float(row.stage - 1), round(row.actual, 3)) for row in rows]
+        lines = [
+            ChartLine("predicted", predicted, BLUE, columns=True),
+            ChartLine("actual", actual, ORANGE, columns=True),
+        ]
+        return Drawing(lines, _STAGE_AXIS, ChartAxis(name="mean value"))
+
+    def stage_error(self) -> Drawing:
+        """The value's squared error, by stage."""
+        lines = [
+            ChartLine(
+                name,
+                [
+                    (float(row.stage - 1), round(row.squared_error, 3))
+                    for row in self._stages(split)
+                ],
+                colour,
+                columns=True,
+            )
+            for name, split, colour in (
+                ("trained on", "train", BLUE),
+                ("held out", "held_out", ORANGE),
+            )
+        ]
+        return Drawing(lines, _STAGE_AXIS, ChartAxis(name="squared error", least=0))
+
+    def reuse(self, most: float | None) -> Drawing:
+        """Samples drawn for each position; ``most`` is what the run file allows."""
+        points = self.times.points(
+            self.curves.trained,
+            lambda row: (
+                None if row.samples_per_position is None else _rounded(row.samples_per_position)
+            ),
+        )
+        line = ChartLine("samples for each position", points, BLUE)
+        levels = {} if most is None else {"samples_per_position": most}
+        y = _around([0, most or 0, *(y for _, y in points)], "samples", 1)
+        return Drawing([line], self.times.axis, y, levels=levels)
+
+    def different_games(self) -> Drawing:
+        """How many games in a row differ, and how many positions of a batch."""
+        lines = [
+            ChartLine("games", self._played(lambda block: block.different_share * 100), BLUE),
+            *self._measured("positions drawn", self.curves.trained, "distinct_share", ORANGE, 100),
+        ]
+        return Drawing(lines, self.times.axis, ChartAxis(name="% different", least=0, most=100))
+
+    def lengths(self) -> Drawing:
+        """Of games, in plies."""
+        lines = [
+            ChartLine("mean", self._played(lambda block: block.length), BLUE),
+            ChartLine("a tenth is shorter", self._played(lambda block: block.short), GREY),
+            ChartLine(
+                "a tenth is longer", self._played(lambda block: block.long), GREY, dashed=True
+            ),
+        ]
+        return Drawing(lines, self.times.axis, ChartAxis(name="plies", least=0))
+
+    def results(self) -> Drawing:
+        """Shares of the games, one on the other."""
+
+        def second(block: GameBlock) -> float:
+            return 100 - 100 * (block.first_wins + block.draws) / block.games
+
+        lines = [
+            ChartLine(
+                "first player won",
+                self._played(lambda block: 100 * block.first_wins / block.games),
+                BLUE,
+                area=True,
+            ),
+            ChartLine(
+                "draw", self._played(lambda block: 100 * block.draws / block.games), GREY, area=True
+            ),
+            ChartLine("second player won", self._played(second), ORANGE, area=True),
+        ]
+        return Drawing(lines, self.times.axis, ChartAxis(name="% of games", least=0, most=100))
+
+    def resignations(self) -> Drawing:
+        """How many of those who would have resigned did not lose, against what is allowed."""
+        rows = [row for row in self.curves.resignations if row.would_resign]
+        wrong = self.times.points(rows, lambda row: _percent(row.wrong / row.would_resign))
+        resigned = self._played(lambda block: 100 * block.resigned / block.games)
+        lines = [ChartLine("wrong", wrong, RED, dots=True)]
+        if any(y for _, y in resigned):
+            lines.append(ChartLine("games resigned", resigned, GREEN))
+        allowed = _percent(rows[-1].false_positive_share) if rows else None
+        levels = {} if allowed is None else {f"allowed: {allowed:g}%": allowed}
+        y = _around([0, allowed or 0, *(y for line in lines for _, y in line.points)], "%", 1)
+        return Drawing(lines, self.times.axis, y, levels=levels)
+
+    def _stages(self, split: str) -> list[Any]:
+        return [row for row in self.curves.stages if row.split == split]
+
+    def _promotions(self) -> list[float]:
+        rows: Sequence[Any] = self.curves.ratings
+        marks = [x for row in rows if (x := self.times.x(row.promoted_at)) is not None]
+        return sorted(marks)[-_MOST_MARKS:]
+
+    def _played(self, value: Callable[[GameBlock], float]) -> list[Point]:
+        return self.times.points(self.curves.blocks, lambda block: _rounded(value(block)))
+
+    def _measured(
+        self, name: str, rows: Sequence[Any], column: str, colour: str, times: float = 1
+    ) -> Iterator[ChartLine]:
+        """A column of the measurements: as it was measured, or smoothed before it."""
+
+        def value(row: Any) -> float | None:  # noqa: ANN401 - a row of SQLAlchemy
+            found: float | None = getattr(row, column)
+            return None if found is None else _rounded(found * times)
+
+        points = self.times.points(rows, value)
+        if self.smooth and points:
+            yield ChartLine(name, smoothed(points), colour)
+            yield ChartLine(f"{name}, measured", points, colour, faint=True)
+        elif points:
+            yield ChartLine(name, points, colour)
+
+
+def _around(values: Sequence[float], name: str, step: float) -> ChartAxis:
+    """An axis that holds all values and is cut into whole multiples of a step."""
+    if not values:
+        return ChartAxis(name=name)
+    least, most = math.floor(min(values) / step), math.ceil(max(values) / step)
+    parts = 4 * math.ceil(max(most - least, 1) / 4)
+    return ChartAxis(name=name, least=least * step, most=(least + parts) * step)
+
+
+def _time_ends(known: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
+    """The first moment, and the last one, moved on a little: else each new one moves all axes."""
+    if not known or min(known) == max(known):
+        return None, None
+    step = 2.0 ** math.ceil(math.log2((max(known) - min(known)) / 64))
+    return min(known), math.ceil(max(known) / step) * step
+
+
+def smoothed(points: Sequence[Point]) -> list[Point]:
+    """An exponential mean of what was up to each point, without a bias to the first."""
+    total = weight = 0.0
+    found: list[Point] = []
+    for x, y in points:
+        total = _SMOOTHING * total + y
+        weight = _SMOOTHING * weight + 1
+        found.append((x, _rounded(total / weight)))
+    return found
+
+
+def _rounded(value: float, digits: int = 4) -> float:
+    """To few digits: more cannot be seen, and take time to send."""
+    return float(f"{value:.{digits}g}")
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else _rounded(100 * share)
+
+
+_STAGE_AXIS = ChartAxis("category", "stage: quarter of the game", categories=("1", "2", "3", "4"))
 
 
 def add_run_page(frame: Frame) -> None:

@@ -13,8 +13,7 @@ from datetime import datetime
 from sqlalchemy import Row
 
 from zerofleet.database.metrics import TRAINING_WARNINGS, TrainingWarning
-from zerofleet.services.dashboard.sources import Sources
-from zerofleet.services.dashboard.strip import GameCount
+from zerofleet.services.dashboard.sources import GameCount, Sources
 
 MOST_POINTS = 500
 BLOCK_GAMES = 100

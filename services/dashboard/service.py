@@ -24,25 +24,30 @@ from zerofleet.rpc.tls import followed_certificates, is_local
 from zerofleet.secrets.files import Followed
 from zerofleet.secrets.tokens import read_tokens
 from zerofleet.service import Pulse, beat, first_of, give_memory_back, served_metrics
-from zerofleet.services.dashboard.compare_page import add_compare_page
 from zerofleet.services.dashboard.exam_page import add_exam_page
 from zerofleet.services.dashboard.fleet_page import add_fleet_page
 from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
 from zerofleet.services.dashboard.game_page import add_game_page
 from zerofleet.services.dashboard.games_page import add_games_page
-from zerofleet.services.dashboard.gate import Gate
-from zerofleet.services.dashboard.listener import MOST_CONNECTIONS, MOST_OF_ADDRESS, PageListener
+from zerofleet.services.dashboard.gate import (
+    MOST_CONNECTIONS,
+    MOST_MESSAGE_BYTES,
+    MOST_OF_ADDRESS,
+    MOST_UNREAD,
+    Gate,
+    PageListener,
+    limit_events,
+)
 from zerofleet.services.dashboard.match_page import add_match_page
-from zerofleet.services.dashboard.model_page import add_model_page
-from zerofleet.services.dashboard.models_page import add_models_page
+from zerofleet.services.dashboard.models_page import add_model_page, add_models_page
 from zerofleet.services.dashboard.openings_page import add_openings_page
-from zerofleet.services.dashboard.page_limits import MOST_MESSAGE_BYTES, MOST_UNREAD, limit_events
-from zerofleet.services.dashboard.play_page import add_play_page
+from zerofleet.services.dashboard.play_page import add_compare_page, add_play_page
 from zerofleet.services.dashboard.run_page import add_run_page
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.sources import Sources
 from zerofleet.services.dashboard.sql_page import add_sql_page
 from zerofleet.services.dashboard.toolkit import Client, ui
+from zerofleet.services.dashboard.visitor_queries import VisitorQueries
 from zerofleet.services.dashboard.visitors import Visitors
 
 if TYPE_CHECKING:
@@ -61,7 +66,7 @@ _ICON = (
 )
 
 
-def add_pages(frame: Frame) -> None:
+def add_pages(frame: Frame, queries: VisitorQueries) -> None:
     """Register every page, in the order of the navigation."""
     add_run_page(frame)
     add_models_page(frame)
@@ -74,7 +79,7 @@ def add_pages(frame: Frame) -> None:
     add_openings_page(frame)
     add_exam_page(frame)
     add_fleet_page(frame)
-    add_sql_page(frame)
+    add_sql_page(frame, queries)
 
     # After all others: it takes every address that is left.
     @frame.page("/{path:path}", "not there", in_menu=False)
@@ -101,10 +106,13 @@ async def serve(run: RunConfig, settings: DashboardSettings, stop: Event) -> Non
         contextlib.closing(Heartbeats(settings.redis_url, run.name)) as heartbeats,
         bound(settings.dashboard_address) as sock,
         HealthServer(settings.health_address) as health,
+        contextlib.closing(
+            VisitorQueries(settings.visitor_database_url or settings.database_url)
+        ) as queries,
     ):
         async with (
             Sources(run, settings) as sources,
-            PageServer(sources, visitors, settings, sock) as server,
+            PageServer(sources, queries, visitors, settings, sock) as server,
         ):
             with served_metrics(settings.metrics_address, server.collector):
                 await first_of(
@@ -125,6 +133,7 @@ class PageServer:
 
     Args:
         sources: that its pages read.
+        queries: runs what visitors write.
         visitors: who may look at them.
         settings: whether it is HTTPS.
         sock: bound, where it listens.
@@ -136,6 +145,7 @@ class PageServer:
     def __init__(
         self,
         sources: Sources,
+        queries: VisitorQueries,
         visitors: Visitors,
         settings: DashboardSettings,
         sock: socket.socket,
@@ -143,7 +153,7 @@ class PageServer:
         frame = Frame(sources)
         self.limits = frame.limits
         """How many pages are open."""
-        add_pages(frame)
+        add_pages(frame, queries)
         limit_events()
         api = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
         ui.run_with(

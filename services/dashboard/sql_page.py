@@ -14,17 +14,20 @@ from urllib.parse import urlencode
 
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.services.dashboard.frame import Frame, Visit, said_heading
-from zerofleet.services.dashboard.query_answers import (
+from zerofleet.services.dashboard.sources import Sources
+from zerofleet.services.dashboard.toolkit import events, ui
+from zerofleet.services.dashboard.visitor_queries import (
     CSV_PATH,
     GONE,
+    MOST_ROWS,
+    MOST_SECONDS,
     ROWS_PATH,
     KeptAnswer,
     QueryAnswer,
+    QueryFaultError,
+    VisitorQueries,
     add_answer_routes,
 )
-from zerofleet.services.dashboard.sources import Sources
-from zerofleet.services.dashboard.toolkit import events, ui
-from zerofleet.services.dashboard.visitor_queries import MOST_ROWS, MOST_SECONDS, QueryFaultError
 
 _RELATIONS_SECONDS = 60.0
 _SHOWN_ROWS = 100  # of a saved query
@@ -77,9 +80,9 @@ async def read_relations(sources: Sources) -> list[Relation]:
     return [Relation(row.name, row.is_view, row.comment, tuple(row.columns)) for row in rows]
 
 
-def add_sql_page(frame: Frame) -> None:
+def add_sql_page(frame: Frame, queries: VisitorQueries) -> None:
     """Register it, and the addresses of its answers."""
-    add_answer_routes(lambda: frame.sources.queries.answers)
+    add_answer_routes(lambda: queries.answers)
 
     @frame.page("/sql", "SQL", "query")
     async def _(visit: Visit) -> None:
@@ -93,7 +96,7 @@ def add_sql_page(frame: Frame) -> None:
         with ui.element("div").classes("zf-sql"):
             saved = ui.element("section").classes("zf-panel zf-saved")
             with ui.element("div").classes("zf-asked"):
-                desk = _Desk(visit, query)
+                desk = _Desk(visit, queries, query)
         show = partial(_show_saved, visit, saved, desk)
         visit.watch(
             visit.shared("relations", partial(read_relations, visit.sources), _RELATIONS_SECONDS),
@@ -188,12 +191,14 @@ class _Desk:
 
     Args:
         visit: of the page.
+        queries: runs the query.
         query: what stands in the editor at first.
     """
 
-    def __init__(self, visit: Visit, query: str) -> None:
+    def __init__(self, visit: Visit, queries: VisitorQueries, query: str) -> None:
         self._visit = visit
-        self._answers = visit.sources.queries.answers
+        self._queries = queries
+        self._answers = queries.answers
         self._kept: KeptAnswer | None = None
         self._page = 0
         self._asking: asyncio.Task[None] | None = None
@@ -241,9 +246,8 @@ class _Desk:
             self._asking = asyncio.create_task(self._ask(str(self._editor.value)))
 
     async def _ask(self, query: str) -> None:
-        sources = self._visit.sources
         try:
-            self._show(await sources.queries.run(query, sources.visitor))
+            self._show(await self._queries.run(query, self._visit.sources.visitor))
         except (QueryFaultError, StoreUnavailableError) as error:
             self._said.set_text("")
             self._show_fault(query, error)

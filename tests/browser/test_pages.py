@@ -30,7 +30,7 @@ QUERY = "/sql?query=SELECT count(*), 'a', true, NULL, 1.5::int8 FROM games -- al
 def addresses(parameters: dict[str, object]) -> list[str]:
     """Of every page that is registered, but the one that takes what is left."""
     frame = Frame(cast("Any", None))
-    add_pages(frame)
+    add_pages(frame, cast("Any", None))
     return [path.format(**parameters) for path in frame.paths if path != "/{path:path}"]
 
 

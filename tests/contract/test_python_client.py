@@ -30,8 +30,7 @@ from zerofleet.errors import (
 )
 from zerofleet.rpc.server import Server
 from zerofleet.services.dashboard.settings import DashboardSettings
-from zerofleet.services.dashboard.sources import Sources
-from zerofleet.services.dashboard.strip import StripReader
+from zerofleet.services.dashboard.sources import Sources, StripReader
 from zerofleet.services.inference.backend import Backend
 from zerofleet.services.inference.model_player import ModelPlayer
 

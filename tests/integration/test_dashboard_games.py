@@ -14,9 +14,9 @@ from sqlalchemy import text
 
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
-from zerofleet.services.dashboard import games_queries
+from zerofleet.services.dashboard import games_page
 from zerofleet.services.dashboard.frame import NothingThereError
-from zerofleet.services.dashboard.games_queries import (
+from zerofleet.services.dashboard.games_page import (
     GameFilter,
     GamePage,
     read_games,
@@ -82,8 +82,8 @@ def test_each_filter_finds_what_sql_finds_however_far_it_has_to_look(
         "RETURNING 1",
         match=match,
     )
-    monkeypatch.setattr(games_queries, "MOST_LOOKED_AT", 90)
-    monkeypatch.setattr(games_queries, "PAGE_GAMES", 20)
+    monkeypatch.setattr(games_page, "MOST_LOOKED_AT", 90)
+    monkeypatch.setattr(games_page, "PAGE_GAMES", 20)
 
     async def ask(sources: Sources) -> None:
         for condition, chosen in CASES.items():

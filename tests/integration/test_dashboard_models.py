@@ -10,14 +10,18 @@ import pytest
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, GateRule, Submission
 from zerofleet.match.verdict import judge
-from zerofleet.services.dashboard.frame import NothingThereError
-from zerofleet.services.dashboard.match_queries import KINDS, read_match
-from zerofleet.services.dashboard.match_queries import MATCHES as NEWEST_MATCHES
-from zerofleet.services.dashboard.match_words import match_row
-from zerofleet.services.dashboard.models_page import ordinal, rated_words, unrated_words
-from zerofleet.services.dashboard.models_queries import LOSSES, MATCHES, MODEL, MODELS, VARIANTS
-from zerofleet.services.dashboard.openings_reader import Openings, OpeningsReader
-from zerofleet.services.dashboard.page_parameters import HIGHEST
+from zerofleet.services.dashboard.frame import HIGHEST, NothingThereError, ordinal, rated_words
+from zerofleet.services.dashboard.match_page import KINDS, match_row, read_match
+from zerofleet.services.dashboard.match_page import MATCHES as NEWEST_MATCHES
+from zerofleet.services.dashboard.models_page import (
+    LOSSES,
+    MATCHES,
+    MODEL,
+    MODELS,
+    VARIANTS,
+    unrated_words,
+)
+from zerofleet.services.dashboard.openings_page import Openings, OpeningsReader
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.sources import ShownRun, Sources
 from zerofleet.testing.random_records import changed, random_record
@@ -242,7 +246,7 @@ async def test_moves_drawn_for_an_opening_are_no_choices(
 async def test_openings_are_those_of_the_promoted_models_newest_games(
     database: Database, sources: Sources, epoch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zerofleet.services.dashboard.openings_reader.GAMES_OF_MODEL", 4)
+    monkeypatch.setattr("zerofleet.services.dashboard.openings_page.GAMES_OF_MODEL", 4)
     reader = OpeningsReader(sources, "test")
     assert await reader.read() == Openings(tuple((await reader.read()).models))
     for number, (moves, result) in enumerate(

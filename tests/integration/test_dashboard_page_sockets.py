@@ -15,9 +15,9 @@ import socketio
 from zerofleet.database import Database
 from zerofleet.local.ports import free_port
 from zerofleet.secrets.tokens import add_token
-from zerofleet.services.dashboard.page_limits import MOST_PAGES
-from zerofleet.services.dashboard.query_answers import KeptAnswers, QueryAnswer, add_answer_routes
+from zerofleet.services.dashboard.gate import MOST_PAGES
 from zerofleet.services.dashboard.toolkit import app
+from zerofleet.services.dashboard.visitor_queries import KeptAnswers, QueryAnswer, add_answer_routes
 from zerofleet.services.dashboard.visitors import Allowance, Visitor
 from zerofleet.testing.fork_server import Fork, preload
 

@@ -16,9 +16,13 @@ from zerofleet.local.ports import free_port
 from zerofleet.services.dashboard import run_queries
 from zerofleet.services.dashboard.run_queries import MOST_POINTS, CurveReader, GameBlocks, RunCurves
 from zerofleet.services.dashboard.settings import DashboardSettings
-from zerofleet.services.dashboard.shared_reading import SharedReading
-from zerofleet.services.dashboard.sources import Sources
-from zerofleet.services.dashboard.strip import GameCount, StripReader, sum_up
+from zerofleet.services.dashboard.sources import (
+    GameCount,
+    SharedReading,
+    Sources,
+    StripReader,
+    sum_up,
+)
 
 RUN = run_from_values({"name": "test", "game": {"name": "tic_tac_toe"}})
 
@@ -52,7 +56,7 @@ def play(database: Database, games: int) -> None:
 async def test_games_are_counted_once_and_all(
     database: Database, sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zerofleet.services.dashboard.strip._MOST_COUNTED", 50)
+    monkeypatch.setattr("zerofleet.services.dashboard.sources._MOST_COUNTED", 50)
     count = GameCount()
     total = 0
     for games in (20, 0, 30, 7):

@@ -15,12 +15,13 @@ import pytest
 from zerofleet.database.connection import connect
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.services.dashboard import visitor_queries
-from zerofleet.services.dashboard.query_answers import KeptAnswers, QueryAnswer
 from zerofleet.services.dashboard.sql_page import Relation
 from zerofleet.services.dashboard.visitor_queries import (
     MOST_CHARACTERS,
     MOST_ROWS,
     MOST_WAITING,
+    KeptAnswers,
+    QueryAnswer,
     QueryFaultError,
     VisitorQueries,
     run_query,

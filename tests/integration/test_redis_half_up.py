@@ -36,8 +36,7 @@ from zerofleet.redis_connection import UP, RedisState, our_errors
 from zerofleet.service import Pulse, beat
 from zerofleet.services.autoscaler.watch import Watch
 from zerofleet.services.dashboard.settings import DashboardSettings
-from zerofleet.services.dashboard.sources import Sources
-from zerofleet.services.dashboard.strip import StripReader
+from zerofleet.services.dashboard.sources import Sources, StripReader
 from zerofleet.services.dashboard.visitors import Allowance, Visitor
 from zerofleet.services.evaluator.promoter import reconcile
 from zerofleet.services.inference.stored_models import StoredModels

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from zerofleet.errors import ConfigError
 from zerofleet.games import State, names, parse_actions
-from zerofleet.services.dashboard.board import Board
-from zerofleet.services.dashboard.board_position import (
+from zerofleet.services.dashboard.board import (
+    Board,
     BoardAction,
     BoardPosition,
     GameBoard,
+    read_grid,
     require_known,
 )
-from zerofleet.services.dashboard.board_text import read_grid
 from zerofleet.services.dashboard.toolkit import Client, ui
 
 # Of each game: the style of its board.

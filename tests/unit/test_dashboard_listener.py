@@ -13,7 +13,7 @@ import uvicorn
 from websockets.asyncio.client import connect
 
 from zerofleet.secrets.authority import make_authority, make_certificate
-from zerofleet.services.dashboard.listener import PageListener
+from zerofleet.services.dashboard.gate import PageListener
 from zerofleet.services.dashboard.service import bound
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -186,7 +186,7 @@ def test_the_process_keeps_files_for_its_stores(monkeypatch: pytest.MonkeyPatch)
             assert await is_closed(silent[0])
 
     monkeypatch.setattr(
-        "zerofleet.services.dashboard.listener.resource.getrlimit", lambda _: (130, 130)
+        "zerofleet.services.dashboard.gate.resource.getrlimit", lambda _: (130, 130)
     )
     run(visit)
 

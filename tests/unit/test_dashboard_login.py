@@ -24,8 +24,13 @@ from zerofleet.secrets.tokens import Token, digest_of
 from zerofleet.services.dashboard.gate import Gate
 from zerofleet.services.dashboard.service import bound, check_exposure, simulations_of_one
 from zerofleet.services.dashboard.settings import DashboardSettings
-from zerofleet.services.dashboard.visitor_player import VisitorPlayer
-from zerofleet.services.dashboard.visitors import SESSION_SECONDS, Allowance, Visitor, Visitors
+from zerofleet.services.dashboard.visitors import (
+    SESSION_SECONDS,
+    Allowance,
+    Visitor,
+    VisitorPlayer,
+    Visitors,
+)
 
 HOST = "page.example:8080"
 HERE = {"origin": f"https://{HOST}"}
@@ -358,7 +363,7 @@ def test_a_viewer_searches_nothing_and_others_wait_for_their_turn(
             await player.search(simulations=600)
         client.allowance.take(600)  # they were given back
 
-    monkeypatch.setattr("zerofleet.services.dashboard.visitor_player._WAIT_SECONDS", 0.001)
+    monkeypatch.setattr("zerofleet.services.dashboard.visitors._WAIT_SECONDS", 0.001)
     asyncio.run(ask())
 
 

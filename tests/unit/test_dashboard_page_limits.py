@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from zerofleet.services.dashboard import page_limits
-from zerofleet.services.dashboard.page_limits import (
+from zerofleet.services.dashboard import gate
+from zerofleet.services.dashboard.gate import (
     MOST_EVENT_CHARACTERS,
     MOST_PAGES,
     MOST_UNREAD,
@@ -90,7 +90,7 @@ async def test_a_page_whose_browser_has_left_goes_first() -> None:
 async def test_of_all_pages_the_token_with_the_most_loses_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(page_limits, "MOST_PAGES_IN_ALL", 6)
+    monkeypatch.setattr(gate, "MOST_PAGES_IN_ALL", 6)
     limits, alone = PageLimits(), fetched()
     limits.admit(alone, visitor("one"))
     many = [fetched() for _ in range(10)]
@@ -106,8 +106,8 @@ async def test_pages_and_sockets_without_a_browser_are_closed(
 ) -> None:
     from engineio.async_socket import AsyncSocket
 
-    monkeypatch.setattr(page_limits, "JOIN_SECONDS", 0.0)
-    monkeypatch.setattr(page_limits, "_SWEEP_SECONDS", 0.001)
+    monkeypatch.setattr(gate, "JOIN_SECONDS", 0.0)
+    monkeypatch.setattr(gate, "_SWEEP_SECONDS", 0.001)
     joined, left = fetched(), fetched()
     join(joined)
     sockets = {key: AsyncSocket(sio.eio, key) for key in ("shown", "unread", "alone")}
