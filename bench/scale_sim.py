@@ -22,8 +22,8 @@ from bench.report import Row, positive, show, told
 from zerofleet.config import ScalingSection
 from zerofleet.figures import DemandFigures
 from zerofleet.fleet import FleetFigures
+from zerofleet.learning.window import Demand, TrainBucket
 from zerofleet.services.autoscaler.desired_replicas import Desired, ScalingRule
-from zerofleet.services.trainer.train_bucket import Demand, TrainBucket
 
 TICK_SECONDS = 5.0
 LOOK_TICKS, SYNC_TICKS = 2, 3  # of the autoscaler; of the HPA, which has KEDA ask each time

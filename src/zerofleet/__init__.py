@@ -13,7 +13,8 @@ only from layers below its own:
 - ``zerofleet.gtp``: the Go Text Protocol, as a server and as a client of other engines.
 - ``zerofleet.client``: for programs that ask a trained player; sync and asyncio.
 - ``zerofleet.rpc``: the wire: Open Inference Protocol and ``zerofleet.v1.Player``.
-- ``zerofleet.network`` (torch) and ``zerofleet.models``: weights, exported models, sessions.
+- ``zerofleet.learning`` (torch): the network, its loss and optimizers, the training window.
+- ``zerofleet.models``: exported models, and sessions that run them.
 - ``zerofleet.service``: what every service does the same way.
 - ``zerofleet.fleet``: what a fleet does and needs; advice for a person.
 - ``zerofleet.best_pointer`` and ``zerofleet.heartbeat``: what lives in Redis.

@@ -206,8 +206,8 @@ publish(
 
 def test_publication_killed_at_every_point(trainer: TrainerProcess) -> None:
     """A row without a loadable file: never. The same publication afterwards: always."""
-    from zerofleet.network import PolicyValueNet, export_onnx
-    from zerofleet.services.trainer.candidates import golden_answers, golden_observations
+    from zerofleet.learning import PolicyValueNet, export_onnx
+    from zerofleet.learning.export import golden_answers, golden_observations
 
     game = spec("tic_tac_toe")
     run = load_run(trainer.folder / "run.toml")

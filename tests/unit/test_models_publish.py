@@ -14,11 +14,11 @@ import torch
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
+from zerofleet.learning import PolicyValueNet, export_onnx
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.golden import Golden, compare
 from zerofleet.models.publish import POINTS, check_in_child, publish
 from zerofleet.models.session import ModelSession
-from zerofleet.network import PolicyValueNet, export_onnx
 from zerofleet.testing.fork_server import Fork
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from zerofleet.figures import Measurement
-from zerofleet.services.trainer.measurement import TracedBatch, measurement
+from zerofleet.learning.measurement import TracedBatch, measurement
 
 
 def measured(
