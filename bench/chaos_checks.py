@@ -19,8 +19,8 @@ from bench.chaos_fleet import COMPUTING, NAME, SERVICES, WORKERS, HurtFleet, let
 from zerofleet.best_pointer import BestPointer
 from zerofleet.database import Promotion
 from zerofleet.errors import ZerofleetError
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.games import spec
-from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.testing.databases import GAMES_STORED_TWICE

@@ -20,8 +20,8 @@ import numpy as np
 from bench.batches import BatchCost, Served, served
 from bench.report import Row, positive, show, told
 from zerofleet.config import ScalingSection
-from zerofleet.figures import DemandFigures
-from zerofleet.fleet import FleetFigures
+from zerofleet.fleet.figures import DemandFigures
+from zerofleet.fleet.need import FleetFigures
 from zerofleet.learning.window import Demand, TrainBucket
 from zerofleet.services.autoscaler.desired_replicas import Desired, ScalingRule
 

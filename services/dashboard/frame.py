@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 
 from fastapi import Request
 
-from zerofleet.cli.progress import best_text, elo_text
 from zerofleet.errors import InferenceUnavailableError, StoreUnavailableError
+from zerofleet.fleet.report import best_text, elo_text
 from zerofleet.services.dashboard.page_limits import PageLimits
 from zerofleet.services.dashboard.shared_reading import SharedReading
 from zerofleet.services.dashboard.sources import Away, ShownRun, Sources

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from zerofleet.errors import ConfigError, IllegalActionError
-from zerofleet.figures import EvaluatorFigures
+from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.games import parse_actions
 from zerofleet.match.verdict import judge, llr_bound, llr_walk
 from zerofleet.services.dashboard.board import Board

@@ -9,7 +9,7 @@ from typing import Any
 from zerofleet.database import MatchRow, Pair
 from zerofleet.database.matches import MATCH, match_of
 from zerofleet.database.verdicts import PAIRS, pair_of
-from zerofleet.figures import EvaluatorFigures
+from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.services.dashboard.frame import NothingThereError
 from zerofleet.services.dashboard.sources import Sources
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from zerofleet.cli.progress import rating_text
+from zerofleet.fleet.report import rating_text
 from zerofleet.services.dashboard.frame import Frame, Visit
 from zerofleet.services.dashboard.match_words import gate_cells, player_words
 from zerofleet.services.dashboard.models_queries import MODELS, PAGE_MODELS

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from zerofleet.cli.match import Z_95
+from zerofleet.fleet.figures import Z_95
 from zerofleet.services.dashboard.charts import (
     BLUE,
     GREEN,

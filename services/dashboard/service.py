@@ -17,8 +17,8 @@ from fastapi import FastAPI
 
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
-from zerofleet.figures import DashboardFigures
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.figures import DashboardFigures
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.rpc.certificates import followed_certificates
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.transport import is_local

@@ -25,8 +25,7 @@ from zerofleet.errors import (
     StoreUnavailableError,
     ZerofleetError,
 )
-from zerofleet.heartbeat import Heartbeat, Heartbeats
-from zerofleet.heartbeat_history import HeartbeatHistory, ServiceHistory
+from zerofleet.fleet.heartbeat import Heartbeat, HeartbeatHistory, Heartbeats, ServiceHistory
 from zerofleet.redis_connection import UP, RedisState
 from zerofleet.rpc.credentials import client_credentials
 from zerofleet.search_configs import served_simulations

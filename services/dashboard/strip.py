@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, cast
 
-from zerofleet.cli.status_text import doing_by_name
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.exam import has_exam
-from zerofleet.figures import SelfplayFigures, TrainerFigures
-from zerofleet.heartbeat import Heartbeat
-from zerofleet.local.monitor import RunFigures, ServiceState, Status, states_of
+from zerofleet.fleet.figures import SelfplayFigures, TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat
+from zerofleet.fleet.report import RunFigures, ServiceState, Status, doing_by_name, states_of
 from zerofleet.services.dashboard.sources import Away, ShownRun, Sources
 
 STRIP_SECONDS = 2.0

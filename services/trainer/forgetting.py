@@ -12,8 +12,8 @@ import structlog
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
+from zerofleet.fleet.disk import FULL_SHARE, FolderSizes
 from zerofleet.learning.schedule import window_reach
-from zerofleet.local.data_folder import FULL_SHARE, FolderSizes
 from zerofleet.models.model_store import ModelStore
 
 EVERY_SECONDS = 600.0

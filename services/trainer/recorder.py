@@ -16,7 +16,7 @@ from zerofleet.config import RunConfig
 from zerofleet.database import RecentPlay
 from zerofleet.database.metrics import Split
 from zerofleet.errors import ConfigError
-from zerofleet.figures import Measurement, numbers
+from zerofleet.fleet.figures import Measurement, numbers
 from zerofleet.learning.overfit import Event
 from zerofleet.learning.window import Training, Window
 from zerofleet.services.trainer.trainer_stores import TrainerStores

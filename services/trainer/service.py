@@ -17,10 +17,10 @@ from zerofleet import games
 from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import ZerofleetError
-from zerofleet.figures import TrainerFigures
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.disk import data_folder_of
+from zerofleet.fleet.figures import TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.learning.learner import Learner, Team
-from zerofleet.local.data_folder import data_folder_of
 from zerofleet.models.model_store import ModelStore, open_store
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import Pulse, beat, first_of, served_metrics

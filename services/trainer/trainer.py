@@ -11,7 +11,7 @@ from zerofleet import games
 from zerofleet.config import ResignSection, RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
-from zerofleet.figures import TrainerFigures, WorkStatus
+from zerofleet.fleet.figures import TrainerFigures
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.window import Demand, Window, sample_seed
 from zerofleet.services.trainer.candidates import Candidates
@@ -20,7 +20,7 @@ from zerofleet.services.trainer.recorder import Recorder, TensorBoard
 from zerofleet.services.trainer.state import Resumed
 from zerofleet.services.trainer.trainer_stores import TrainerStores
 from zerofleet.services.trainer.variant_requests import VariantRequests
-from zerofleet.waiting import Backoff, StoppedError
+from zerofleet.waiting import Backoff, StoppedError, WorkStatus
 
 POLL_SECONDS = 0.5
 _LOG_SECONDS = 15.0

@@ -11,7 +11,7 @@ from zerofleet_core import GameSpec
 
 from zerofleet.config import RunConfig
 from zerofleet.database.metrics import Split
-from zerofleet.figures import VariantFigures
+from zerofleet.fleet.figures import VariantFigures
 from zerofleet.learning.export import random_positions
 from zerofleet.learning.window import Window
 from zerofleet.models.variant import Bounds, Positions, Variant, VariantRequest

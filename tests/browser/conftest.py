@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, 
 from zerofleet import games
 from zerofleet.config import SearchSection, load_run
 from zerofleet.database import Database, Promotion
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.local.ports import free_port
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server

@@ -13,9 +13,9 @@ from playwright.sync_api import Locator, Page, expect
 
 from zerofleet import games
 from zerofleet.database import Submission
-from zerofleet.figures import SelfplayFigures
+from zerofleet.fleet.figures import SelfplayFigures
+from zerofleet.fleet.heartbeat import Heartbeat
 from zerofleet.games import State
-from zerofleet.heartbeat import Heartbeat
 from zerofleet.testing.random_records import changed, random_record
 
 DEADLINE = 60.0

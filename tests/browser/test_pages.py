@@ -11,8 +11,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from zerofleet.database import RecentPlay, Submission
-from zerofleet.figures import EvaluatorFigures, SelfplayFigures, TrainerFigures
-from zerofleet.heartbeat import Heartbeat
+from zerofleet.fleet.figures import EvaluatorFigures, SelfplayFigures, TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat
 from zerofleet.services.dashboard.frame import Frame
 from zerofleet.services.dashboard.service import add_pages
 from zerofleet.testing.databases import DatabaseTemplate

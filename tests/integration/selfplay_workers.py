@@ -8,7 +8,7 @@ from typing import Any
 
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.prediction import Predictor
 from zerofleet.services.selfplay.settings import SelfplaySettings
 from zerofleet.services.selfplay.worker import Worker

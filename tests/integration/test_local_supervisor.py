@@ -23,8 +23,8 @@ from zerofleet.cli.until import Until
 from zerofleet.config import load_run, run_from_values
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError
-from zerofleet.figures import SelfplayFigures
-from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.fleet.figures import SelfplayFigures
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local import supervisor as supervisor_module
 from zerofleet.local.child import LOG_BYTES, limit_log
 from zerofleet.local.data_folder import DataFolder

@@ -27,9 +27,10 @@ from zerofleet.cli.match import _evaluator_words
 from zerofleet.config import ScalingSection, run_from_values
 from zerofleet.database import Database, Promotion, Submission
 from zerofleet.errors import StoreFullError, StoreReadOnlyError, StoreUnavailableError
-from zerofleet.figures import EvaluatorFigures, SelfplayFigures, TrainerFigures
-from zerofleet.heartbeat import Heartbeat, Heartbeats
-from zerofleet.local.monitor import Monitor, states_of
+from zerofleet.fleet.figures import EvaluatorFigures, SelfplayFigures, TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.fleet.report import states_of
+from zerofleet.local.monitor import Monitor
 from zerofleet.local.supervisor import Child
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.redis_connection import UP, RedisState, our_errors

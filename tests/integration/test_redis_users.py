@@ -18,9 +18,8 @@ from zerofleet.best_pointer import BestPointer
 from zerofleet.cli import app
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import ConfigError, StoreUnavailableError
-from zerofleet.figures import KINDS, SelfplayFigures, TrainerFigures
-from zerofleet.heartbeat import Heartbeat, Heartbeats
-from zerofleet.heartbeat_history import HeartbeatHistory, history_key
+from zerofleet.fleet.figures import KINDS, SelfplayFigures, TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat, HeartbeatHistory, Heartbeats, history_key
 from zerofleet.local.child import start_child, stop_child
 from zerofleet.local.ports import free_port
 from zerofleet.local.valkey import find_valkey

@@ -9,7 +9,7 @@ from zerofleet_core import ReplayBuffer
 
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.services.selfplay.settings import SelfplaySettings
 from zerofleet.services.selfplay.worker import Worker
 from zerofleet.testing import HashPredictor

@@ -21,8 +21,8 @@ from tests.integration.selfplay_workers import (
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, Submission, migrate
 from zerofleet.errors import InferenceUnavailableError, OverloadedError
-from zerofleet.figures import SelfplayFigures, TrainerFigures
-from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.fleet.figures import SelfplayFigures, TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.prediction import Prediction, Predictor
 from zerofleet.testing import UniformPredictor

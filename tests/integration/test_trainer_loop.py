@@ -19,9 +19,9 @@ import pytest
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError, StaleEpochError
-from zerofleet.figures import TrainerFigures
+from zerofleet.fleet.figures import TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.games import spec
-from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.local.postgres_programs import find_programs
 from zerofleet.models.folder import ModelFolder

@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
-from zerofleet.figures import TrainerFigures
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.figures import TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.records import GameRecord
 from zerofleet.service import Pulse
 from zerofleet.services.trainer import trainer as loop

@@ -14,9 +14,9 @@ import pytest
 
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
-from zerofleet.figures import TrainerFigures, VariantFigures
+from zerofleet.fleet.figures import TrainerFigures, VariantFigures
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.games import State, spec
-from zerofleet.heartbeat import Heartbeats
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.overfit import OverfitWatch
 from zerofleet.learning.window import TrainBucket, Training, Window

@@ -15,7 +15,7 @@ from zerofleet.config import run_from_values
 from zerofleet.database import Database
 from zerofleet.database.recent_play import NEWEST_GAMES
 from zerofleet.errors import ConfigError
-from zerofleet.figures import Measurement, TrainerFigures
+from zerofleet.fleet.figures import Measurement, TrainerFigures
 from zerofleet.learning.measurement import TracedBatch, measurement
 from zerofleet.learning.overfit import OverfitWatch
 from zerofleet.learning.window import TrainBucket, Training, Window

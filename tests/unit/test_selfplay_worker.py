@@ -17,8 +17,8 @@ from zerofleet.config import run_from_values
 from zerofleet.database import Database, SaveStatus, Submission, SubmitStatus
 from zerofleet.database.worker_games import PositionsAhead
 from zerofleet.errors import ConfigError, StoreUnavailableError
-from zerofleet.figures import TrainerFigures
-from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.fleet.figures import TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.prediction import Prediction
 from zerofleet.records import GameRecord
 from zerofleet.redis_connection import UP

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from zerofleet.figures import Measurement
+from zerofleet.fleet.figures import Measurement
 from zerofleet.learning.measurement import TracedBatch, measurement
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from zerofleet.config import TrainerSection, check_sizes
 from zerofleet.errors import ConfigError
-from zerofleet.figures import DemandFigures
+from zerofleet.fleet.figures import DemandFigures
 from zerofleet.learning.window import Demand, TrainBucket
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
-from zerofleet.figures import Measurement
+from zerofleet.fleet.figures import Measurement
 from zerofleet.learning.loss import LossScale, auxiliary_losses, l2_penalty, losses
 from zerofleet.learning.measurement import TracedBatch, TrainBatch, measurement
 from zerofleet.learning.network import BoardShape, PolicyValueNet, WeightAverage

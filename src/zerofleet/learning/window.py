@@ -25,7 +25,7 @@ from zerofleet.config import RunConfig, TrainerSection
 from zerofleet.database import Database, StoredGame, WindowBlocker
 from zerofleet.database.metrics import Split
 from zerofleet.database.window_games import AskedColumn
-from zerofleet.figures import DemandFigures
+from zerofleet.fleet.figures import DemandFigures
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.measurement import TracedBatch, TrainBatch
 from zerofleet.learning.overfit import OverfitWatch

@@ -17,9 +17,9 @@ from zerofleet import games
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database, migrate
 from zerofleet.exam import position_kinds
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
+from zerofleet.fleet.report import work_words
 from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.monitor import work_words
 from zerofleet.local.ports import free_port
 from zerofleet.local.stores import Stores
 from zerofleet.models.folder import ModelFolder

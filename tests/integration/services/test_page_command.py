@@ -22,7 +22,7 @@ from zerofleet.cli.page import programs_of
 from zerofleet.config import load_run
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.running import Running, joined, running_in
 from zerofleet.local.stores import ROLES
