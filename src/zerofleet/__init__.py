@@ -7,7 +7,6 @@ only from layers below its own:
   repository, to which a symbolic link leads from here.
 - ``zerofleet.command`` and ``zerofleet.cli``: the commands a person types.
 - ``zerofleet.local``: embedded stores and the supervisor behind ``zerofleet up``.
-- ``zerofleet.testing``: fakes and fixtures, public, verified against the real thing.
 - ``zerofleet.exam``: how often a player errs where perfect play is known, or how it plays GNU Go.
 - ``zerofleet.match``: games between two players, and the players that never change.
 - ``zerofleet.gtp``: the Go Text Protocol, as a server and as a client of other engines.

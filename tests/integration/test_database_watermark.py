@@ -13,6 +13,7 @@ import psycopg2
 import pytest
 from psycopg2 import errors
 
+from tests.support.random_records import random_record
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission, migrate
 from zerofleet.database.schema import script
@@ -22,7 +23,6 @@ from zerofleet.learning.learner import Learner
 from zerofleet.learning.overfit import OverfitWatch
 from zerofleet.learning.window import TrainBucket, Training, Window
 from zerofleet.local.monitor import Monitor
-from zerofleet.testing.random_records import random_record
 
 RUN = "test"
 

@@ -20,6 +20,8 @@ import yaml
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
+from tests.support.half_up import REFUSALS, refusing_writes
+from tests.support.random_records import random_record
 from zerofleet import redis_connection, service
 from zerofleet.best_pointer import BestPointer
 from zerofleet.cli import app
@@ -44,8 +46,6 @@ from zerofleet.services.evaluator.promoter import reconcile
 from zerofleet.services.inference.stored_models import StoredModels
 from zerofleet.services.selfplay.pause import Pause, TrainerWatch
 from zerofleet.services.selfplay.writer import GameWriter
-from zerofleet.testing.half_up import REFUSALS, refusing_writes
-from zerofleet.testing.random_records import random_record
 from zerofleet.waiting import Waits, awaited
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,6 +14,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.support.half_up import read_only
 from zerofleet.best_pointer import BestPointer
 from zerofleet.cli import app
 from zerofleet.database import Database, Promotion
@@ -26,7 +27,6 @@ from zerofleet.local.valkey import find_valkey
 from zerofleet.redis_connection import UP
 from zerofleet.secrets.redis_users import RULES, acl_file
 from zerofleet.secrets.urls import with_password_file
-from zerofleet.testing.half_up import read_only
 
 ONCE = Retry(NoBackoff(), 0)
 BEAT_AS = {  # the services that beat, and as whom

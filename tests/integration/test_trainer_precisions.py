@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.random_records import target_record
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.fleet.figures import TrainerFigures, VariantFigures
@@ -24,7 +25,6 @@ from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
 from zerofleet.services.trainer.variant_requests import VariantRequests
-from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow
 

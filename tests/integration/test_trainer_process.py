@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fork_server import Fork
+from tests.support.random_records import target_record
 from zerofleet.config import load_run
 from zerofleet.database import Database, Submission
 from zerofleet.games import spec
@@ -19,8 +21,6 @@ from zerofleet.models.folder import ModelFolder
 from zerofleet.models.publish import POINTS
 from zerofleet.models.session import ModelSession
 from zerofleet.services.trainer.checkpoints import CheckpointFolder
-from zerofleet.testing.fork_server import Fork
-from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow
 

@@ -7,6 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 from zerofleet_core import State
 
+from tests.support.random_records import changed, random_record
 from zerofleet.config import ResignSection, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.games import spec
@@ -14,7 +15,6 @@ from zerofleet.learning.learner import Learner
 from zerofleet.learning.overfit import OverfitWatch
 from zerofleet.learning.window import TrainBucket, Training, Window
 from zerofleet.services.trainer.trainer import ResignThresholdWriter
-from zerofleet.testing.random_records import changed, random_record
 
 pytestmark = pytest.mark.slow
 

@@ -14,6 +14,8 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from tests.support.fork_server import Fork
+from tests.support.random_records import target_record
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError
@@ -22,8 +24,6 @@ from zerofleet.learning.learner import Learner
 from zerofleet.local.ports import free_port
 from zerofleet.services.trainer.checkpoints import CheckpointFolder
 from zerofleet.services.trainer.team import ProcessTeam
-from zerofleet.testing.fork_server import Fork
-from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow
 

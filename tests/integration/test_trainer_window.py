@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.random_records import changed, random_record
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.database.window_games import AskedColumn, GameWindow
@@ -15,7 +16,6 @@ from zerofleet.learning.overfit import OverfitWatch
 from zerofleet.learning.schedule import window_limit
 from zerofleet.learning.window import TrainBucket, Training, Window
 from zerofleet.records import GameRecord, is_held_out
-from zerofleet.testing.random_records import changed, random_record
 
 pytestmark = pytest.mark.slow
 

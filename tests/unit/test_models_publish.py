@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.support.fork_server import Fork
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
@@ -19,7 +20,6 @@ from zerofleet.models.folder import ModelFolder
 from zerofleet.models.golden import Golden, compare
 from zerofleet.models.publish import POINTS, check_in_child, publish
 from zerofleet.models.session import ModelSession
-from zerofleet.testing.fork_server import Fork
 
 
 @cache

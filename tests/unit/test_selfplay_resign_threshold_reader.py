@@ -9,6 +9,7 @@ import pytest
 import structlog
 from zerofleet_core import GameColumns, SearchConfig, SelfPlay
 
+from tests.support.predictors import HashPredictor
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
@@ -17,7 +18,6 @@ from zerofleet.services.selfplay.metrics import WorkerCollector
 from zerofleet.services.selfplay.resign_threshold_reader import ResignThresholdReader
 from zerofleet.services.selfplay.settings import SelfplaySettings
 from zerofleet.services.selfplay.worker import Worker
-from zerofleet.testing import HashPredictor
 
 GAME = "tic_tac_toe"
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import structlog
 
+from tests.support.predictors import HashPredictor
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, SaveStatus, Submission, SubmitStatus
 from zerofleet.database.worker_games import PositionsAhead
@@ -24,7 +25,6 @@ from zerofleet.records import GameRecord
 from zerofleet.redis_connection import UP
 from zerofleet.services.selfplay.settings import SelfplaySettings
 from zerofleet.services.selfplay.worker import Worker
-from zerofleet.testing import HashPredictor
 
 
 class Stores:

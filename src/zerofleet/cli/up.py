@@ -119,7 +119,7 @@ def _check_rules(game: str) -> None:
     """
     if not game.startswith("python:"):
         return
-    from zerofleet.testing.conformance import check_game
+    from zerofleet.games.conformance import check_game
 
     try:
         checked = check_game(game, games=_CHECKED_GAMES)
