@@ -16,14 +16,14 @@ from pathlib import Path
 import psycopg2
 
 from bench.chaos_fleet import COMPUTING, NAME, SERVICES, WORKERS, HurtFleet, let_others_pass
+from tests.support.databases import GAMES_STORED_TWICE
 from zerofleet.best_pointer import BestPointer
 from zerofleet.database import Promotion
 from zerofleet.errors import ZerofleetError
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.games import spec
-from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
-from zerofleet.testing.databases import GAMES_STORED_TWICE
 
 _MORE_GAMES = 10
 _SELFPLAY = "SELECT game_uid::text FROM games WHERE kind = 'selfplay'"

@@ -26,11 +26,11 @@ import psutil
 
 from bench.chaos_checks import Ledger
 from bench.chaos_fleet import NAME, SERVICES, STORES, HurtFleet, eventually
+from tests.support.half_up import refusing_writes
 from zerofleet.errors import ZerofleetError
 from zerofleet.local.ports import LOOPBACK
 from zerofleet.local.postgres_programs import find_programs
 from zerofleet.redis_connection import open_redis
-from zerofleet.testing.half_up import refusing_writes
 
 _DISK = "2g"
 _NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS of unshare(2)

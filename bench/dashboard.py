@@ -36,7 +36,7 @@ from bench.stores import bench_folder, postgres_of
 from bench.workloads import Workload
 from zerofleet.database.connection import connect
 from zerofleet.errors import ConfigError, ZerofleetError
-from zerofleet.figures import (
+from zerofleet.fleet.figures import (
     DemandFigures,
     EvaluatorFigures,
     Figures,
@@ -44,8 +44,14 @@ from zerofleet.figures import (
     SelfplayFigures,
     TrainerFigures,
 )
-from zerofleet.heartbeat import Heartbeat, Heartbeats
-from zerofleet.heartbeat_history import KEPT_NOTES, NOTE_SECONDS, history_key, note
+from zerofleet.fleet.heartbeat import (
+    KEPT_NOTES,
+    NOTE_SECONDS,
+    Heartbeat,
+    Heartbeats,
+    history_key,
+    note,
+)
 from zerofleet.local.child import start_child, stop_child
 from zerofleet.local.ports import free_port
 from zerofleet.local.postgres import EmbeddedPostgres

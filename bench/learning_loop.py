@@ -23,12 +23,10 @@ from bench.play_figures import PlayFigures
 from bench.resignation_rule import ResignationRule
 from zerofleet import games
 from zerofleet.config import RunConfig
+from zerofleet.learning.learner import Learner
+from zerofleet.learning.schedule import held_out_limit, window_limit
+from zerofleet.learning.window import TrainBucket, draw, empty_buffer, sample_seed
 from zerofleet.records import is_held_out
-from zerofleet.services.trainer.learner import Learner
-from zerofleet.services.trainer.schedule import held_out_limit, window_limit
-from zerofleet.services.trainer.train_bucket import TrainBucket
-from zerofleet.services.trainer.trainer import sample_seed
-from zerofleet.services.trainer.window import draw, empty_buffer
 
 _COMPUTED_EVERY = 100  # games played on, for v_resign
 

@@ -12,17 +12,17 @@ from zerofleet_core import GameSpec, ReplayBuffer
 
 from zerofleet.config import RunConfig
 from zerofleet.database.metrics import Split
+from zerofleet.learning import export_onnx
+from zerofleet.learning.export import random_positions
+from zerofleet.learning.learner import Learner
+from zerofleet.learning.window import sample_seed
 from zerofleet.models.make_variant import measure
 from zerofleet.models.quantize import quantize_int8
 from zerofleet.models.session import ModelSession
 from zerofleet.models.variant import Bounds
-from zerofleet.network import export_onnx
 from zerofleet.prediction import Prediction
 from zerofleet.services.inference.loaded_models import FP32, LoadedModel
 from zerofleet.services.inference.precision import fastest_model
-from zerofleet.services.trainer.candidates import random_positions
-from zerofleet.services.trainer.learner import Learner
-from zerofleet.services.trainer.trainer import sample_seed
 
 WantedPrecision = Literal["run", "fp32", "int8"]
 INT8 = "int8"

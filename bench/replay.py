@@ -26,12 +26,10 @@ from zerofleet.config import RunConfig
 from zerofleet.database import Database, Submission
 from zerofleet.database.window_games import AskedColumn, GameWindow
 from zerofleet.errors import RecordRejectedError
+from zerofleet.learning.learner import Learner
+from zerofleet.learning.overfit import OverfitWatch
+from zerofleet.learning.window import TrainBucket, Training, Window
 from zerofleet.records import GameRecord
-from zerofleet.services.trainer.learner import Learner
-from zerofleet.services.trainer.overfit import OverfitWatch
-from zerofleet.services.trainer.state import Training
-from zerofleet.services.trainer.train_bucket import TrainBucket
-from zerofleet.services.trainer.window import Window
 
 STORED_AT_ONCE = 64
 COLUMNS = {

@@ -20,10 +20,10 @@ import numpy as np
 from bench.batches import BatchCost, Served, served
 from bench.report import Row, positive, show, told
 from zerofleet.config import ScalingSection
-from zerofleet.figures import DemandFigures
-from zerofleet.fleet import FleetFigures
+from zerofleet.fleet.figures import DemandFigures
+from zerofleet.fleet.need import FleetFigures
+from zerofleet.learning.window import Demand, TrainBucket
 from zerofleet.services.autoscaler.desired_replicas import Desired, ScalingRule
-from zerofleet.services.trainer.train_bucket import Demand, TrainBucket
 
 TICK_SECONDS = 5.0
 LOOK_TICKS, SYNC_TICKS = 2, 3  # of the autoscaler; of the HPA, which has KEDA ask each time

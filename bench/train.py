@@ -28,12 +28,11 @@ from bench.processes import cpu_clock
 from bench.report import Row, parser, positive, show, told
 from bench.workloads import Workload
 from zerofleet.config import RunConfig
-from zerofleet.network import PolicyValueNet, losses
+from zerofleet.learning import PolicyValueNet, losses
+from zerofleet.learning.learner import Learner, Precision, Team
+from zerofleet.learning.measurement import Batch
+from zerofleet.learning.window import sample_seed
 from zerofleet.records import GameRecord
-from zerofleet.services.trainer.learner import Learner, Precision
-from zerofleet.services.trainer.measurement import Batch
-from zerofleet.services.trainer.team import Team
-from zerofleet.services.trainer.trainer import sample_seed
 
 COLUMNS = {
     "path": ("path", ""),

@@ -18,7 +18,7 @@ from bench.stores import bench_folder, postgres_of
 from bench.workloads import Workload
 from zerofleet.config import load_run
 from zerofleet.errors import ZerofleetError
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.local.child import start_child, stop_child
 from zerofleet.local.valkey import EmbeddedValkey
 

@@ -21,11 +21,11 @@ from zerofleet_core import GameColumns, ReplayBuffer, SearchConfig, SelfPlay
 from zerofleet import games
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.exam import examine
+from zerofleet.learning import export_onnx
+from zerofleet.learning.learner import Learner
+from zerofleet.learning.window import TrainBucket
 from zerofleet.models.session import ModelSession
-from zerofleet.network import export_onnx
 from zerofleet.prediction import Prediction
-from zerofleet.services.trainer.learner import Learner
-from zerofleet.services.trainer.train_bucket import TrainBucket
 
 GAME = "tic_tac_toe"
 GAMES_AT_ONCE = 64

@@ -16,11 +16,11 @@ import redis
 from hypothesis import HealthCheck, settings
 
 from tests.missing import skipped_line
+from tests.support.databases import DatabaseTemplate
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.local.valkey import EmbeddedValkey
-from zerofleet.testing.databases import DatabaseTemplate
 
 # A shell may have settings of another fleet, a bucket or a database, a proxy, or colours.
 _OF_A_SHELL = re.compile(

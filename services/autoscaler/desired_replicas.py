@@ -1,7 +1,7 @@
 """What Kubernetes scales on: how many workers and inference replicas are asked for, and why.
 
-``zerofleet.fleet`` says what would be of use; the rule here says when it is asked for, in which
-steps and within which bounds. docs/autoscaling.md has it as a table.
+``zerofleet.fleet.need`` computes how many would be useful. The rule here decides when to ask for
+them, in which steps and within which bounds. docs/autoscaling.md has it as a table.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from zerofleet.config import ScalingSection
-from zerofleet.fleet import FleetFigures, Need, mean, need_of, whole, within
+from zerofleet.fleet.need import FleetFigures, Need, mean, need_of, whole, within
 
 _MOST_GROWTH = 2  # times those that are there, until these have shown what they do
 _LEAST_LEFT = 0.5  # of what was asked for, when it shrinks

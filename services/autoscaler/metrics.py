@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from zerofleet.fleet import Need
+from zerofleet.fleet.need import Need
 from zerofleet.services.autoscaler.desired_replicas import Desired, ScalingReason
 from zerofleet.services.autoscaler.watch import Watch
 

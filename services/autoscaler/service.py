@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from zerofleet.config import RunConfig
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.scaler import ScalerServer
 from zerofleet.rpc.tls import ServerCredentials

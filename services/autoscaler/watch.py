@@ -9,9 +9,9 @@ import structlog
 
 from zerofleet.config import ScalingSection
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.figures import AutoscalerFigures
-from zerofleet.fleet import FleetFigures, observe
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.figures import AutoscalerFigures
+from zerofleet.fleet.heartbeat import Heartbeats
+from zerofleet.fleet.need import FleetFigures, observe
 from zerofleet.service import Pulse
 from zerofleet.services.autoscaler.desired_replicas import Desired, ScalingRule
 from zerofleet.waiting import awaited

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from zerofleet.cli.progress import counted
 from zerofleet.database.metrics import MOST_WRONG_ANSWERS, WrongAnswer
 from zerofleet.exam import PositionKind, position_kinds
+from zerofleet.fleet.report import counted
 from zerofleet.games import State, parse_actions
 from zerofleet.services.dashboard.board import Board, BoardMark, GameBoard, board_of
 from zerofleet.services.dashboard.frame import (

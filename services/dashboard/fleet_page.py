@@ -9,11 +9,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
 
-from zerofleet.figures import AutoscalerFigures, InferenceFigures, SelfplayFigures
-from zerofleet.fleet import advise, observe
-from zerofleet.heartbeat import Heartbeat
-from zerofleet.heartbeat_history import ServiceHistory
-from zerofleet.local.monitor import states_of
+from zerofleet.fleet.figures import AutoscalerFigures, InferenceFigures, SelfplayFigures
+from zerofleet.fleet.heartbeat import Heartbeat, ServiceHistory
+from zerofleet.fleet.need import advise, observe
+from zerofleet.fleet.report import states_of
 from zerofleet.redis_connection import RedisState
 from zerofleet.services.dashboard.charts import (
     BLUE,

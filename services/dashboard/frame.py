@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 
 from fastapi import Request
 
-from zerofleet.cli.progress import best_text, elo_text
 from zerofleet.errors import IllegalActionError, InferenceUnavailableError, StoreUnavailableError
+from zerofleet.fleet.report import best_text, elo_text
 from zerofleet.games import parse_actions
 from zerofleet.games.notation import whole_number
 from zerofleet.services.dashboard.gate import PageLimits

@@ -17,7 +17,7 @@ from zerofleet.database import MatchRow, Pair
 from zerofleet.database.matches import MATCH, match_of
 from zerofleet.database.verdicts import PAIRS, pair_of
 from zerofleet.errors import ConfigError, IllegalActionError
-from zerofleet.figures import EvaluatorFigures
+from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.games import parse_actions
 from zerofleet.match.verdict import judge, llr_bound, llr_walk
 from zerofleet.services.dashboard.board import Board, GameBoard, board_of, require_known

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from zerofleet.cli.progress import rating_text
+from zerofleet.fleet.report import rating_text
 from zerofleet.games.notation import whole_number
 from zerofleet.services.dashboard.frame import (
     HIGHEST,

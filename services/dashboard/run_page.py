@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, cast
 
-from zerofleet.cli.match import Z_95
 from zerofleet.database.metrics import TrainingWarning
 from zerofleet.exam import has_exam
+from zerofleet.fleet.figures import Z_95
 from zerofleet.services.dashboard.charts import (
     BLUE,
     GREEN,

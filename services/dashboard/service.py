@@ -17,8 +17,8 @@ from fastapi import FastAPI
 
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
-from zerofleet.figures import DashboardFigures
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.figures import DashboardFigures
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.tls import followed_certificates, is_local
 from zerofleet.secrets.files import Followed

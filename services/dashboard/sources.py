@@ -19,7 +19,6 @@ from typing import Any, Generic, Literal, Self, TypeVar, cast
 import structlog
 from sqlalchemy import Connection, Row, text
 
-from zerofleet.cli.status_text import doing_by_name
 from zerofleet.client import AsyncPlayer
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database.connection import ConnectionPool
@@ -30,10 +29,9 @@ from zerofleet.errors import (
     ZerofleetError,
 )
 from zerofleet.exam import has_exam
-from zerofleet.figures import SelfplayFigures, TrainerFigures
-from zerofleet.heartbeat import Heartbeat, Heartbeats
-from zerofleet.heartbeat_history import HeartbeatHistory, ServiceHistory
-from zerofleet.local.monitor import RunFigures, ServiceState, Status, states_of
+from zerofleet.fleet.figures import SelfplayFigures, TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat, HeartbeatHistory, Heartbeats, ServiceHistory
+from zerofleet.fleet.report import RunFigures, ServiceState, Status, doing_by_name, states_of
 from zerofleet.redis_connection import UP, RedisState
 from zerofleet.rpc.tls import client_credentials
 from zerofleet.search_configs import served_simulations

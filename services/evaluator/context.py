@@ -11,7 +11,7 @@ import structlog
 
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, MatchGame
-from zerofleet.figures import EvaluatorFigures
+from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.match.play_match import MatchGamesInPlay
 from zerofleet.waiting import Waits
 

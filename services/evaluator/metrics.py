@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from zerofleet.figures import EvaluatorFigures, numbers
+from zerofleet.fleet.figures import EvaluatorFigures, numbers
 from zerofleet.service import Pulse
 
 _PREFIX = "zerofleet_evaluator"

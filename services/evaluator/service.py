@@ -14,9 +14,9 @@ from zerofleet.client import AsyncModel
 from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StaleEpochError
-from zerofleet.figures import EvaluatorFigures
+from zerofleet.fleet.figures import EvaluatorFigures
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.games import format_actions
-from zerofleet.heartbeat import Heartbeats
 from zerofleet.match.openings import draw_openings
 from zerofleet.match.play_match import MatchGamesInPlay
 from zerofleet.rpc.health import HealthServer

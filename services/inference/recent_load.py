@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from zerofleet.figures import InferenceFigures
+from zerofleet.fleet.figures import InferenceFigures
 from zerofleet.service import Pulse
 from zerofleet.services.inference.batcher import Batcher
 from zerofleet.services.inference.capacity import BatchCost

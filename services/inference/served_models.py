@@ -26,12 +26,11 @@ from zerofleet.errors import (
     StoreUnavailableError,
     ZerofleetError,
 )
-from zerofleet.figures import WorkStatus
 from zerofleet.rpc.inference_service import ModelState
 from zerofleet.services.inference.loaded_models import FP32, LoadedModel, LoadedModels
 from zerofleet.services.inference.precision import Precisions
 from zerofleet.services.inference.stored_models import ModelSource
-from zerofleet.waiting import FIRST_MODEL
+from zerofleet.waiting import FIRST_MODEL, WorkStatus
 
 _log = structlog.get_logger()
 

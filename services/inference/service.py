@@ -15,8 +15,8 @@ from zerofleet import games
 from zerofleet.best_pointer import BestPointer
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
-from zerofleet.figures import InferenceFigures
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.figures import InferenceFigures
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.models.device_session import open_session
 from zerofleet.models.model_store import open_store
 from zerofleet.models.provider import Provider, prune_engines

@@ -12,8 +12,8 @@ import contextlib
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.figures import TrainerFigures
-from zerofleet.heartbeat import BEAT_TTL_SECONDS, Heartbeats
+from zerofleet.fleet.figures import TrainerFigures
+from zerofleet.fleet.heartbeat import BEAT_TTL_SECONDS, Heartbeats
 from zerofleet.services.selfplay.writer import GameWriter
 from zerofleet.waiting import Waits
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zerofleet.config import RunConfig
-from zerofleet.figures import SelfplayFigures
+from zerofleet.fleet.figures import SelfplayFigures
 from zerofleet.services.selfplay.engine_loop import EngineLoop
 
 _WINDOW_SECONDS = 30.0

@@ -12,7 +12,7 @@ from zerofleet.best_pointer import BestPointer
 from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig, check_messages
 from zerofleet.database import Database
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.tls import client_credentials
 from zerofleet.service import first_of, served_metrics

@@ -16,8 +16,8 @@ from zerofleet_core import SearchConfig, SelfPlay
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.figures import SelfplayFigures
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.figures import SelfplayFigures
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord
 from zerofleet.service import Pulse, beat, first_of, tell_lost_games

@@ -6,22 +6,17 @@ import copy
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import numpy as np
 import structlog
-import torch
-from numpy.typing import NDArray
-from zerofleet_core import GameSpec, State
+from zerofleet_core import GameSpec
 
 import zerofleet
 from zerofleet.database import ModelRow
 from zerofleet.errors import StaleEpochError, StoreUnavailableError
-from zerofleet.models.golden import Golden
+from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning.export import golden_answers, golden_observations
 from zerofleet.models.publish import Published, publish
 from zerofleet.models.variant import Variant, VariantRequest
-from zerofleet.network import PolicyValueNet, export_onnx
 from zerofleet.services.trainer.trainer_stores import TrainerStores
-
-GOLDEN_POSITIONS = 64  # of random play, and as many again of random bits
 
 _log = structlog.get_logger()
 
@@ -137,38 +132,3 @@ class Candidates:
         row = self._stores.database.model(self._run, version)
         if row is not None:
             self._stores.models.expose(row.sha256, version, self._spec)
-
-
-def golden_observations(spec: GameSpec, seed: int = 0) -> NDArray[np.uint8]:
-    """Positions of seeded random play, then random bits: ``[2 * GOLDEN_POSITIONS, bytes]``."""
-    generator = np.random.default_rng(seed)
-    played = random_positions(spec, GOLDEN_POSITIONS, generator)
-    return np.concatenate([played, generator.integers(0, 256, played.shape, np.uint8)])
-
-
-def golden_answers(network: PolicyValueNet, observations: NDArray[np.uint8]) -> Golden:
-    """What torch says about the golden positions, on the CPU and in evaluation mode."""
-    with torch.no_grad():
-        inputs = torch.from_numpy(observations)  # pyright: ignore[reportUnknownMemberType]
-        policy_logits, value = network(inputs)
-    return Golden(observations, policy_logits.numpy(), value.numpy())
-
-
-def random_positions(
-    spec: GameSpec, positions: int, generator: np.random.Generator
-) -> NDArray[np.uint8]:
-    """Every position of game after game of random moves: ``[positions, observation_bytes]``.
-
-    Args:
-        spec: the game.
-        positions: how many.
-        generator: draws the moves.
-    """
-    played = np.empty((positions, spec.observation_bytes), np.uint8)
-    state = State(spec.name)
-    for row in played:
-        if state.is_terminal:
-            state = State(spec.name)
-        row[:] = state.observation()
-        state.apply(int(generator.choice(state.legal_actions())))
-    return played

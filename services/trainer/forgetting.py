@@ -12,9 +12,9 @@ import structlog
 from zerofleet.config import RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.local.data_folder import FULL_SHARE, FolderSizes
+from zerofleet.fleet.disk import FULL_SHARE, FolderSizes
+from zerofleet.learning.schedule import window_reach
 from zerofleet.models.model_store import ModelStore
-from zerofleet.services.trainer.schedule import window_reach
 
 EVERY_SECONDS = 600.0
 RETRY_SECONDS = 20.0  # after a partition that could not be dropped because it was being read

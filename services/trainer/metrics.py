@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from zerofleet.figures import Measurement, TrainerFigures, numbers
+from zerofleet.fleet.figures import Measurement, TrainerFigures, numbers
 from zerofleet.service import Pulse
 
 _PREFIX = "zerofleet_trainer"

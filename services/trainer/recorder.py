@@ -16,11 +16,10 @@ from zerofleet.config import RunConfig
 from zerofleet.database import RecentPlay
 from zerofleet.database.metrics import Split
 from zerofleet.errors import ConfigError
-from zerofleet.figures import Measurement, numbers
-from zerofleet.services.trainer.overfit import Event
-from zerofleet.services.trainer.state import Training
+from zerofleet.fleet.figures import Measurement, numbers
+from zerofleet.learning.overfit import Event
+from zerofleet.learning.window import Training, Window
 from zerofleet.services.trainer.trainer_stores import TrainerStores
-from zerofleet.services.trainer.window import Window
 
 _log = structlog.get_logger()
 

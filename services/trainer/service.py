@@ -17,17 +17,17 @@ from zerofleet import games
 from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import ZerofleetError
-from zerofleet.figures import TrainerFigures
-from zerofleet.heartbeat import Heartbeats
-from zerofleet.local.data_folder import data_folder_of
+from zerofleet.fleet.disk import data_folder_of
+from zerofleet.fleet.figures import TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeats
+from zerofleet.learning.learner import Learner, Team
 from zerofleet.models.model_store import ModelStore, open_store
 from zerofleet.rpc.health import HealthServer
 from zerofleet.service import Pulse, beat, first_of, served_metrics
 from zerofleet.services.trainer.checkpoints import CheckpointFolder
-from zerofleet.services.trainer.learner import Learner
 from zerofleet.services.trainer.recorder import TensorBoard
 from zerofleet.services.trainer.state import take_over
-from zerofleet.services.trainer.team import ProcessTeam, Team, open_team
+from zerofleet.services.trainer.team import ProcessTeam, open_team
 from zerofleet.services.trainer.trainer import Trainer
 from zerofleet.services.trainer.trainer_stores import TrainerStores
 from zerofleet.waiting import StoppedError, Waits
@@ -74,7 +74,7 @@ def follow(run: RunConfig, team: ProcessTeam) -> None:
     """Be a process that does not lead: train as the leader says, without database or folders."""
     spec = games.spec(run.game.name)
     torch.set_num_threads(run.trainer.threads)
-    Learner(spec, run, team).follow(team, (spec.observation_bytes, spec.num_actions))
+    team.follow(Learner(spec, run, team), (spec.observation_bytes, spec.num_actions))
 
 
 async def lead(

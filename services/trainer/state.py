@@ -13,25 +13,14 @@ from zerofleet import games
 from zerofleet.config import RunConfig, check_sizes
 from zerofleet.database import ModelRow
 from zerofleet.errors import ConfigError
+from zerofleet.learning.learner import Learner, LostWeightsError, Team
+from zerofleet.learning.overfit import OverfitWatch
+from zerofleet.learning.schedule import window_reach
+from zerofleet.learning.window import TrainBucket, Training
 from zerofleet.services.trainer.checkpoints import Checkpoint, CheckpointFolder, TrainerState
-from zerofleet.services.trainer.learner import Learner, LostWeightsError
-from zerofleet.services.trainer.overfit import OverfitWatch
-from zerofleet.services.trainer.schedule import window_reach
-from zerofleet.services.trainer.team import Team
-from zerofleet.services.trainer.train_bucket import TrainBucket
 from zerofleet.services.trainer.trainer_stores import TrainerStores
 
 _log = structlog.get_logger()
-
-
-@dataclass(slots=True)
-class Training:
-    """The state that a checkpoint holds, as the objects in use."""
-
-    learner: Learner
-    bucket: TrainBucket
-    watch: OverfitWatch
-    paid_tx: int = 0  # games up to this transaction have paid into the bucket
 
 
 class Checkpoints:

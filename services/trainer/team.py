@@ -14,48 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from zerofleet.errors import ConfigError
-
-if TYPE_CHECKING:
-    from zerofleet.services.trainer.measurement import TrainBatch
+from zerofleet.learning.learner import Learner, Team
+from zerofleet.learning.measurement import TrainBatch
 
 # Between two steps the leader may wait for games for days; torchrun ends those left behind.
 PATIENCE = timedelta(days=365)
-
-
-class Team:
-    """One process alone, without others to lead."""
-
-    rank = 0
-    size = 1
-
-    def __init__(self) -> None:
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-    def close(self) -> None:
-        """Leave the team."""
-
-    def deal(self, batch: TrainBatch, seconds: float) -> TrainBatch:
-        """Give every process its share of a batch and the leader's seconds of training.
-
-        Returns:
-            The leader's share.
-        """
-        return batch
-
-    def average(self, vectors: Sequence[Tensor]) -> None:
-        """Replace float vectors by their means over all processes, in place."""
-
-    def share(self, state: Mapping[str, Tensor], step: int, samples: int) -> None:
-        """Let the others go on from the leader's state."""
-
-    def dismiss(self) -> None:
-        """Let the others leave; asked for again, it does nothing."""
 
 
 class Order(IntEnum):
@@ -140,6 +109,24 @@ class ProcessTeam(Team):
         if not self._dismissed:
             self._dismissed = True
             self._say(Order.LEAVE)
+
+    def follow(self, learner: Learner, row: tuple[int, int]) -> None:
+        """Carry out the leader's orders until it dismisses the team.
+
+        Args:
+            learner: of this process, which is not the leader.
+            row: bytes of an observation, and actions.
+        """
+        while (said := self.hear()).order != Order.LEAVE:
+            if said.order == Order.STATE:
+                state = learner.state()
+                self.receive_state(state)
+                learner.restore(state, said.step, said.samples)
+            else:
+                learner.seconds = said.seconds  # one clock, and so one learning rate
+                heads = learner.network.auxiliary
+                width = 0 if heads is None else heads.drawn_width
+                learner.train_on(self.receive_batch(row, width))
 
     def hear(self) -> Said:
         """Wait for the leader's next order."""

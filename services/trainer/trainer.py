@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from functools import partial
 
@@ -12,17 +11,16 @@ from zerofleet import games
 from zerofleet.config import ResignSection, RunConfig
 from zerofleet.database import Database
 from zerofleet.errors import IncompatibleModelError, StoreUnavailableError
-from zerofleet.figures import TrainerFigures, WorkStatus
+from zerofleet.fleet.figures import TrainerFigures
+from zerofleet.learning.learner import Learner
+from zerofleet.learning.window import Demand, Window, sample_seed
 from zerofleet.services.trainer.candidates import Candidates
 from zerofleet.services.trainer.forgetting import Forgetting, HeldGames
-from zerofleet.services.trainer.learner import Learner
 from zerofleet.services.trainer.recorder import Recorder, TensorBoard
 from zerofleet.services.trainer.state import Resumed
-from zerofleet.services.trainer.train_bucket import Demand
 from zerofleet.services.trainer.trainer_stores import TrainerStores
 from zerofleet.services.trainer.variant_requests import VariantRequests
-from zerofleet.services.trainer.window import Window
-from zerofleet.waiting import Backoff, StoppedError
+from zerofleet.waiting import Backoff, StoppedError, WorkStatus
 
 POLL_SECONDS = 0.5
 _LOG_SECONDS = 15.0
@@ -357,9 +355,3 @@ class ResignThresholdWriter:
                 would_resign=row.would_resign,
                 wrong=row.wrong,
             )
-
-
-def sample_seed(seed: int, purpose: str, step: int) -> int:
-    """A seed for one draw, from the run's seed: a resumed trainer draws what it would have."""
-    text = f"{seed}/{purpose}/{step}".encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")

@@ -11,10 +11,10 @@ from zerofleet_core import GameSpec
 
 from zerofleet.config import RunConfig
 from zerofleet.database.metrics import Split
-from zerofleet.figures import VariantFigures
+from zerofleet.fleet.figures import VariantFigures
+from zerofleet.learning.export import random_positions
+from zerofleet.learning.window import Window
 from zerofleet.models.variant import Bounds, Positions, Variant, VariantRequest
-from zerofleet.services.trainer.candidates import random_positions
-from zerofleet.services.trainer.window import Window
 
 _log = structlog.get_logger()
 

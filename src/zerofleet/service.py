@@ -24,10 +24,10 @@ import structlog
 from zerofleet import games
 from zerofleet.config import ProcessSettings, RunConfig, load_run, read_settings
 from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
-from zerofleet.figures import Figures, WorkStatus
-from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.fleet.figures import Figures
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.printable import printable_lines
-from zerofleet.waiting import Waits, awaited
+from zerofleet.waiting import Waits, WorkStatus, awaited
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from threading import Event
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Literal, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,13 @@ from zerofleet.errors import (
     StoreUnavailableError,
     UnauthenticatedError,
 )
-from zerofleet.figures import WorkStatus
 from zerofleet.prediction import Prediction, Predictor
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+WorkStatus = Literal["running", "idle", "blocked"]
+"""Whether a process works, waits for work, or waits for something that should be there."""
 FIRST_MODEL = "the first promoted model"
 """What inference and its clients wait for in a new run."""
 _GRACE_SECONDS = 10.0  # long enough for a service to restart, so that nobody has to act

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
+from tests.support.fork_server import Fork, preload
 from zerofleet import games
 from zerofleet.config import SearchSection, load_run
 from zerofleet.database import Database, Promotion
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.local.ports import free_port
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
@@ -28,7 +29,6 @@ from zerofleet.services.inference.batcher import Batcher, BatchLimits
 from zerofleet.services.inference.loaded_models import LoadedModel
 from zerofleet.services.inference.model_player import ModelPlayer
 from zerofleet.services.inference.served_models import ServedModels
-from zerofleet.testing.fork_server import Fork, preload
 
 preload("zerofleet.services.dashboard.service")
 expect.set_options(timeout=60_000)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.support.random_records import changed, random_record
 from zerofleet import games
 from zerofleet.database import Submission
-from zerofleet.figures import SelfplayFigures
+from zerofleet.fleet.figures import SelfplayFigures
+from zerofleet.fleet.heartbeat import Heartbeat
 from zerofleet.games import State
-from zerofleet.heartbeat import Heartbeat
-from zerofleet.testing.random_records import changed, random_record
 
 DEADLINE = 60.0
 SIMULATIONS = 60  # the fixture's server says so

@@ -8,8 +8,8 @@ from typing import Any
 from playwright.sync_api import expect
 
 from zerofleet import __version__
-from zerofleet.figures import AutoscalerFigures, InferenceFigures, SelfplayFigures
-from zerofleet.heartbeat import Heartbeat
+from zerofleet.fleet.figures import AutoscalerFigures, InferenceFigures, SelfplayFigures
+from zerofleet.fleet.heartbeat import Heartbeat
 
 
 def test_processes_are_shown_with_what_they_say(shown: Any, open_page: Callable[..., Any]) -> None:

@@ -11,8 +11,8 @@ from playwright.sync_api import expect
 
 from zerofleet.config import run_from_values
 from zerofleet.database import GateRule, WrongAnswer
-from zerofleet.figures import EvaluatorFigures
-from zerofleet.heartbeat import Heartbeat
+from zerofleet.fleet.figures import EvaluatorFigures
+from zerofleet.fleet.heartbeat import Heartbeat
 
 RUN = "shown"
 

@@ -10,13 +10,13 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from tests.support.databases import DatabaseTemplate
+from tests.support.random_records import random_record
 from zerofleet.database import RecentPlay, Submission
-from zerofleet.figures import EvaluatorFigures, SelfplayFigures, TrainerFigures
-from zerofleet.heartbeat import Heartbeat
+from zerofleet.fleet.figures import EvaluatorFigures, SelfplayFigures, TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat
 from zerofleet.services.dashboard.frame import Frame
 from zerofleet.services.dashboard.service import add_pages
-from zerofleet.testing.databases import DatabaseTemplate
-from zerofleet.testing.random_records import random_record
 
 SETTLED = {  # what shows that a page has drawn what it draws last
     "/": ".zf-chart svg",

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.conftest import until
 from tests.integration.services.conftest import stopped_run
-from zerofleet.testing.fork_server import Fork
+from tests.support.fork_server import Fork
 
 RUN_FILE = Path(__file__).resolve().parents[2] / "runs" / "tictactoe.toml"
 

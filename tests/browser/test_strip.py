@@ -10,8 +10,13 @@ import pytest
 import redis
 from playwright.sync_api import expect
 
-from zerofleet.figures import EvaluatorFigures, InferenceFigures, SelfplayFigures, TrainerFigures
-from zerofleet.heartbeat import Heartbeat
+from zerofleet.fleet.figures import (
+    EvaluatorFigures,
+    InferenceFigures,
+    SelfplayFigures,
+    TrainerFigures,
+)
+from zerofleet.fleet.heartbeat import Heartbeat
 
 PHONE = 390
 DESKTOP = 1440

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from zerofleet.testing.databases import GAMES_STORED_TWICE
+from tests.support.databases import GAMES_STORED_TWICE
 
 pytestmark = [
     pytest.mark.cluster,

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.predictors import HashPredictor, MarkerPredictor, UniformPredictor
 from zerofleet import games
 from zerofleet.client import AsyncModel
 from zerofleet.prediction import Predictor
 from zerofleet.services.inference.backend import PinnedPredictor
-from zerofleet.testing.predictors import HashPredictor, MarkerPredictor, UniformPredictor
 
 GAME = "tic_tac_toe"
 RUN = "contract"

@@ -26,8 +26,8 @@ from zerofleet.best_pointer import BestPointer
 from zerofleet.config import NetworkSection, RunConfig, load_run
 from zerofleet.database import Database, Promotion
 from zerofleet.games import spec
+from zerofleet.learning import PolicyValueNet, export_onnx
 from zerofleet.models.folder import ModelFolder
-from zerofleet.network import PolicyValueNet, export_onnx
 from zerofleet.services.selfplay.service import serve
 from zerofleet.services.selfplay.settings import SelfplaySettings
 

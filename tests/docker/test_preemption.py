@@ -14,7 +14,7 @@ from typing import Any
 import docker
 import pytest
 
-from zerofleet.testing.databases import GAMES_STORED_TWICE
+from tests.support.databases import GAMES_STORED_TWICE
 
 pytestmark = [
     pytest.mark.docker,

@@ -15,8 +15,8 @@ import zerofleet_core
 from examples.domineering import Domineering
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
+from zerofleet.games.conformance import check_game
 from zerofleet.games.openspiel import playable_games
-from zerofleet.testing.conformance import check_game
 
 # How many random games are played of each.
 CORE = {

@@ -37,7 +37,7 @@ def gpu() -> None:
 def exported(seed: int, blocks: int, channels: int) -> bytes:
     import torch
 
-    from zerofleet.network import PolicyValueNet, export_onnx
+    from zerofleet.learning import PolicyValueNet, export_onnx
 
     spec = games.spec(GAME)
     network = PolicyValueNet(spec, NetworkSection(blocks=blocks, channels=channels), seed=seed)

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
+from tests.support.random_records import target_record
 from zerofleet.database import Database
 from zerofleet.records import GameRecord, game_uid_of
-from zerofleet.testing.random_records import target_record
 
 # The tests' clock: the database was copied from one that may be older than midnight.
 NOW = datetime.now(UTC)

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support.predictors import HashPredictor
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.prediction import Predictor
 from zerofleet.services.selfplay.settings import SelfplaySettings
 from zerofleet.services.selfplay.worker import Worker
-from zerofleet.testing import HashPredictor
 
 DEADLINE = 120.0
 at_play: set[asyncio.Task[None]] = set()

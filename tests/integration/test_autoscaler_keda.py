@@ -13,8 +13,8 @@ import pytest
 from google.protobuf import message_factory
 
 from zerofleet.config import ScalingSection
-from zerofleet.figures import DemandFigures, InferenceFigures, SelfplayFigures, TrainerFigures
-from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.fleet.figures import DemandFigures, InferenceFigures, SelfplayFigures, TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.rpc.scaler import ScalerServer
 from zerofleet.rpc.schema import service
 from zerofleet.rpc.tls import ServerCredentials

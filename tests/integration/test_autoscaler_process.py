@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from zerofleet.figures import (
+from zerofleet.fleet.figures import (
     AutoscalerFigures,
     DemandFigures,
     InferenceFigures,
     SelfplayFigures,
     TrainerFigures,
 )
-from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.ports import free_port
 
 pytestmark = pytest.mark.slow

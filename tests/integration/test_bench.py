@@ -16,9 +16,9 @@ from bench.games_played import played_games, random_positions
 from bench.model_file import model_bytes
 from bench.targets import figures
 from bench.workloads import WORKLOADS
+from tests.support.fork_server import Fork
 from zerofleet.games import State
 from zerofleet.models.session import ModelSession
-from zerofleet.testing.fork_server import Fork
 
 SHORT = ["--seconds", "0.05", "--blocks", "1", "--json"]
 

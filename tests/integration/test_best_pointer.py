@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from zerofleet.best_pointer import BestPointer
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import ConfigError, StoreUnavailableError
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.local.ports import free_port
 
 

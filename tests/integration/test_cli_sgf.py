@@ -15,6 +15,7 @@ import pytest
 from sgfmill import sgf as sgfmill_sgf
 from typer.testing import CliRunner
 
+from tests.support.random_records import random_record, resigned_record
 from zerofleet.cli import app
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission
@@ -23,7 +24,6 @@ from zerofleet.database.sgf_of_game import sgf_of_game
 from zerofleet.errors import ConfigError
 from zerofleet.games import sgf
 from zerofleet.records import GameRecord
-from zerofleet.testing.random_records import random_record, resigned_record
 
 GAME = "go(size=5,komi=7.5,suicide=false)"
 

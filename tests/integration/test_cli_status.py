@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from zerofleet.cli import app
 from zerofleet.config import load_run
 from zerofleet.database import Database
-from zerofleet.figures import DemandFigures, InferenceFigures, SelfplayFigures, TrainerFigures
-from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.fleet.figures import DemandFigures, InferenceFigures, SelfplayFigures, TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.running import Running
 

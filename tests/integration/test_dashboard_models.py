@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.random_records import changed, random_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, GateRule, Submission
 from zerofleet.match.verdict import judge
@@ -24,7 +25,6 @@ from zerofleet.services.dashboard.models_page import (
 from zerofleet.services.dashboard.openings_page import Openings, OpeningsReader
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.sources import ShownRun, Sources
-from zerofleet.testing.random_records import changed, random_record
 
 VALUES = {"name": "test", "game": {"name": "tic_tac_toe"}}
 RUN = run_from_values(VALUES)

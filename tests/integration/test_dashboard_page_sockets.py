@@ -12,6 +12,7 @@ import httpx
 import pytest
 import socketio
 
+from tests.support.fork_server import Fork, preload
 from zerofleet.database import Database
 from zerofleet.local.ports import free_port
 from zerofleet.secrets.tokens import add_token
@@ -19,7 +20,6 @@ from zerofleet.services.dashboard.gate import MOST_PAGES
 from zerofleet.services.dashboard.toolkit import app
 from zerofleet.services.dashboard.visitor_queries import KeptAnswers, QueryAnswer, add_answer_routes
 from zerofleet.services.dashboard.visitors import Allowance, Visitor
-from zerofleet.testing.fork_server import Fork, preload
 
 preload("zerofleet.services.dashboard.service")
 

@@ -10,8 +10,13 @@ import pytest
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.figures import AutoscalerFigures, InferenceFigures, SelfplayFigures, TrainerFigures
-from zerofleet.heartbeat import Heartbeat
+from zerofleet.fleet.figures import (
+    AutoscalerFigures,
+    InferenceFigures,
+    SelfplayFigures,
+    TrainerFigures,
+)
+from zerofleet.fleet.heartbeat import Heartbeat
 from zerofleet.local.ports import free_port
 from zerofleet.services.dashboard import run_queries
 from zerofleet.services.dashboard.run_queries import MOST_POINTS, CurveReader, GameBlocks, RunCurves

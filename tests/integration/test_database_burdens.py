@@ -13,11 +13,11 @@ import pytest
 from psycopg2 import errors
 
 from tests.conftest import FAST
+from tests.support.random_records import random_record
 from zerofleet.database import Database, Submission, SubmitStatus, migrate
 from zerofleet.database.schema import script
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.local.postgres import EmbeddedPostgres
-from zerofleet.testing.random_records import random_record
 
 ROLES = ("worker", "trainer", "evaluator", "console", "visitor")
 TAKEN = (

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
+from tests.support.random_records import changed, random_record, resigned_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.database.submission import encode_submissions
 from zerofleet.errors import ConfigError, RecordRejectedError
 from zerofleet.records import COLUMNS, GameRecord
-from zerofleet.testing.random_records import changed, random_record, resigned_record
 
 
 def rows(database: Database, query: str) -> list[tuple]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sqlalchemy import exc
 
+from tests.support.random_records import changed, random_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, GateRule, Grounds, MatchGame, MatchRow, Pair
 from zerofleet.errors import (
@@ -16,7 +17,6 @@ from zerofleet.errors import (
     StaleEpochError,
 )
 from zerofleet.records import GameRecord
-from zerofleet.testing.random_records import changed, random_record
 
 FIRST_WINS = next(r for s in range(99) if (r := random_record(s)).result == 1)
 SECOND_WINS = next(r for s in range(99) if (r := random_record(s)).result == -1)

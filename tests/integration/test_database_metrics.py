@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.random_records import changed, random_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, ExamFigures, RecentPlay, Submission, WrongAnswer
 from zerofleet.errors import ConfigError
-from zerofleet.testing.random_records import changed, random_record
 
 LOSSES = {"policy_loss": 1.5, "value_loss": 0.5, "policy_agreement": 0.25}
 

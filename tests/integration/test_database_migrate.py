@@ -12,13 +12,13 @@ import pytest
 from alembic.script import ScriptDirectory
 from psycopg2 import errors, sql
 
+from tests.support.random_records import random_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate, schema
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.local.postgres_programs import find_programs
 from zerofleet.secrets.urls import with_password_file
-from zerofleet.testing.random_records import random_record
 
 SCRIPTS = Path(schema.__file__).with_name("migrations")
 ROLES = {f"zerofleet_{name}" for name in ("worker", "trainer", "evaluator", "console", "visitor")}

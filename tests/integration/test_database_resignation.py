@@ -10,10 +10,10 @@ import pytest
 from psycopg2 import errors
 
 from bench.resignation_rule import ResignationRule
+from tests.support.random_records import changed, random_record
 from zerofleet.config import ResignSection, run_from_values
 from zerofleet.database import Database, ResignRow, Submission
 from zerofleet.records import GameRecord
-from zerofleet.testing.random_records import changed, random_record
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = 1_000.0  # seconds; longer than any game here takes

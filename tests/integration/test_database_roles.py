@@ -6,11 +6,11 @@ import psycopg2
 import pytest
 from psycopg2 import errors
 
+from tests.support.databases import DatabaseTemplate
+from tests.support.random_records import random_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, GateRule, MatchGame, Submission
 from zerofleet.errors import ConfigError, StaleEpochError
-from zerofleet.testing.databases import DatabaseTemplate
-from zerofleet.testing.random_records import random_record
 
 ROLES = ("worker", "trainer", "evaluator", "console", "visitor")
 EVERYBODY = {"runs", "models", "promotions", "alembic_version", "definitions", "model_variants"}

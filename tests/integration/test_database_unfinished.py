@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from tests.support.random_records import changed, random_record
 from zerofleet.database import Database, Submission
 from zerofleet.records import GameRecord
-from zerofleet.testing.random_records import changed, random_record
 
 
 def begun(seed: int) -> GameRecord:

@@ -3,9 +3,9 @@
 import numpy as np
 from sqlalchemy import text
 
+from tests.support.random_records import changed, random_record, resigned_record
 from zerofleet.database import Database, StoredGame, Submission
 from zerofleet.database.submission import encode_submissions
-from zerofleet.testing.random_records import changed, random_record, resigned_record
 
 
 def submissions(*seeds: int) -> list[Submission]:

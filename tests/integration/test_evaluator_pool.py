@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.support.predictors import HashPredictor
 from zerofleet import games
 from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig, run_from_values
@@ -22,7 +23,6 @@ from zerofleet.rpc.server import Server
 from zerofleet.services.evaluator.context import EvaluatorContext
 from zerofleet.services.evaluator.players import Players
 from zerofleet.services.evaluator.pool import RatingPool
-from zerofleet.testing import HashPredictor
 from zerofleet.waiting import Waits
 
 GAME = "tic_tac_toe"

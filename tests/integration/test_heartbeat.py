@@ -10,7 +10,7 @@ import pytest
 import redis
 from structlog.testing import capture_logs
 
-from zerofleet.figures import (
+from zerofleet.fleet.figures import (
     DemandFigures,
     EvaluatorFigures,
     Measurement,
@@ -18,8 +18,15 @@ from zerofleet.figures import (
     Stage,
     TrainerFigures,
 )
-from zerofleet.heartbeat import BEAT_TTL_SECONDS, Heartbeat, Heartbeats
-from zerofleet.heartbeat_history import KEPT_NOTES, HeartbeatHistory, history_key, note
+from zerofleet.fleet.heartbeat import (
+    BEAT_TTL_SECONDS,
+    KEPT_NOTES,
+    Heartbeat,
+    HeartbeatHistory,
+    Heartbeats,
+    history_key,
+    note,
+)
 from zerofleet.service import Pulse, beat
 
 

@@ -16,7 +16,7 @@ import pytest
 from zerofleet.config import load_run
 from zerofleet.database import Database, migrate
 from zerofleet.errors import ConfigError, StoreUnavailableError
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.local.running import Running, joined

@@ -18,13 +18,14 @@ from typing import Any
 import pytest
 
 from tests.processes import wait_ended
+from tests.support.random_records import target_record
 from zerofleet.cli.local_run import LocalRun
 from zerofleet.cli.until import Until
 from zerofleet.config import load_run, run_from_values
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError
-from zerofleet.figures import SelfplayFigures
-from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.fleet.figures import SelfplayFigures
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local import supervisor as supervisor_module
 from zerofleet.local.child import LOG_BYTES, limit_log
 from zerofleet.local.data_folder import DataFolder
@@ -33,7 +34,6 @@ from zerofleet.local.programs import LocalPrograms
 from zerofleet.local.start import Start
 from zerofleet.local.stores import StoreUrls
 from zerofleet.local.supervisor import Program, ProgramFailedError, Supervisor
-from zerofleet.testing.random_records import target_record
 
 SLEEPER = "import signal; signal.pause()"
 STUBBORN = """
@@ -62,7 +62,7 @@ LATE = """
 import dataclasses, datetime, signal, sys
 from zerofleet.database import Database, Submission
 from zerofleet.records import game_uid_of
-from zerofleet.testing.random_records import target_record
+from tests.support.random_records import target_record
 now = datetime.datetime.now(datetime.timezone.utc)
 record = dataclasses.replace(target_record(1), game_uid=game_uid_of(now, 1))
 def leave(*_):

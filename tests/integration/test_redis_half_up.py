@@ -20,6 +20,8 @@ import yaml
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
+from tests.support.half_up import REFUSALS, refusing_writes
+from tests.support.random_records import random_record
 from zerofleet import redis_connection, service
 from zerofleet.best_pointer import BestPointer
 from zerofleet.cli import app
@@ -27,9 +29,10 @@ from zerofleet.cli.match import _evaluator_words
 from zerofleet.config import ScalingSection, run_from_values
 from zerofleet.database import Database, Promotion, Submission
 from zerofleet.errors import StoreFullError, StoreReadOnlyError, StoreUnavailableError
-from zerofleet.figures import EvaluatorFigures, SelfplayFigures, TrainerFigures
-from zerofleet.heartbeat import Heartbeat, Heartbeats
-from zerofleet.local.monitor import Monitor, states_of
+from zerofleet.fleet.figures import EvaluatorFigures, SelfplayFigures, TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.fleet.report import states_of
+from zerofleet.local.monitor import Monitor
 from zerofleet.local.supervisor import Child
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.redis_connection import UP, RedisState, our_errors
@@ -42,8 +45,6 @@ from zerofleet.services.evaluator.promoter import reconcile
 from zerofleet.services.inference.stored_models import StoredModels
 from zerofleet.services.selfplay.pause import Pause, TrainerWatch
 from zerofleet.services.selfplay.writer import GameWriter
-from zerofleet.testing.half_up import REFUSALS, refusing_writes
-from zerofleet.testing.random_records import random_record
 from zerofleet.waiting import Waits, awaited
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,20 +14,19 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.support.half_up import read_only
 from zerofleet.best_pointer import BestPointer
 from zerofleet.cli import app
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import ConfigError, StoreUnavailableError
-from zerofleet.figures import KINDS, SelfplayFigures, TrainerFigures
-from zerofleet.heartbeat import Heartbeat, Heartbeats
-from zerofleet.heartbeat_history import HeartbeatHistory, history_key
+from zerofleet.fleet.figures import KINDS, SelfplayFigures, TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat, HeartbeatHistory, Heartbeats, history_key
 from zerofleet.local.child import start_child, stop_child
 from zerofleet.local.ports import free_port
 from zerofleet.local.valkey import find_valkey
 from zerofleet.redis_connection import UP
 from zerofleet.secrets.redis_users import RULES, acl_file
 from zerofleet.secrets.urls import with_password_file
-from zerofleet.testing.half_up import read_only
 
 ONCE = Retry(NoBackoff(), 0)
 BEAT_AS = {  # the services that beat, and as whom

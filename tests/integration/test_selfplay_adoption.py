@@ -16,8 +16,8 @@ from tests.integration.selfplay_workers import (
     stored_games,
     until,
 )
+from tests.support.random_records import changed, random_record
 from zerofleet.database import Database
-from zerofleet.testing.random_records import changed, random_record
 
 
 async def test_sigterm_loses_no_ply_and_another_worker_goes_on(

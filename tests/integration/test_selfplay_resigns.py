@@ -7,12 +7,12 @@ from pathlib import Path
 
 from zerofleet_core import ReplayBuffer
 
+from tests.support.predictors import HashPredictor
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.services.selfplay.settings import SelfplaySettings
 from zerofleet.services.selfplay.worker import Worker
-from zerofleet.testing import HashPredictor
 
 DEADLINE = 120.0
 

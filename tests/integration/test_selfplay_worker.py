@@ -18,15 +18,15 @@ from tests.integration.selfplay_workers import (
     stored_games,
     until,
 )
+from tests.support.forwarding import forwarding
+from tests.support.predictors import UniformPredictor
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, Submission, migrate
 from zerofleet.errors import InferenceUnavailableError, OverloadedError
-from zerofleet.figures import SelfplayFigures, TrainerFigures
-from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.fleet.figures import SelfplayFigures, TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.prediction import Prediction, Predictor
-from zerofleet.testing import UniformPredictor
-from zerofleet.testing.forwarding import forwarding
 
 
 async def test_every_finished_game_is_stored_once(database: Database, valkey_url: str) -> None:

@@ -10,10 +10,11 @@ from zerofleet.config import NetworkSection
 from zerofleet.database import Database
 from zerofleet.errors import IncompatibleModelError, StaleEpochError
 from zerofleet.games import spec
+from zerofleet.learning import PolicyValueNet
+from zerofleet.learning.export import GOLDEN_POSITIONS, golden_observations
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
-from zerofleet.network import PolicyValueNet
-from zerofleet.services.trainer.candidates import GOLDEN_POSITIONS, Candidates, golden_observations
+from zerofleet.services.trainer.candidates import Candidates
 from zerofleet.services.trainer.checkpoints import CheckpointFolder
 from zerofleet.services.trainer.trainer_stores import TrainerStores
 from zerofleet.waiting import Waits

@@ -13,8 +13,8 @@ from zerofleet.best_pointer import BestPointer
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ModelNotFoundError, StaleEpochError
+from zerofleet.fleet.disk import FULL_SHARE
 from zerofleet.games import spec
-from zerofleet.local.data_folder import FULL_SHARE
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.variant import Variant
 from zerofleet.services.inference.stored_models import StoredModels

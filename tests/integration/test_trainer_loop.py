@@ -16,19 +16,19 @@ import numpy as np
 import psycopg2
 import pytest
 
+from tests.support.random_records import changed, target_record
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError, StaleEpochError
-from zerofleet.figures import TrainerFigures
+from zerofleet.fleet.figures import TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.games import spec
-from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.local.postgres_programs import find_programs
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
 from zerofleet.services.trainer.checkpoints import CheckpointFolder
-from zerofleet.testing.random_records import changed, target_record
 
 pytestmark = pytest.mark.slow
 

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from tests.support.random_records import changed, random_record
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
-from zerofleet.figures import TrainerFigures
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.figures import TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.records import GameRecord
 from zerofleet.service import Pulse
 from zerofleet.services.trainer import trainer as loop
-from zerofleet.testing.random_records import changed, random_record
 
 pytestmark = pytest.mark.fleet  # it trains until it overfits
 

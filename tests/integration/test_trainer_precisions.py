@@ -12,21 +12,19 @@ from typing import Any
 
 import pytest
 
+from tests.support.random_records import target_record
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
-from zerofleet.figures import TrainerFigures, VariantFigures
+from zerofleet.fleet.figures import TrainerFigures, VariantFigures
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.games import State, spec
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.learning.learner import Learner
+from zerofleet.learning.overfit import OverfitWatch
+from zerofleet.learning.window import TrainBucket, Training, Window
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out
-from zerofleet.services.trainer.learner import Learner
-from zerofleet.services.trainer.overfit import OverfitWatch
-from zerofleet.services.trainer.state import Training
-from zerofleet.services.trainer.train_bucket import TrainBucket
 from zerofleet.services.trainer.variant_requests import VariantRequests
-from zerofleet.services.trainer.window import Window
-from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fork_server import Fork
+from tests.support.random_records import target_record
 from zerofleet.config import load_run
 from zerofleet.database import Database, Submission
 from zerofleet.games import spec
@@ -19,8 +21,6 @@ from zerofleet.models.folder import ModelFolder
 from zerofleet.models.publish import POINTS
 from zerofleet.models.session import ModelSession
 from zerofleet.services.trainer.checkpoints import CheckpointFolder
-from zerofleet.testing.fork_server import Fork
-from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow
 
@@ -206,8 +206,8 @@ publish(
 
 def test_publication_killed_at_every_point(trainer: TrainerProcess) -> None:
     """A row without a loadable file: never. The same publication afterwards: always."""
-    from zerofleet.network import PolicyValueNet, export_onnx
-    from zerofleet.services.trainer.candidates import golden_answers, golden_observations
+    from zerofleet.learning import PolicyValueNet, export_onnx
+    from zerofleet.learning.export import golden_answers, golden_observations
 
     game = spec("tic_tac_toe")
     run = load_run(trainer.folder / "run.toml")

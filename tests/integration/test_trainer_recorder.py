@@ -15,18 +15,16 @@ from zerofleet.config import run_from_values
 from zerofleet.database import Database
 from zerofleet.database.recent_play import NEWEST_GAMES
 from zerofleet.errors import ConfigError
-from zerofleet.figures import Measurement, TrainerFigures
+from zerofleet.fleet.figures import Measurement, TrainerFigures
+from zerofleet.learning.measurement import TracedBatch, measurement
+from zerofleet.learning.overfit import OverfitWatch
+from zerofleet.learning.window import TrainBucket, Training, Window
 from zerofleet.models.folder import ModelFolder
 from zerofleet.service import Pulse
 from zerofleet.services.trainer.checkpoints import CheckpointFolder
-from zerofleet.services.trainer.measurement import TracedBatch, measurement
 from zerofleet.services.trainer.metrics import TrainerCollector
-from zerofleet.services.trainer.overfit import OverfitWatch
 from zerofleet.services.trainer.recorder import Recorder, TensorBoard
-from zerofleet.services.trainer.state import Training
-from zerofleet.services.trainer.train_bucket import TrainBucket
 from zerofleet.services.trainer.trainer_stores import TrainerStores
-from zerofleet.services.trainer.window import Window
 from zerofleet.waiting import Waits
 
 RUN = run_from_values({"name": "test", "preset": "plain", "game": "tic_tac_toe"})

@@ -7,16 +7,14 @@ import pytest
 from structlog.testing import capture_logs
 from zerofleet_core import State
 
+from tests.support.random_records import changed, random_record
 from zerofleet.config import ResignSection, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.games import spec
-from zerofleet.services.trainer.learner import Learner
-from zerofleet.services.trainer.overfit import OverfitWatch
-from zerofleet.services.trainer.state import Training
-from zerofleet.services.trainer.train_bucket import TrainBucket
+from zerofleet.learning.learner import Learner
+from zerofleet.learning.overfit import OverfitWatch
+from zerofleet.learning.window import TrainBucket, Training, Window
 from zerofleet.services.trainer.trainer import ResignThresholdWriter
-from zerofleet.services.trainer.window import Window
-from zerofleet.testing.random_records import changed, random_record
 
 pytestmark = pytest.mark.slow
 

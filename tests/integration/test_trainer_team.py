@@ -14,16 +14,16 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from tests.support.fork_server import Fork
+from tests.support.random_records import target_record
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
+from zerofleet.learning.learner import Learner
 from zerofleet.local.ports import free_port
 from zerofleet.services.trainer.checkpoints import CheckpointFolder
-from zerofleet.services.trainer.learner import Learner
 from zerofleet.services.trainer.team import ProcessTeam
-from zerofleet.testing.fork_server import Fork
-from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ import contextlib, sys
 from pathlib import Path
 import numpy as np, torch
 from safetensors.numpy import save_file
-from zerofleet.services.trainer.learner import Learner
+from zerofleet.learning.learner import Learner
 from zerofleet.services.trainer.team import ProcessTeam
 from zerofleet.config import load_run
 from zerofleet.games import spec
@@ -53,7 +53,7 @@ with contextlib.closing(ProcessTeam(run.trainer.batch_size)) as team:
         if team.rank:
             with torch.no_grad():
                 next(learner.network.parameters()).zero_()  # the leader's state replaces it
-            learner.follow(team, (game.observation_bytes, game.num_actions))
+            team.follow(learner, (game.observation_bytes, game.num_actions))
         else:
             learner.share()
             with np.load(folder / f"{series}.npz") as batches:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.random_records import changed, random_record
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.database.window_games import AskedColumn, GameWindow
 from zerofleet.games import spec
+from zerofleet.learning import window as module
+from zerofleet.learning.learner import Learner
+from zerofleet.learning.overfit import OverfitWatch
+from zerofleet.learning.schedule import window_limit
+from zerofleet.learning.window import TrainBucket, Training, Window
 from zerofleet.records import GameRecord, is_held_out
-from zerofleet.services.trainer import window as module
-from zerofleet.services.trainer.learner import Learner
-from zerofleet.services.trainer.overfit import OverfitWatch
-from zerofleet.services.trainer.schedule import window_limit
-from zerofleet.services.trainer.state import Training
-from zerofleet.services.trainer.train_bucket import TrainBucket
-from zerofleet.services.trainer.window import Window
-from zerofleet.testing.random_records import changed, random_record
 
 pytestmark = pytest.mark.slow
 

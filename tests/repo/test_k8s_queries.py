@@ -9,7 +9,7 @@ import promql_parser
 import pytest
 
 from tests.repo.k8s.manifests import Manifests
-from zerofleet.figures import TrainerFigures, numbers
+from zerofleet.fleet.figures import TrainerFigures, numbers
 
 ROOT = Path(__file__).resolve().parents[2]
 # Metrics that are not ours: the kubelet's.

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zerofleet.config import ScalingSection
-from zerofleet.fleet import FleetFigures, Need, mean, need_of
+from zerofleet.fleet.need import FleetFigures, Need, mean, need_of
 from zerofleet.services.autoscaler.desired_replicas import Desired, ScalingReason, ScalingRule
 
 EVERY = 10.0

@@ -13,24 +13,33 @@ from rich.console import Console
 from zerofleet import cli
 from zerofleet.cli.final_report import final_report, lost_text
 from zerofleet.cli.local_run import LocalRun
-from zerofleet.cli.progress import LiveTable, PlainLines, draw, duration, elo_text, one_line
+from zerofleet.cli.progress import LiveTable, PlainLines, draw, one_line
 from zerofleet.cli.status_text import status_text, status_values
 from zerofleet.cli.until import Until
 from zerofleet.config import run_from_values
 from zerofleet.database import Kept, RecentPlay
-from zerofleet.figures import (
+from zerofleet.fleet.disk import DiskUse, FolderSizes
+from zerofleet.fleet.figures import (
     DemandFigures,
     EvaluatorFigures,
     InferenceFigures,
     SelfplayFigures,
     TrainerFigures,
-    WorkStatus,
 )
-from zerofleet.heartbeat import Heartbeat
-from zerofleet.local.data_folder import DataFolder, FolderSizes
-from zerofleet.local.monitor import DiskUse, Exam, Loss, RunFigures, ServiceState, states_of
+from zerofleet.fleet.heartbeat import Heartbeat
+from zerofleet.fleet.report import (
+    Exam,
+    Loss,
+    RunFigures,
+    ServiceState,
+    duration,
+    elo_text,
+    states_of,
+)
+from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.running import Running
 from zerofleet.local.usage import Usage
+from zerofleet.waiting import WorkStatus
 
 HOSTILE = "\x1b]0;title\x07\x1b]52;c;cm0=\x07\x9b2J\u202eline\nforged  row [red]x"
 FOREVER = Until.parse("forever")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.support.predictors import HashPredictor
 from zerofleet.cli.exam import _Asked, _examine, _InProcess
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database
@@ -19,7 +20,6 @@ from zerofleet.errors import ConfigError
 from zerofleet.exam.gnu_go import GnuGoGames, play_gnu_go
 from zerofleet.gtp.protocol import GtpError
 from zerofleet.prediction import Prediction
-from zerofleet.testing import HashPredictor
 
 GAME = "go(size=5,komi=0.5,suicide=true)"
 # Without decisive moves, for who leads would answer a pass with one and have won.

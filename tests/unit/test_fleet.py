@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from zerofleet.config import NetworkSection, ScalingSection, run_from_values
-from zerofleet.figures import (
+from zerofleet.fleet.figures import (
     DemandFigures,
     EvaluatorFigures,
     InferenceFigures,
     SelfplayFigures,
     TrainerFigures,
 )
-from zerofleet.fleet import FleetFigures, advise, need_of, observe, smaller_network
-from zerofleet.heartbeat import Heartbeat
+from zerofleet.fleet.heartbeat import Heartbeat
+from zerofleet.fleet.need import FleetFigures, advise, need_of, observe, smaller_network
 
 SECTION = ScalingSection()
 

@@ -15,7 +15,7 @@ from zerofleet import cli
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
 from zerofleet.games.class_failures import failure_in
-from zerofleet.testing.conformance import check_game
+from zerofleet.games.conformance import check_game
 
 NUMBERS = itertools.count()
 

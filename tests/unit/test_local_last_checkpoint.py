@@ -9,10 +9,10 @@ from zerofleet import games
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.config.fit import network_weights
 from zerofleet.errors import ConfigError
+from zerofleet.learning import PolicyValueNet
+from zerofleet.learning.learner import Learner
 from zerofleet.local.last_checkpoint import LastCheckpoint
-from zerofleet.network import PolicyValueNet
 from zerofleet.services.trainer.checkpoints import CheckpointFolder, TrainerState
-from zerofleet.services.trainer.learner import Learner
 
 GAME = "go(size=5)"
 SMALL = {"blocks": 3, "channels": 8, "value_hidden": 8}

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from zerofleet.cli.progress import one_line
-from zerofleet.figures import KINDS, EvaluatorFigures, InferenceFigures
-from zerofleet.local.monitor import RunFigures, ServiceState, work_words
+from zerofleet.fleet.figures import KINDS, EvaluatorFigures, InferenceFigures
+from zerofleet.fleet.report import RunFigures, ServiceState, work_words
 
 MATCH = EvaluatorFigures(
     match_in_play=True, candidate=9, match_games=23, match_most_games=64, match_score=0.6087

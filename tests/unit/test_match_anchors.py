@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from zerofleet_core import SearchConfig
 
+from tests.support.predictors import HashPredictor
 from zerofleet.config import SearchSection, run_from_values
 from zerofleet.database import MatchGame
 from zerofleet.errors import ConfigError
@@ -21,7 +22,6 @@ from zerofleet.match.anchors import GtpPlayer, RandomPlayer, anchor_player, why_
 from zerofleet.match.openings import draw_openings
 from zerofleet.match.play_match import GaveUp, MatchPlayer, PairQueue, SearchPlayer, play_match
 from zerofleet.search_configs import match_search
-from zerofleet.testing import HashPredictor
 
 ENGINE = Path(__file__).with_name("outside_program.py")
 

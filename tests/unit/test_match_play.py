@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.support.predictors import HashPredictor
 from zerofleet.config import SearchSection
 from zerofleet.database import MatchGame
 from zerofleet.games import State
@@ -25,7 +26,6 @@ from zerofleet.match.play_match import (
 )
 from zerofleet.prediction import Prediction, Predictor
 from zerofleet.search_configs import match_search
-from zerofleet.testing import HashPredictor
 
 GAME = "connect_four"
 PAIRS = 9

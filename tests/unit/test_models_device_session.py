@@ -13,6 +13,7 @@ import pytest
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
+from zerofleet.learning import PolicyValueNet, export_onnx
 from zerofleet.models.device_session import (
     DeviceSession,
     _Bucket,  # pyright: ignore[reportPrivateUsage]
@@ -21,7 +22,6 @@ from zerofleet.models.device_session import (
 from zerofleet.models.driver import device_count, pinned_array
 from zerofleet.models.provider import CPU, ONNX_NAMES, Provider
 from zerofleet.models.session import ModelSession
-from zerofleet.network import PolicyValueNet, export_onnx
 
 GAME = "tic_tac_toe"
 

@@ -9,11 +9,11 @@ import pytest
 
 from zerofleet.config import NetworkSection
 from zerofleet.games import spec
+from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning.export import random_positions
 from zerofleet.models import runtime
 from zerofleet.models.quantize import quantize_int8
 from zerofleet.models.session import ModelSession
-from zerofleet.network import PolicyValueNet, export_onnx
-from zerofleet.services.trainer.candidates import random_positions
 
 SPEC = spec("connect_four")
 OPTION = "session.x64quantprecision"

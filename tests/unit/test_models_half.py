@@ -8,12 +8,12 @@ from onnx import TensorProto, numpy_helper
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
+from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning.export import random_positions
 from zerofleet.models.graph import ALLOWED_OPERATORS, has_half_weights
 from zerofleet.models.half import to_fp16
 from zerofleet.models.make_variant import measure
 from zerofleet.models.session import ModelSession
-from zerofleet.network import PolicyValueNet, export_onnx
-from zerofleet.services.trainer.candidates import random_positions
 
 KINDS = [
     ("connect_four", {}),

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
+from tests.support.fork_server import Fork
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
+from zerofleet.learning import PolicyValueNet, export_onnx
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.golden import Golden, compare
 from zerofleet.models.publish import POINTS, check_in_child, publish
 from zerofleet.models.session import ModelSession
-from zerofleet.network import PolicyValueNet, export_onnx
-from zerofleet.testing.fork_server import Fork
 
 
 @cache

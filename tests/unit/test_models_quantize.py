@@ -15,14 +15,14 @@ from onnx import numpy_helper
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
+from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning.export import random_positions
 from zerofleet.models.calibration import observe
 from zerofleet.models.graph import ALLOWED_OPERATORS
 from zerofleet.models.make_variant import measure
 from zerofleet.models.quantize import quantize_int8
 from zerofleet.models.session import ModelSession
 from zerofleet.models.tower import find_tower
-from zerofleet.network import PolicyValueNet, export_onnx
-from zerofleet.services.trainer.candidates import random_positions
 
 BLOCKS = 3  # the third one pools
 KINDS = [

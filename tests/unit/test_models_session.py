@@ -11,11 +11,11 @@ from onnx import TensorProto, helper
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError, InferenceUnavailableError
 from zerofleet.games import spec
+from zerofleet.learning import PolicyValueNet, export_onnx
 from zerofleet.models.graph import check_graph
 from zerofleet.models.runtime import is_machine_failure
 from zerofleet.models.session import ModelSession, not_loaded
 from zerofleet.models.shape import Shape
-from zerofleet.network import PolicyValueNet, export_onnx
 
 
 @cache

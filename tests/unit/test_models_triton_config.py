@@ -11,8 +11,8 @@ from tritonclient.grpc import model_config_pb2 as triton
 
 from zerofleet.config import NetworkSection
 from zerofleet.games import spec
+from zerofleet.learning import PolicyValueNet, export_onnx
 from zerofleet.models.folder import ModelFolder
-from zerofleet.network import PolicyValueNet, export_onnx
 
 KINDS = {
     onnx.TensorProto.UINT8: triton.TYPE_UINT8,

@@ -21,6 +21,8 @@ from tests.processes import runs, wait_ended
 from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError
 from zerofleet.games import spec
+from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning.export import random_positions
 from zerofleet.models import publish as publishing
 from zerofleet.models.folder import ModelFolder, StagedModel
 from zerofleet.models.golden import Golden
@@ -28,8 +30,6 @@ from zerofleet.models.make_variant import make, measure
 from zerofleet.models.publish import make_in_child, publish
 from zerofleet.models.session import ModelSession
 from zerofleet.models.variant import Bounds, Positions, Variant, VariantRequest
-from zerofleet.network import PolicyValueNet, export_onnx
-from zerofleet.services.trainer.candidates import random_positions
 
 SPEC = spec("tic_tac_toe")
 LOOSE = Bounds(policy_kl=0.01, value_difference=0.1)

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from zerofleet.config import NetworkSection
+from zerofleet.learning import Momentum, PolicyValueNet, export_onnx
+from zerofleet.learning.network import PooledResidualBlock, SqueezeExcitation, over_the_board
 from zerofleet.models.session import ModelSession
 from zerofleet.models.shape import Shape
-from zerofleet.network import Momentum, PolicyValueNet, export_onnx
-from zerofleet.network.blocks import PooledResidualBlock, SqueezeExcitation, over_the_board
 
 OPTIONS = [
     {"global_pooling": pooling, "squeeze_excitation": squeeze}

@@ -10,9 +10,9 @@ import torch
 
 from zerofleet.config import NetworkSection
 from zerofleet.games import spec
+from zerofleet.learning import PolicyValueNet, export_onnx
 from zerofleet.models.graph import ALLOWED_OPERATORS
 from zerofleet.models.session import ModelSession
-from zerofleet.network import PolicyValueNet, export_onnx
 
 GAMES = ["connect_four", "tic_tac_toe"]
 

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from zerofleet.config import NetworkSection
-from zerofleet.network import AdamW, Momentum, Muon, PolicyValueNet, l2_penalty, losses
-from zerofleet.network.loss import outcome_target
-from zerofleet.network.optimizer import orthogonal
-from zerofleet.network.policy_value_net import UnpackBits
+from zerofleet.learning import AdamW, Momentum, Muon, PolicyValueNet, l2_penalty, losses
+from zerofleet.learning.loss import outcome_target
+from zerofleet.learning.network import UnpackBits
+from zerofleet.learning.optimizer import orthogonal
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from torch import nn
 
 from zerofleet.config import NetworkSection
 from zerofleet.errors import ConfigError
-from zerofleet.network import PolicyValueNet
+from zerofleet.learning import PolicyValueNet
 
 BATCH = 2
 Row = tuple[str, tuple[int, ...], int]  # layer, output without the batch, parameters

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from zerofleet_core import GameColumns, State
 
+from tests.support.random_records import changed, joined, random_record, resigned_record
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import (
     COLUMNS,
@@ -19,7 +20,6 @@ from zerofleet.records import (
     game_uid_of,
     new_game_uid,
 )
-from zerofleet.testing.random_records import changed, joined, random_record, resigned_record
 
 FACTS = ("result", "reason", "resign_threshold", "plays_on", "next_full_search")
 RECORDS = [

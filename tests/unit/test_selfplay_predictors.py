@@ -1,11 +1,11 @@
-"""The fakes of ``zerofleet.testing``: functions of the observation alone, and of nothing else."""
+"""The predictors of tests are functions of the observation alone."""
 
 import numpy as np
 import pytest
 
+from tests.support.predictors import HashPredictor, MarkerPredictor, UniformPredictor
 from zerofleet import games
 from zerofleet.prediction import Predictor
-from zerofleet.testing import HashPredictor, MarkerPredictor, UniformPredictor
 
 GAME = "connect_four"
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from zerofleet.config import run_from_values
-from zerofleet.figures import TrainerFigures
+from zerofleet.fleet.figures import TrainerFigures
 from zerofleet.services.selfplay.pause import Pause
 from zerofleet.services.selfplay.rates import PlayTotals, PlyCost, Rates
 from zerofleet.services.selfplay.writer import GameWriter

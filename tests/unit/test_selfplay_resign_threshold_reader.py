@@ -9,15 +9,15 @@ import pytest
 import structlog
 from zerofleet_core import GameColumns, SearchConfig, SelfPlay
 
+from tests.support.predictors import HashPredictor
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.services.selfplay.metrics import WorkerCollector
 from zerofleet.services.selfplay.resign_threshold_reader import ResignThresholdReader
 from zerofleet.services.selfplay.settings import SelfplaySettings
 from zerofleet.services.selfplay.worker import Worker
-from zerofleet.testing import HashPredictor
 
 GAME = "tic_tac_toe"
 

@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 import structlog
 
+from tests.support.predictors import HashPredictor
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, SaveStatus, Submission, SubmitStatus
 from zerofleet.database.worker_games import PositionsAhead
 from zerofleet.errors import ConfigError, StoreUnavailableError
-from zerofleet.figures import TrainerFigures
-from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.fleet.figures import TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.prediction import Prediction
 from zerofleet.records import GameRecord
 from zerofleet.redis_connection import UP
 from zerofleet.services.selfplay.settings import SelfplaySettings
 from zerofleet.services.selfplay.worker import Worker
-from zerofleet.testing import HashPredictor
 
 
 class Stores:

@@ -16,11 +16,12 @@ from zerofleet_core import ReplayBuffer, State
 from zerofleet.config import NetworkSection, RunConfig, run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
-from zerofleet.network import PolicyValueNet, export_onnx
-from zerofleet.network.auxiliary import AuxiliaryHeads
-from zerofleet.services.trainer.learner import Learner
-from zerofleet.services.trainer.measurement import TrainBatch
-from zerofleet.services.trainer.window import draw
+from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.learning.learner import Learner
+from zerofleet.learning.loss import auxiliary_losses
+from zerofleet.learning.measurement import TrainBatch
+from zerofleet.learning.network import AuxiliaryHeads
+from zerofleet.learning.window import draw
 
 GO = "go(size=3,komi=0.5)"
 DRAWN = {"opponent_policy": 0.15, "final_planes": 1.5, "final_score": 0.5}
@@ -138,7 +139,7 @@ def test_losses_by_hand() -> None:
     predicted[1, 19] = 2.0
     predicted[2, 20:] = torch.tensor([3.0, 0.0, 0.0] * 3 + [0.5])
     predicted.requires_grad_()
-    losses = heads.losses(predicted, policy, target)
+    losses = auxiliary_losses(heads, predicted, policy, target)
     # The fourth root of 0.96 / 0.04, which is 24, is the ratio of the first two.
     first = 24**0.25 / (24**0.25 + 1)
     soft = np.log(9 + np.e) - first
@@ -153,7 +154,7 @@ def test_losses_by_hand() -> None:
     assert predicted.grad is not None
     assert predicted.grad.isfinite().all()
     assert not predicted.grad[3, 10:].any()
-    none = heads.losses(predicted, policy, torch.full((4, 20), nan))
+    none = auxiliary_losses(heads, predicted, policy, torch.full((4, 20), nan))
     assert {name: none[name].item() for name in DRAWN} == dict.fromkeys(DRAWN, 0.0)
 
 

@@ -9,8 +9,8 @@ import torch
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
-from zerofleet.services.trainer.learner import Learner
-from zerofleet.services.trainer.measurement import Batch, TracedBatch
+from zerofleet.learning.learner import Learner
+from zerofleet.learning.measurement import Batch, TracedBatch
 
 SPEC = spec("tic_tac_toe")
 

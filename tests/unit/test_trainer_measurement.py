@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from zerofleet.figures import Measurement
-from zerofleet.services.trainer.measurement import TracedBatch, measurement
+from zerofleet.fleet.figures import Measurement
+from zerofleet.learning.measurement import TracedBatch, measurement
 
 
 def measured(

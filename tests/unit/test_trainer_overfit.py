@@ -5,8 +5,8 @@ import json
 import pytest
 
 from zerofleet.config import OverfitSection
-from zerofleet.figures import Measurement
-from zerofleet.services.trainer.overfit import OverfitWatch
+from zerofleet.fleet.figures import Measurement
+from zerofleet.learning.overfit import OverfitWatch
 
 SETTINGS = {"max_policy_gap": 0.2, "max_value_gap": 0.1, "smoothing": 0.0, "min_positions": 100}
 

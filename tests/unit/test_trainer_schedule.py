@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerofleet.config import TrainerSection
-from zerofleet.services.trainer.schedule import learning_rate, window_limit, window_reach
+from zerofleet.learning.schedule import learning_rate, window_limit, window_reach
 
 RATES = {"learning_rate": (0.1, 0.01, 0.001), "learning_rate_steps": (200, 300)}
 

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from zerofleet.config import run_from_values
 from zerofleet.errors import ZerofleetError
+from zerofleet.learning.learner import Team
 from zerofleet.services.trainer import service
 from zerofleet.services.trainer.service import TrainerThread
-from zerofleet.services.trainer.team import Team
 from zerofleet.services.trainer.trainer_stores import TrainerStores
 from zerofleet.waiting import StoppedError, Waits
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from zerofleet.config import TrainerSection, check_sizes
 from zerofleet.errors import ConfigError
-from zerofleet.figures import DemandFigures
-from zerofleet.services.trainer.train_bucket import Demand, TrainBucket
+from zerofleet.fleet.figures import DemandFigures
+from zerofleet.learning.window import Demand, TrainBucket
 
 
 def test_positions_pay_for_samples() -> None:

@@ -12,9 +12,9 @@ import torch
 
 from zerofleet.config import NetworkSection, RunConfig, run_from_values
 from zerofleet.games import spec
-from zerofleet.network import LossScale
-from zerofleet.services.trainer.learner import Learner, Precision
-from zerofleet.services.trainer.measurement import Batch, TracedBatch
+from zerofleet.learning import LossScale
+from zerofleet.learning.learner import Learner, Precision
+from zerofleet.learning.measurement import Batch, TracedBatch
 
 SPEC = spec("tic_tac_toe")
 CPU = torch.device("cpu")
@@ -43,7 +43,7 @@ for threshold in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
     assert libc.mallopt(threshold, 128 << 10)
 before = kept()
 
-from zerofleet.services.trainer.learner import Learner
+from zerofleet.learning.learner import Learner
 from zerofleet.config import run_from_values
 from zerofleet.games import spec
 

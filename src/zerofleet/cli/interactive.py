@@ -12,8 +12,8 @@ from rich.text import Text
 from zerofleet_core import State
 
 from zerofleet.cli.echo import echo
-from zerofleet.cli.progress import counted
 from zerofleet.client import Player, SearchTable
+from zerofleet.fleet.report import counted
 from zerofleet.games.notation import why_illegal
 from zerofleet.printable import printable
 from zerofleet.rpc.tls import ClientCredentials

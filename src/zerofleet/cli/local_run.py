@@ -20,11 +20,12 @@ from zerofleet.cli.until import Ending, Until
 from zerofleet.config import RunConfig
 from zerofleet.database import Database, migrate
 from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
-from zerofleet.figures import InferenceFigures
-from zerofleet.fleet import smaller_network
+from zerofleet.fleet.figures import InferenceFigures
+from zerofleet.fleet.need import smaller_network
+from zerofleet.fleet.report import RunFigures, ServiceState, all_up
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.last_checkpoint import LastCheckpoint
-from zerofleet.local.monitor import Monitor, RunFigures, ServiceState, all_up
+from zerofleet.local.monitor import Monitor
 from zerofleet.local.ports import answers
 from zerofleet.local.programs import (
     LocalPrograms,

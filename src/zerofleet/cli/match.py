@@ -24,18 +24,17 @@ from zerofleet.cli.which_run import (
     in_fleet,
 )
 from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError
+from zerofleet.fleet.figures import Z_95
 
 if TYPE_CHECKING:
     from zerofleet.config import RunConfig
     from zerofleet.database import Database, MatchRow, Pair
-    from zerofleet.heartbeat import Heartbeats
+    from zerofleet.fleet.heartbeat import Heartbeats
 
 _Check = Callable[[], None]
 _Evaluator = Callable[[], AbstractContextManager[_Check]]
 
 _POLL_SECONDS = 1.0
-Z_95 = 1.959964
-"""A normal deviate stays within this many standard errors 95% of the time."""
 
 
 def match(
@@ -203,7 +202,7 @@ def _wait(
     database: Database, run: str, trial: MatchRow, redis_url: str | None, check: _Check | None
 ) -> MatchRow:
     """The trial when it is over; says what is waited for, and calls ``check`` meanwhile."""
-    from zerofleet.heartbeat import Heartbeats
+    from zerofleet.fleet.heartbeat import Heartbeats
 
     said = ""
     with contextlib.ExitStack() as closing:
@@ -224,8 +223,8 @@ def _wait(
 
 def _evaluator_words(heartbeats: Heartbeats | None) -> str:
     """What the evaluator does, or why that is not known."""
-    from zerofleet.figures import EvaluatorFigures
-    from zerofleet.local.monitor import states_of
+    from zerofleet.fleet.figures import EvaluatorFigures
+    from zerofleet.fleet.report import states_of
 
     unknown = "waiting for the evaluator; `zerofleet status` says whether it runs"
     if heartbeats is None:

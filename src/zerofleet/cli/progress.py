@@ -13,10 +13,19 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from zerofleet.cli.match import Z_95
-from zerofleet.local.monitor import Exam, Loss, RunFigures, ServiceState
+from zerofleet.fleet.report import (
+    RunFigures,
+    ServiceState,
+    best_text,
+    distinct_text,
+    duration,
+    elo_text,
+    exam_text,
+    loss_text,
+    rate_text,
+    redis_text,
+)
 from zerofleet.printable import printable, printable_lines
-from zerofleet.redis_connection import RedisState
 
 _LINE_SECONDS = 5.0
 # Yellow and red mean that somebody should act.
@@ -219,122 +228,3 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
 def _is_news(service: ServiceState) -> bool:
     """Whether the other figures do not show what it does."""
     return service.status in ("down", "blocked") or service.name == "evaluator"
-
-
-def redis_text(redis: RedisState) -> str:
-    """Status of Redis, and what is missing because of it."""
-    missing = {
-        "up": "",
-        "half up": "; heartbeats are missing, and the best pointer stays where it is",
-        "down": "; heartbeats are missing",
-    }
-    return f"{redis.words}{missing[redis.status]}"
-
-
-def loss_text(loss: Loss | None) -> str:
-    """Policy and value apart: they learn at different speeds."""
-    return "none yet" if loss is None else f"policy {loss.policy:.3f} value {loss.value:.3f}"
-
-
-def rate_text(figures: RunFigures) -> str:
-    """The learning rate, and how far the budget is used up over whose last part it falls."""
-    used = figures.budget_used or 0.0
-    words = f"{figures.learning_rate or 0.0:.3g} ({used:.0%} of its budget used"
-    if used >= 1:
-        words += "; trainer.budget_minutes or budget_samples above that lifts it again"
-    return f"{words})"
-
-
-def distinct_text(figures: RunFigures) -> str:
-    """Whether self-play explores: a falling share means that it repeats itself."""
-    return _share_text(figures.play.distinct_game_share, figures)
-
-
-def draws_text(figures: RunFigures) -> str:
-    """Of the same games."""
-    return _share_text(figures.play.drawn_game_share, figures)
-
-
-def _share_text(share: float | None, figures: RunFigures) -> str:
-    return "none yet" if share is None else f"{share:.1%} of the last {figures.play.games:,}"
-
-
-def entropy_text(figures: RunFigures) -> str:
-    """Of the network's prior beside that of the search that it learns from."""
-    play = figures.play
-    if play.policy_entropy is None or play.target_entropy is None:
-        return "none yet"
-    first = play.first_policy_entropy
-    before = "" if first is None else f" ({first:.2f} at first)"
-    return f"prior {play.policy_entropy:.2f}{before}, search {play.target_entropy:.2f} nats"
-
-
-def best_text(figures: RunFigures) -> str:
-    """The promoted model and how long it has been the best."""
-    if figures.best_version is None:
-        return "none yet"
-    age = "" if figures.best_age_s is None else f", promoted {duration(figures.best_age_s)} ago"
-    return f"{figures.best_version} of {figures.models}{age}"
-
-
-def elo_text(figures: RunFigures) -> str:
-    """With half of its 95% interval, and of which model where that is not the best one."""
-    if figures.elo is None:
-        return "none yet"
-    half = None if figures.elo_error is None else Z_95 * figures.elo_error
-    rated = figures.rated_version
-    model = "" if rated == figures.best_version else f" (model {rated})"
-    return f"{rating_text(figures.elo, half)}{model}"
-
-
-def rating_text(elo: float, half: float | None) -> str:
-    """Return an Elo with half of its 95% interval; the oldest model is the reference of all others.
-
-    Args:
-        elo: relative to the reference.
-        half: None: unknown; 0 for the reference alone.
-    """
-    if half == 0:
-        return "0 (reference)"
-    return f"{elo:+,.0f}" if half is None else f"{elo:+,.0f} ± {half:,.0f}"
-
-
-def elo_interval(figures: RunFigures) -> tuple[float, float] | None:
-    """The whole 95% interval of ``elo_text``; None where there is none."""
-    if figures.elo is None or figures.elo_error is None:
-        return None
-    half = Z_95 * figures.elo_error
-    return figures.elo - half, figures.elo + half
-
-
-def exam_text(figures: RunFigures) -> str:
-    """Error rates of the last promoted models, oldest first."""
-    exams = [f"{exam.version}: {exam.error_rate:.2%}" for exam in figures.exams[-4:]]
-    return ", ".join(exams) or "none yet"
-
-
-def newest_exam_text(figures: RunFigures) -> str:
-    """All that the newest exam says, by kind of positions."""
-    if not figures.newest_exams:
-        return "none yet"
-    kinds = [_kind_text(exam) for exam in figures.newest_exams]
-    return f"model {figures.newest_exams[0].version}: {'; '.join(kinds)}"
-
-
-def _kind_text(exam: Exam) -> str:
-    text = f"{exam.kind} {exam.error_rate:.2%}"
-    if exam.prior_error_rate is not None:
-        text += f", prior alone {exam.prior_error_rate:.2%}"
-    return text if exam.value_error is None else f"{text}, value error {exam.value_error:.3f}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Such as ``1 model`` and ``2 models``."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def duration(seconds: float) -> str:
-    """Such as 1:02:03 or 2:03."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -80,7 +80,7 @@ def sgf(
             else:
                 _write(folder, uid, text)
     if folder is not None:
-        from zerofleet.cli.progress import counted
+        from zerofleet.fleet.report import counted
 
         echo(f"{counted(written, 'game')} in {folder}", err=True)
     if game_uid is not None and not written:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from zerofleet.cli.progress import (
+from zerofleet.database import Kept
+from zerofleet.fleet.disk import DiskUse
+from zerofleet.fleet.figures import InferenceFigures
+from zerofleet.fleet.need import Advice
+from zerofleet.fleet.report import (
+    RunFigures,
+    ServiceState,
     best_text,
     counted,
     distinct_text,
+    doing_by_name,
     draws_text,
     elo_interval,
     elo_text,
@@ -21,10 +27,6 @@ from zerofleet.cli.progress import (
     rate_text,
     redis_text,
 )
-from zerofleet.database import Kept
-from zerofleet.figures import InferenceFigures
-from zerofleet.fleet import Advice
-from zerofleet.local.monitor import DiskUse, RunFigures, ServiceState
 from zerofleet.local.ports import LOOPBACK
 from zerofleet.printable import printable
 
@@ -207,27 +209,3 @@ def _kept_values(kept: Kept) -> dict[str, Any]:
 
 def _size_text(size: int) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
-
-
-def doing_by_name(services: Sequence[ServiceState]) -> dict[str, str]:
-    """A row for each name; where several have it, how many do what."""
-    found: dict[str, Counter[str]] = {}
-    for service in services:
-        found.setdefault(service.name, Counter())[doing_text(service)] += 1
-    return {
-        name: ", ".join(
-            f"{count} of {doings.total()}: {doing}" if doings.total() > 1 else doing
-            for doing, count in doings.most_common()
-        )
-        for name, doings in found.items()
-    }
-
-
-def doing_text(service: ServiceState) -> str:
-    """What a service does; of inference also in which precision and on what."""
-    figures = service.figures
-    is_plain = service.doing == "Running"
-    if not isinstance(figures, InferenceFigures) or not figures.provider or not is_plain:
-        return service.doing
-    precision = f" in {figures.precision}" if figures.precision else ""
-    return f"{service.doing} on {figures.provider}{precision}"

@@ -11,11 +11,10 @@ from typing import Literal, cast
 import typer
 
 from zerofleet.cli.final_report import goal_text
-from zerofleet.cli.progress import counted, duration
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
+from zerofleet.fleet.report import Exam, RunFigures, counted, duration
 from zerofleet.local.last_checkpoint import LastCheckpoint
-from zerofleet.local.monitor import Exam, RunFigures
 
 _NUMBER = r"(\d{1,12}(?:\.\d{1,12})?)"
 _TIME = re.compile(rf"(?:{_NUMBER}h)? ?(?:{_NUMBER}m)? ?(?:{_NUMBER}s)?", re.ASCII)

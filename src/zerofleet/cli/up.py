@@ -74,7 +74,8 @@ def up(
     from zerofleet.cli.local_run import LocalRun
     from zerofleet.cli.until import Until
     from zerofleet.config import find_run_file
-    from zerofleet.local.data_folder import DataFolder, data_folder_of
+    from zerofleet.fleet.disk import data_folder_of
+    from zerofleet.local.data_folder import DataFolder
     from zerofleet.local.start import Start
     from zerofleet.local.stores import has_own_postgres
 
@@ -118,7 +119,7 @@ def _check_rules(game: str) -> None:
     """
     if not game.startswith("python:"):
         return
-    from zerofleet.testing.conformance import check_game
+    from zerofleet.games.conformance import check_game
 
     try:
         checked = check_game(game, games=_CHECKED_GAMES)

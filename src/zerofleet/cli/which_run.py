@@ -13,7 +13,8 @@ import typer
 
 from zerofleet.cli.echo import echo
 from zerofleet.errors import ConfigError
-from zerofleet.local.data_folder import MARKER, DataFolder
+from zerofleet.fleet.disk import MARKER
+from zerofleet.local.data_folder import DataFolder
 
 if TYPE_CHECKING:
     from zerofleet.config import ProcessSettings

@@ -20,7 +20,6 @@ import fcntl
 import json
 import os
 import shlex
-import shutil
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from zerofleet.errors import ConfigError, ZerofleetError, is_disk_full, shared_memory_full
+from zerofleet.fleet.disk import MARKER
 from zerofleet.local.lock import lock_holder, narrow
 from zerofleet.printable import printable
 
@@ -37,11 +37,6 @@ if TYPE_CHECKING:
 
 
 FORMAT = 1
-FULL_SHARE = 0.95
-"""Share of the disk limit at which the trainer begins to drop searches."""
-LOG_BYTES = 256 << 20
-"""Size near which the write-ahead log of the embedded Postgres stays."""
-MARKER = "zerofleet.json"
 REPLACED = ("run.toml", "stores.json", "page.json")
 """Files that a start replaces, and that a start which fails gives back."""
 _PRIVATE = (MARKER, "lock", *REPLACED, "models", "checkpoints", "logs", "engines", "valkey")
@@ -49,7 +44,6 @@ OLD = ".before"
 """Added to the name of a replaced file until the start has succeeded."""
 _PORTS = range(1, 65_536)
 _LOCK_SECONDS = 0.5
-_FULL_BYTES = 16 << 20  # Postgres' log grows by so much at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,69 +275,6 @@ class DataFolder:
 def is_log(name: str) -> bool:
     """Return whether a file name is that of a log, of the last start or the one before."""
     return name.endswith((".log", ".log.1"))
-
-
-@dataclass(frozen=True, slots=True)
-class FolderSizes:
-    """Bytes of the files of a data folder, without the tables, whose size Postgres reports."""
-
-    log: int
-    """Write-ahead log of the embedded Postgres."""
-    models: int
-    checkpoints: int
-    logs: int
-    """Logs of the services."""
-    other: int
-    """The rest: caches, settings, and files of Postgres outside of the run's database."""
-
-    @property
-    def total(self) -> int:
-        """Sum of all parts."""
-        return self.log + self.models + self.checkpoints + self.logs + self.other
-
-    @classmethod
-    def of(cls, root: Path, database_bytes: int) -> Self:
-        """Measure a data folder.
-
-        Args:
-            root: the folder.
-            database_bytes: size of the run's database, which is left out where it is in the folder.
-        """
-        cluster = root / "postgres" / "cluster"
-        parts = [cluster / "pg_wal", root / "models", root / "checkpoints", root / "logs"]
-        log, models, checkpoints, logs = map(_size, parts)
-        everything = _size(root) + (_size(cluster.resolve()) if cluster.is_symlink() else 0)
-        other = everything - (log + models + checkpoints + logs)
-        if cluster.exists():
-            other -= database_bytes
-        return cls(log, models, checkpoints, logs, max(0, other))
-
-
-def data_folder_of(run_file: Path) -> Path | None:
-    """Return the data folder that this run file belongs to; None if there is none."""
-    return run_file.parent if (run_file.parent / MARKER).exists() else None
-
-
-def _size(folder: Path) -> int:
-    """Return the bytes of all files below a folder; hard links are counted once."""
-    sizes: dict[tuple[int, int], int] = {}
-    for path, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):  # it has gone meanwhile
-                status = os.lstat(Path(path) / name)
-                sizes[status.st_dev, status.st_ino] = status.st_size
-    return sum(sizes.values())
-
-
-def full_disk(folder: Path) -> str | None:
-    """That the disk of a folder is full, for a person; None: it is not."""
-    free = shutil.disk_usage(folder).free
-    if free >= _FULL_BYTES:
-        return None
-    return (
-        f"full: {free / 1e6:.1f} MB left on the disk of {folder}; make room there, and the run "
-        "continues"
-    )
 
 
 @contextlib.contextmanager

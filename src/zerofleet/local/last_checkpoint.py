@@ -18,7 +18,7 @@ from zerofleet_core import GameSpec
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 
-_POOLED_EVERY = 3  # as zerofleet.network has it
+_POOLED_EVERY = 3  # as zerofleet.learning has it
 _NAME = re.compile(r"checkpoint-(\d+)-(\d+)\.json")
 
 

@@ -23,8 +23,9 @@ from typing import Self
 from urllib.parse import quote
 
 from zerofleet.errors import ConfigError
+from zerofleet.fleet.disk import LOG_BYTES
 from zerofleet.local.child import Account, start_child, stop_child
-from zerofleet.local.data_folder import LOG_BYTES, full_disk_named, read_private, write_private
+from zerofleet.local.data_folder import full_disk_named, read_private, write_private
 from zerofleet.local.lock import FolderLock
 from zerofleet.local.ports import free_port
 from zerofleet.local.postgres_bootstrap import bootstrap

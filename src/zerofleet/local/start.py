@@ -10,7 +10,8 @@ from typing import Self
 
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
-from zerofleet.local.data_folder import MARKER, OLD, REPLACED, DataFolder, full_disk_named, is_log
+from zerofleet.fleet.disk import MARKER
+from zerofleet.local.data_folder import OLD, REPLACED, DataFolder, full_disk_named, is_log
 from zerofleet.local.postgres import SHARED
 from zerofleet.local.postgres_cluster import Cluster
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from zerofleet.database import check_database
 from zerofleet.errors import ConfigError
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.local.data_folder import DataFolder, read_json, write_json
 from zerofleet.local.keeper import Keeper
 from zerofleet.local.postgres import EmbeddedPostgres, ignore_libpq_environment

@@ -21,7 +21,7 @@ def to_fp16(model_bytes: bytes) -> bytes:
     """Write an fp32 model of ours again in half precision.
 
     Args:
-        model_bytes: a model as ``zerofleet.network.export_onnx`` writes it.
+        model_bytes: a model as ``zerofleet.learning.export_onnx`` writes it.
 
     Returns:
         A model with the same input and outputs.

@@ -31,7 +31,7 @@ def quantize_int8(model_bytes: bytes, calibration: NDArray[np.uint8]) -> bytes:
     """Write an fp32 model of ours again with its tower in 8 bits.
 
     Args:
-        model_bytes: a model as ``zerofleet.network.export_onnx`` writes it.
+        model_bytes: a model as ``zerofleet.learning.export_onnx`` writes it.
         calibration: ``[positions, observation_bytes]`` uint8, positions of the kind that the model
             will see.
 

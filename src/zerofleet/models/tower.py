@@ -30,7 +30,7 @@ class Tower:
 
 
 def find_tower(graph: GraphProto) -> Tower:
-    """Find the tower of a network as ``zerofleet.network.export_onnx`` writes it.
+    """Find the tower of a network as ``zerofleet.learning.export_onnx`` writes it.
 
     Args:
         graph: copies of initializers under another name are removed from it, which is how the

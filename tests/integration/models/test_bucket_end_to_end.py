@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.fork_server import Fork
+from tests.support.random_records import target_record
 from zerofleet.client import Model
 from zerofleet.config import load_run
 from zerofleet.database import Database, Submission
@@ -20,8 +22,6 @@ from zerofleet.errors import InferenceUnavailableError
 from zerofleet.games import spec
 from zerofleet.local.ports import free_port
 from zerofleet.models.session import ModelSession
-from zerofleet.testing.fork_server import Fork
-from zerofleet.testing.random_records import target_record
 
 pytestmark = pytest.mark.slow
 

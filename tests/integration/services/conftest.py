@@ -13,18 +13,18 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.support.fork_server import Fork
 from zerofleet import games
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database, migrate
 from zerofleet.exam import position_kinds
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
+from zerofleet.fleet.report import work_words
 from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.monitor import work_words
 from zerofleet.local.ports import free_port
 from zerofleet.local.stores import Stores
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.variant import Variant
-from zerofleet.testing.fork_server import Fork
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE = 120.0

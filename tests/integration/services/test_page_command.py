@@ -18,15 +18,15 @@ import pytest
 
 from tests.integration.services.conftest import stopped_run
 from tests.processes import wait_ended
+from tests.support.fork_server import Fork, preload
 from zerofleet.cli.page import programs_of
 from zerofleet.config import load_run
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.running import Running, joined, running_in
 from zerofleet.local.stores import ROLES
-from zerofleet.testing.fork_server import Fork, preload
 
 preload("zerofleet.cli.page")
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from zerofleet.figures import SelfplayFigures
-from zerofleet.heartbeat import Heartbeat
+from zerofleet.fleet.figures import SelfplayFigures
+from zerofleet.fleet.heartbeat import Heartbeat
 
 RUN = """
 name = "played"

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.fork_server import Fork
 from zerofleet import games
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database
-from zerofleet.heartbeat import Heartbeat, Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.ports import free_port
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.shape import Shape
-from zerofleet.testing.fork_server import Fork
 
 GAME = "connect_four"
 

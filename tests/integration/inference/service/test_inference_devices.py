@@ -18,7 +18,7 @@ import pytest
 from tests.processes import wait_ended
 from zerofleet import games
 from zerofleet.client import AsyncModel
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.heartbeat import Heartbeats
 
 pytestmark = pytest.mark.fleet  # several processes each, and seconds of them
 

@@ -14,11 +14,11 @@ import pytest
 
 from zerofleet import games
 from zerofleet.best_pointer import BestPointer
-from zerofleet.cli.status_text import doing_text
 from zerofleet.client import AsyncModel, AsyncPlayer
 from zerofleet.database import Database
-from zerofleet.figures import InferenceFigures
-from zerofleet.heartbeat import Heartbeats
+from zerofleet.fleet.figures import InferenceFigures
+from zerofleet.fleet.heartbeat import Heartbeats
+from zerofleet.fleet.report import doing_text
 from zerofleet.local.monitor import Monitor
 from zerofleet.models.shape import Shape
 from zerofleet.models.variant import Variant

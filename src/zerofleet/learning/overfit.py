@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from zerofleet.config import OverfitSection
-from zerofleet.figures import Measurement
+from zerofleet.fleet.figures import Measurement
 
 Event = Literal["overfit_begins", "overfit_ends"]
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from zerofleet.figures import Measurement, Stage
+from zerofleet.fleet.figures import Measurement, Stage
 
 STAGES = 4
 

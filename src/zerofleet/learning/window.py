@@ -1,9 +1,19 @@
-"""The recent games: read in the order their transactions were decided, rebuilt into positions."""
+"""The training window: recent games in commit order, and how much training they have paid for.
+
+New positions pay for samples in the train bucket, as in KataGo (Wu 2019 and its later training
+scripts). Without this limit, a trainer that is faster than self-play would overfit a few games.
+``Demand`` measures how fast the trainer could draw samples, which determines how much self-play
+it needs.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import math
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 import numpy as np
@@ -15,10 +25,12 @@ from zerofleet.config import RunConfig, TrainerSection
 from zerofleet.database import Database, StoredGame, WindowBlocker
 from zerofleet.database.metrics import Split
 from zerofleet.database.window_games import AskedColumn
+from zerofleet.fleet.figures import DemandFigures
+from zerofleet.learning.learner import Learner
+from zerofleet.learning.measurement import TracedBatch, TrainBatch
+from zerofleet.learning.overfit import OverfitWatch
+from zerofleet.learning.schedule import held_out_limit, window_limit
 from zerofleet.records import is_held_out
-from zerofleet.services.trainer.measurement import TracedBatch, TrainBatch
-from zerofleet.services.trainer.schedule import held_out_limit, window_limit
-from zerofleet.services.trainer.state import Training
 
 PAGE_GAMES = 512
 _FIRST_PAGE_GAMES = 16
@@ -27,8 +39,163 @@ _FIRST_PAGE_GAMES = 16
 # 19x19 that are a page of 9x9.
 PAGE_ENTRIES = 4_000_000
 _BLOCKER_LOOK_SECONDS = 5.0
+# A publication is part of its work: the demand's window should hold several of them.
+_DEMAND_SECONDS = 600.0
+_DEMAND_EVERY_SECONDS = 5.0
 
 _log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class TrainBucket:
+    """Samples that may still be drawn.
+
+    Args:
+        samples_per_position: what one new position pays for.
+        samples: paid for and not yet drawn.
+        received: positions that have paid since the run began.
+        drawn: samples drawn since the run began.
+        pace: share of all this that a new position pays for at present, by the overfit watch.
+        least_samples_per_position: what it pays for, if that is less, while the trainer is behind.
+        behind: positions; the trainer is behind while the bucket holds what so many pay for.
+    """
+
+    samples_per_position: float
+    samples: float = 0.0
+    received: int = 0
+    drawn: int = 0
+    pace: float = 1.0
+    least_samples_per_position: float = math.inf
+    behind: float = math.inf
+
+    @property
+    def rate(self) -> float:
+        """Samples that a new position pays for at present, unless the trainer is behind."""
+        return self.samples_per_position * self.pace
+
+    def pay(self, positions: int) -> None:
+        """Enter new positions."""
+        rate = self.rate
+        if self.samples >= self.behind * rate:
+            rate = min(rate, self.least_samples_per_position * self.pace)
+        self.samples += positions * rate
+        self.received += positions
+
+    def limit(self, window_positions: int, batch_size: int) -> None:
+        """Drop what was paid for by positions that have left the window by now.
+
+        Otherwise a trainer that was behind would spend it on newer positions, which would then be
+        drawn more often than they paid for. One batch may always be saved up: a small window that
+        pays little, as while the trainer is slowed down, must not stop training for ever.
+        """
+        self.samples = min(self.samples, max(window_positions * self.rate, float(batch_size)))
+
+    def slow(self, pace: float) -> None:
+        """Let positions pay for this share, those too whose samples are not drawn yet."""
+        self.samples *= pace / self.pace
+        self.pace = pace
+
+    def full_pace(self) -> None:
+        """Let new positions pay in full; what is in the bucket stays as it is."""
+        self.pace = 1.0
+
+    def holds(self, batch_size: int) -> bool:
+        """Whether a batch is paid for."""
+        return self.samples >= batch_size
+
+    def draw(self, batch_size: int) -> None:
+        """Take the samples of one batch out."""
+        self.samples -= batch_size
+        self.drawn += batch_size
+
+    @property
+    def reuse(self) -> float:
+        """Samples drawn for each position received, so far."""
+        return self.drawn / self.received if self.received else 0.0
+
+    def missing_positions(self, batch_size: int) -> int:
+        """New positions needed before the next batch."""
+        return max(0, math.ceil((batch_size - self.samples) / self.rate))
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """How things stood at one time."""
+
+    seconds: float
+    waited: float  # seconds, of all before
+    drawn: int
+    received: int
+
+
+class Demand:
+    """How fast the trainer could train if it never waited for positions; of the last ten minutes.
+
+    Args:
+        bucket: what was received and drawn.
+        clock: seconds that never go back.
+    """
+
+    def __init__(self, bucket: TrainBucket, clock: Callable[[], float] = time.monotonic) -> None:
+        self._bucket = bucket
+        self._clock = clock
+        self._marks: deque[_Mark] = deque()
+        self._waited = 0.0
+        self._waiting_since: float | None = None
+        self._samples_per_second = 0.0  # the last that is known
+
+    def turn(self, *, hungry: bool) -> None:
+        """Once for each round of the loop.
+
+        Args:
+            hungry: whether it lacks positions: until the next call, time is waited.
+        """
+        now = self._clock()
+        if self._waiting_since is not None:
+            self._waited += now - self._waiting_since
+        self._waiting_since = now if hungry else None
+        if not self._marks or now - self._marks[-1].seconds >= _DEMAND_EVERY_SECONDS:
+            self._marks.append(self._mark(now))
+            while now - self._marks[0].seconds > _DEMAND_SECONDS:
+                self._marks.popleft()
+            self._learn(self._marks[-1])
+
+    def figures(self) -> DemandFigures:
+        """As things stand now."""
+        target = self._bucket.rate
+        if not self._marks:
+            return DemandFigures(reuse_target=target)
+        first, last = self._marks[0], self._mark(self._clock())
+        self._learn(last)
+        seconds, received = last.seconds - first.seconds, last.received - first.received
+        return DemandFigures(
+            reuse_target=target,
+            wait_share=(last.waited - first.waited) / seconds if seconds > 0 else None,
+            reuse=(last.drawn - first.drawn) / received if received > 0 else None,
+            samples_per_second=self._samples_per_second or None,
+        )
+
+    def _learn(self, last: _Mark) -> None:
+        """The speed of the window, if a batch was drawn in it; it is kept for when none is."""
+        first = self._marks[0]
+        drawn = last.drawn - first.drawn
+        worked = last.seconds - first.seconds - (last.waited - first.waited)
+        if drawn > 0 and worked > 0:
+            self._samples_per_second = drawn / worked
+
+    def _mark(self, now: float) -> _Mark:
+        waiting = 0.0 if self._waiting_since is None else now - self._waiting_since
+        return _Mark(now, self._waited + waiting, self._bucket.drawn, self._bucket.received)
+
+
+@dataclass(slots=True)
+class Training:
+    """The state that a checkpoint holds, as the objects in use."""
+
+    learner: Learner
+    bucket: TrainBucket
+    watch: OverfitWatch
+    paid_tx: int = 0  # games up to this transaction have paid into the bucket
 
 
 class Window:
@@ -244,3 +411,9 @@ def _next_page_games(page_games: int, games: Sequence[StoredGame]) -> int:
     if entries == 0:
         return page_games
     return max(1, min(4 * page_games, PAGE_ENTRIES * len(games) // entries))
+
+
+def sample_seed(seed: int, purpose: str, step: int) -> int:
+    """Derive the seed of one draw from the run's seed: a resumed trainer repeats its draws."""
+    text = f"{seed}/{purpose}/{step}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")

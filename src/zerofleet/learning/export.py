@@ -1,4 +1,4 @@
-"""From the trained network to one ONNX file: bytes in, policy logits and values out."""
+"""Exports a network to one ONNX file, and computes the golden answers that check such a file."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
+from zerofleet_core import GameSpec, State
 
+from zerofleet.learning.network import PolicyValueNet
+from zerofleet.models.golden import Golden
 from zerofleet.models.graph import check_graph
 from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT
-from zerofleet.network.policy_value_net import PolicyValueNet
 
 OPSET = 17
+GOLDEN_POSITIONS = 64  # of random play, and as many again of random bits
 
 
 class _Exported(nn.Module):
@@ -82,3 +87,32 @@ def _finish(model_bytes: bytes, metadata: Mapping[str, str]) -> bytes:
     onnx.helper.set_model_props(model, dict(metadata))
     cast("Any", onnx.checker).check_model(model)
     return model.SerializeToString()
+
+
+def golden_observations(spec: GameSpec, seed: int = 0) -> NDArray[np.uint8]:
+    """Return positions of random play, then random bits: ``[2 * GOLDEN_POSITIONS, bytes]``."""
+    generator = np.random.default_rng(seed)
+    played = random_positions(spec, GOLDEN_POSITIONS, generator)
+    return np.concatenate([played, generator.integers(0, 256, played.shape, np.uint8)])
+
+
+def golden_answers(network: PolicyValueNet, observations: NDArray[np.uint8]) -> Golden:
+    """Compute torch's answers to the golden positions, on the CPU and in evaluation mode."""
+    with torch.no_grad():
+        inputs = torch.from_numpy(observations)  # pyright: ignore[reportUnknownMemberType]
+        policy_logits, value = network(inputs)
+    return Golden(observations, policy_logits.numpy(), value.numpy())
+
+
+def random_positions(
+    spec: GameSpec, positions: int, generator: np.random.Generator
+) -> NDArray[np.uint8]:
+    """Play random games and return their first positions: ``[positions, observation_bytes]``."""
+    played = np.empty((positions, spec.observation_bytes), np.uint8)
+    state = State(spec.name)
+    for row in played:
+        if state.is_terminal:
+            state = State(spec.name)
+        row[:] = state.observation()
+        state.apply(int(generator.choice(state.legal_actions())))
+    return played

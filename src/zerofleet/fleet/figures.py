@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-WorkStatus = Literal["running", "idle", "blocked"]
-"""Whether a process works, waits for work, or waits for something that should be there."""
+Z_95 = 1.959964
+"""A normal deviate stays within this many standard errors 95% of the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 from zerofleet.config import NetworkSection, ScalingSection
-from zerofleet.figures import Figures, InferenceFigures, SelfplayFigures, TrainerFigures
-from zerofleet.heartbeat import Heartbeat
+from zerofleet.fleet.figures import Figures, InferenceFigures, SelfplayFigures, TrainerFigures
+from zerofleet.fleet.heartbeat import Heartbeat
 
 _SLOW_ROWS_PER_SECOND = 1_000  # of inference on CPUs: with fewer a game takes minutes
 _QUICK_ROWS_PER_SECOND = 5_000

@@ -11,21 +11,12 @@ from torch import Tensor, nn
 
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
-from zerofleet.figures import Measurement
-from zerofleet.network import (
-    AdamW,
-    LossScale,
-    Momentum,
-    Muon,
-    PolicyValueNet,
-    WeightAverage,
-    l2_penalty,
-    losses,
-)
-from zerofleet.network.policy_value_net import BoardShape
-from zerofleet.services.trainer.measurement import TracedBatch, TrainBatch, measurement
-from zerofleet.services.trainer.schedule import learning_rate
-from zerofleet.services.trainer.team import Order, ProcessTeam, Team
+from zerofleet.fleet.figures import Measurement
+from zerofleet.learning.loss import LossScale, auxiliary_losses, l2_penalty, losses
+from zerofleet.learning.measurement import TracedBatch, TrainBatch, measurement
+from zerofleet.learning.network import BoardShape, PolicyValueNet, WeightAverage
+from zerofleet.learning.optimizer import AdamW, Momentum, Muon
+from zerofleet.learning.schedule import learning_rate
 
 Wanted = Literal["auto", "off", "bf16", "fp16"]
 _BF16_CHANNELS = 32  # of a network that gains by bf16 on a CPU
@@ -78,6 +69,36 @@ def keep_freed_memory() -> None:
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT)
         mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT)
+
+
+class Team:
+    """One process alone, without others to lead."""
+
+    rank = 0
+    size = 1
+
+    def __init__(self) -> None:
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def close(self) -> None:
+        """Leave the team."""
+
+    def deal(self, batch: TrainBatch, seconds: float) -> TrainBatch:
+        """Give every process its share of a batch and the leader's seconds of training.
+
+        Returns:
+            The leader's share.
+        """
+        return batch
+
+    def average(self, vectors: Sequence[Tensor]) -> None:
+        """Replace float vectors by their means over all processes, in place."""
+
+    def share(self, state: Mapping[str, Tensor], step: int, samples: int) -> None:
+        """Let the others go on from the leader's state."""
+
+    def dismiss(self) -> None:
+        """Let the others leave; asked for again, it does nothing."""
 
 
 class LostWeightsError(ConfigError):
@@ -167,10 +188,10 @@ class Learner:
         policy_logits, value, *predicted = self._precision.predict(self._forward, observations)
         parts = losses(policy_logits, value, policy_target, value_target)
         loss = parts.policy + self._settings.value_loss_weight * parts.value
-        if self.network.auxiliary is not None:
-            beside = self.network.auxiliary.losses(predicted[0], policy_target, *auxiliary)
-            self._auxiliary_losses = {name: part.detach() for name, part in beside.items()}
-            weighted = [self._auxiliary_weights[name] * part for name, part in beside.items()]
+        if (heads := self.network.auxiliary) is not None:
+            added = auxiliary_losses(heads, predicted[0], policy_target, *auxiliary)
+            self._auxiliary_losses = {name: part.detach() for name, part in added.items()}
+            weighted = [self._auxiliary_weights[name] * part for name, part in added.items()]
             loss = loss + torch.stack(weighted).sum()
         self._precision.scaled(loss).backward()  # pyright: ignore[reportUnknownMemberType]
         gradient = self._optimizer.gradient
@@ -273,24 +294,6 @@ class Learner:
         """Let every process of the team go on from here."""
         if self._team.size > 1:
             self._team.share(self.state(), self.step, self.samples)
-
-    def follow(self, team: ProcessTeam, row: tuple[int, int]) -> None:
-        """Do what the team's leader says, until it says to leave.
-
-        Args:
-            team: whose leader is another process.
-            row: bytes of an observation, and actions.
-        """
-        while (said := team.hear()).order != Order.LEAVE:
-            if said.order == Order.STATE:
-                state = self.state()
-                team.receive_state(state)
-                self.restore(state, said.step, said.samples)
-            else:
-                self.seconds = said.seconds  # one clock, and so one learning rate
-                heads = self.network.auxiliary
-                width = 0 if heads is None else heads.drawn_width
-                self.train_on(team.receive_batch(row, width))
 
     def _gradient_averages(self) -> dict[str, Tensor]:
         names = [name for name, _ in self.network.named_parameters()]

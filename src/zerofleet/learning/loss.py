@@ -2,21 +2,25 @@
 
 Where a network tells win, draw and loss apart, the first term is a cross-entropy. The last one is
 not computed at each step: the optimizers with such a term add its gradient, ``2 * c * theta``, to
-the others'. ``LossScale`` keeps small gradients above the least number that half precision can tell
-from 0.
+the others'. Auxiliary heads have losses of their own. ``LossScale`` keeps small gradients above the
+least number that half precision can tell from 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from zerofleet.learning.network import AuxiliaryHeads
+
 FIRST_SCALE = 2.0**16
 GROWTH_STEPS = 2_000
+SOFT_TEMPERATURE = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,60 @@ def outcome_target(value_target: Tensor) -> Tensor:
     """
     half = (1 + value_target) / 2
     return torch.stack([half.square(), 2 * half * (1 - half), (1 - half).square()], 1)
+
+
+def auxiliary_losses(
+    heads: AuxiliaryHeads, predicted: Tensor, policy_target: Tensor, *drawn: Tensor
+) -> dict[str, Tensor]:
+    """Return the loss of each auxiliary head by name: the mean over positions with the target.
+
+    Policies have the cross-entropy in nats, and final planes the binary cross-entropy of each
+    point. The score has Huber's loss: young networks win by large margins, which would dominate a
+    squared error.
+
+    Args:
+        heads: the network's.
+        predicted: ``[batch, sum of widths]`` float32, as ``AuxiliaryHeads.forward`` gives it.
+        policy_target: ``[batch, num_actions]`` float32.
+        drawn: the other heads' targets ``[batch, drawn_width]``, as
+            ``ReplayBuffer.sample_with_auxiliary`` gives them: the score in points, NaN where a
+            position has no target. A loss without any target is 0. Processes that share a batch
+            take the mean over their own positions.
+    """
+    soft = [softened(policy_target)] if "soft_policy" in heads.widths else []
+    target = torch.cat([*soft, *drawn], 1)
+    row_losses = {
+        "soft_policy": _policy_losses,
+        "opponent_policy": _policy_losses,
+        "final_planes": _plane_losses,
+        "final_score": partial(_score_losses, side=heads.side),
+    }
+    found: dict[str, Tensor] = {}
+    widths = list(heads.widths.values())
+    columns = (torch.split(each, widths, 1) for each in (predicted, target))
+    for name, ours, wanted in zip(heads.widths, *columns, strict=True):
+        is_known = ~wanted[:, 0].isnan()
+        each = row_losses[name](ours, wanted.nan_to_num())
+        found[name] = torch.where(is_known, each, 0.0).sum() / is_known.sum().clamp(min=1)
+    return found
+
+
+def softened(policy: Tensor) -> Tensor:
+    """Policies ``[batch, num_actions]`` at the soft temperature: ``p^(1 / T)``, normalised."""
+    return functional.normalize(policy.pow(1 / SOFT_TEMPERATURE), p=1, dim=1)
+
+
+def _policy_losses(logits: Tensor, target: Tensor) -> Tensor:
+    return -(target * logits.log_softmax(1)).sum(1)
+
+
+def _plane_losses(logits: Tensor, target: Tensor) -> Tensor:
+    share = (1 + target) / 2  # what neither has is half of each
+    return functional.binary_cross_entropy_with_logits(logits, share, reduction="none").mean(1)
+
+
+def _score_losses(score: Tensor, target: Tensor, side: float) -> Tensor:
+    return functional.huber_loss(score, target / side, reduction="none").squeeze(1)
 
 
 def l2_penalty(parameters: Iterable[Tensor], l2: float) -> Tensor:

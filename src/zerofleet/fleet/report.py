@@ -1,0 +1,406 @@
+"""The report of a run: its figures, the status of each service, and both in words.
+
+``zerofleet up``, ``zerofleet status`` and the dashboard show the same words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from zerofleet.database import RecentPlay
+from zerofleet.fleet.figures import (
+    Z_95,
+    DashboardFigures,
+    DemandFigures,
+    EvaluatorFigures,
+    Figures,
+    InferenceFigures,
+    SelfplayFigures,
+    TrainerFigures,
+)
+from zerofleet.fleet.heartbeat import Heartbeat
+from zerofleet.redis_connection import UP, RedisState
+from zerofleet.waiting import WorkStatus
+
+_BEHIND = re.compile(r"the trainer, \d+ positions behind")  # what paced self-play waits for
+_LACKS = re.compile(r"[\d,]+ positions")  # what a paced trainer waits for
+_NO_MODEL = ("a new model", "the first model")  # what an idle evaluator waits for
+_PACED_SHARE = 0.05  # of a stage's time in which it lets another catch up
+_STARVED_SHARE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The two parts of the loss: cross-entropy of the policy, squared error of the value."""
+
+    policy: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Exam:
+    """One promoted model's exam."""
+
+    version: int
+    simulations: int
+    positions: int
+    errors: int
+    error_rate: float
+    kind: str = ""
+    """Of its positions."""
+    prior_error_rate: float | None = None
+    """Of the prior alone; None: not asked."""
+    value_error: float | None = None
+    """Mean square; None: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """A run in numbers."""
+
+    run: str
+    game: str
+    games: int
+    positions: int
+    games_last_hour: int
+    games_per_hour: float
+    """The rate of the last half minute, by all workers."""
+    positions_per_s: float
+    """Predicted for self-play, by all workers."""
+    models: int
+    promotions: int
+    has_exam: bool
+    exams: tuple[Exam, ...] = ()
+    """Of promoted models, oldest first, in the positions that a goal is about."""
+    newest_exams: tuple[Exam, ...] = ()
+    """One for each kind of positions, of the model that was examined last."""
+    train: Loss | None = None
+    held_out: Loss | None = None
+    learning_rate: float | None = None
+    """Of the next step; None: no trainer says."""
+    budget_used: float | None = None
+    """Share of the trainer's budget; None: no trainer says, or it has none."""
+    steps: int | None = None
+    """Training steps in total; None: no trainer responds."""
+    until: str | None = None
+    """Progress toward the condition of ``--until``; None: it has no measure."""
+    best_version: int | None = None
+    best_age_s: float | None = None
+    refused_variants: str | None = None
+    """Of the best model, and why: without int8 a CPU with VNNI predicts a third as much."""
+    rated_version: int | None = None
+    """The newest promoted model that has a rating."""
+    elo: float | None = None
+    """Of that model."""
+    elo_error: float | None = None
+    """Standard error."""
+    play: RecentPlay = field(default_factory=RecentPlay)
+    """Whether self-play still explores."""
+    warnings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """That it ``narrows`` or ``overfits``: since when, and why."""
+    window_blocker: str | None = None
+    """The open transaction that keeps stored games from the trainer."""
+    disk: str | None = None
+    """That the disk of the run's data folder is full."""
+    redis: RedisState = UP
+    """Status of Redis. While it is not up, heartbeats are missing."""
+
+    def exam_at(self, goal: float | None, *, after: int = 0) -> Exam | None:
+        """The newest exam at or under an error rate; the best model's goes before.
+
+        Args:
+            goal: the error rate; None is never reached.
+            after: that many exams are old: of these only the best model's counts.
+        """
+        if goal is None:
+            return None
+        reached = [
+            exam
+            for number, exam in enumerate(self.exams)
+            if exam.error_rate <= goal and (number >= after or exam.version == self.best_version)
+        ]
+        of_best = [exam for exam in reached if exam.version == self.best_version]
+        return next(reversed(of_best or reached), None)
+
+
+Status = WorkStatus | Literal["down"]
+"""The status of a process; down: it has ended or does not respond."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """One process of a service: its status, and what it does in words."""
+
+    name: str
+    doing: str
+    status: Status = "running"
+    waiting_for: str = ""
+    restarts: int = 0
+    figures: Figures | None = None
+    """Of its heartbeat."""
+
+
+def all_up(services: Iterable[ServiceState]) -> bool:
+    """Whether every service sends heartbeats, and the trainer has resumed."""
+    return all(
+        has_resumed(each.figures)
+        if isinstance(each.figures, TrainerFigures)
+        else each.figures is not None
+        for each in services
+    )
+
+
+def has_resumed(figures: TrainerFigures) -> bool:
+    """Whether a trainer has taken over the run: before that it has no window."""
+    return figures.window_limit > 0
+
+
+def states_of(beats: Iterable[Heartbeat], redis: RedisState = UP) -> list[ServiceState]:
+    """Return the state of each process with a heartbeat.
+
+    Args:
+        beats: the heartbeats.
+        redis: status of Redis when they were read.
+    """
+    return [state_of(beat.service, beat, 0, redis) for beat in beats]
+
+
+def why_no_beat(redis: RedisState) -> str:
+    """Return why heartbeats are missing while Redis is not up."""
+    return "Redis takes no writes" if redis.status == "half up" else "Redis is down"
+
+
+def state_of(name: str, beat: Heartbeat, restarts: int, redis: RedisState) -> ServiceState:
+    """Return the state of a process that has a heartbeat.
+
+    Args:
+        name: of the service.
+        beat: its last heartbeat.
+        restarts: how often the process was restarted.
+        redis: status of Redis when the heartbeat was read.
+    """
+    status: Status = beat.work_status
+    waits = beat.waiting_for
+    if beat.is_late and redis.status != "up":
+        age = f"last heartbeat {beat.age_seconds:.0f} s ago"
+        words, status, waits = f"Not known: {why_no_beat(redis)} ({age})", "blocked", ""
+    elif beat.is_late:
+        words = f"Not responding (last heartbeat {beat.age_seconds:.0f} s ago)"
+        status, waits = "down", ""
+    elif pace := _pace(beat):
+        words, status, waits = f"Running (paced to {pace})", "running", ""
+    elif waits and status == "idle":
+        words = f"Idle: {_no_work(beat)}"
+    elif waits:
+        words = f"{'Running: waiting' if status == 'running' else 'Waiting'} for {waits}"
+    else:
+        words = work_words(beat.figures)
+    return ServiceState(name, words, status, waits, restarts, beat.figures)
+
+
+def _no_work(beat: Heartbeat) -> str:
+    """Return why a process is idle."""
+    if isinstance(beat.figures, EvaluatorFigures) and beat.waiting_for in _NO_MODEL:
+        return "no new model to evaluate"
+    return f"waiting for {beat.waiting_for}"
+
+
+def _pace(beat: Heartbeat) -> str:
+    """Return the service that a process is paced to, even if it is not waiting now; or ""."""
+    match beat.figures:
+        case SelfplayFigures(pause_share=share):
+            paced = _BEHIND.fullmatch(beat.waiting_for) is not None
+            if paced or (share >= _PACED_SHARE and not beat.waiting_for):
+                return "the trainer"
+        case TrainerFigures(demand=DemandFigures(wait_share=share)) if share is not None:
+            # One that hardly ever trains starves: then it says for how much it waits.
+            paced = _LACKS.fullmatch(beat.waiting_for) is not None and share < _STARVED_SHARE
+            if paced or (share >= _PACED_SHARE and not beat.waiting_for):
+                return "self-play"
+        case _:
+            pass
+    return ""
+
+
+def work_words(figures: Figures) -> str:
+    """Return the status text of a service that does not wait."""
+    match figures:
+        case EvaluatorFigures():
+            return _judging(figures)
+        case InferenceFigures():
+            return f"Running on {figures.devices} GPUs" if figures.devices else "Running"
+        case DashboardFigures():
+            return f"Running ({figures.open_pages} open {_plural('page', figures.open_pages)})"
+        case _:
+            return "Running"
+
+
+def _plural(noun: str, number: int) -> str:
+    return noun if number == 1 else f"{noun}s"
+
+
+def _judging(figures: EvaluatorFigures) -> str:
+    """Return what is played; a match comes before the games that wait for it."""
+    if figures.match_in_play:
+        games = _games(figures.match_games, figures.match_most_games, figures.match_score)
+        return f"Evaluating model {figures.candidate}: {games}"
+    if figures.trial_in_play:
+        games = _games(figures.trial_games, figures.trial_most_games, figures.trial_score)
+        return f"Playing a test match: {games}"
+    if figures.rating_in_play:
+        games = _games(figures.rating_player_games, figures.rating_player_most_games, None)
+        return f"Rating model {figures.rating_player}: {games}"
+    return "Running"
+
+
+def _games(played: int, most: int, score: float | None) -> str:
+    """Such as ``23 of 64 games, score 0.61``."""
+    games = f"{played} of {most} games"
+    return games if score is None else f"{games}, score {score:.2f}"
+
+
+def doing_by_name(services: Sequence[ServiceState]) -> dict[str, str]:
+    """A row for each name; where several have it, how many do what."""
+    found: dict[str, Counter[str]] = {}
+    for service in services:
+        found.setdefault(service.name, Counter())[doing_text(service)] += 1
+    return {
+        name: ", ".join(
+            f"{count} of {doings.total()}: {doing}" if doings.total() > 1 else doing
+            for doing, count in doings.most_common()
+        )
+        for name, doings in found.items()
+    }
+
+
+def doing_text(service: ServiceState) -> str:
+    """What a service does; of inference also in which precision and on what."""
+    figures = service.figures
+    is_plain = service.doing == "Running"
+    if not isinstance(figures, InferenceFigures) or not figures.provider or not is_plain:
+        return service.doing
+    precision = f" in {figures.precision}" if figures.precision else ""
+    return f"{service.doing} on {figures.provider}{precision}"
+
+
+def redis_text(redis: RedisState) -> str:
+    """Status of Redis, and what is missing because of it."""
+    missing = {
+        "up": "",
+        "half up": "; heartbeats are missing, and the best pointer stays where it is",
+        "down": "; heartbeats are missing",
+    }
+    return f"{redis.words}{missing[redis.status]}"
+
+
+def loss_text(loss: Loss | None) -> str:
+    """Policy and value apart: they learn at different speeds."""
+    return "none yet" if loss is None else f"policy {loss.policy:.3f} value {loss.value:.3f}"
+
+
+def rate_text(figures: RunFigures) -> str:
+    """The learning rate, and how far the budget is used up over whose last part it falls."""
+    used = figures.budget_used or 0.0
+    words = f"{figures.learning_rate or 0.0:.3g} ({used:.0%} of its budget used"
+    if used >= 1:
+        words += "; trainer.budget_minutes or budget_samples above that lifts it again"
+    return f"{words})"
+
+
+def distinct_text(figures: RunFigures) -> str:
+    """Whether self-play explores: a falling share means that it repeats itself."""
+    return _share_text(figures.play.distinct_game_share, figures)
+
+
+def draws_text(figures: RunFigures) -> str:
+    """Of the same games."""
+    return _share_text(figures.play.drawn_game_share, figures)
+
+
+def _share_text(share: float | None, figures: RunFigures) -> str:
+    return "none yet" if share is None else f"{share:.1%} of the last {figures.play.games:,}"
+
+
+def entropy_text(figures: RunFigures) -> str:
+    """Of the network's prior beside that of the search that it learns from."""
+    play = figures.play
+    if play.policy_entropy is None or play.target_entropy is None:
+        return "none yet"
+    first = play.first_policy_entropy
+    before = "" if first is None else f" ({first:.2f} at first)"
+    return f"prior {play.policy_entropy:.2f}{before}, search {play.target_entropy:.2f} nats"
+
+
+def best_text(figures: RunFigures) -> str:
+    """The promoted model and how long it has been the best."""
+    if figures.best_version is None:
+        return "none yet"
+    age = "" if figures.best_age_s is None else f", promoted {duration(figures.best_age_s)} ago"
+    return f"{figures.best_version} of {figures.models}{age}"
+
+
+def elo_text(figures: RunFigures) -> str:
+    """With half of its 95% interval, and of which model where that is not the best one."""
+    if figures.elo is None:
+        return "none yet"
+    half = None if figures.elo_error is None else Z_95 * figures.elo_error
+    rated = figures.rated_version
+    model = "" if rated == figures.best_version else f" (model {rated})"
+    return f"{rating_text(figures.elo, half)}{model}"
+
+
+def rating_text(elo: float, half: float | None) -> str:
+    """Return an Elo with half of its 95% interval; the oldest model is the reference of all others.
+
+    Args:
+        elo: relative to the reference.
+        half: None: unknown; 0 for the reference alone.
+    """
+    if half == 0:
+        return "0 (reference)"
+    return f"{elo:+,.0f}" if half is None else f"{elo:+,.0f} ± {half:,.0f}"
+
+
+def elo_interval(figures: RunFigures) -> tuple[float, float] | None:
+    """The whole 95% interval of ``elo_text``; None where there is none."""
+    if figures.elo is None or figures.elo_error is None:
+        return None
+    half = Z_95 * figures.elo_error
+    return figures.elo - half, figures.elo + half
+
+
+def exam_text(figures: RunFigures) -> str:
+    """Error rates of the last promoted models, oldest first."""
+    exams = [f"{exam.version}: {exam.error_rate:.2%}" for exam in figures.exams[-4:]]
+    return ", ".join(exams) or "none yet"
+
+
+def newest_exam_text(figures: RunFigures) -> str:
+    """All that the newest exam says, by kind of positions."""
+    if not figures.newest_exams:
+        return "none yet"
+    kinds = [_kind_text(exam) for exam in figures.newest_exams]
+    return f"model {figures.newest_exams[0].version}: {'; '.join(kinds)}"
+
+
+def _kind_text(exam: Exam) -> str:
+    text = f"{exam.kind} {exam.error_rate:.2%}"
+    if exam.prior_error_rate is not None:
+        text += f", prior alone {exam.prior_error_rate:.2%}"
+    return text if exam.value_error is None else f"{text}, value error {exam.value_error:.3f}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Such as ``1 model`` and ``2 models``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def duration(seconds: float) -> str:
+    """Such as 1:02:03 or 2:03."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

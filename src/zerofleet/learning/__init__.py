@@ -1,0 +1,34 @@
+"""Learning: the network, its loss and optimizers, the training window, and export to ONNX.
+
+Architecture and loss are those of AlphaGo Zero (Silver et al., Nature 550, 2017, Methods,
+"Neural network architecture" and "Optimisation"). Pooled blocks, auxiliary heads, the average of
+weights and the scaled loss are options.
+
+- ``network``: tower, heads and auxiliary heads; ``loss``: their losses; ``optimizer``: SGD with
+  momentum, AdamW, Muon.
+- ``learner``: gradient steps, and their precision; ``measurement``: how well a network predicts.
+- ``window``: the recent games, read in commit order, with a held-out part, and the train bucket:
+  how much training these games have paid for.
+- ``schedule``: learning rates and window sizes; ``overfit``: notices overfitting.
+- ``export``: the ONNX file, and the golden positions that check it.
+"""
+
+from zerofleet.learning.export import export_onnx
+from zerofleet.learning.learner import Learner
+from zerofleet.learning.loss import Losses, LossScale, l2_penalty, losses
+from zerofleet.learning.network import PolicyValueNet, WeightAverage
+from zerofleet.learning.optimizer import AdamW, Momentum, Muon
+
+__all__ = [
+    "AdamW",
+    "Learner",
+    "LossScale",
+    "Losses",
+    "Momentum",
+    "Muon",
+    "PolicyValueNet",
+    "WeightAverage",
+    "export_onnx",
+    "l2_penalty",
+    "losses",
+]
