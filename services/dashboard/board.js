@@ -1,4 +1,4 @@
-// A board of any game as SVG. What it shows is computed in Python (board_position.py) and comes in
+// A board of any game as SVG. What it shows is computed in Python (board.py) and comes in
 // its properties; it says which action the pointer or the keyboard is on ("hover"), and which one
 // is chosen ("play").
 const U = 40; // units of one cell

@@ -16,15 +16,15 @@ import itertools
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, cast
 
 from zerofleet.errors import ConfigError
 from zerofleet.games import State, spec
 from zerofleet.games.go_rules import base_name
-from zerofleet.services.dashboard.toolkit import Element, events
+from zerofleet.services.dashboard.toolkit import Element, Table, TableColumn, events
 
 EMPTY = "."
 _ROW_NAME = re.compile(r"\s*(\d{1,2})?")
@@ -56,6 +56,17 @@ _STARS = {9: (2, 6), 13: (3, 9), 15: (3, 11), 19: (3, 9, 15)}
 
 _MOST_ARROWS = 12
 _WIDEST, _WIDEST_CELL = 46, 8  # rem: of the board, and of a cell of a small one
+
+_MOST_ROWS = 20  # of candidates
+_LABELLED = 0.03  # of the greatest share; below, a number on the board would only clutter it
+_CANDIDATE_COLUMNS = (
+    TableColumn("action", "action"),
+    TableColumn("visits", "visits", figure=True),
+    TableColumn("share", "share", figure=True),
+    TableColumn("value", "value", figure=True),
+    TableColumn("prior", "prior", figure=True),
+    TableColumn("line", "expected line"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -585,12 +596,18 @@ class Board(Element, component="board.js"):
         if self._seeking is None or self._seeking.done():
             self._seeking = asyncio.create_task(self._keep_seeking())
 
+    def lock(self) -> None:
+        """Let the visitor choose nothing until a position is sought from now on."""
+        self._props["playable"] = False
+        if self._sought is not None:
+            self._sought = replace(self._sought, playable=False)
+
     def stop_waiting(self) -> bool:
         """Nobody is told when what is sought is shown; whether somebody would have been."""
         sought = self._sought
         if sought is None or sought.then is None:
             return False
-        self._sought = SoughtPosition(sought.actions, sought.playable, None)
+        self._sought = replace(sought, then=None)
         return True
 
     async def sought(self) -> None:
@@ -672,3 +689,85 @@ def _label(position: BoardPosition) -> str:
     last = "" if position.last is None else f", last {position.last.text}"
     won = ", the winning row is marked" if position.won_by else ""
     return f"Board after {position.ply} plies{last}{won}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An action at the root of a search."""
+
+    action: int
+    text: str
+    visits: int
+    prior: float | None = None
+    value: float | None = None  # for the first player
+    line: str = ""  # the expected actions, in the game's notation
+
+
+class CandidateTable(Table):
+    """A search as a table: its candidates, best first.
+
+    Args:
+        on_aim: called with the action whose row the pointer or the focus is on; None: on none.
+        columns: names of the columns to show: action, visits, share, value, prior, line.
+    """
+
+    def __init__(self, on_aim: Callable[[int | None], Any] | None, *columns: str) -> None:
+        def aimed(key: object) -> Any:  # noqa: ANN401  NiceGUI awaits it
+            assert on_aim is not None
+            return on_aim(key if isinstance(key, int) else None)
+
+        shown = [column for column in _CANDIDATE_COLUMNS if column.name in columns]
+        super().__init__(shown, on_aim=aimed if on_aim else None)
+        self.classes("zf-candidates")
+
+    def show_search(self, candidates: Sequence[Candidate]) -> None:
+        """Show these, in the order given."""
+        total = sum(each.visits for each in candidates)
+        self.show(
+            [
+                {
+                    "key": each.action,
+                    "action": each.text,
+                    "visits": f"{each.visits:,}",
+                    "share": f"{each.visits / total:.1%}" if total else "",
+                    "value": "" if each.value is None else f"{each.value:+z.3f}",
+                    "prior": "" if each.prior is None else f"{each.prior:.1%}",
+                    "line": each.line,
+                }
+                for each in candidates[:_MOST_ROWS]
+            ]
+        )
+
+
+def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """The most visited first, then by prior."""
+    return sorted(candidates, key=lambda each: (-each.visits, -(each.prior or 0.0), each.action))
+
+
+def visit_marks(candidates: Sequence[Candidate], *, values: bool = False) -> list[BoardMark]:
+    """Shares of the visits, as marks of a board; labelled with them, or with the values."""
+    most = max((each.visits for each in candidates), default=0)
+    total = sum(each.visits for each in candidates)
+
+    def label(each: Candidate) -> str:
+        if each.visits < _LABELLED * most:
+            return ""
+        if values:
+            return "" if each.value is None else f"{each.value:+z.2f}"
+        return f"{each.visits / total:.0%}"
+
+    return [
+        BoardMark(each.action, each.visits / most, label(each))
+        for each in candidates
+        if each.visits
+    ]
+
+
+def prior_marks(candidates: Sequence[Candidate]) -> list[BoardMark]:
+    """The network's probabilities, as marks of a board."""
+    known = {each.action: each.prior for each in candidates if each.prior}
+    most = max(known.values(), default=0.0)
+    return [
+        BoardMark(action, prior / most, f"{prior:.0%}" if prior >= _LABELLED * most else "")
+        for action, prior in known.items()
+    ]

@@ -24,7 +24,17 @@ from zerofleet.errors import ConfigError, RecordRejectedError, ZerofleetError
 from zerofleet.games import State
 from zerofleet.games.notation import whole_number
 from zerofleet.games.sgf import require_sgf
-from zerofleet.services.dashboard.board import Board, GameBoard, board_of, require_known
+from zerofleet.services.dashboard.board import (
+    Board,
+    Candidate,
+    CandidateTable,
+    GameBoard,
+    board_of,
+    prior_marks,
+    ranked,
+    require_known,
+    visit_marks,
+)
 from zerofleet.services.dashboard.charts import (
     BLUE,
     ORANGE,
@@ -37,13 +47,6 @@ from zerofleet.services.dashboard.charts import (
 )
 from zerofleet.services.dashboard.frame import Frame, NothingThereError, Visit
 from zerofleet.services.dashboard.match_page import player_words
-from zerofleet.services.dashboard.play_page import (
-    Candidate,
-    CandidateTable,
-    prior_marks,
-    ranked,
-    visit_marks,
-)
 from zerofleet.services.dashboard.toolkit import events, ui
 
 _BLUNDER = 0.4  # loss of value, for the player who moves

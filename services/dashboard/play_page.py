@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from zerofleet.client import PlayerDescription, SearchTable
 from zerofleet.errors import ZerofleetError
-from zerofleet.games import State, format_actions
+from zerofleet.games import State
 from zerofleet.rpc.codec import BEST
-from zerofleet.services.dashboard.board import Board, BoardMark, GameBoard, board_of
+from zerofleet.services.dashboard.board import (
+    Board,
+    Candidate,
+    CandidateTable,
+    GameBoard,
+    board_of,
+    visit_marks,
+)
 from zerofleet.services.dashboard.frame import (
     Frame,
     NothingThereError,
@@ -23,18 +30,7 @@ from zerofleet.services.dashboard.frame import (
     said_heading,
     there_are,
 )
-from zerofleet.services.dashboard.toolkit import Table, TableColumn, events, ui
-
-_MOST_ROWS = 20
-_LABELLED = 0.03  # of the greatest share; below, a number on the board would only clutter it
-_COLUMNS = (
-    TableColumn("action", "action"),
-    TableColumn("visits", "visits", figure=True),
-    TableColumn("share", "share", figure=True),
-    TableColumn("value", "value", figure=True),
-    TableColumn("prior", "prior", figure=True),
-    TableColumn("line", "expected line"),
-)
+from zerofleet.services.dashboard.toolkit import events, ui
 
 _EVERY_SECONDS = 0.3  # tables of an analysis
 _VARIATION_PLIES = 8
@@ -44,85 +40,52 @@ _PERSPECTIVE = "Values are for the first player: +1 is a win, -1 a loss."
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """An action at the root of a search."""
+class PlayedLine:
+    """A game up to a position, with the words and the player of each action.
 
-    action: int
-    text: str
-    visits: int
-    prior: float | None = None
-    value: float | None = None  # for the first player
-    line: str = ""  # the expected actions, in the game's notation
-
-
-class CandidateTable(Table):
-    """The table on a page.
-
-    Args:
-        on_aim: called with the action whose row the pointer or the focus is on; None: on none.
-        columns: names of the columns to show: action, visits, share, value, prior, line.
+    Rules of OpenSpiel or in Python may be slow, so call ``at`` in a thread. The rest asks no rules.
     """
 
-    def __init__(self, on_aim: Callable[[int | None], Any] | None, *columns: str) -> None:
-        def aimed(key: object) -> Any:  # noqa: ANN401  NiceGUI awaits it
-            assert on_aim is not None
-            return on_aim(key if isinstance(key, int) else None)
+    game: str
+    state: State | None = None
+    """Position after the actions, which nobody changes; None: no rules were asked yet."""
+    actions: tuple[int, ...] = ()
+    words: tuple[str, ...] = ()
+    players: tuple[int, ...] = ()
+    to_play: int = 0
+    result: int | None = None
+    """For the first player; None: the game goes on."""
 
-        shown = [column for column in _COLUMNS if column.name in columns]
-        super().__init__(shown, on_aim=aimed if on_aim else None)
-        self.classes("zf-candidates")
+    def at(self, actions: Sequence[int]) -> PlayedLine:
+        """Return the line of these actions, which begins at the start of the game.
 
-    def show_search(self, candidates: Sequence[Candidate]) -> None:
-        """Show these, in the order given."""
-        total = sum(each.visits for each in candidates)
-        self.show(
-            [
-                {
-                    "key": each.action,
-                    "action": each.text,
-                    "visits": f"{each.visits:,}",
-                    "share": f"{each.visits / total:.1%}" if total else "",
-                    "value": "" if each.value is None else f"{each.value:+z.3f}",
-                    "prior": "" if each.prior is None else f"{each.prior:.1%}",
-                    "line": each.line,
-                }
-                for each in candidates[:_MOST_ROWS]
-            ]
+        The rules are asked about new actions only, where the line begins with those of this one.
+
+        Raises:
+            ValueError: an action that the rules forbid.
+        """
+        begins = self.state is not None and tuple(actions[: len(self.actions)]) == self.actions
+        before = self if begins else PlayedLine(self.game)
+        state = before.state.copy() if before.state is not None else State(self.game)
+        words, players = list(before.words), list(before.players)
+        for action in actions[len(before.actions) :]:
+            words.append(state.action_to_string(action))
+            players.append(state.to_play)
+            state.apply(action)
+        return PlayedLine(
+            self.game,
+            state,
+            tuple(actions),
+            tuple(words),
+            tuple(players),
+            state.to_play,
+            state.result if state.is_terminal else None,
         )
 
-
-def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """The most visited first, then by prior."""
-    return sorted(candidates, key=lambda each: (-each.visits, -(each.prior or 0.0), each.action))
-
-
-def visit_marks(candidates: Sequence[Candidate], *, values: bool = False) -> list[BoardMark]:
-    """Shares of the visits, as marks of a board; labelled with them, or with the values."""
-    most = max((each.visits for each in candidates), default=0)
-    total = sum(each.visits for each in candidates)
-
-    def label(each: Candidate) -> str:
-        if each.visits < _LABELLED * most:
-            return ""
-        if values:
-            return "" if each.value is None else f"{each.value:+z.2f}"
-        return f"{each.visits / total:.0%}"
-
-    return [
-        BoardMark(each.action, each.visits / most, label(each))
-        for each in candidates
-        if each.visits
-    ]
-
-
-def prior_marks(candidates: Sequence[Candidate]) -> list[BoardMark]:
-    """The network's probabilities, as marks of a board."""
-    known = {each.action: each.prior for each in candidates if each.prior}
-    most = max(known.values(), default=0.0)
-    return [
-        BoardMark(action, prior / most, f"{prior:.0%}" if prior >= _LABELLED * most else "")
-        for action, prior in known.items()
-    ]
+    @property
+    def text(self) -> str:
+        """Its actions, as an address has them."""
+        return " ".join(self.words)
 
 
 def versions_of(described: PlayerDescription) -> dict[str, str]:
@@ -252,6 +215,10 @@ class ComparedModel:
         """See ``Board``."""
         return self._board.stop_waiting()
 
+    def lock(self) -> None:
+        """See ``Board``."""
+        self._board.lock()
+
     async def sought(self) -> None:
         """Wait until the position is there."""
         await self._board.sought()
@@ -306,6 +273,9 @@ class CompareView:
         self._visit = visit
         self._game_board = game_board
         self._actions = actions
+        self._line = PlayedLine(game_board.game)
+        self._has_moved = False  # since the address was set
+        self._replaying: asyncio.Task[None] | None = None
         self._searches: dict[ComparedModel, asyncio.Task[None]] = {}
         self._stopped: list[ComparedModel] = []
         versions = versions_of(described)
@@ -320,23 +290,34 @@ class CompareView:
     async def open(self) -> None:
         """Ask, the position being there at once."""
         self.ask()
+        if self._replaying is not None:
+            await self._replaying
         for model in self._models:
             await model.sought()
 
     def ask(self) -> None:
         """Show the position, and have both search it."""
         self._stop()
-        self._line.set_text(format_actions(self._game_board.game, self._actions) or "the start")
-        self._ask(self._models)
+        self._begin(self._models)
 
-    def _ask(self, models: Sequence[ComparedModel]) -> None:
-        over = State(self._game_board.game, self._actions).is_terminal
+    def _begin(self, models: Sequence[ComparedModel]) -> None:
+        for model in models:
+            model.lock()
+        self._replaying = asyncio.create_task(self._replay(models))
+
+    async def _replay(self, models: Sequence[ComparedModel]) -> None:
+        self._line = await asyncio.to_thread(self._line.at, tuple(self._actions))
+        self._shown_line.set_text(self._line.text or "the start")
+        if self._has_moved:
+            self._has_moved = False
+            self._set_address()
+        over = self._line.result is not None
         for model in models:
             words = "the game is over" if over else "searches"
-            model.show(self._actions, words, partial(self._begin, model, over=over))
+            model.show(self._actions, words, partial(self._begin_search, model, over=over))
 
     def _resume(self) -> None:
-        self._ask(self._stopped)
+        self._begin(self._stopped)
 
     def play(self, action: int) -> None:
         """Go on to the position after an action."""
@@ -344,19 +325,20 @@ class CompareView:
         self.moved()
 
     def moved(self) -> None:
-        """What is asked is another thing: the address follows."""
-        moves = format_actions(self._game_board.game, self._actions)
-        models = ",".join(model.version for model in self._models)
-        with self._line:
+        """Ask something else; the address follows."""
+        self._has_moved = True
+        self.ask()
+
+    def _set_address(self) -> None:
+        with self._shown_line:
             ui.navigate.history.replace(
                 self._visit.link(
                     "/compare",
-                    models=models,
+                    models=",".join(model.version for model in self._models),
                     simulations=self._simulations.in_address,
-                    moves=moves or None,
+                    moves=self._line.text or None,
                 )
             )
-        self.ask()
 
     def _tools(self, described: PlayerDescription) -> None:
         with ui.element("div").classes("zf-tools"):
@@ -364,13 +346,13 @@ class CompareView:
             for words, done in (("Back", self._back), ("Start", self._start)):
                 button = ui.button(words, on_click=done)
                 button.props('outline dense no-caps padding="2px 10px"')
-            self._line = ui.label().classes("zf-wrap")
+            self._shown_line = ui.label().classes("zf-wrap")
             ui.label(
                 "Click a move to continue. To start from a stored position, open its game. "
                 "Values are for the first player: +1 is a win, -1 a loss."
             ).classes("zf-note")
 
-    def _begin(self, model: ComparedModel, *, over: bool) -> None:
+    def _begin_search(self, model: ComparedModel, *, over: bool) -> None:
         if not over:
             self._searches[model] = asyncio.create_task(self._search(model))
 
@@ -398,11 +380,12 @@ class CompareView:
 
     def _stop(self) -> bool:
         """End the searches; whether there were any, or some were about to begin."""
-        self._stopped = []
+        begins = self._replaying is not None and self._replaying.cancel()
+        self._stopped = list(self._models) if begins else []
         for model in self._models:
             search = self._searches.pop(model, None)
             searched = search is not None and search.cancel()
-            if model.stop_waiting() or searched:
+            if (model.stop_waiting() or searched) and model not in self._stopped:
                 self._stopped.append(model)
         return bool(self._stopped)
 
@@ -463,6 +446,9 @@ class PlayView:
         self._visit = visit
         self._game_board = game_board
         self._actions = actions
+        self._line = PlayedLine(game_board.game)
+        self._has_moved = False  # since the address was set
+        self._replaying: asyncio.Task[None] | None = None
         self._search: asyncio.Task[None] | None = None
         self._table_shown: SearchTable | None = None
         self._resigned: int | None = None  # who gave up
@@ -487,7 +473,7 @@ class PlayView:
             with ui.element("section").classes("zf-panel zf-side"):
                 self._value = ui.label().classes("zf-figure")
                 self._trouble = ui.label().classes("zf-trouble").props('role="alert"')
-                self._again = ui.button("Try again", on_click=self.start)
+                self._again = ui.button("Try again", on_click=lambda: self.start())
                 self._again.props('outline dense no-caps padding="2px 10px"').set_visibility(False)
                 self._expected = ui.label("").classes("zf-note")
                 ui.label(_PERSPECTIVE).classes("zf-note")
@@ -498,24 +484,39 @@ class PlayView:
                 self._table = CandidateTable(
                     self._hover, "action", "visits", "share", "value", "prior", "line"
                 )
-                self._line = ui.label().classes("zf-note zf-wrap zf-line-so-far")
+                self._shown_line = ui.label().classes("zf-note zf-wrap zf-line-so-far")
         visit.while_here(self._stop, self.start)
 
     async def open(self) -> None:
         """Start, the position being there at once."""
         self.start()
+        if self._replaying is not None:
+            await self._replaying
         await self._board.sought()
 
-    def start(self) -> None:
+    def start(self, answer: SearchTable | None = None) -> None:
         """Show the position, then answer, analyse or wait for the visitor.
 
         The end of a game cannot be searched: hints are then for the position before the last move.
+
+        Args:
+            answer: the search for the model's last move, whose value is shown; None: the model did
+                not move.
         """
         self._stop()
-        state = State(self._game_board.game, self._actions)
-        over = state.is_terminal or self._resigned is not None
-        mine = self._side == "both" or state.to_play == ("first", "second").index(self._side)
+        self._board.lock()
         self._table_shown = None
+        self._replaying = asyncio.create_task(self._show(answer))
+
+    async def _show(self, answer: SearchTable | None) -> None:
+        """Show the position once the rules have been asked about it."""
+        line = await self._replayed()
+        if self._has_moved:
+            self._has_moved = False
+            self._set_address()
+        ended = line.result is not None
+        over = ended or self._resigned is not None
+        mine = self._is_visitors(line.to_play)
         self._table.show_search(())
         self._table.set_visibility(self._hints)
         self._no_hints.set_visibility(not self._hints)
@@ -523,17 +524,30 @@ class PlayView:
         self._value.set_text("")
         self._expected.set_text("")
         if over:
-            self._say_result(state)
-        self._line.set_text(format_actions(self._game_board.game, self._actions))
-        self._status.set_text(self._words(state, mine=mine, over=over))
+            self._say_result(line)
+        self._shown_line.set_text(line.text)
+        self._status.set_text(self._words(line, mine=mine, over=over))
+        if answer is not None and self._value_shown and not self._hints:
+            self._say_value(answer, ended=ended)
 
         def search() -> None:
             if not over and not mine:
                 self._search = self._running(self._answer())
             elif self._hints:
-                self._search = self._running(self._analyse(ended=state.is_terminal))
+                self._search = self._running(self._analyse(ended=ended))
 
         self._board.seek(self._actions, playable=mine and not over, then=search)
+
+    async def _replayed(self) -> PlayedLine:
+        """Return the line of the actions so far; a thread asks the rules about new ones."""
+        actions = tuple(self._actions)
+        if self._line.state is None or self._line.actions != actions:
+            self._line = await asyncio.to_thread(self._line.at, actions)
+        return self._line
+
+    def _is_visitors(self, player: int) -> bool:
+        """Whether the visitor plays the actions of a player."""
+        return self._side == "both" or player == ("first", "second").index(self._side)
 
     def _buttons(self) -> None:
         with ui.element("div").classes("zf-tools"):
@@ -561,10 +575,7 @@ class PlayView:
         )
         self._actions.append(table.best_action)
         self._search = None  # it is this task that goes on
-        self._moved()
-        if self._value_shown and not self._hints:
-            ended = State(self._game_board.game, self._actions).is_terminal
-            self._say_value(table, ended=ended)
+        self._moved(table)
 
     async def _analyse(self, *, ended: bool) -> None:
         actions = tuple(self._actions[:-1] if ended else self._actions)
@@ -619,15 +630,15 @@ class PlayView:
         else:
             self._value.set_text(f"Value for the first player: {value:+z.3f} by {by}")
 
-    def _say_result(self, state: State) -> None:
+    def _say_result(self, line: PlayedLine) -> None:
         """Show the result as the value of a finished game."""
         if self._value_shown:
-            self._value.set_text(f"Value for the first player: {self._result(state):+d} (result)")
+            self._value.set_text(f"Value for the first player: {self._result(line):+d} (result)")
 
-    def _result(self, state: State) -> int:
+    def _result(self, line: PlayedLine) -> int:
         if self._resigned is not None:
             return -1 if self._resigned == 0 else 1
-        return state.result
+        return line.result or 0
 
     async def _hover(self, action: int | None) -> None:
         line: tuple[int, ...] = ()
@@ -641,9 +652,12 @@ class PlayView:
         self._actions.append(action)
         self._moved()
 
-    def _moved(self) -> None:
-        """Put the position and all choices into the address, then take the next step."""
-        moves = format_actions(self._game_board.game, self._actions)
+    def _moved(self, answer: SearchTable | None = None) -> None:
+        """Take the next step; the position and all choices go into the address."""
+        self._has_moved = True
+        self.start(answer)
+
+    def _set_address(self) -> None:
         with self._status:
             ui.navigate.history.replace(
                 self._visit.link(
@@ -652,29 +666,26 @@ class PlayView:
                     side=self._side,
                     simulations=self._simulations.in_address,
                     hints="on" if self._hints else None,
-                    moves=moves or None,
+                    moves=self._line.text or None,
                 )
             )
-        self.start()
 
-    def _undo(self) -> None:
-        """Back to the visitor's last decision, if there was one."""
+    async def _undo(self) -> None:
+        """Go back to the visitor's last decision, if there was one."""
+        self._stop()
+        self._board.lock()
         self._resigned = None
-        state = State(self._game_board.game)
-        mine: list[int] = []
-        for ply, action in enumerate(self._actions):
-            if self._side == "both" or state.to_play == ("first", "second").index(self._side):
-                mine.append(ply)
-            state.apply(action)
+        players = (await self._replayed()).players
+        mine = [ply for ply, player in enumerate(players) if self._is_visitors(player)]
         if mine:
             del self._actions[mine[-1] :]
         self._moved()
 
-    def _resign(self) -> None:
-        state = State(self._game_board.game, self._actions)
-        if not state.is_terminal:
+    async def _resign(self) -> None:
+        line = await self._replayed()
+        if line.result is None:
             self._resigned = (
-                state.to_play if self._side == "both" else ("first", "second").index(self._side)
+                line.to_play if self._side == "both" else ("first", "second").index(self._side)
             )
             self.start()
 
@@ -683,8 +694,8 @@ class PlayView:
         self._actions.clear()
         self._moved()
 
-    def _words(self, state: State, *, mine: bool, over: bool) -> str:
-        result = self._result(state)
+    def _words(self, line: PlayedLine, *, mine: bool, over: bool) -> str:
+        result = self._result(line)
         how = "" if self._resigned is None else " by resignation"
         if over and result == 0:
             return "A draw."
@@ -695,7 +706,7 @@ class PlayView:
             return f"You won{how}." if winner == self._side else f"The model won{how}."
         if not mine:
             return "The model searches."
-        to_play = ("first", "second")[state.to_play]
+        to_play = ("first", "second")[line.to_play]
         return f"The {to_play} player is to play." if self._side == "both" else "Your action."
 
     def _complain(self, words: str) -> None:
@@ -705,6 +716,8 @@ class PlayView:
     def _stop(self) -> bool:
         """End the search; whether there was one, or one was about to begin."""
         stopped = self._board.stop_waiting()
+        if self._replaying is not None:
+            stopped = self._replaying.cancel() or stopped
         if self._search is not None:
             stopped = self._search.cancel() or stopped
             self._search = None
