@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zerofleet.database import MatchRow, Pair
-from zerofleet.database.matches import MATCH, match_of
-from zerofleet.database.verdicts import PAIRS, pair_of
+from zerofleet.database.matches import MATCH, PAIRS, match_of, pair_of
 from zerofleet.figures import EvaluatorFigures
 from zerofleet.services.dashboard.frame import NothingThereError
 from zerofleet.services.dashboard.sources import Sources

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from zerofleet.database import Database, Submission, window_games
-from zerofleet.database.submission import encode_submissions, encode_unfinished
+from zerofleet.database.worker_games import encode_submissions, encode_unfinished
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import COLUMNS, DTYPES, GameRecord
 from zerofleet.testing.random_records import changed, random_record, resigned_record

@@ -12,7 +12,7 @@ from psycopg2 import errors
 from tests.integration.kept_searches import ask
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate
-from zerofleet.database.submission import encode_submissions
+from zerofleet.database.worker_games import encode_submissions
 from zerofleet.errors import ConfigError, RunNotRegisteredError
 from zerofleet.testing.random_records import random_record
 from zerofleet.waiting import awaited

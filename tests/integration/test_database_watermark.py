@@ -16,7 +16,7 @@ from psycopg2 import errors
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission, migrate
 from zerofleet.database.schema import script
-from zerofleet.database.submission import encode_submissions
+from zerofleet.database.worker_games import encode_submissions
 from zerofleet.games import spec
 from zerofleet.local.monitor import Monitor
 from zerofleet.services.trainer.learner import Learner

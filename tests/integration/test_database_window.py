@@ -4,7 +4,7 @@ import numpy as np
 from sqlalchemy import text
 
 from zerofleet.database import Database, StoredGame, Submission
-from zerofleet.database.submission import encode_submissions
+from zerofleet.database.worker_games import encode_submissions
 from zerofleet.testing.random_records import changed, random_record, resigned_record
 
 

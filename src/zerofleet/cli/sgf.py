@@ -53,7 +53,7 @@ def sgf(
     in the containers of a fleet, that Postgres is used.
     """
     from zerofleet.config import load_run
-    from zerofleet.database.sgf_of_game import sgf_of_game
+    from zerofleet.database.played_games import sgf_of_game
     from zerofleet.games.sgf import require_sgf
 
     if game_uid is None and run_file is not None and (uid := _as_uid(run_file)) is not None:
