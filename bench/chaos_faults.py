@@ -27,8 +27,8 @@ import psutil
 from bench.chaos_checks import Ledger
 from bench.chaos_fleet import NAME, SERVICES, STORES, HurtFleet, eventually
 from zerofleet.errors import ZerofleetError
-from zerofleet.local.ports import LOOPBACK
-from zerofleet.local.postgres_programs import find_programs
+from zerofleet.local.postgres_cluster import find_programs
+from zerofleet.local.processes import LOOPBACK
 from zerofleet.redis_connection import open_redis
 from zerofleet.testing.half_up import refusing_writes
 

@@ -23,7 +23,7 @@ from zerofleet.figures import (
     TrainerFigures,
 )
 from zerofleet.heartbeat import Heartbeat, Heartbeats
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ import pytest
 import socketio
 
 from zerofleet.database import Database
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 from zerofleet.secrets.tokens import add_token
 from zerofleet.services.dashboard.page_limits import MOST_PAGES
 from zerofleet.services.dashboard.query_answers import KeptAnswers, QueryAnswer, add_answer_routes

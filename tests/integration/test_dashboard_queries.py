@@ -12,7 +12,7 @@ from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.figures import AutoscalerFigures, InferenceFigures, SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 from zerofleet.services.dashboard import run_queries
 from zerofleet.services.dashboard.run_queries import MOST_POINTS, CurveReader, GameBlocks, RunCurves
 from zerofleet.services.dashboard.settings import DashboardSettings

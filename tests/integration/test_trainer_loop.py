@@ -23,7 +23,7 @@ from zerofleet.figures import TrainerFigures
 from zerofleet.games import spec
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.postgres import EmbeddedPostgres
-from zerofleet.local.postgres_programs import find_programs
+from zerofleet.local.postgres_cluster import find_programs
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out

@@ -25,10 +25,16 @@ from zerofleet.config import RunConfig, find_run_file, load_run
 from zerofleet.config.presets import merge
 from zerofleet.database import Promotion
 from zerofleet.errors import ConfigError
-from zerofleet.local.data_folder import DataFolder, FolderSizes, data_folder_of, full_disk
-from zerofleet.local.lock import FolderLock, lock_holder
-from zerofleet.local.running import Running
+from zerofleet.local.data_folder import (
+    DataFolder,
+    FolderLock,
+    FolderSizes,
+    data_folder_of,
+    full_disk,
+    lock_holder,
+)
 from zerofleet.local.start import Start
+from zerofleet.local.stores import Running
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.models.folder import ModelFolder
 

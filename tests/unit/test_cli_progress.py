@@ -27,10 +27,9 @@ from zerofleet.figures import (
     WorkStatus,
 )
 from zerofleet.heartbeat import Heartbeat
-from zerofleet.local.data_folder import DataFolder, FolderSizes
+from zerofleet.local.data_folder import DataFolder, FolderSizes, Usage
 from zerofleet.local.monitor import DiskUse, Exam, Loss, RunFigures, ServiceState, states_of
-from zerofleet.local.running import Running
-from zerofleet.local.usage import Usage
+from zerofleet.local.stores import Running
 
 HOSTILE = "\x1b]0;title\x07\x1b]52;c;cm0=\x07\x9b2J\u202eline\nforged  row [red]x"
 FOREVER = Until.parse("forever")

@@ -11,8 +11,8 @@ import typer
 from zerofleet.cli.until import Ending, Until
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.errors import ConfigError
-from zerofleet.local.last_checkpoint import LastCheckpoint
 from zerofleet.local.monitor import Exam, RunFigures
+from zerofleet.local.start import LastCheckpoint
 
 NOTHING = RunFigures("r", "tic_tac_toe", 0, 0, 0, 0.0, 0.0, 0, 0, True)
 

@@ -9,7 +9,7 @@ from zerofleet import games
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.config.fit import network_weights
 from zerofleet.errors import ConfigError
-from zerofleet.local.last_checkpoint import LastCheckpoint
+from zerofleet.local.start import LastCheckpoint
 from zerofleet.network import PolicyValueNet
 from zerofleet.services.trainer.checkpoints import CheckpointFolder, TrainerState
 from zerofleet.services.trainer.learner import Learner

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zerofleet.cli.progress import counted, elo_text, loss_text
-from zerofleet.local.data_folder import DataFolder
+from zerofleet.local.data_folder import DataFolder, Usage
 from zerofleet.local.monitor import Exam, RunFigures
-from zerofleet.local.usage import Usage
 
 _QUERY = "SELECT model, at, against, score_percent, elo FROM promotion_history"
 

@@ -115,7 +115,7 @@ def _database(
     """The run that is meant, and where its games are."""
     from zerofleet.config import load_run
     from zerofleet.database.played_games import PlayedGames
-    from zerofleet.local.running import joined
+    from zerofleet.local.stores import joined
 
     if database_url is not None:
         if run_file is None and not in_fleet(data):

@@ -25,11 +25,11 @@ from zerofleet.database import Kept
 from zerofleet.figures import InferenceFigures
 from zerofleet.fleet import Advice
 from zerofleet.local.monitor import DiskUse, RunFigures, ServiceState
-from zerofleet.local.ports import LOOPBACK
+from zerofleet.local.processes import LOOPBACK
 from zerofleet.printable import printable
 
 if TYPE_CHECKING:
-    from zerofleet.local.running import Running
+    from zerofleet.local.stores import Running
 
 _NOT_HERE = ("until", "disk")  # only `zerofleet up` knows the first; disk_use has the other
 

@@ -20,7 +20,7 @@ from zerofleet.exam import position_kinds
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import work_words
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 from zerofleet.local.stores import Stores
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.variant import Variant

@@ -24,8 +24,7 @@ from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.heartbeat import Heartbeats
 from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.running import Running, joined, running_in
-from zerofleet.local.stores import ROLES
+from zerofleet.local.stores import ROLES, Running, joined, running_in
 from zerofleet.testing.fork_server import Fork, preload
 
 preload("zerofleet.cli.page")
