@@ -28,8 +28,8 @@ from bench.chaos_checks import Ledger
 from bench.chaos_fleet import NAME, SERVICES, STORES, HurtFleet, eventually
 from tests.support.half_up import refusing_writes
 from zerofleet.errors import ZerofleetError
-from zerofleet.local.ports import LOOPBACK
-from zerofleet.local.postgres_programs import find_programs
+from zerofleet.local.postgres_cluster import find_programs
+from zerofleet.local.processes import LOOPBACK
 from zerofleet.redis_connection import open_redis
 
 _DISK = "2g"

@@ -21,8 +21,8 @@ from zerofleet.config import load_run
 from zerofleet.database.connection import connect
 from zerofleet.errors import ZerofleetError
 from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.ports import LOOPBACK, free_port
-from zerofleet.local.running import Running, joined
+from zerofleet.local.processes import LOOPBACK, free_port
+from zerofleet.local.stores import Running, joined
 
 RUN_FILE = Path(__file__).resolve().parents[1] / "runs" / "connect_four.toml"
 NAME = load_run(RUN_FILE).name

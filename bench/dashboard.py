@@ -52,9 +52,8 @@ from zerofleet.fleet.heartbeat import (
     history_key,
     note,
 )
-from zerofleet.local.child import start_child, stop_child
-from zerofleet.local.ports import free_port
 from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.local.processes import free_port, start_child, stop_child
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.redis_connection import open_redis
 from zerofleet.services.dashboard.frame import Frame

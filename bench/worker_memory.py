@@ -19,7 +19,7 @@ from bench.workloads import Workload
 from zerofleet.config import load_run
 from zerofleet.errors import ZerofleetError
 from zerofleet.fleet.heartbeat import Heartbeats
-from zerofleet.local.child import start_child, stop_child
+from zerofleet.local.processes import start_child, stop_child
 from zerofleet.local.valkey import EmbeddedValkey
 
 ENGINES = 2

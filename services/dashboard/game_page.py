@@ -16,10 +16,11 @@ from zerofleet.database.played_games import (
     Opinion,
     PlayedGame,
     PlayedPly,
+    actions_of,
     opinions_of,
     played_game_of,
+    sgf_of_game,
 )
-from zerofleet.database.sgf_of_game import actions_of, sgf_of_game
 from zerofleet.errors import ConfigError, RecordRejectedError, ZerofleetError
 from zerofleet.games import State
 from zerofleet.games.notation import whole_number

@@ -14,8 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from zerofleet.database import MatchRow, Pair
-from zerofleet.database.matches import MATCH, match_of
-from zerofleet.database.verdicts import PAIRS, pair_of
+from zerofleet.database.matches import MATCH, PAIRS, match_of, pair_of
 from zerofleet.errors import ConfigError, IllegalActionError
 from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.games import parse_actions

@@ -21,7 +21,7 @@ from zerofleet import games
 from zerofleet.config import SearchSection, load_run
 from zerofleet.database import Database, Promotion
 from zerofleet.fleet.heartbeat import Heartbeats
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.server import Server
 from zerofleet.services.inference.backend import Backend

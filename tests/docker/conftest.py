@@ -24,7 +24,7 @@ from docker.models.containers import Container
 
 import zerofleet
 from tests.missing import is_missing
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PORTS = ("INFERENCE_PORT", "DASHBOARD_PORT", "CONSOLE_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")

@@ -23,7 +23,7 @@ from zerofleet.fleet.figures import (
     TrainerFigures,
 )
 from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 
 pytestmark = pytest.mark.slow
 

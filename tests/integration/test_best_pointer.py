@@ -12,7 +12,7 @@ from zerofleet.best_pointer import BestPointer
 from zerofleet.database import Database, Promotion
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.fleet.heartbeat import Heartbeats
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 
 
 def best(seq: int) -> Promotion:

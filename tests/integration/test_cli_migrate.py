@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from zerofleet.cli import app
 from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.local.ports import free_port
 from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.local.processes import free_port
 
 
 @pytest.fixture

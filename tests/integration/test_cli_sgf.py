@@ -19,8 +19,7 @@ from tests.support.random_records import random_record, resigned_record
 from zerofleet.cli import app
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission
-from zerofleet.database.played_games import PlayedGame
-from zerofleet.database.sgf_of_game import sgf_of_game
+from zerofleet.database.played_games import PlayedGame, sgf_of_game
 from zerofleet.errors import ConfigError
 from zerofleet.games import sgf
 from zerofleet.records import GameRecord

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from zerofleet.cli import app
 from zerofleet.local.postgres import USERS, EmbeddedPostgres
-from zerofleet.local.postgres_programs import find_programs
+from zerofleet.local.postgres_cluster import find_programs
 
 
 def asked(url: str, *queries: str) -> int:
@@ -63,6 +63,6 @@ def test_psql_without_a_server_will_do(
     """As in the image of the tools, which has the client alone."""
     (tmp_path / "psql").symlink_to(find_programs().folder / "psql")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr("zerofleet.local.postgres_programs._folders", lambda: iter(()))
+    monkeypatch.setattr("zerofleet.local.postgres_cluster._folders", lambda: iter(()))
     assert asked(database_url, "SELECT 'alone' AS a") == 0
     assert "alone" in capfd.readouterr().out

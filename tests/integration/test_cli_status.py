@@ -20,7 +20,7 @@ from zerofleet.database import Database
 from zerofleet.fleet.figures import DemandFigures, InferenceFigures, SelfplayFigures, TrainerFigures
 from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.running import Running
+from zerofleet.local.stores import Running
 
 RUN = 'name = "test"\ngame = "tic_tac_toe"\n'
 

@@ -14,7 +14,7 @@ import socketio
 
 from tests.support.fork_server import Fork, preload
 from zerofleet.database import Database
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 from zerofleet.secrets.tokens import add_token
 from zerofleet.services.dashboard.gate import MOST_PAGES
 from zerofleet.services.dashboard.toolkit import app

@@ -17,7 +17,7 @@ from zerofleet.fleet.figures import (
     TrainerFigures,
 )
 from zerofleet.fleet.heartbeat import Heartbeat
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 from zerofleet.services.dashboard import run_queries
 from zerofleet.services.dashboard.run_queries import MOST_POINTS, CurveReader, GameBlocks, RunCurves
 from zerofleet.services.dashboard.settings import DashboardSettings

@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from tests.support.random_records import changed, random_record, resigned_record
 from zerofleet.database import Database, Submission, window_games
-from zerofleet.database.submission import encode_submissions, encode_unfinished
+from zerofleet.database.worker_games import encode_submissions, encode_unfinished
 from zerofleet.errors import RecordRejectedError
 from zerofleet.records import COLUMNS, DTYPES, GameRecord
 

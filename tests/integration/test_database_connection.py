@@ -25,8 +25,8 @@ from zerofleet.errors import (
     StoreLoginError,
     StoreUnavailableError,
 )
-from zerofleet.local.ports import free_port
 from zerofleet.local.postgres import EmbeddedPostgres
+from zerofleet.local.processes import free_port
 from zerofleet.redis_connection import our_errors
 from zerofleet.waiting import awaited
 

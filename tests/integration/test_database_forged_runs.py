@@ -13,7 +13,7 @@ from tests.integration.kept_searches import ask
 from tests.support.random_records import random_record
 from zerofleet.config import run_from_values
 from zerofleet.database import Database, Submission, migrate
-from zerofleet.database.submission import encode_submissions
+from zerofleet.database.worker_games import encode_submissions
 from zerofleet.errors import ConfigError, RunNotRegisteredError
 from zerofleet.waiting import awaited
 

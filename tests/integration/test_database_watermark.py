@@ -17,7 +17,7 @@ from tests.support.random_records import random_record
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission, migrate
 from zerofleet.database.schema import script
-from zerofleet.database.submission import encode_submissions
+from zerofleet.database.worker_games import encode_submissions
 from zerofleet.games import spec
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.overfit import OverfitWatch

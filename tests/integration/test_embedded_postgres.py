@@ -18,12 +18,10 @@ import pytest
 import zerofleet
 from tests.processes import wait_ended
 from zerofleet.errors import ConfigError
-from zerofleet.local.child import Account, start_child, stop_child
 from zerofleet.local.data_folder import full_disk_named
-from zerofleet.local.ports import free_port
 from zerofleet.local.postgres import USERS, EmbeddedPostgres
-from zerofleet.local.postgres_cluster import PostgresLog
-from zerofleet.local.postgres_programs import find_programs, is_reachable
+from zerofleet.local.postgres_cluster import PostgresLog, find_programs, is_reachable
+from zerofleet.local.processes import Account, free_port, start_child, stop_child
 
 UNSYNCED = {"fsync": "off"}
 LIBPQ_ENVIRONMENT = {
@@ -245,7 +243,7 @@ def test_a_postgres_that_does_not_run_says_why(
         "#!/bin/sh\necho error while loading shared libraries: libx.so.63 >&2\nexit 1"
     )
     broken.chmod(0o755)
-    monkeypatch.setattr("zerofleet.local.postgres_programs._folders", lambda: iter([tmp_path]))
+    monkeypatch.setattr("zerofleet.local.postgres_cluster._folders", lambda: iter([tmp_path]))
     with pytest.raises(ConfigError, match=r"does not run here: error while loading .*libx\.so"):
         find_programs()
 

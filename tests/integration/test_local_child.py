@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import wait_ended
-from zerofleet.local.child import LOG_BYTES, Account, limit_log, start_child, stop_child
+from zerofleet.local.processes import PROCESS_LOG_BYTES, Account, limit_log, start_child, stop_child
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP
@@ -64,7 +64,7 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from zerofleet.local.child import start_child\n"
+        "from zerofleet.local.processes import start_child\n"
         f"child = start_child([sys.executable, '-c', {DEAF!r}], log=Path({str(log)!r}))\n"
         "print(child.pid, flush=True); time.sleep(600)"
     )
@@ -108,6 +108,6 @@ def test_a_link_in_the_place_of_an_old_log_is_not_followed(tmp_path: Path) -> No
 def test_a_program_begins_with_a_log_that_is_not_too_large(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     with log.open("wb") as file:
-        file.truncate(LOG_BYTES + 1)
+        file.truncate(PROCESS_LOG_BYTES + 1)
     assert start_child([sys.executable, "-c", "print('new')"], log=log).wait() == 0
     assert log.read_text() == "new\n"

@@ -19,8 +19,7 @@ from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.postgres import EmbeddedPostgres
-from zerofleet.local.running import Running, joined
-from zerofleet.local.stores import ROLES, Stores
+from zerofleet.local.stores import ROLES, Running, Stores, joined
 
 RUN = load_run(Path(__file__).parents[2] / "runs" / "tictactoe.toml")
 

@@ -21,8 +21,7 @@ from zerofleet.database import Database, Promotion
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.fleet.figures import KINDS, SelfplayFigures, TrainerFigures
 from zerofleet.fleet.heartbeat import Heartbeat, HeartbeatHistory, Heartbeats, history_key
-from zerofleet.local.child import start_child, stop_child
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port, start_child, stop_child
 from zerofleet.local.valkey import find_valkey
 from zerofleet.redis_connection import UP
 from zerofleet.secrets.redis_users import RULES, acl_file

@@ -24,7 +24,7 @@ from zerofleet.fleet.figures import TrainerFigures
 from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.games import spec
 from zerofleet.local.postgres import EmbeddedPostgres
-from zerofleet.local.postgres_programs import find_programs
+from zerofleet.local.postgres_cluster import find_programs
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.session import ModelSession
 from zerofleet.records import GameRecord, is_held_out

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
-from zerofleet.database.recent_play import NEWEST_GAMES
+from zerofleet.database.metrics import NEWEST_GAMES
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.figures import Measurement, TrainerFigures
 from zerofleet.learning.measurement import TracedBatch, measurement

@@ -21,7 +21,7 @@ from zerofleet.database import Database, Submission
 from zerofleet.errors import ConfigError
 from zerofleet.games import spec
 from zerofleet.learning.learner import Learner
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 from zerofleet.services.trainer.checkpoints import CheckpointFolder
 from zerofleet.services.trainer.team import ProcessTeam
 

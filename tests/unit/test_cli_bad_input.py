@@ -12,7 +12,7 @@ import pytest
 from zerofleet.cli import main
 from zerofleet.config import load_run
 from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 
 RUNS = Path(__file__).parents[2] / "runs"
 TICTACTOE = str(RUNS / "tictactoe.toml")

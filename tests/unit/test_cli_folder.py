@@ -26,10 +26,9 @@ from zerofleet.config.presets import merge
 from zerofleet.database import Promotion
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.disk import FolderSizes, data_folder_of, full_disk
-from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.lock import FolderLock, lock_holder
-from zerofleet.local.running import Running
+from zerofleet.local.data_folder import DataFolder, FolderLock, lock_holder
 from zerofleet.local.start import Start
+from zerofleet.local.stores import Running
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.models.folder import ModelFolder
 

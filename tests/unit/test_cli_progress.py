@@ -36,9 +36,9 @@ from zerofleet.fleet.report import (
     elo_text,
     states_of,
 )
-from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.running import Running
-from zerofleet.local.usage import Usage
+from zerofleet.local.data_folder import DataFolder, Usage
+from zerofleet.local.monitor import DiskUse, Exam, Loss, RunFigures, ServiceState, states_of
+from zerofleet.local.stores import Running
 from zerofleet.waiting import WorkStatus
 
 HOSTILE = "\x1b]0;title\x07\x1b]52;c;cm0=\x07\x9b2J\u202eline\nforged  row [red]x"

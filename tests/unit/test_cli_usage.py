@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from zerofleet.local.usage import Usage, UsageMeter, tree_cpu_seconds
+from zerofleet.local.data_folder import Usage, UsageMeter, tree_cpu_seconds
 
 BURN = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
 

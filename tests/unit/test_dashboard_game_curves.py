@@ -8,8 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from zerofleet.database.played_games import PlayedGame, PlayedPly
-from zerofleet.database.sgf_of_game import sgf_of_game
+from zerofleet.database.played_games import PlayedGame, PlayedPly, sgf_of_game
 from zerofleet.services.dashboard.game_page import ValueCurve, WalkedGame
 
 PLIES = 8

@@ -14,7 +14,7 @@ from examples.domineering import Domineering
 from zerofleet.client import PlayerDescription
 from zerofleet.config import run_from_values
 from zerofleet.games import parse_actions
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 from zerofleet.services.dashboard.board import Board, board_of
 from zerofleet.services.dashboard.frame import Frame, Visit
 from zerofleet.services.dashboard.play_page import CompareView, PlayView

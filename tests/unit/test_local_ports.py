@@ -14,7 +14,7 @@ from zerofleet.config import load_run
 from zerofleet.errors import ConfigError
 from zerofleet.local import programs
 from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.ports import free_port, take_port
+from zerofleet.local.processes import free_port, take_port
 from zerofleet.local.programs import (
     chosen_metrics_ports,
     chosen_page_address,
@@ -26,7 +26,7 @@ RUN_FILE = Path(__file__).parents[2] / "runs" / "tictactoe.toml"
 
 ASK = """
 import sys
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 print(*(free_port() for _ in range(300)), flush=True)
 sys.stdin.read()  # they are this process's until it ends
 """

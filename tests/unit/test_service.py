@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from zerofleet import service
 from zerofleet.errors import ConfigError
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 from zerofleet.service import LOST_GAMES_FD, served_metrics, tell_lost_games
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerofleet.database.address import connection_parameters
+from zerofleet.database.connection import connection_parameters
 from zerofleet.errors import ConfigError
 from zerofleet.redis_connection import open_redis
 from zerofleet.secrets.urls import split_password_file, with_password_file

@@ -109,7 +109,7 @@ def exam(
     from zerofleet import games
     from zerofleet.config import ProcessSettings, load_run, read_settings
     from zerofleet.database import Database
-    from zerofleet.local.running import joined
+    from zerofleet.local.stores import joined
     from zerofleet.models.model_store import open_store
     from zerofleet.models.session import ModelSession
 

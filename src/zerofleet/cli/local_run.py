@@ -23,10 +23,9 @@ from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
 from zerofleet.fleet.figures import InferenceFigures
 from zerofleet.fleet.need import smaller_network
 from zerofleet.fleet.report import RunFigures, ServiceState, all_up
-from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.last_checkpoint import LastCheckpoint
-from zerofleet.local.monitor import Monitor
-from zerofleet.local.ports import answers
+from zerofleet.local.data_folder import DataFolder, UsageMeter
+from zerofleet.local.monitor import Monitor, RunFigures, ServiceState
+from zerofleet.local.processes import AddressTakenError, Supervisor, answers, service_of
 from zerofleet.local.programs import (
     LocalPrograms,
     chosen_address,
@@ -36,11 +35,8 @@ from zerofleet.local.programs import (
     port_of,
     require_different_ports,
 )
-from zerofleet.local.running import Running
-from zerofleet.local.start import Start
-from zerofleet.local.stores import Stores, StoreUrls
-from zerofleet.local.supervisor import AddressTakenError, Supervisor, service_of
-from zerofleet.local.usage import UsageMeter
+from zerofleet.local.start import LastCheckpoint, Start
+from zerofleet.local.stores import Running, Stores, StoreUrls
 
 _LOOK_SECONDS = 1.0
 _SLOW_LOOKS = 20

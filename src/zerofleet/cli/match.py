@@ -65,7 +65,7 @@ def match(
     fleet's. The command needs the evaluator's rights, so run it in the evaluator's container.
     """
     from zerofleet.config import load_run
-    from zerofleet.local.running import joined
+    from zerofleet.local.stores import joined
 
     names = player_names(player, opponent)
     if database_url is not None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from zerofleet.local.data_folder import DataFolder
-    from zerofleet.local.running import Running
-    from zerofleet.local.supervisor import Program
+    from zerofleet.local.processes import Program
+    from zerofleet.local.stores import Running
 
 NO_NICEGUI = "NiceGUI is not installed: pip install 'zerofleet[dashboard]'"
 _LOOK_SECONDS = 1.0
@@ -51,7 +51,7 @@ def page(
     from zerofleet.cli.signals import interruptible
     from zerofleet.config import load_run
     from zerofleet.local.programs import chosen_page_address, keep_page_port
-    from zerofleet.local.running import joined
+    from zerofleet.local.stores import joined
 
     if find_spec("nicegui") is None:
         raise ConfigError(f"there is no page: {NO_NICEGUI}")
@@ -126,8 +126,7 @@ def programs_of(folder: DataFolder, running: Running, address: str) -> Sequence[
     """
     from zerofleet.cli.serving import point_at_best
     from zerofleet.local.programs import LocalPrograms, chosen_address
-    from zerofleet.local.running import update_database
-    from zerofleet.local.stores import StoreUrls
+    from zerofleet.local.stores import StoreUrls, update_database
 
     urls = StoreUrls(running.database_urls, running.redis_url)
     if running.inference_address is not None:
@@ -169,7 +168,7 @@ async def _serve(
         ConfigError, ProgramFailedError: the dashboard cannot be kept running.
     """
     from zerofleet.cli.signals import stop_event
-    from zerofleet.local.supervisor import Supervisor
+    from zerofleet.local.processes import Supervisor
 
     supervisor = Supervisor(programs, _say, logs=logs)
 
@@ -201,6 +200,6 @@ async def _wait_until(condition: Callable[[], bool], every_seconds: float) -> No
 
 async def _wait_listening(address: str) -> None:
     """Wait until a server listens there."""
-    from zerofleet.local.ports import answers
+    from zerofleet.local.processes import answers
 
     await _wait_until(lambda: answers(address), _POLL_SECONDS)

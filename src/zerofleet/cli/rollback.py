@@ -48,7 +48,7 @@ def rollback(
     evaluator's rights, so run it in the evaluator's container.
     """
     from zerofleet.config import load_run
-    from zerofleet.local.running import joined
+    from zerofleet.local.stores import joined
 
     if database_url is not None:
         if run_file is None:

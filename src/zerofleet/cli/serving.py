@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zerofleet.database import Promotion
     from zerofleet.local.data_folder import DataFolder
     from zerofleet.local.programs import LocalPrograms
-    from zerofleet.local.running import Running
+    from zerofleet.local.stores import Running
 
 _READY_SECONDS = 60.0
 
@@ -63,7 +63,7 @@ def serving(folder: DataFolder, program: str) -> Generator[str]:
     Raises:
         ConfigError: there is no model that could be asked.
     """
-    from zerofleet.local.running import joined
+    from zerofleet.local.stores import joined
 
     with joined(folder, program) as running:
         point_at_best(folder, running)
@@ -84,7 +84,7 @@ def evaluating(folder: DataFolder, running: Running) -> Generator[Callable[[], N
     Raises:
         ConfigError: there is no model that could be asked.
     """
-    from zerofleet.local.child import start_child, stop_child
+    from zerofleet.local.processes import start_child, stop_child
 
     point_at_best(folder, running)
     with _lone_inference(folder, running) as (address, inference):
@@ -151,7 +151,7 @@ def _lone_inference(folder: DataFolder, running: Running) -> Generator[tuple[str
     Raises:
         ConfigError: it ends, or does not get ready.
     """
-    from zerofleet.local.child import start_child, stop_child
+    from zerofleet.local.processes import start_child, stop_child
     from zerofleet.local.programs import chosen_address
 
     echo("starting the inference service", err=True)

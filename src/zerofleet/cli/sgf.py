@@ -53,7 +53,7 @@ def sgf(
     in the containers of a fleet, that Postgres is used.
     """
     from zerofleet.config import load_run
-    from zerofleet.database.sgf_of_game import sgf_of_game
+    from zerofleet.database.played_games import sgf_of_game
     from zerofleet.games.sgf import require_sgf
 
     if game_uid is None and run_file is not None and (uid := _as_uid(run_file)) is not None:
@@ -115,7 +115,7 @@ def _database(
     """The run that is meant, and where its games are."""
     from zerofleet.config import load_run
     from zerofleet.database.played_games import PlayedGames
-    from zerofleet.local.running import joined
+    from zerofleet.local.stores import joined
 
     if database_url is not None:
         if run_file is None and not in_fleet(data):

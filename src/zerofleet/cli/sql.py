@@ -39,7 +39,7 @@ def sql(
     For a stopped run, its database is started for the command. If ZEROFLEET_DATABASE_URL is set, as
     in the containers of a fleet, that Postgres is used.
     """
-    from zerofleet.local.running import joined
+    from zerofleet.local.stores import joined
 
     database_url = fleet_database(data, database_url)
     if database_url is not None:
@@ -75,7 +75,7 @@ def _program() -> str:
     """Psql of the newest Postgres here, or one that came without a server."""
     import shutil
 
-    from zerofleet.local.postgres_programs import find_programs
+    from zerofleet.local.postgres_cluster import find_programs
 
     try:
         return str(find_programs().folder / "psql")

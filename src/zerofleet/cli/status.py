@@ -20,7 +20,7 @@ from zerofleet.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     from zerofleet.local.monitor import Monitor
-    from zerofleet.local.running import Running
+    from zerofleet.local.stores import Running
 
 _WATCH_SECONDS = 2.0
 
@@ -139,7 +139,7 @@ def _of_folder(data: Path | None, run_file: Path | None) -> Generator[_Watched]:
     from zerofleet.config import load_run
     from zerofleet.database import Database
     from zerofleet.local.monitor import Monitor
-    from zerofleet.local.running import joined, running_in
+    from zerofleet.local.stores import joined, running_in
 
     folder = chosen_folder(data, run_file)
     run = load_run(folder.run_file)

@@ -27,11 +27,12 @@ from zerofleet.fleet.report import (
     rate_text,
     redis_text,
 )
-from zerofleet.local.ports import LOOPBACK
+from zerofleet.local.monitor import DiskUse, RunFigures, ServiceState
+from zerofleet.local.processes import LOOPBACK
 from zerofleet.printable import printable
 
 if TYPE_CHECKING:
-    from zerofleet.local.running import Running
+    from zerofleet.local.stores import Running
 
 _NOT_HERE = ("until", "disk")  # only `zerofleet up` knows the first; disk_use has the other
 

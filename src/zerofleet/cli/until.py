@@ -14,7 +14,8 @@ from zerofleet.cli.final_report import goal_text
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.report import Exam, RunFigures, counted, duration
-from zerofleet.local.last_checkpoint import LastCheckpoint
+from zerofleet.local.monitor import Exam, RunFigures
+from zerofleet.local.start import LastCheckpoint
 
 _NUMBER = r"(\d{1,12}(?:\.\d{1,12})?)"
 _TIME = re.compile(rf"(?:{_NUMBER}h)? ?(?:{_NUMBER}m)? ?(?:{_NUMBER}s)?", re.ASCII)

@@ -1,9 +1,12 @@
-"""Connections to Postgres that never hang, and its errors in our words."""
+"""Connections to Postgres that never hang: addresses, a watchdog, and its errors in our words."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import socket
+import threading
 import time
 from collections.abc import Generator
 from typing import Any, Self
@@ -12,12 +15,11 @@ import psycopg2
 import psycopg2.extensions
 import sqlalchemy
 from psycopg2 import errorcodes
+from psycopg2.extensions import make_dsn, parse_dsn
 from sqlalchemy import Connection, Row, exc, text
 
 from zerofleet import __version__
-from zerofleet.database.address import connection_parameters, place
 from zerofleet.database.schema import expected, read_schema_version
-from zerofleet.database.watchdog import Watchdog
 from zerofleet.errors import (
     ConfigError,
     IncompatibleModelError,
@@ -30,6 +32,13 @@ from zerofleet.errors import (
     is_disk_full,
     shared_memory_full,
 )
+from zerofleet.secrets.files import read_secret
+from zerofleet.secrets.urls import split_password_file
+
+_HIGHEST_PORT = 65535
+_SCHEME = re.compile(r"^postgres(ql)?(\+\w+)?://")
+
+_LOOK_SECONDS = 1.0
 
 _CONNECT_SECONDS = 5
 _STATEMENT_SECONDS = 30
@@ -71,6 +80,101 @@ _SERVER_DEFAULTS = (
     " -c idle_in_transaction_session_timeout=60s -c jit=off -c timezone=UTC"
     f" -c max_parallel_workers_per_gather=0 -c {_SETTINGS_MARK}=on"
 )
+
+
+def libpq_url(url: str) -> str:
+    """A URL that libpq's programs understand, from SQLAlchemy's way of writing it or libpq's."""
+    return _SCHEME.sub("postgresql://", url)
+
+
+def connection_parameters(url: str) -> dict[str, Any]:
+    """Libpq's parameters of a URL, with the password that is in its ``password_file`` now.
+
+    Raises:
+        ConfigError: it is not the URL of a Postgres; the message does not repeat it, because it
+            may hold a password. Or the file cannot be read.
+    """
+    bare, path = split_password_file(url)
+    try:
+        if not _SCHEME.match(bare):
+            raise ValueError
+        parameters = parse_dsn(libpq_url(bare))
+    except (ValueError, psycopg2.Error) as error:
+        raise ConfigError(
+            "the database URL is not one of Postgres: write postgresql://user@host:5432/name"
+        ) from error
+    for port in str(parameters.get("port", "")).split(","):
+        if port and not (re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) <= _HIGHEST_PORT):
+            raise ConfigError(f"the database URL has port {port[:40]!r}: give 1 to {_HIGHEST_PORT}")
+    return parameters if path is None else {**parameters, "password": read_secret(path)}
+
+
+def without_password(url: str) -> tuple[str, str | None]:
+    """A connection string for libpq's programs, and apart from it the password, if there is one.
+
+    Other users can see a program's arguments, so the password must go another way.
+
+    Raises:
+        ConfigError: it is not the URL of a Postgres.
+    """
+    parameters = connection_parameters(url)
+    password = parameters.pop("password", None)
+    return make_dsn(**parameters), password
+
+
+def place(parameters: dict[str, Any]) -> str:
+    """``host:port`` of a server, for messages."""
+    host = parameters.get("host") or parameters.get("hostaddr") or "localhost"
+    return f"{host}:{parameters.get('port') or 5432}"
+
+
+class Watchdog:
+    """Cuts a connection that is in use for too long; its user gets an error and goes on.
+
+    Args:
+        seconds: the longest use that is bearable.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._deadlines: dict[int, float] = {}  # by file descriptor
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @contextlib.contextmanager
+    def watch(self, descriptor: int) -> Generator[None]:
+        """Watch over a socket while this is entered."""
+        with self._lock:
+            self._deadlines[descriptor] = time.monotonic() + self._seconds
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+                self._thread.start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._deadlines.pop(descriptor, None)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_LOOK_SECONDS):
+            with self._lock:  # held, so that no other thread closes the descriptor meanwhile
+                now = time.monotonic()
+                for descriptor, deadline in self._deadlines.items():
+                    if now > deadline:
+                        _cut(descriptor)
+
+
+def _cut(descriptor: int) -> None:
+    # A duplicate, because closing the socket object must not close the descriptor.
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def connect(url: str) -> psycopg2.extensions.connection:

@@ -1,4 +1,8 @@
-"""Matches as rows: pairs of games between two players, and what follows from them."""
+"""Matches, their verdicts, and the ratings that follow from them.
+
+A match is pairs of games between two players. A player has a text as its name: a model its version
+(``"12"``), an anchor its own name.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,41 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import Connection, Row, text
 
 from zerofleet.database.connection import ConnectionPool
-from zerofleet.database.submission import Submission, encode_submissions
-from zerofleet.database.verdicts import PAIRS, Grounds, Pair, Verdict, pair_of, write_verdict
+from zerofleet.database.worker_games import Submission, encode_submissions
 from zerofleet.errors import ConfigError, RecordRejectedError, StaleEpochError
 from zerofleet.records import GameRecord
+
+Verdict = Literal["promoted", "rejected", "skipped"]
+
+# Repeatable: a match that is decided keeps its verdict.
+_DECIDE = """
+UPDATE matches SET
+    verdict = :verdict, decided_at = now(), epoch = :epoch, decided_by = :decided_by, llr = :llr,
+    games_counted = :games_counted, duplicates = :duplicates,
+    pentanomial = CAST(:pentanomial AS integer[]),
+    score = coalesce(:score, (
+        SELECT avg(score) FROM match_games AS g WHERE g.match_id = matches.match_id
+    ))
+WHERE match_id = :match_id AND verdict IS NULL
+"""
+
+
+PAIRS = """
+WITH played AS (
+    SELECT p.opening, p.color, p.score,
+        row_number() OVER (PARTITION BY p.color, g.moves ORDER BY p.opening) > 1 AS repeated
+    FROM match_games AS p JOIN games AS g USING (game_uid) WHERE match_id = :match_id
+)
+SELECT opening, max(score) FILTER (WHERE color = 0) AS first,
+    max(score) FILTER (WHERE color = 1) AS second, bool_and(repeated) AS repeated
+FROM played GROUP BY opening HAVING count(*) = 2 ORDER BY opening
+"""
+"""The complete pairs of a match, for ``pair_of``."""
 
 MatchKind = Literal["gate", "rating", "trial"]
 
@@ -55,6 +85,77 @@ SELECT :match_id, :opening, :color, game_uid,
 FROM games WHERE game_uid = CAST(:game_uid AS uuid)
 ON CONFLICT DO NOTHING
 """
+
+RatingPlace: TypeAlias = tuple[str, str, int, int]
+"""A game of the rating pool: player, opponent, opening, colour of the player."""
+
+_UPSERT = """
+WITH given AS (
+    SELECT * FROM unnest(
+        CAST(:players AS text[]), CAST(:elos AS float8[]), CAST(:errors AS float8[])
+    ) AS g (player, elo, elo_error)
+), counted AS (
+    SELECT player, count(*) AS games FROM (
+        SELECT first_player AS player FROM rated_games WHERE run = :run AND NOT repeated
+        UNION ALL
+        SELECT second_player FROM rated_games WHERE run = :run AND NOT repeated
+    ) AS sides GROUP BY player
+)
+INSERT INTO ratings (run, player, elo, elo_error, games)
+SELECT :run, player, elo, elo_error, coalesce(games, 0)
+FROM given LEFT JOIN counted USING (player)
+ON CONFLICT (run, player) DO UPDATE SET
+    elo = excluded.elo, elo_error = excluded.elo_error, games = excluded.games, at = now()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Both games of one opening, as the first-named player sees them."""
+
+    opening: int
+    scores: tuple[float, float]  # as the first player, as the second
+    repeated: bool  # both games repeat, move by move, a game of an earlier pair
+
+    @property
+    def points(self) -> float:
+        """From 0 to 2."""
+        return sum(self.scores)
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What a verdict rests on; None where no games were counted."""
+
+    decided_by: str | None = None
+    score: float | None = None  # of the candidate over the counted games, points per game
+    llr: float | None = None
+    games_counted: int | None = None
+    duplicates: int | None = None  # games left out
+    pentanomial: tuple[int, ...] | None = None  # counted pairs by 0, 0.5, 1, 1.5, 2 points
+
+
+def pair_of(row: Row[Any]) -> Pair:
+    """A pair, from a row of ``PAIRS``."""
+    return Pair(row.opening, (row.first, row.second), row.repeated)
+
+
+def write_verdict(
+    connection: Connection, match_id: int, verdict: Verdict, grounds: Grounds, epoch: int
+) -> None:
+    """Decide a match in the caller's transaction; one that is decided stays as it is."""
+    parameters: dict[str, Any] = {
+        "match_id": match_id,
+        "verdict": verdict,
+        "epoch": epoch,
+        "decided_by": grounds.decided_by,
+        "llr": grounds.llr,
+        "games_counted": grounds.games_counted,
+        "duplicates": grounds.duplicates,
+        "pentanomial": None if grounds.pentanomial is None else list(grounds.pentanomial),
+        "score": grounds.score,
+    }
+    connection.execute(text(_DECIDE), parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,3 +482,70 @@ def _store_records(
     for game_uid, status, reason in answers:
         if status in ("adopted", "conflict", "rejected"):
             raise RecordRejectedError(f"game {game_uid}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class PlayerResult:
+    """What two players of a run took from each other when ``player`` moved first."""
+
+    player: str
+    opponent: str
+    wins: int  # by player
+    draws: int
+    losses: int
+
+
+@dataclass(frozen=True, slots=True)
+class RatingRow:
+    """A player's strength among the players of its run."""
+
+    run: str
+    player: str
+    version: int | None  # of a model; None: an anchor
+    elo: float
+    elo_error: float  # standard error
+    games: int
+    at: datetime
+
+
+class Ratings(ConnectionPool):
+    """Reading results between players, writing and reading ratings."""
+
+    def rating_places(self, run: str) -> set[RatingPlace]:
+        """The places of the rating pool that hold a game."""
+        rows = self._rows(
+            "SELECT player, opponent, opening, color FROM match_games JOIN matches "
+            "USING (match_id) WHERE run = :run AND kind = 'rating'",
+            run=run,
+        )
+        return {(row.player, row.opponent, row.opening, row.color) for row in rows}
+
+    def player_results(self, run: str) -> list[PlayerResult]:
+        """All games between two players, of every kind of match: what ratings follow from.
+
+        A game that two players without chance repeated, move by move, is counted once. Games of a
+        model in a named precision are left out: they say nothing of the version.
+        """
+        rows = self._rows(
+            "SELECT first_player, second_player, count(*) FILTER (WHERE result = 1), "
+            "count(*) FILTER (WHERE result = 0), count(*) FILTER (WHERE result = -1) "
+            "FROM rated_games WHERE run = :run AND NOT repeated "
+            "GROUP BY first_player, second_player ORDER BY first_player, second_player",
+            run=run,
+        )
+        return [PlayerResult(*row) for row in rows]
+
+    def upsert_ratings(self, run: str, ratings: Sequence[tuple[str, float, float]]) -> None:
+        """Replace ratings, given as (player, elo, standard error)."""
+        if ratings:
+            players, elos, errors = (list(column) for column in zip(*ratings, strict=True))
+            self._run(_UPSERT, run=run, players=players, elos=elos, errors=errors)
+
+    def ratings(self, run: str) -> list[RatingRow]:
+        """The ratings of a run: its models, the oldest first, then anchors by name."""
+        rows = self._rows(
+            "SELECT run, player, version, elo, elo_error, games, at FROM ratings "
+            "WHERE run = :run ORDER BY version NULLS LAST, player",
+            run=run,
+        )
+        return [RatingRow(*row) for row in rows]

@@ -1,7 +1,7 @@
-"""Make or update a database: tables by revisions, then functions, views and rights as files say.
+"""Create or update a database: tables by revisions, then functions, views and rights from files.
 
-All of it is one transaction, in the order of ``schema``: what a migration leaves is either the
-database as it was or the whole new one.
+A migration is one transaction, in the order of ``schema``: it leaves either the old database or the
+whole new one. Passwords and settings of the roles come from files.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from typing import Any
 
 import psycopg2
 import sqlalchemy
-from psycopg2 import errors
-from sqlalchemy import Row, exc, text
+from psycopg2 import errors, sql
+from psycopg2.extensions import encrypt_password
+from sqlalchemy import Connection, Row, exc, text
 
 from zerofleet import __version__
-from zerofleet.database.address import connection_parameters, place
-from zerofleet.database.connection import ConnectionPool, require_settings
-from zerofleet.database.role_passwords import ROLES, set_role_passwords
+from zerofleet.database.connection import (
+    ConnectionPool,
+    connection_parameters,
+    place,
+    require_settings,
+)
 from zerofleet.database.schema import (
     AFTER_TABLES,
     BEFORE_TABLES,
@@ -31,7 +35,15 @@ from zerofleet.database.schema import (
     script,
 )
 from zerofleet.errors import ConfigError, StoreUnavailableError, ZerofleetError
+from zerofleet.secrets.files import read_secret
 
+ROLES = (
+    "zerofleet_worker",
+    "zerofleet_trainer",
+    "zerofleet_evaluator",
+    "zerofleet_console",
+    "zerofleet_visitor",
+)
 _SCRIPTS = Path(__file__).with_name("migrations")
 _OLDEST_SERVER = 15
 _ALEMBIC = threading.Lock()  # its context is one for the whole process
@@ -64,6 +76,51 @@ CROSS JOIN LATERAL aclexplode(c.relacl) AS a
 WHERE c.relnamespace = 'public'::regnamespace AND a.grantee <> c.relowner
     AND pg_get_userbyid(a.grantee) NOT IN {ROLES}
 """
+
+
+def set_role_passwords(connection: Connection, folder: Path) -> None:
+    """Give each role the password in the file of its name, and our settings alone; no commit.
+
+    A role may change its own settings (``ALTER ROLE zerofleet_console SET statement_timeout = 0``),
+    and new sessions would begin with them. Roles without a file keep what they have.
+
+    The server is told what SCRAM derives from a password, so that no password can come into its
+    log.
+
+    Raises:
+        ConfigError: the folder has no file of a role's name, or one cannot be read.
+    """
+    files = [folder / role for role in ROLES if (folder / role).exists()]
+    if not files:
+        raise ConfigError(
+            f"--role-passwords {folder} has no file that is named like a role: {', '.join(ROLES)}"
+        )
+    # Past SQLAlchemy, whose errors would quote the statement.
+    raw: Any = connection.connection.dbapi_connection
+    for path in files:
+        verifier = encrypt_password(read_secret(path), path.name, raw, "scram-sha-256")
+        statement = sql.SQL("ALTER ROLE {} PASSWORD {}").format(
+            sql.Identifier(path.name), sql.Literal(verifier)
+        )
+        with raw.cursor() as cursor:
+            cursor.execute(statement)
+            _forget_settings(cursor, path.name)
+            for rights in BEFORE_TABLES:
+                cursor.execute(script(rights))
+
+
+def _forget_settings(cursor: Any, role: str) -> None:  # noqa: ANN401 - psycopg2's
+    """Forget what was set for a role, in all databases together and in each."""
+    cursor.execute(
+        "SELECT d.datname FROM pg_db_role_setting AS s JOIN pg_roles AS r ON r.oid = s.setrole "
+        "LEFT JOIN pg_database AS d ON d.oid = s.setdatabase WHERE r.rolname = %s",
+        (role,),
+    )
+    for (database,) in cursor.fetchall():
+        where = sql.SQL("")
+        if database is not None:
+            where = sql.SQL("IN DATABASE {} ").format(sql.Identifier(database))
+        cursor.execute(sql.SQL("ALTER ROLE {} {}RESET ALL").format(sql.Identifier(role), where))
 
 
 def _say_nothing(line: str) -> None:

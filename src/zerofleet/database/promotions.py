@@ -9,7 +9,7 @@ from psycopg2 import errorcodes
 from sqlalchemy import exc, text
 
 from zerofleet.database.connection import ConnectionPool, explain
-from zerofleet.database.verdicts import Grounds, write_verdict
+from zerofleet.database.matches import Grounds, write_verdict
 from zerofleet.errors import ModelNotFoundError, StaleEpochError
 
 _FROM = "FROM promotions JOIN models USING (run, version) WHERE run = :run ORDER BY seq DESC"

@@ -1,27 +1,30 @@
-"""Self-play's side: finished games go in once, unfinished games go from worker to worker."""
+"""A worker's games: finished ones go in once, unfinished ones go from worker to worker.
+
+Games are sent as JSON whose long columns are array literals.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal, TypeVar, cast
+from functools import cache
+from typing import Any, Literal, TypeVar, cast
 from uuid import UUID
 
+import numpy as np
 import structlog
 from psycopg2 import errorcodes
 from sqlalchemy import exc
+from zerofleet_core import State, game_spec
 
 from zerofleet.database.connection import ConnectionPool, explain
-from zerofleet.database.submission import (
-    Submission,
-    SubmitStatus,
-    encode_submissions,
-    encode_unfinished,
-)
 from zerofleet.errors import ConfigError, RecordRejectedError
 from zerofleet.records import GameRecord, read_json
 
+GameKind = Literal["selfplay", "match"]
+SubmitStatus = Literal["stored", "duplicate", "adopted", "conflict", "rejected"]
 _T = TypeVar("_T")
 SaveStatus = Literal["saved", "lost", "rejected"]
 
@@ -40,6 +43,78 @@ _SAVE = (
 
 # Postgres takes about 280 bytes of memory for each search entry of a statement.
 _MOST_ENTRIES = 400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A finished game, with the adoptions it has been through."""
+
+    record: GameRecord
+    epoch: int = 0
+    kind: GameKind = "selfplay"
+
+
+def encode_submissions(submissions: Sequence[Submission]) -> str:
+    """The batch as ``submit_games`` takes it.
+
+    Raises:
+        RecordRejectedError: a record is unfinished, or names actions that its game does not have.
+    """
+    return json.dumps([_encode(submission) for submission in submissions])
+
+
+def encode_unfinished(records: Sequence[tuple[GameRecord, int]]) -> str:
+    """Records with their epochs as ``save_unfinished`` takes them."""
+    return json.dumps([{"epoch": epoch, "record": record.to_json()} for record, epoch in records])
+
+
+def _encode(submission: Submission) -> dict[str, Any]:
+    record = submission.record
+    if record.result is None or record.finished_at is None:
+        raise RecordRejectedError(f"game {record.game_uid} is not finished")
+    return {
+        "epoch": submission.epoch,
+        "kind": submission.kind,
+        "moves": _moves(record),
+        "content_sha256": f"\\x{record.digest().hex()}",
+        "record": record.to_json(),
+    }
+
+
+def _moves(record: GameRecord) -> str:
+    if ":" in record.game:
+        return _moves_played(record)
+    names = _action_names(record.game)
+    try:
+        return " ".join([names[action] for action in record.columns.action.tolist()])
+    except KeyError as error:
+        raise RecordRejectedError(
+            f"game {record.game_uid}: {record.game} has no action {error}"
+        ) from None
+
+
+def _moves_played(record: GameRecord) -> str:
+    """The notation of games from elsewhere, such as chess, which may depend on the position."""
+    state = State(record.game)
+    moves: list[str] = []
+    try:
+        for action in record.columns.action.tolist():
+            name = state.action_to_string(action)
+            state.apply(action)
+            moves.append("".join(name.split()))
+    except ValueError as error:
+        raise RecordRejectedError(
+            f"game {record.game_uid}: ply {len(moves)}: {record.game}: {error}"
+        ) from None
+    return " ".join(moves)
+
+
+@cache
+def _action_names(game: str) -> dict[int, str]:
+    """The notation of each action; in the core's games it is the same in every position."""
+    state = State(game)
+    actions = range(game_spec(game).num_actions)
+    return {int(action): state.action_to_string(action) for action in np.asarray(actions)}
 
 
 @dataclass(frozen=True, slots=True)

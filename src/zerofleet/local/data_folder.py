@@ -8,6 +8,7 @@
                             and the environment said over it
     DATA/lock               held with flock by the command that runs the stores
     DATA/running.json       where the holder's stores and services listen
+    DATA/usage.json         wall and CPU seconds of the run since its first game
     DATA/page.json          {"port": ...}: the port of the page, the same on each start
     DATA/NAME.before        one of these files before a start that has not succeeded yet
     DATA/postgres, valkey, models, checkpoints, logs
@@ -19,17 +20,19 @@ import contextlib
 import fcntl
 import json
 import os
+import resource
 import shlex
+import stat
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from zerofleet.errors import ConfigError, ZerofleetError, is_disk_full, shared_memory_full
 from zerofleet.fleet.disk import MARKER
-from zerofleet.local.lock import lock_holder, narrow
+from zerofleet.local.data_folder import lock_holder, narrow
 from zerofleet.printable import printable
 
 if TYPE_CHECKING:
@@ -44,6 +47,95 @@ OLD = ".before"
 """Added to the name of a replaced file until the start has succeeded."""
 _PORTS = range(1, 65_536)
 _LOCK_SECONDS = 0.5
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_PROC = Path("/proc")
+
+
+def narrow(path: Path, *, passing: bool = True) -> None:
+    """Take away the rights of other users to a file or folder of ours.
+
+    Args:
+        path: nothing happens if it does not exist or is a link.
+        passing: root leaves others the right to pass through a folder, because the user that
+            Postgres runs as has to.
+    """
+    with contextlib.suppress(OSError):  # it is not there, or not ours
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            return
+        is_way = passing and os.geteuid() == 0 and stat.S_ISDIR(mode)
+        taken = mode & (0o066 if is_way else 0o077)
+        if taken:
+            path.chmod(stat.S_IMODE(mode) & ~taken)
+
+
+def lock_holder(path: Path) -> int | None:
+    """Return the process that holds a file's lock; None: the system does not say."""
+    with contextlib.suppress(OSError, ValueError):
+        status = path.stat()
+        device, inode = (os.major(status.st_dev), os.minor(status.st_dev)), status.st_ino
+        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+            _, kind, _, _, pid, place, *_ = line.split()
+            major, minor, number = place.split(":")
+            if kind == "FLOCK" and ((int(major, 16), int(minor, 16)), int(number)) == (
+                device,
+                inode,
+            ):
+                return int(pid) if int(pid) > 0 else None  # a process out of our sight
+    return None
+
+
+class FolderLock:
+    """A lock on a folder, held by us and by the children that we hand ``fileno()`` to.
+
+    A server that outlives its parent for a moment, to leave cleanly, still holds it.
+    """
+
+    def __init__(self, folder: Path, patience: float) -> None:
+        """Take the lock.
+
+        Args:
+            folder: made if absent.
+            patience: seconds that a server which is leaving may take.
+
+        Raises:
+            ConfigError: another process holds it, or the folder cannot be written.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / "lock"
+            path.touch(0o600)
+            self._file = path.open("a+", encoding="utf-8")
+            for each in (folder, path):
+                narrow(each)
+        except OSError as error:
+            raise ConfigError(f"cannot use the folder {folder}: {error.strerror}") from error
+        deadline = time.monotonic() + patience
+        while not self._taken():
+            if time.monotonic() > deadline:
+                self._file.close()
+                pid = lock_holder(folder / "lock")
+                process = "" if pid is None else f" (process {pid})"
+                raise ConfigError(
+                    f"a server is already running in {folder}{process}: stop it first"
+                )
+            time.sleep(0.02)
+
+    def fileno(self) -> int:
+        """The open file that carries the lock."""
+        return self._file.fileno()
+
+    def release(self) -> None:
+        """Let go of it here; children that hold it keep it until they end."""
+        self._file.close()
+
+    def _taken(self) -> bool:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,3 +470,82 @@ def read_private(path: Path) -> str:
     if path.stat().st_mode & 0o077:
         path.chmod(0o600)
     return path.read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Seconds since the first game, over all the times the run was up."""
+
+    wall_seconds: float
+    cpu_seconds: float
+
+
+class UsageMeter:
+    """Counts from the first game on, and remembers in a file, so that a resumed run goes on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._before = _stored(path)
+        self._start = _now()
+        self.usage = self._before
+
+    def read(self, *, games: int) -> Usage:
+        """The cost up to now; while there is no game yet, it starts anew with each reading."""
+        now = _now()
+        if games == 0:
+            self._start = now
+        self.usage = Usage(
+            self._before.wall_seconds + now.wall_seconds - self._start.wall_seconds,
+            self._before.cpu_seconds + now.cpu_seconds - self._start.cpu_seconds,
+        )
+        if games > 0:
+            with contextlib.suppress(OSError):  # the disk is full: keep the last one
+                write_json(self._path, asdict(self.usage))
+        return self.usage
+
+
+def tree_cpu_seconds(root: int) -> float:
+    """CPU seconds of a process, its descendants, and those descendants that have ended.
+
+    Linux counts an ended child with its parent once it is waited for, so the sum over the living
+    tree holds everything. Elsewhere only this process and its ended children are seen.
+    """
+    if not _PROC.is_dir():
+        spent = [
+            resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        ]
+        return sum(usage.ru_utime + usage.ru_stime for usage in spent)
+    ticks: dict[int, int] = {}
+    children: dict[int, list[int]] = {}
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit() and (fields := _stat_fields(entry)):
+            pid, parent = int(entry.name), int(fields[1])
+            ticks[pid] = sum(int(field) for field in fields[11:15])  # utime stime cutime cstime
+            children.setdefault(parent, []).append(pid)
+    total, pending = 0, [root]
+    while pending:
+        pid = pending.pop()
+        total += ticks.get(pid, 0)
+        pending += children.get(pid, [])
+    return total / _TICKS_PER_SECOND
+
+
+def _stat_fields(process: Path) -> list[str]:
+    """The fields after the command's name, which may hold spaces; empty when it is gone."""
+    try:
+        line = (process / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return line.rpartition(")")[2].split()
+
+
+def _now() -> Usage:
+    return Usage(time.monotonic(), tree_cpu_seconds(os.getpid()))
+
+
+def _stored(path: Path) -> Usage:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Usage(float(content["wall_seconds"]), float(content["cpu_seconds"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return Usage(0.0, 0.0)  # a damaged file is no reason to fail: counting starts again

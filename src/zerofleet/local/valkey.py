@@ -28,10 +28,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from zerofleet.errors import ConfigError
-from zerofleet.local.child import start_child, stop_child
-from zerofleet.local.data_folder import full_disk_named, read_private, write_private
-from zerofleet.local.lock import FolderLock
-from zerofleet.local.ports import free_port
+from zerofleet.local.data_folder import FolderLock, full_disk_named, read_private, write_private
+from zerofleet.local.processes import free_port, start_child, stop_child
 from zerofleet.secrets.urls import with_password_file
 
 _SETTINGS = MappingProxyType(

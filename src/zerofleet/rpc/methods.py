@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
-import grpc.aio
 from google.protobuf import message_factory
 from google.protobuf.message import DecodeError, Message
 from grpc import StatusCode

@@ -11,7 +11,7 @@ import pytest
 
 from zerofleet.client import AsyncModel
 from zerofleet.errors import InferenceUnavailableError
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 from zerofleet.rpc.codec import encode_request
 from zerofleet.rpc.prediction_stream import PredictionStream, stream_infer
 

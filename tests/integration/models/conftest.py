@@ -21,7 +21,7 @@ from secrets import token_hex
 
 import pytest
 
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 from zerofleet.models.bucket import ModelBucket
 from zerofleet.models.bucket_address import bucket_address
 from zerofleet.models.bucket_objects import Objects

@@ -20,7 +20,7 @@ from zerofleet.config import load_run
 from zerofleet.database import Database, Submission
 from zerofleet.errors import InferenceUnavailableError
 from zerofleet.games import spec
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 from zerofleet.models.session import ModelSession
 
 pytestmark = pytest.mark.slow

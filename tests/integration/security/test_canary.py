@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 import psycopg2
 import pytest
 
-from zerofleet.local.child import start_child
-from zerofleet.local.ports import free_port
 from zerofleet.local.postgres import USERS, EmbeddedPostgres
+from zerofleet.local.processes import free_port, start_child
 from zerofleet.local.valkey import find_valkey
 from zerofleet.rpc.probe import probe
 from zerofleet.secrets.fleet_secrets import FleetSecrets

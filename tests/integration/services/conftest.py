@@ -21,7 +21,7 @@ from zerofleet.exam import position_kinds
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.fleet.report import work_words
 from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 from zerofleet.local.stores import Stores
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.variant import Variant

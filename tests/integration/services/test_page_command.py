@@ -25,8 +25,7 @@ from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.local.data_folder import DataFolder
-from zerofleet.local.running import Running, joined, running_in
-from zerofleet.local.stores import ROLES
+from zerofleet.local.stores import ROLES, Running, joined, running_in
 
 preload("zerofleet.cli.page")
 

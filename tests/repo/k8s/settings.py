@@ -16,7 +16,7 @@ from tests.repo.k8s.manifests import Manifests, Workload
 from zerofleet.cli import app
 from zerofleet.config import ProcessSettings, RunConfig, load_run
 from zerofleet.config.process_settings import ENV_PREFIX
-from zerofleet.database.address import connection_parameters
+from zerofleet.database.connection import connection_parameters
 from zerofleet.errors import ZerofleetError
 
 _SETTINGS = {

@@ -16,7 +16,7 @@ from zerofleet import games
 from zerofleet.config import RunConfig, load_run
 from zerofleet.database import Database
 from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
-from zerofleet.local.ports import free_port
+from zerofleet.local.processes import free_port
 from zerofleet.models.folder import ModelFolder
 from zerofleet.models.shape import Shape
 
