@@ -10,11 +10,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from zerofleet.models.graph import check_graph
+from zerofleet.models.graph import OPSET, check_graph
 from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT
 from zerofleet.network.policy_value_net import PolicyValueNet
-
-OPSET = 17
 
 
 class _Exported(nn.Module):
