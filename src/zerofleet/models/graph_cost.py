@@ -18,8 +18,8 @@ from zerofleet.errors import IncompatibleModelError
 from zerofleet.models.protobuf import fields, varint
 from zerofleet.models.shape import INPUT
 
-# About twice what AlphaGo Zero's larger network needs on 19x19, 39 blocks of 256 channels: 17
-# billion products, and 25 million numbers in its int8 form.
+# AlphaGo Zero's larger network on 19x19, 39 blocks of 256 channels, needs 17 billion operations and
+# 18 million numbers; 32 million in int8, and 50 million with squeeze-excitation and pooling.
 MOST_NODES = 1 << 14
 MOST_NUMBERS = 1 << 26
 MOST_OPERATIONS = 1 << 35
