@@ -32,7 +32,7 @@ from zerofleet.errors import StoreFullError, StoreReadOnlyError, StoreUnavailabl
 from zerofleet.fleet.figures import EvaluatorFigures, SelfplayFigures, TrainerFigures
 from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.fleet.report import states_of
-from zerofleet.local.monitor import Monitor, states_of
+from zerofleet.local.monitor import Monitor
 from zerofleet.local.processes import Child
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.redis_connection import UP, RedisState, our_errors

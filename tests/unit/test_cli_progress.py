@@ -37,7 +37,6 @@ from zerofleet.fleet.report import (
     states_of,
 )
 from zerofleet.local.data_folder import DataFolder, Usage
-from zerofleet.local.monitor import DiskUse, Exam, Loss, RunFigures, ServiceState, states_of
 from zerofleet.local.stores import Running
 from zerofleet.waiting import WorkStatus
 

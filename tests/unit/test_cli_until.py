@@ -12,7 +12,6 @@ from zerofleet.cli.until import Ending, Until
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.report import Exam, RunFigures
-from zerofleet.local.monitor import Exam, RunFigures
 from zerofleet.local.start import LastCheckpoint
 
 NOTHING = RunFigures("r", "tic_tac_toe", 0, 0, 0, 0.0, 0.0, 0, 0, True)

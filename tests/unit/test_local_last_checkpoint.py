@@ -11,7 +11,6 @@ from zerofleet.config.fit import network_weights
 from zerofleet.errors import ConfigError
 from zerofleet.learning import PolicyValueNet
 from zerofleet.learning.learner import Learner
-from zerofleet.learning.network import PolicyValueNet
 from zerofleet.local.start import LastCheckpoint
 from zerofleet.services.trainer.checkpoints import CheckpointFolder, TrainerState
 

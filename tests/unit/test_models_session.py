@@ -12,8 +12,10 @@ from zerofleet.config import NetworkSection
 from zerofleet.errors import IncompatibleModelError, InferenceUnavailableError
 from zerofleet.games import spec
 from zerofleet.learning import PolicyValueNet, export_onnx
+from zerofleet.models import graph_cost
 from zerofleet.models.graph import check_graph
-from zerofleet.models.runtime import is_machine_failure
+from zerofleet.models.graph_cost import MOST_NODES, MOST_NUMBERS
+from zerofleet.models.runtime import is_machine_failure, open_runtime
 from zerofleet.models.session import ModelSession, not_loaded
 from zerofleet.models.shape import Shape
 
@@ -165,8 +167,111 @@ def ask_for_more_memory_than_there_is(model: onnx.ModelProto) -> None:
 
 def test_want_of_memory_is_not_the_files_fault() -> None:
     """ONNX Runtime's own words, here for memory of the host."""
-    with pytest.raises(InferenceUnavailableError, match=r"not run on this machine now: .*memory"):
-        ModelSession(changed(ask_for_more_memory_than_there_is), spec("tic_tac_toe"))
+    model = changed(ask_for_more_memory_than_there_is)
+    session = open_runtime(model, [("CPUExecutionProvider", {})], threads=1)
+    with pytest.raises(Exception, match="memory") as raised:
+        session.run(["value"], {"observation": np.zeros((1, 4), np.uint8)})
+    error = not_loaded("the model does not run", raised.value)
+    assert isinstance(error, InferenceUnavailableError)
+    assert "not run on this machine now" in str(error)
+
+
+def multiply_constants(model: onnx.ModelProto) -> None:
+    """ONNX Runtime would compute the product when it loads the model."""
+    square = onnx.numpy_helper.from_array(np.ones((2, 2), np.float32), "square")
+    model.graph.initializer.append(square)
+    model.graph.node.append(helper.make_node("MatMul", ["square", "square"], ["folded"], "bomb"))
+
+
+def copy_constants(model: onnx.ModelProto) -> None:
+    """Each copy is one more tensor in memory."""
+    largest = max(model.graph.initializer, key=lambda tensor: np.prod(tensor.dims))
+    for number in range(8):
+        model.graph.node.append(helper.make_node("Identity", [largest.name], [f"copy{number}"]))
+
+
+def double_again_and_again(model: onnx.ModelProto) -> None:
+    before = next(node.output[0] for node in model.graph.node if node.op_type == "Flatten")
+    for number in range(30):
+        node = helper.make_node("Concat", [before, before], [f"double{number}"], axis=1)
+        model.graph.node.append(node)
+        before = node.output[0]
+
+
+def make_too_many_nodes(model: onnx.ModelProto) -> None:
+    model.graph.node.extend(
+        helper.make_node("Relu", ["value"], [f"copy{number}"]) for number in range(MOST_NODES)
+    )
+
+
+def add_to_the_batch(model: onnx.ModelProto) -> None:
+    model.graph.node.append(helper.make_node("Concat", ["value", "value"], ["more"], axis=0))
+
+
+def lay_the_batch_across(model: onnx.ModelProto) -> None:
+    """Added to the values, this would give the square of the number of positions."""
+    axis = onnx.numpy_helper.from_array(np.array([0], np.int64), "first")
+    model.graph.initializer.append(axis)
+    model.graph.node.append(helper.make_node("Unsqueeze", ["value", "first"], ["across"]))
+
+
+def take_a_size_from_the_observation(model: onnx.ModelProto) -> None:
+    model.graph.node.extend(
+        [
+            helper.make_node("Cast", ["observation"], ["size"], to=TensorProto.INT64),
+            helper.make_node("Reshape", ["value", "size"], ["any"]),
+        ]
+    )
+
+
+def pad_a_convolution(model: onnx.ModelProto) -> None:
+    node = next(node for node in model.graph.node if node.op_type == "Conv")
+    [pads] = [attribute for attribute in node.attribute if attribute.name == "pads"]
+    pads.ints[:] = [10_000] * 4
+
+
+def claim_a_larger_weight(model: onnx.ModelProto) -> None:
+    model.graph.initializer[0].dims[0] = 1 << 40
+
+
+def mean_other_operators(model: onnx.ModelProto) -> None:
+    model.opset_import[0].version = 18
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (ask_for_more_memory_than_there_is, "operator 'Expand'"),
+        (multiply_constants, r"node 'bomb' \(MatMul\): it computes with constants alone, at load"),
+        (copy_constants, r"\(Identity\): more numbers .* than the file holds"),
+        (double_again_and_again, rf"node 'double\d+' \(Concat\): .*more than {MOST_NUMBERS}"),
+        (make_too_many_nodes, rf"nodes, more than {MOST_NODES}"),
+        (add_to_the_batch, r"\(Concat\): it touches the axis of the batch"),
+        (lay_the_batch_across, r"\(Unsqueeze\): it touches the axis of the batch"),
+        (take_a_size_from_the_observation, r"\(Reshape\): its inputs are unusual"),
+        (pad_a_convolution, r"\(Conv\): its convolution is unusual"),
+        (claim_a_larger_weight, "another size than their shape"),
+        (mean_other_operators, "opset 17"),
+    ],
+)
+def test_a_model_that_costs_too_much_is_refused_before_it_is_loaded(
+    change: Callable[[onnx.ModelProto], None], reason: str
+) -> None:
+    with pytest.raises(IncompatibleModelError, match=reason):
+        check_graph(changed(change))
+
+
+def test_products_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_cost, "MOST_OPERATIONS", 10_000)
+    with pytest.raises(IncompatibleModelError, match=r"\(Conv\): .* operations, more than 10000"):
+        check_graph(model_bytes())
+
+
+def test_the_cost_of_a_small_network() -> None:
+    cost = check_graph(model_bytes())
+    convolutions = 9 * (3 * 8 * 9 + 2 * 8 * 8 * 9 + 8 * 2 + 8)
+    layers = 18 * 9 + 9 * 64 + 64
+    assert convolutions + layers < cost.operations < 1.2 * (convolutions + layers)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from zerofleet.cli.progress import elo_text, loss_text
 from zerofleet.fleet.report import Exam, RunFigures, counted, elo_text, loss_text
 from zerofleet.local.data_folder import DataFolder, Usage
-from zerofleet.local.monitor import Exam, RunFigures
 
 _QUERY = "SELECT model, at, against, score_percent, elo FROM promotion_history"
 

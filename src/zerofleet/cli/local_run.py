@@ -24,7 +24,7 @@ from zerofleet.fleet.figures import InferenceFigures
 from zerofleet.fleet.need import smaller_network
 from zerofleet.fleet.report import RunFigures, ServiceState, all_up
 from zerofleet.local.data_folder import DataFolder, UsageMeter
-from zerofleet.local.monitor import Monitor, RunFigures, ServiceState
+from zerofleet.local.monitor import Monitor
 from zerofleet.local.processes import AddressTakenError, Supervisor, answers, service_of
 from zerofleet.local.programs import (
     LocalPrograms,

@@ -27,7 +27,6 @@ from zerofleet.fleet.report import (
     rate_text,
     redis_text,
 )
-from zerofleet.local.monitor import DiskUse, RunFigures, ServiceState
 from zerofleet.local.processes import LOOPBACK
 from zerofleet.printable import printable
 

@@ -14,7 +14,6 @@ from zerofleet.cli.final_report import goal_text
 from zerofleet.config import RunConfig
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.report import Exam, RunFigures, counted, duration
-from zerofleet.local.monitor import Exam, RunFigures
 from zerofleet.local.start import LastCheckpoint
 
 _NUMBER = r"(\d{1,12}(?:\.\d{1,12})?)"

@@ -15,11 +15,8 @@ from zerofleet_core import GameSpec, State
 
 from zerofleet.learning.network import PolicyValueNet
 from zerofleet.models.golden import Golden
-from zerofleet.models.graph import check_graph
+from zerofleet.models.graph import OPSET, check_graph
 from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT
-
-OPSET = 17
-GOLDEN_POSITIONS = 64  # of random play, and as many again of random bits
 
 
 class _Exported(nn.Module):
@@ -32,6 +29,9 @@ class _Exported(nn.Module):
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         policy_logits, value = self.network(observations)
         return policy_logits.half(), value
+
+
+GOLDEN_POSITIONS = 64  # of random play, and as many again of random bits
 
 
 def export_onnx(

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from zerofleet.errors import ConfigError, ZerofleetError, is_disk_full, shared_memory_full
 from zerofleet.fleet.disk import MARKER
-from zerofleet.local.data_folder import lock_holder, narrow
 from zerofleet.printable import printable
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.local.data_folder import DataFolder, full_disk_named, read_json, write_json
 from zerofleet.local.postgres import EmbeddedPostgres, ignore_libpq_environment
-from zerofleet.local.stores import Keeper
 from zerofleet.local.valkey import EmbeddedValkey
 
 _LOOK_SECONDS = 0.5

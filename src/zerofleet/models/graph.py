@@ -11,65 +11,64 @@ read as plain protobuf, and refused unless all of it is what our exporter writes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from zerofleet.errors import IncompatibleModelError
+from zerofleet.models.graph_cost import OPERATORS, Cost, graph_cost
+from zerofleet.models.protobuf import fields
 
-ALLOWED_OPERATORS = frozenset({
-    "Add", "BatchNormalization", "Cast", "Clip", "Concat", "Constant", "Conv", "Expand", "Flatten",
-    "Gather", "Gemm", "GlobalAveragePool", "Identity", "MatMul", "Mul", "ReduceMax", "ReduceMean",
-    "Relu", "Reshape", "Shape", "Slice", "Softmax", "Squeeze", "Sub", "Tanh", "Transpose",
-    "Unsqueeze", "QuantizeLinear", "DequantizeLinear",
-})  # fmt: skip
+OPSET = 17  # operators mean other things in others
 
 # Field numbers of onnx.proto3; only those that can carry a graph, an operator or a file name.
 _MODEL_GRAPH, _MODEL_OPSET, _MODEL_FUNCTIONS = 7, 8, 25
-_OPSET_DOMAIN = 1
+_OPSET_DOMAIN, _OPSET_VERSION = 1, 2
 _GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_SPARSE = 1, 5, 15
 _NODE_OPERATOR, _NODE_ATTRIBUTE, _NODE_DOMAIN = 4, 5, 7
 _ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_SPARSE = {5, 10}, {6, 11}, {22, 23}  # one, many
 _TENSOR_TYPE, _TENSOR_EXTERNAL, _TENSOR_LOCATION = 2, 13, 14
 _FLOAT16 = 10
 _DEFAULT_DOMAINS = (b"", b"ai.onnx")
-_KEYS = 1 << 32  # of fields; others cut a larger one to 32 bits, and would read another field
-
-_Field = tuple[int, int, memoryview]  # number, varint's value, length-delimited payload
 
 
-def check_graph(model_bytes: bytes) -> None:
+def check_graph(model_bytes: bytes) -> Cost:
     """Refuse a model file with anything in it that our exporter does not write.
+
+    Returns:
+        The cost of a prediction.
 
     Raises:
         IncompatibleModelError: not a model at all, or one with external data, functions,
-            subgraphs, sparse tensors, foreign domains or unknown operators.
+            subgraphs, sparse tensors, foreign domains or unknown operators; or it costs too much.
     """
-    graphs = 0
-    for number, _, payload in _fields(memoryview(model_bytes)):
+    graphs, opsets = list[memoryview](), list[int]()
+    for number, _, payload in fields(memoryview(model_bytes)):
         if number == _MODEL_GRAPH:
-            graphs += 1
+            graphs.append(payload)
             _check_nodes(payload)
         elif number == _MODEL_OPSET:
             _check_domain(payload, _OPSET_DOMAIN)
+            opsets += [field.value for field in fields(payload) if field.number == _OPSET_VERSION]
         elif number == _MODEL_FUNCTIONS:
             raise IncompatibleModelError("the model defines functions of its own")
-    if graphs != 1:
+    if len(graphs) != 1:
         raise IncompatibleModelError("the file is not an ONNX model: it holds no graph")
+    if opsets != [OPSET]:
+        raise IncompatibleModelError(f"the model's operators are not those of opset {OPSET}")
+    return graph_cost(graphs[0])
 
 
 def has_half_weights(model_bytes: bytes) -> bool:
     """Whether a model that ``check_graph`` let pass keeps weights of 16 bits."""
     return any(
         field == _TENSOR_TYPE and value == _FLOAT16
-        for number, _, graph in _fields(memoryview(model_bytes))
+        for number, _, graph in fields(memoryview(model_bytes))
         if number == _MODEL_GRAPH
-        for part, _, tensor in _fields(graph)
+        for part, _, tensor in fields(graph)
         if part == _GRAPH_INITIALIZER
-        for field, value, _ in _fields(tensor)
+        for field, value, _ in fields(tensor)
     )
 
 
 def _check_nodes(graph: memoryview) -> None:
-    for number, _, payload in _fields(graph):
+    for number, _, payload in fields(graph):
         if number == _GRAPH_NODE:
             _check_node(payload)
         elif number == _GRAPH_INITIALIZER:
@@ -80,18 +79,18 @@ def _check_nodes(graph: memoryview) -> None:
 
 def _check_node(node: memoryview) -> None:
     operator = ""
-    for number, _, payload in _fields(node):
+    for number, _, payload in fields(node):
         if number == _NODE_OPERATOR:
             operator = bytes(payload).decode("utf-8", "replace")
         elif number == _NODE_ATTRIBUTE:
             _check_attribute(payload)
     _check_domain(node, _NODE_DOMAIN)
-    if operator not in ALLOWED_OPERATORS:
+    if operator not in OPERATORS:
         raise IncompatibleModelError(f"the model uses the operator {operator[:60]!r}")
 
 
 def _check_attribute(attribute: memoryview) -> None:
-    for number, _, payload in _fields(attribute):
+    for number, _, payload in fields(attribute):
         if number in _ATTRIBUTE_GRAPHS:
             raise IncompatibleModelError("the model holds a graph inside a graph")
         if number in _ATTRIBUTE_SPARSE:
@@ -101,50 +100,13 @@ def _check_attribute(attribute: memoryview) -> None:
 
 
 def _check_tensor(tensor: memoryview) -> None:
-    for number, value, _ in _fields(tensor):
+    for number, value, _ in fields(tensor):
         if number == _TENSOR_EXTERNAL or (number == _TENSOR_LOCATION and value != 0):
             raise IncompatibleModelError("the model keeps weights in another file")
 
 
 def _check_domain(message: memoryview, domain_field: int) -> None:
-    for number, _, payload in _fields(message):
+    for number, _, payload in fields(message):
         if number == domain_field and bytes(payload) not in _DEFAULT_DOMAINS:
             domain = bytes(payload).decode("utf-8", "replace")
             raise IncompatibleModelError(f"the model uses the operator domain {domain[:60]!r}")
-
-
-def _fields(message: memoryview) -> Iterator[_Field]:
-    """The fields of one protobuf message in order; fixed-width ones come with no content."""
-    position, end, empty = 0, len(message), message[:0]
-    while position < end:
-        key, position = _varint(message, position)
-        if key >= _KEYS:
-            raise IncompatibleModelError(
-                "the file is not an ONNX model: a field's key is too large"
-            )
-        number, wire_type = key >> 3, key & 7
-        if wire_type == 0:
-            value, position = _varint(message, position)
-            yield number, value, empty
-            continue
-        if wire_type == 2:
-            size, position = _varint(message, position)
-        else:
-            size = {1: 8, 5: 4}.get(wire_type, end)
-        if position + size > end:
-            raise IncompatibleModelError("the file is not an ONNX model, or is cut off")
-        yield number, 0, message[position : position + size] if wire_type == 2 else empty
-        position += size
-
-
-def _varint(message: memoryview, position: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if position >= len(message):
-            break
-        byte = message[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-    raise IncompatibleModelError("the file is not an ONNX model, or is cut off")

@@ -24,6 +24,7 @@ from zerofleet.models.shape import INPUT, POLICY_OUTPUT, VALUE_OUTPUT, ModelShap
 # lock once.
 _LEAST_PART_ROWS, _MOST_PART_ROWS = 64, 512
 _PART_SECONDS = 0.0015
+_MOST_PART_NUMBERS = 1 << 28  # all that one run computes: 1 GiB of fp32, if nothing were freed
 _TRIES = 3  # the fastest counts: other programs disturb the others
 
 
@@ -54,7 +55,7 @@ class ModelSession:
         threads: int = 1,
         provider: Provider = CPU,
     ) -> None:
-        check_graph(model_bytes)
+        self._cost = check_graph(model_bytes)
         self.observation_bytes = spec.observation_bytes
         self.num_actions = spec.num_actions
         self.provider = provider
@@ -112,7 +113,8 @@ class ModelSession:
         rows = 1
         while rows < _MOST_PART_ROWS and self._seconds(rows) < _PART_SECONDS:
             rows *= 2
-        return max(rows, _LEAST_PART_ROWS)
+        most = max(1, _MOST_PART_NUMBERS // max(1, self._cost.numbers))
+        return min(max(rows, _LEAST_PART_ROWS), most)
 
     def _seconds(self, rows: int) -> float:
         observations = np.zeros((rows, self.observation_bytes), np.uint8)
