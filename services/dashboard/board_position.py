@@ -17,7 +17,7 @@ from typing import Literal
 
 from zerofleet.errors import ConfigError
 from zerofleet.games import State, spec
-from zerofleet.games.go_rules import base_name
+from zerofleet.games.go import base_name
 from zerofleet.services.dashboard.board_text import EMPTY, TextGrid, read_grid
 
 Style = Literal["squares", "lines", "felt", "frame", "chequered", "hexagons", "text"]

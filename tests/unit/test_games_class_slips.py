@@ -14,7 +14,7 @@ import pytest
 from zerofleet import cli
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
-from zerofleet.games.class_failures import failure_in
+from zerofleet.games.python_game import failure_in
 from zerofleet.testing.conformance import check_game
 
 NUMBERS = itertools.count()
