@@ -15,7 +15,7 @@ from zerofleet.config import RunConfig, run_from_values
 from zerofleet.config.presets import Values
 from zerofleet.games import State
 from zerofleet.records import GameRecord
-from zerofleet.services.selfplay.games_in_play import GamesInPlay
+from zerofleet.services.selfplay.game_storage import GamesInPlay
 
 RUN = "bench"
 

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from zerofleet.games import State, parse_actions, sgf
-from zerofleet.games.go_rules import GoRules
+from zerofleet.games.go import GoRules
 from zerofleet.gtp.client import EngineGoneError, GtpClient
 from zerofleet.gtp.protocol import GtpError
 

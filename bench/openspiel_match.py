@@ -26,9 +26,15 @@ from zerofleet.config import load_run
 from zerofleet.database import MatchGame
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
-from zerofleet.gtp.analysis import lower_bound
-from zerofleet.match.openings import draw_openings
-from zerofleet.match.play_match import ActionPlayer, PairQueue, Place, SearchPlayer, play_match
+from zerofleet.gtp.engine import lower_bound
+from zerofleet.match.play_match import (
+    ActionPlayer,
+    PairQueue,
+    Place,
+    SearchPlayer,
+    draw_openings,
+    play_match,
+)
 from zerofleet.models.session import ModelSession
 from zerofleet.prediction import Prediction
 from zerofleet.search_configs import match_search

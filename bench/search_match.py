@@ -27,7 +27,7 @@ from bench.report import Row, parser, positive, show, told
 from bench.workloads import Workload
 from zerofleet.config import run_from_values
 from zerofleet.errors import ConfigError
-from zerofleet.match.openings import draw_openings
+from zerofleet.match.play_match import draw_openings
 from zerofleet.models.device_session import open_session
 from zerofleet.models.provider import CPU
 from zerofleet.models.session import ModelSession

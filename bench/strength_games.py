@@ -14,8 +14,7 @@ from zerofleet.database import MatchGame
 from zerofleet.exam import SOLVER_CHOICES, play_first, play_second
 from zerofleet.exam.examined_player import ExaminedPlayer
 from zerofleet.exam.gnu_go import LEVELS, play_gnu_go
-from zerofleet.match.openings import draw_openings
-from zerofleet.match.play_match import PairQueue, SearchPlayer, play_match
+from zerofleet.match.play_match import PairQueue, SearchPlayer, draw_openings, play_match
 from zerofleet.prediction import Predictor
 from zerofleet.search_configs import match_search
 

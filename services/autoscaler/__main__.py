@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from zerofleet.service import run_service
-from zerofleet.services.autoscaler.service import serve
-from zerofleet.services.autoscaler.settings import AutoscalerSettings
+from zerofleet.services.autoscaler.service import AutoscalerSettings, serve
 
 if __name__ == "__main__":
     run_service("autoscaler", AutoscalerSettings, serve)

@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from zerofleet.fleet.need import Need
 from zerofleet.services.autoscaler.desired_replicas import Desired, ScalingReason
-from zerofleet.services.autoscaler.watch import Watch
+from zerofleet.services.autoscaler.keda import Watch
 
 _PREFIX = "zerofleet_autoscaler"
 

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from zerofleet.config import RunConfig
+from zerofleet.config import ProcessSettings, RunConfig
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.scaler import ScalerServer
 from zerofleet.rpc.tls import ServerCredentials
 from zerofleet.service import beat, first_of, served_metrics
-from zerofleet.services.autoscaler.keda import KedaScaler
-from zerofleet.services.autoscaler.settings import AutoscalerSettings
-from zerofleet.services.autoscaler.watch import Watch
+from zerofleet.services.autoscaler.keda import KedaScaler, Watch
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -59,3 +57,10 @@ async def serve(run: RunConfig, settings: AutoscalerSettings, stop: Event) -> No
                 _log.info("draining")
                 await server.drain(_DRAIN_SECONDS)
     _log.info("stopped")
+
+
+class AutoscalerSettings(ProcessSettings):
+    """Settings of every process, and the address for KEDA."""
+
+    scaler_address: str = "127.0.0.1:9001"
+    """Address where the autoscaler listens for KEDA."""

@@ -23,7 +23,7 @@ from typing import Any, Literal, cast
 
 from zerofleet.errors import ConfigError
 from zerofleet.games import State, spec
-from zerofleet.games.go_rules import base_name
+from zerofleet.games.go import base_name
 from zerofleet.services.dashboard.toolkit import Element, Table, TableColumn, events
 
 EMPTY = "."

@@ -1,19 +1,30 @@
-"""What every part of an evaluator needs: its run, the record, its name and its fence."""
+"""What every part of an evaluator needs: its run, the database, its fence, and the players."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ParamSpec, TypeVar
 
+import numpy as np
 import structlog
+from numpy.typing import NDArray
+from zerofleet_core import SearchConfig
 
+from zerofleet.client import AsyncModel
 from zerofleet.config import RunConfig
-from zerofleet.database import Database, MatchGame
+from zerofleet.database import Database, MatchGame, ModelName
+from zerofleet.errors import IncompatibleModelError, ModelNotFoundError
 from zerofleet.fleet.figures import EvaluatorFigures
-from zerofleet.match.play_match import MatchGamesInPlay
-from zerofleet.waiting import Waits
+from zerofleet.games import State
+from zerofleet.match.anchors import anchor_player
+from zerofleet.match.play_match import MatchGamesInPlay, MatchPlayer, SearchPlayer
+from zerofleet.prediction import Prediction, Predictor
+from zerofleet.waiting import PatientPredictor, Waits
 
 _log = structlog.get_logger()
 
@@ -23,20 +34,26 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class EvaluatorContext:
-    """One evaluator from the moment it took the fence."""
+    """One evaluator, from the moment it took the fence."""
 
     run: RunConfig
     database: Database
-    waits: Waits  # told what is waited for
-    worker: str  # name of this process
-    epoch: int  # of the evaluator's fence
-    clock_ahead: timedelta = timedelta(0)  # of Postgres' clock; see ``Games.clock_ahead``
-    figures: EvaluatorFigures = field(default_factory=EvaluatorFigures)  # for the heartbeat
-    in_play: MatchGamesInPlay = field(default_factory=MatchGamesInPlay)  # of all its matches
-    games_played: int = 0  # stored by this process
+    waits: Waits
+    worker: str
+    """Name of this process."""
+    epoch: int
+    """Epoch of the evaluator's fence; the database refuses writes with an older one."""
+    clock_ahead: timedelta = timedelta(0)
+    """How far this machine's clock is ahead of Postgres', by which game uids are made."""
+    figures: EvaluatorFigures = field(default_factory=EvaluatorFigures)
+    """Figures of the heartbeat."""
+    in_play: MatchGamesInPlay = field(default_factory=MatchGamesInPlay)
+    """Games in play in all its matches."""
+    games_played: int = 0
+    """Games stored by this process."""
 
     async def ask(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Make a store's call in a thread, until the store answers."""
+        """Call a store in a thread, again and again until it answers."""
         return await self.waits.ask_store(call, *args, **kwargs)
 
     async def record(self, match_id: int, games: Sequence[MatchGame]) -> None:
@@ -50,3 +67,93 @@ class EvaluatorContext:
             database.record_match_games, run, self.worker, match_id, games, epoch=self.epoch
         )
         self.games_played += len(games)
+
+
+class Players:
+    """Finds the players of matches by name: a version, a version in one precision, or an anchor.
+
+    Args:
+        context: state of this evaluator.
+        model: client for the run's models at the inference service.
+    """
+
+    def __init__(self, context: EvaluatorContext, model: AsyncModel) -> None:
+        self._context = context
+        self._model = model
+        self._thinking = asyncio.Semaphore(os.cpu_count() or 1)
+
+    async def predictor(self, streams: AsyncExitStack, name: ModelName) -> Predictor:
+        """Connect to one exact model, over a stream that ends with ``streams``."""
+        waits, who = self._context.waits, f"version {name.version}"
+        stream = self._model.stream(version=name.version, precision=name.precision)
+        predictor: Predictor = await streams.enter_async_context(stream)
+        if name.precision is not None:
+            who += f" in {name.precision}"
+            predictor = ExactPredictor(predictor, name.precision)
+        streams.callback(waits.end, who)
+        return PatientPredictor(predictor, waits, who, f"inference to load {who}")
+
+    async def player(
+        self, streams: AsyncExitStack, name: str, search: SearchConfig, seed: int
+    ) -> MatchPlayer:
+        """Return the player of this name.
+
+        Args:
+            streams: streams and programs of the player end with this.
+            name: a model's version, a version with its precision, or an anchor.
+            search: how models search; the anchor ``search`` runs as many simulations.
+            seed: seed of the anchor ``random``.
+
+        Raises:
+            ConfigError: the anchor cannot play here.
+        """
+        model = ModelName.of(name)
+        if model is None:
+            game = self._context.run.game.name
+            simulations = search.num_simulations
+            return anchor_player(name, game, simulations, seed, streams, self._thinking)
+        return SearchPlayer(await self.predictor(streams, model), search, model.version)
+
+    async def can_play(self, version: int) -> bool:
+        """Return whether a model answers; waits until the inference service has tried it."""
+        async with AsyncExitStack() as streams:
+            predictor = await self.predictor(streams, ModelName(version))
+            start = State(self._context.run.game.name).observation()[np.newaxis]
+            try:
+                await predictor.predict(start)
+            except IncompatibleModelError as error:
+                _log.error("model_unusable", version=version, reason=str(error))
+                return False
+        return True
+
+
+class ExactPredictor:
+    """Checks the precision of each answer: a server without variants ignores the request for one.
+
+    Args:
+        predictor: a stream that asks for the precision.
+        precision: the precision that has to answer.
+    """
+
+    def __init__(self, predictor: Predictor, precision: str) -> None:
+        self._predictor = predictor
+        self._precision = precision
+
+    async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+        """Predict in that precision.
+
+        Raises:
+            IncompatibleModelError: the server lacks the variant, or answers in another precision.
+                The variant's row exists, so waiting does not help.
+        """
+        try:
+            prediction = await self._predictor.predict(observations)
+        except ModelNotFoundError as error:
+            raise IncompatibleModelError(str(error)) from error
+        if prediction.precision != self._precision:
+            answered = prediction.precision or "a precision that it does not name"
+            raise IncompatibleModelError(
+                f"asked in {self._precision}, inference answered in {answered}: its service must "
+                "be one that serves variants"
+            )
+        return prediction

@@ -15,12 +15,9 @@ from zerofleet.errors import IncompatibleModelError
 from zerofleet.exam import ExamResult, PositionKind, examine, position_kinds
 from zerofleet.match.verdict import Standing
 from zerofleet.service import first_of
-from zerofleet.services.evaluator.context import EvaluatorContext
-from zerofleet.services.evaluator.players import Players
-from zerofleet.services.evaluator.pool import RatingPool
-from zerofleet.services.evaluator.promoter import Promoter
-from zerofleet.services.evaluator.referee import Referee
-from zerofleet.services.evaluator.spare import SpareTime
+from zerofleet.services.evaluator.context import EvaluatorContext, Players
+from zerofleet.services.evaluator.promotion_gate import Promoter, Referee
+from zerofleet.services.evaluator.spare_games import RatingPool, SpareTime
 
 _log = structlog.get_logger()
 
@@ -47,20 +44,20 @@ def choose(
     gate: bool,
     begun: int | None = None,
 ) -> Work | None:
-    """The next model to judge; None when none waits.
+    """Return the next model to judge; None if none waits.
 
-    Models older than a judged one are not judged any more. The first model of a run becomes the
-    best without a match. Without a gate each that answers does, in order. With it the newest is
-    played, because it was trained the longest and a match costs more than a model. A match that has
-    begun is finished first.
+    Models older than a judged one are no longer judged. The first model of a run becomes the best
+    without a match. Without a gate, each model that answers becomes the best, in order. With a gate
+    the newest candidate plays, because it was trained the longest and a match costs more than a
+    model. A match that has begun is finished first.
 
     Args:
         versions: every model of the run.
-        judged: those with a verdict of a match, or a promotion; without a gate also those that
-            could not be asked before a newer one came.
+        judged: models with a verdict or a promotion; without a gate also models that did not
+            answer before a newer one came.
         genesis: whether there is no best model yet.
         gate: whether a match decides.
-        begun: the candidate of an unfinished match against the present best.
+        begun: candidate of an unfinished match against the present best.
     """
     newest_judged = max(judged, default=0)
     waiting = sorted(version for version in versions if version > newest_judged)
@@ -76,15 +73,7 @@ class Evaluator:
     """Judges the models of one run, one after the other.
 
     It reads its state from the database at each turn, so another evaluator, or this one after a
-    restart, goes on where it stopped.
-
-    Args:
-        context: of this evaluator.
-        players: by their names.
-        referee: plays the matches.
-        promoter: promotes the winners.
-        pool: rates from all games.
-        spare: what is played beside the matches.
+    restart, resumes where it stopped.
     """
 
     def __init__(
@@ -120,9 +109,9 @@ class Evaluator:
             StaleEpochError: another evaluator has taken over.
         """
         await self._pool.rate()
-        await first_of(self._judge_for_ever(), self._spare.run())
+        await first_of(self._judge_all(), self._spare.run())
 
-    async def _judge_for_ever(self) -> None:
+    async def _judge_all(self) -> None:
         while True:
             head = await self._waits.ask_store(self._database.promotion_head, self._name)
             if head is not None:
@@ -155,7 +144,7 @@ class Evaluator:
         self._waits.begin("evaluator", "a new model" if head else "the first model", "idle")
 
     async def _next(self, head: Promotion | None) -> Work | None:
-        """The next model to judge; those it makes superfluous are recorded as skipped."""
+        """Return the next model to judge; record the models that it skips."""
         models = await self._waits.ask_store(self._database.models, self._name)
         promotions = await self._waits.ask_store(self._database.promotions, self._name)
         matches = await self._waits.ask_store(self._database.matches, self._name)
@@ -181,7 +170,7 @@ class Evaluator:
         return work
 
     async def _begun(self, matches: Sequence[MatchRow], head: Promotion | None) -> int | None:
-        """The candidate of a match that has games; a match against a former best is closed."""
+        """Return the candidate of a match that has games; close matches against a former best."""
         begun: int | None = None
         for match in matches:
             if match.verdict is not None:
@@ -193,7 +182,7 @@ class Evaluator:
         return begun
 
     async def _judge(self, candidate: int, head: Promotion) -> None:
-        """Play the match that decides on a candidate, or what is missing of it."""
+        """Play the match that decides on a candidate, or the rest of it."""
         match = await self._referee.open(candidate, head.version)
         if not await self._admit(match):
             return
@@ -207,7 +196,7 @@ class Evaluator:
             _log.error("match_incomplete", match_id=match.match_id, games=match.games)
             await self._referee.close(match, "skipped", Grounds("other_openings"))
             return
-        self._tell(match, standing)
+        self._log_verdict(match, standing)
         if standing.verdict == "promoted":
             await self._promoter.promote(candidate, match.match_id, head, standing.grounds)
         else:
@@ -215,7 +204,7 @@ class Evaluator:
         await self._pool.rate()
 
     async def _promote_untested(self, candidate: int, head: Promotion) -> None:
-        """Promote a model that answers; what became of another is noted as by the gate."""
+        """Promote a model that answers; record any other as skipped or rejected."""
         can_play = await self._can_play(candidate)
         if can_play:
             await self._promoter.promote(candidate, None, head)
@@ -226,8 +215,7 @@ class Evaluator:
         else:
             await self._referee.close(match, "rejected", _UNUSABLE)
 
-    def _tell(self, match: MatchRow, standing: Standing) -> None:
-        """A verdict in the log, with all that it rests on."""
+    def _log_verdict(self, match: MatchRow, standing: Standing) -> None:
         grounds = standing.grounds
         _log.info(
             "judged",
@@ -243,16 +231,17 @@ class Evaluator:
         )
 
     async def _admit(self, match: MatchRow) -> bool:
-        """Whether the candidate answers; one that cannot is rejected."""
+        """Return whether the candidate answers; reject it if it cannot."""
         can_play = await self._can_play(match.candidate)
         if can_play is False:
             await self._referee.close(match, "rejected", _UNUSABLE)
         return can_play is True  # None: the next turn records it as skipped
 
     async def _go_without(self, match: MatchRow, head: Promotion, reason: str) -> None:
-        """A model failed in play: a candidate is rejected, a best model is replaced without a win.
+        """Decide without a match, because a model failed in play.
 
-        No match against a model that cannot play would end, so none could replace it.
+        A candidate that fails is rejected. A best model that fails is replaced without a win: no
+        match against it would ever end.
         """
         _log.error("match_broken_off", candidate=match.candidate, best=match.best, reason=reason)
         if not await self._admit(match):
@@ -265,7 +254,7 @@ class Evaluator:
             await self._referee.close(match, "skipped", _UNUSABLE)
 
     async def _can_play(self, candidate: int) -> bool | None:
-        """Whether a candidate answers; None when a newer one came while inference lacked it."""
+        """Return whether a candidate answers; None if a newer one came while it did not."""
         asking = asyncio.create_task(self._players.can_play(candidate))
         try:
             while not asking.done():
@@ -279,9 +268,9 @@ class Evaluator:
             await asyncio.gather(asking, return_exceptions=True)
 
     async def _examine(self, head: Promotion) -> None:
-        """Examine the best model in all that its game's exam asks and that was not done.
+        """Examine the best model in the kinds of positions that are not done yet.
 
-        It answers in the precision that inference serves it in, the one that it plays in.
+        It answers in the precision in which inference serves it, as in self-play.
         """
         run = self._run
         kinds = position_kinds(run.game.name)
@@ -335,7 +324,7 @@ class Evaluator:
         )
 
     def _show(self, result: ExamResult) -> None:
-        """An exam in the figures of the heartbeat."""
+        """Show an exam in the figures of the heartbeat."""
         figures, prior = self._context.figures, result.prior_errors
         prior_error_rate = None if prior is None else prior / result.positions
         if result.kind == "good":

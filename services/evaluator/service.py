@@ -17,19 +17,14 @@ from zerofleet.errors import StaleEpochError
 from zerofleet.fleet.figures import EvaluatorFigures
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.games import format_actions
-from zerofleet.match.openings import draw_openings
-from zerofleet.match.play_match import MatchGamesInPlay
+from zerofleet.match.play_match import MatchGamesInPlay, draw_openings
 from zerofleet.rpc.health import HealthServer
 from zerofleet.rpc.tls import client_credentials
 from zerofleet.service import Pulse, beat, first_of, served_metrics
-from zerofleet.services.evaluator.context import EvaluatorContext
+from zerofleet.services.evaluator.context import EvaluatorContext, Players
 from zerofleet.services.evaluator.evaluator import Evaluator
-from zerofleet.services.evaluator.players import Players
-from zerofleet.services.evaluator.pool import RatingPool
-from zerofleet.services.evaluator.promoter import Promoter, reconcile
-from zerofleet.services.evaluator.referee import Referee
-from zerofleet.services.evaluator.spare import SpareTime
-from zerofleet.services.evaluator.trials import Trials
+from zerofleet.services.evaluator.promotion_gate import Promoter, Referee, reconcile
+from zerofleet.services.evaluator.spare_games import RatingPool, SpareTime, Trials
 from zerofleet.waiting import Waits
 
 if TYPE_CHECKING:
@@ -72,7 +67,7 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
                         stop.wait(),
                         evaluator.judge(),
                         reconcile(pointer, database, waits),
-                        beat(heartbeats, settings.worker_name, evaluator.said),
+                        beat(heartbeats, settings.worker_name, evaluator.heartbeat),
                         health.keep_ticking(),
                     )
             except StaleEpochError as error:
@@ -81,16 +76,7 @@ async def serve(run: RunConfig, settings: ProcessSettings, stop: asyncio.Event) 
 
 
 class FencedEvaluator:
-    """An evaluator that waits for its stores, takes the fence, then judges.
-
-    Args:
-        run: the run.
-        settings: of this process.
-        database: the record.
-        pointer: to the best model.
-        model: the run's, at the inference service.
-        waits: told what is waited for.
-    """
+    """An evaluator that waits for its stores, takes the fence, then judges."""
 
     def __init__(
         self,
@@ -123,13 +109,12 @@ class FencedEvaluator:
         await waits.ask_store(database.register_run, run)
         epoch = await waits.ask_store(database.acquire_fence, run.name, "evaluator")
         _log.info("judging", run=run.name, worker=self._worker, epoch=epoch)
-        promoter = Promoter(database, self._pointer, run.name, self._worker, epoch, waits)
         ahead = await waits.ask_store(database.clock_ahead)
         context = EvaluatorContext(
             run, database, waits, self._worker, epoch, ahead, self._figures, self._in_play
         )
         players = Players(context, self._model)
-        referee = Referee(context, players)
+        referee, promoter = Referee(context, players), Promoter(context, self._pointer)
         go = asyncio.Event()
         go.set()
         pool = RatingPool(context, players, go)
@@ -141,7 +126,7 @@ class FencedEvaluator:
         await self._evaluator.run()
 
     def pulse(self) -> Pulse[EvaluatorFigures]:
-        """Progress, and what is waited for."""
+        """Return the progress and the waits."""
         evaluator = self._evaluator
         if evaluator is None:
             return Pulse(0, str(self._waits), replace(self._figures), self._waits.status)
@@ -149,8 +134,8 @@ class FencedEvaluator:
             evaluator.progress, str(self._waits), replace(self._figures), self._waits.status
         )
 
-    def said(self) -> Pulse[EvaluatorFigures]:
-        """The pulse with some games in play, for the heartbeat."""
+    def heartbeat(self) -> Pulse[EvaluatorFigures]:
+        """Return the pulse with some games in play."""
         pulse, game = self.pulse(), self._run.game.name
         lines = self._in_play.lines(_SHOWN_GAMES)
         pulse.figures.games_in_play = tuple(format_actions(game, line) for line in lines)

@@ -1,12 +1,13 @@
-"""The self-play worker: its engine loops, leases and heartbeat, and how it leaves."""
+"""The self-play worker: its engine loops, leases, v_resign and heartbeat, and how it leaves."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,21 +15,21 @@ import structlog
 from zerofleet_core import SearchConfig, SelfPlay
 
 from zerofleet.config import RunConfig
-from zerofleet.database import Database
+from zerofleet.database import Database, Submission
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.figures import SelfplayFigures
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord
 from zerofleet.service import Pulse, beat, first_of, tell_lost_games
-from zerofleet.services.selfplay.engine_loop import EngineLoop
-from zerofleet.services.selfplay.games_in_play import GamesInPlay
-from zerofleet.services.selfplay.pause import Pause, TrainerWatch
-from zerofleet.services.selfplay.rates import PlayTotals, PlyCost, Rates
-from zerofleet.services.selfplay.resign_threshold_reader import ResignThresholdReader
+from zerofleet.services.selfplay.game_storage import (
+    AuditFile,
+    GamesInPlay,
+    GameWriter,
+    UnfinishedGames,
+)
+from zerofleet.services.selfplay.pace import Pause, PlayTotals, PlyCost, Rates, TrainerWatch
 from zerofleet.services.selfplay.settings import SelfplaySettings
-from zerofleet.services.selfplay.unfinished_games import UnfinishedGames
-from zerofleet.services.selfplay.writer import AuditFile, GameWriter
 from zerofleet.waiting import FIRST_MODEL, Backoff, PatientPredictor, Waits
 
 _log = structlog.get_logger()
@@ -41,14 +42,9 @@ _UNSAVED = (
 
 
 class Worker:
-    """Plays until told to stop; keeps what it played however it ends.
+    """Plays until told to stop; keeps its games however it ends.
 
-    Args:
-        run: the run.
-        settings: of this process.
-        database: Postgres; may be away.
-        heartbeats: Redis; may be away.
-        predictor: the best model's predictions; may be away.
+    Postgres, Redis and the predictor may be down at any time.
     """
 
     def __init__(
@@ -98,7 +94,7 @@ class Worker:
 
         Args:
             stop: ends the play.
-            beside: what must go on meanwhile; should it fail, the games are kept all the same.
+            beside: further tasks; if one fails, the worker stops and keeps the games all the same.
 
         Raises:
             ConfigError: the run is stored with another game, or this role may not write to it.
@@ -246,7 +242,10 @@ class Worker:
         totals = self.totals()
         self.figures = replace(
             self._rates.take(
-                time.monotonic(), totals, waiting=bool(self.waits), paused=self._pause.goes_on
+                time.monotonic(),
+                totals,
+                waiting=bool(self.waits),
+                paused=self._pause.waits_for_trainer,
             ),
             spool=self.writer.spooled,
             conflicts=self.writer.answers["conflict"],
@@ -256,9 +255,177 @@ class Worker:
 
     def totals(self) -> PlayTotals:
         """Counts since the start, over all engines."""
-        return PlayTotals.of(self.loops)
+        return PlayTotals.of(loop.engine for loop in self.loops)
 
 
 async def outlasting(task: asyncio.Task[None]) -> None:
     """Wait for a task; cancelling the wait does not cancel the task."""
     await asyncio.shield(task)
+
+
+class EngineLoop:
+    """Plays one engine's games: select, predict, backup.
+
+    While its batch is at the inference service, the worker's other engine loops play.
+
+    Args:
+        engine: plays many games at once; its calls take milliseconds and run in the event loop.
+        in_play: uids and epochs of its games.
+        predictor: retries by itself, so its errors are final.
+        writer: stores finished games.
+        unfinished: saves games that are not finished.
+        save_every_plies: while Postgres is up, a crash loses fewer than this many plies per game
+            (at most 2 if this is 1 or 2).
+    """
+
+    def __init__(
+        self,
+        engine: SelfPlay,
+        in_play: GamesInPlay,
+        predictor: Predictor,
+        writer: GameWriter,
+        unfinished: UnfinishedGames,
+        save_every_plies: int,
+    ) -> None:
+        self.engine = engine
+        self.in_play = in_play
+
+        self._predictor = predictor
+        self._writer = writer
+        self._unfinished = unfinished
+        # Most plies of one game between two checks: the plies of one `select`, one of a `backup`.
+        self._plies_at_once = max(1, save_every_plies // 4) + 1
+        engine.set_plies_per_select(self._plies_at_once - 1)
+        self._save_every = save_every_plies
+        self._plies_apart = in_play.slots * save_every_plies // 64  # of saves that could wait
+        self._plies_at_save = 0
+        self._looked_at_ply = 0
+        self._saving: asyncio.Task[bool] | None = None
+
+    async def play(self, pause: Pause) -> None:
+        """Play until cancelled."""
+        while True:
+            await pause.over()
+            observations = self.engine.select()
+            self.collect()
+            if len(observations) > 0:
+                prediction = await self._predictor.predict(observations)
+                self.engine.backup(
+                    prediction.policy_logits, prediction.value, prediction.model_version
+                )
+            else:
+                await asyncio.sleep(0)  # all came from the cache: let other engines run
+            plies = self.engine.statistics.plies
+            if plies != self._looked_at_ply:
+                self._looked_at_ply = plies
+                await self._save_lagging()
+
+    def collect(self) -> None:
+        """Hand finished games to the writer."""
+        now = _now()
+        for game in self.engine.take_finished():
+            finished = self.in_play.finish(game, now)
+            if finished is not None:
+                record, epoch = finished
+                self._writer.put(Submission(record=record, epoch=epoch))
+        self.in_play.begin(now)
+
+    async def adopt(self, adopted: Sequence[tuple[GameRecord, int]]) -> None:
+        """Resume other workers' games as soon as slots are free.
+
+        A game that does not replay is set aside, so that no worker adopts it again.
+        """
+        for record, epoch in adopted:
+            try:
+                game_id = self.engine.adopt(record.columns)
+            except ValueError as error:
+                await self._unfinished.reject(record, epoch, str(error))
+            else:
+                self.in_play.adopt(game_id, record, epoch)
+
+    async def save_all(self) -> bool:
+        """Save every game with unsaved plies; return False if Postgres does not answer."""
+        await self.settled()
+        games = self.engine.unfinished()
+        return await self._unfinished.save(
+            self.in_play, [game for game in games if self.in_play.unsaved_plies(game) > 0]
+        )
+
+    async def settled(self) -> None:
+        """Return when the save that is under way has ended, even if it failed."""
+        if self._saving is not None:
+            await asyncio.wait([self._saving])
+
+    async def _save_lagging(self) -> None:
+        """Save games with half of ``save_every_plies`` unsaved, in the background.
+
+        The other half is room for the plies played until the save is committed. If that room gets
+        short, play waits for the commit, so that a crash loses fewer than ``save_every_plies``.
+        """
+        if self._saving is not None and self._saving.done():
+            self._saving.result()  # an unforeseen error ends the worker
+            self._saving = None
+        most = self.in_play.most_unsaved(self.engine.plies_in_play())
+        due = max(1, self._save_every // 2)
+        if most < due:
+            return
+        must_wait = most + self._plies_at_once >= self._save_every
+        if not must_wait and self._looked_at_ply - self._plies_at_save < self._plies_apart:
+            return
+        if self._saving is not None:
+            if must_wait and self._unfinished.reachable:
+                await asyncio.wait([self._saving])
+                await self._save_lagging()
+            return
+        self._plies_at_save = self._looked_at_ply
+        lagging = [
+            game for game in self.engine.unfinished() if self.in_play.unsaved_plies(game) >= due
+        ]
+        self._saving = asyncio.create_task(self._unfinished.save(self.in_play, lagging))
+        if must_wait and self._unfinished.reachable:
+            await asyncio.wait([self._saving])
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class ResignThresholdReader:
+    """Reads v_resign from Postgres, and sets it for games that begin from then on.
+
+    A share of the games ignores it from the start: v_resign is computed from them. The engines of a
+    run without resignation are left alone.
+    """
+
+    def __init__(self, run: RunConfig, database: Database, engines: Sequence[SelfPlay]) -> None:
+        self._run = run.name
+        self._settings = run.resign
+        self._database = database
+        self._engines = engines
+        self.threshold: float | None = None
+        """Value below which games that begin now are resigned; None: no player resigns."""
+        if self._settings.enabled:
+            self._set(None)
+
+    async def read(self) -> None:
+        """Take over the threshold from Postgres; while it is down, keep the last one."""
+        if not self._settings.enabled:
+            return
+        try:
+            threshold = await asyncio.to_thread(self._database.last_v_resign, self._run)
+        except StoreUnavailableError:
+            return  # the parts that wait for Postgres report that it is down
+        if threshold != self.threshold:
+            _log.info("resign_threshold", threshold=threshold, before=self.threshold)
+            self._set(threshold)
+
+    async def watch(self) -> None:
+        """Read again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(self._settings.every_seconds)
+            await self.read()
+
+    def _set(self, threshold: float | None) -> None:
+        for engine in self._engines:
+            engine.set_resignation(threshold, self._settings.play_on_share)
+        self.threshold = threshold

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 import zerofleet
 from zerofleet.config import RunConfig
-from zerofleet.services.autoscaler.settings import AutoscalerSettings
+from zerofleet.services.autoscaler.service import AutoscalerSettings
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.inference.settings import InferenceSettings
 from zerofleet.services.selfplay.settings import SelfplaySettings

@@ -18,8 +18,7 @@ from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.rpc.scaler import ScalerServer
 from zerofleet.rpc.schema import service
 from zerofleet.rpc.tls import ServerCredentials
-from zerofleet.services.autoscaler.keda import KedaScaler
-from zerofleet.services.autoscaler.watch import Watch
+from zerofleet.services.autoscaler.keda import KedaScaler, Watch
 
 RUN = "scaled"
 SECTION = ScalingSection(window_seconds=1e-6, every_seconds=1, max_workers=64)

@@ -20,9 +20,8 @@ from zerofleet.prediction import Prediction
 from zerofleet.rpc.codec import RequestShape
 from zerofleet.rpc.inference_service import ModelCounters, ModelState
 from zerofleet.rpc.server import Server
-from zerofleet.services.evaluator.context import EvaluatorContext
-from zerofleet.services.evaluator.players import Players
-from zerofleet.services.evaluator.pool import RatingPool
+from zerofleet.services.evaluator.context import EvaluatorContext, Players
+from zerofleet.services.evaluator.spare_games import RatingPool
 from zerofleet.waiting import Waits
 
 GAME = "tic_tac_toe"

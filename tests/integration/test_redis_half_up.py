@@ -37,14 +37,14 @@ from zerofleet.local.processes import Child
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.redis_connection import UP, RedisState, our_errors
 from zerofleet.service import Pulse, beat
-from zerofleet.services.autoscaler.watch import Watch
+from zerofleet.services.autoscaler.keda import Watch
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.dashboard.sources import Sources, StripReader
 from zerofleet.services.dashboard.visitors import Allowance, Visitor
-from zerofleet.services.evaluator.promoter import reconcile
+from zerofleet.services.evaluator.promotion_gate import reconcile
 from zerofleet.services.inference.stored_models import StoredModels
-from zerofleet.services.selfplay.pause import Pause, TrainerWatch
-from zerofleet.services.selfplay.writer import GameWriter
+from zerofleet.services.selfplay.game_storage import GameWriter
+from zerofleet.services.selfplay.pace import Pause, TrainerWatch
 from zerofleet.waiting import Waits, awaited
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -202,14 +202,14 @@ async def test_play_is_paced_by_postgres_where_redis_takes_no_writes(
         with refusing_writes(valkey_url, code):
             database.record_progress("test", most / 2, 0, epoch)
             await watch.look()
-            assert not pause.goes_on
+            assert not pause.waits_for_trainer
             database.record_progress("test", most * 2, 0, epoch)
             await watch.look()
             assert str(waits) == f"the trainer, {most} positions behind"
     # The heartbeat has not come back yet: the record of a trainer that runs counts.
     database.record_progress("test", 0.0, 0, epoch)
     await watch.look()
-    assert not pause.goes_on
+    assert not pause.waits_for_trainer
 
 
 async def test_a_trainer_that_is_down_is_still_told(
@@ -221,7 +221,7 @@ async def test_a_trainer_that_is_down_is_still_told(
     epoch = database.acquire_fence("test", "trainer")
     database.record_progress("test", 0.0, 0, epoch)
     await watch.look()
-    assert not pause.goes_on
+    assert not pause.waits_for_trainer
     database._run("UPDATE trainer_progress SET at = now() - interval '1 hour'")
     await watch.look()
     assert str(waits) == "the trainer to start"
@@ -236,10 +236,10 @@ async def test_play_is_paced_by_postgres_while_redis_hangs(
         for behind, is_paused in ((1e9, True), (0.0, False), (1e9, True)):
             database.record_progress("test", behind, 0, epoch)
             await watch.look()
-            assert pause.goes_on == is_paused
+            assert pause.waits_for_trainer == is_paused
     heartbeats.beat(Heartbeat("t", 1, "", TrainerFigures(unspent_positions=0.0)))
     looking = asyncio.create_task(watch.watch())
-    await until(lambda: not pause.goes_on)
+    await until(lambda: not pause.waits_for_trainer)
     looking.cancel()
 
 
@@ -285,8 +285,8 @@ def test_a_pointer_that_cannot_move_is_not_believed(
 async def test_the_evaluator_says_that_the_pointer_is_not_moved(
     database: Database, valkey_url: str, code: str, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zerofleet.services.evaluator.promoter._RECONCILE_SECONDS", 0.01)
-    monkeypatch.setattr("zerofleet.services.evaluator.promoter._AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("zerofleet.services.evaluator.promotion_gate._RECONCILE_SECONDS", 0.01)
+    monkeypatch.setattr("zerofleet.services.evaluator.promotion_gate._AGAIN_SECONDS", 0.01)
     chain(database, 1)
     waits = Waits()
     with contextlib.closing(BestPointer(valkey_url, "test")) as pointer:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from zerofleet.config import ProcessSettings
 from zerofleet.config.process_settings import ENV_PREFIX
-from zerofleet.services.autoscaler.settings import AutoscalerSettings
+from zerofleet.services.autoscaler.service import AutoscalerSettings
 from zerofleet.services.dashboard.settings import DashboardSettings
 from zerofleet.services.inference.settings import InferenceSettings
 from zerofleet.services.selfplay.settings import SelfplaySettings

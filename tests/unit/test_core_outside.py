@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from zerofleet_core import Search, SearchConfig, SelfPlay, State, set_outside_games
 
-from zerofleet.games import outside
+from zerofleet.games.game_specs import find
 
 
 class Coins:
@@ -72,7 +72,7 @@ def coins() -> Iterator[Coins]:
     rules = Coins()
     set_outside_games(lambda name: rules if name == f"test:{id(rules)}" else None)
     yield rules
-    set_outside_games(outside.find)
+    set_outside_games(find)
 
 
 def answer(rows: int) -> tuple[np.ndarray, np.ndarray]:

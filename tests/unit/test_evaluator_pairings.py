@@ -2,7 +2,7 @@
 
 from zerofleet.config import run_from_values
 from zerofleet.database import RatingPlace, match_seed
-from zerofleet.services.evaluator.pairings import DueGames, Pairing, PairingQueue, pairings
+from zerofleet.services.evaluator.spare_games import DueGames, Pairing, PairingQueue, pairings
 
 ANCHORS = ["random"]
 

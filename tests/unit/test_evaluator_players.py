@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from zerofleet.database import ModelName
 from zerofleet.errors import IncompatibleModelError, ModelNotFoundError, OverloadedError
 from zerofleet.prediction import Prediction
-from zerofleet.services.evaluator.players import ExactPredictor
+from zerofleet.services.evaluator.context import ExactPredictor
 
 
 @pytest.mark.parametrize(

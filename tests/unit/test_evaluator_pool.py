@@ -8,9 +8,8 @@ import pytest
 
 from zerofleet.config import run_from_values
 from zerofleet.database import Database
-from zerofleet.services.evaluator.context import EvaluatorContext
-from zerofleet.services.evaluator.players import Players
-from zerofleet.services.evaluator.pool import RatingPool
+from zerofleet.services.evaluator.context import EvaluatorContext, Players
+from zerofleet.services.evaluator.spare_games import RatingPool
 from zerofleet.waiting import Waits
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from zerofleet.services.evaluator.spare import SpareTime
+from zerofleet.services.evaluator.spare_games import SpareTime
 
 
 class Games:

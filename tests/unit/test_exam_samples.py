@@ -18,10 +18,22 @@ from zerofleet_core import (
 from zerofleet.errors import ConfigError
 from zerofleet.exam import PositionKind, examine
 from zerofleet.exam.examined_player import ExaminedPlayer
-from zerofleet.exam.good_play import MOST_A_PLY, draw_good_positions, good_sample
-from zerofleet.exam.opening_scores import action_outcomes, best_actions, outcome
-from zerofleet.exam.perfect_play import PerfectPlay, play_first, play_from
-from zerofleet.exam.sample import LabelledPosition, random_sample, symmetry_key
+from zerofleet.exam.sample import (
+    MOST_A_PLY,
+    LabelledPosition,
+    draw_good_positions,
+    good_sample,
+    random_sample,
+    symmetry_key,
+)
+from zerofleet.exam.solver_games import (
+    PerfectPlay,
+    action_outcomes,
+    best_actions,
+    outcome,
+    play_first,
+    play_from,
+)
 from zerofleet.games import parse_actions
 from zerofleet.prediction import Prediction
 

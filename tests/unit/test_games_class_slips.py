@@ -14,8 +14,8 @@ import pytest
 from zerofleet import cli
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
-from zerofleet.games.class_failures import failure_in
 from zerofleet.games.conformance import check_game
+from zerofleet.games.python_game import failure_in
 
 NUMBERS = itertools.count()
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from zerofleet import games
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
-from zerofleet.games.openspiel import playable_games
-from zerofleet.games.openspiel_tensor import PlaneCode, Tensor
+from zerofleet.games.openspiel import PlaneCode, Tensor, playable_games
 
 
 def planes(state: State) -> NDArray[np.uint8]:

@@ -14,8 +14,8 @@ from zerofleet_core import State
 
 from zerofleet.errors import ConfigError, InvalidRequestError
 from zerofleet.games import sgf
-from zerofleet.games.go_board import GoBoard, go_score
-from zerofleet.games.sgf_text import MAX_BYTES, MAX_CHARACTERS, decode
+from zerofleet.games.go import GoBoard, go_score
+from zerofleet.games.sgf import MAX_BYTES, MAX_CHARACTERS, decode
 
 GO = "go(size=5,komi=7.5,suicide=false)"
 GAMES = [

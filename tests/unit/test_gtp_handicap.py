@@ -2,7 +2,7 @@
 
 import pytest
 
-from zerofleet.games.go_board import GoBoard
+from zerofleet.games.go import GoBoard
 from zerofleet.gtp.board_commands import BoardCommands, fixed_handicap, most_stones
 from zerofleet.gtp.protocol import GtpError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zerofleet.gtp.analysis import (
+from zerofleet.gtp.engine import (
     KATA,
     LZ,
     AnalysisOptions,

@@ -3,7 +3,7 @@
 import asyncio
 import os
 
-from zerofleet.gtp.serve import _lines
+from zerofleet.gtp.engine import _lines
 
 
 async def test_a_terminal_that_is_gone_is_the_end() -> None:

@@ -19,8 +19,14 @@ from zerofleet.errors import ConfigError
 from zerofleet.games import State
 from zerofleet.gtp.protocol import GtpError
 from zerofleet.match.anchors import GtpPlayer, RandomPlayer, anchor_player, why_absent
-from zerofleet.match.openings import draw_openings
-from zerofleet.match.play_match import GaveUp, MatchPlayer, PairQueue, SearchPlayer, play_match
+from zerofleet.match.play_match import (
+    GaveUp,
+    MatchPlayer,
+    PairQueue,
+    SearchPlayer,
+    draw_openings,
+    play_match,
+)
 from zerofleet.search_configs import match_search
 
 ENGINE = Path(__file__).with_name("outside_program.py")

@@ -4,7 +4,7 @@ import pytest
 
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
-from zerofleet.match.openings import draw_openings
+from zerofleet.match.play_match import draw_openings
 
 
 def test_openings_are_legal_distinct_positions_of_the_right_length() -> None:

@@ -14,7 +14,6 @@ from zerofleet.config import SearchSection
 from zerofleet.database import MatchGame
 from zerofleet.games import State
 from zerofleet.match.anchors import NoNetwork, RandomPlayer
-from zerofleet.match.openings import draw_openings
 from zerofleet.match.play_match import (
     GaveUp,
     MatchGamesInPlay,
@@ -22,6 +21,7 @@ from zerofleet.match.play_match import (
     PairQueue,
     Place,
     SearchPlayer,
+    draw_openings,
     play_match,
 )
 from zerofleet.prediction import Prediction, Predictor

@@ -8,7 +8,7 @@ import pytest
 from zerofleet_core import GameColumns, SearchConfig, SelfPlay
 
 from zerofleet.records import GameRecord
-from zerofleet.services.selfplay.games_in_play import GamesInPlay
+from zerofleet.services.selfplay.game_storage import GamesInPlay
 
 GAME = "tic_tac_toe"
 BEGUN = datetime(2030, 1, 1, tzinfo=UTC)

@@ -15,9 +15,8 @@ from zerofleet.database import Database
 from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.heartbeat import Heartbeats
 from zerofleet.services.selfplay.metrics import WorkerCollector
-from zerofleet.services.selfplay.resign_threshold_reader import ResignThresholdReader
 from zerofleet.services.selfplay.settings import SelfplaySettings
-from zerofleet.services.selfplay.worker import Worker
+from zerofleet.services.selfplay.worker import ResignThresholdReader, Worker
 
 GAME = "tic_tac_toe"
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from uuid import uuid4
 
 from zerofleet.errors import StoreUnavailableError
-from zerofleet.services.selfplay.writer import GameWriter
+from zerofleet.services.selfplay.game_storage import GameWriter
 from zerofleet.waiting import Waits
 
 LIMIT = 200

@@ -91,7 +91,7 @@ def _run() -> None:
     try:
         app()
     except RuntimeError as error:  # so the core passes on what goes wrong in a game's class
-        from zerofleet.games.class_failures import raise_failure_in
+        from zerofleet.games.python_game import raise_failure_in
 
         raise_failure_in(error)
         raise

@@ -145,7 +145,7 @@ def _check(asked: _Asked) -> None:
     """Refuse what this game does not offer."""
     from zerofleet.exam import position_kinds
     from zerofleet.exam.gnu_go import check_gnu_go
-    from zerofleet.games.go_rules import is_go
+    from zerofleet.games.go import is_go
 
     game = asked.run.game.name
     if asked.perfect_play and game != "connect_four":

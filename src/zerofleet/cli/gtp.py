@@ -43,8 +43,7 @@ def gtp(
 
     Size and komi are the run's. A move takes its number of simulations, whatever the clock says.
     """
-    from zerofleet.gtp.engine import EngineOptions
-    from zerofleet.gtp.serve import serve_gtp
+    from zerofleet.gtp.engine import EngineOptions, serve_gtp
     from zerofleet.rpc.player_service import SearchOptions
 
     refuse_two_services(address, run_file, data)

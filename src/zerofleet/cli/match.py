@@ -155,7 +155,7 @@ def _play(
 
 
 def _check_gnugo(names: tuple[str, str], game: str) -> None:
-    from zerofleet.games.go_rules import is_go
+    from zerofleet.games.go import is_go
 
     for name in names:
         if name.startswith("gnugo") and not is_go(game):

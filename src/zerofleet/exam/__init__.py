@@ -1,24 +1,25 @@
-"""The exam: how often a player errs where perfect play is known.
+"""The exam: a player's error rate where perfect play is known.
 
-Perfect play is known here of two games and of the end of a third, and their exams differ, because
+Perfect play is known here for two games and for the end of a third. Their exams differ, because
 their sizes do:
 
-- **tic_tac_toe** (``exam/lines.py``): the player meets every line of play an opponent can choose,
-  as both colours. A position of the exam is one finished game; an error is a game the player lost.
-- **connect_four** (``exam/sample.py``, ``exam/good_play.py``): a fixed sample of positions, of
-  random play or near good play, whose legal actions differ in what perfect play makes of them. An
-  error is an action whose outcome of the game is worse than the best one there. Whole games against
-  the solver are in ``exam/perfect_play.py``.
-- **othello** (``exam/sample.py``): likewise, positions of the last 6 to 12 empty squares.
+- **tic_tac_toe** (``exam/examine.py``): the player meets every line of play that an opponent can
+  choose, as both colours. A position of the exam is one finished game. An error is a game that the
+  player lost.
+- **connect_four** (``exam/sample.py``): a fixed sample of positions, from random play or near good
+  play, whose legal actions differ in their outcome under perfect play. An error is an action whose
+  outcome is worse than the best one. Whole games against the solver are in
+  ``exam/solver_games.py``.
+- **othello** (``exam/sample.py``): a sample of positions with 6 to 12 empty squares.
 
-Where it is not known there may be a program to play against: ``exam/gnu_go.py``.
+Where perfect play is not known, there may be a program to play against: ``exam/gnu_go.py``.
 
-In all of them the player answers as it would in earnest: no noise, temperature 0 (the most visited
-action), no random symmetry, so that one model gives one result.
+In every exam the player is deterministic: no noise, temperature 0 (the most visited action), no
+random symmetry. So one model gives one result.
 """
 
 from zerofleet.exam.examine import ExamResult, PositionKind, examine, has_exam, position_kinds
-from zerofleet.exam.perfect_play import SOLVER_CHOICES, PerfectPlay, play_first, play_second
+from zerofleet.exam.solver_games import SOLVER_CHOICES, PerfectPlay, play_first, play_second
 
 __all__ = [
     "SOLVER_CHOICES",

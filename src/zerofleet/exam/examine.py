@@ -1,17 +1,25 @@
-"""One entry for every game that has an exam."""
+"""The exam of a game: one function for every game that has one.
+
+Connect Four and Othello are examined in a sample of positions (``sample``). Tic-tac-toe is walked
+in full: every line of play that an opponent can choose, as both colours. The player's answer to a
+position never varies, so the games that it can meet form a tree that branches only where the
+opponent moves. The tree is walked level by level, all positions of a level in one search. Each
+distinct position is searched once, however many games lead to it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from zerofleet_core import State
 
 from zerofleet.config import SearchSection
 from zerofleet.database import WrongAnswer
 from zerofleet.errors import ConfigError
 from zerofleet.exam.examined_player import MOST_ROWS, ExaminedPlayer
-from zerofleet.exam.good_play import good_sample
-from zerofleet.exam.lines import walk_lines, wrong_lines
-from zerofleet.exam.sample import answer, random_sample, wrong_answer
+from zerofleet.exam.sample import answer, good_sample, random_sample, wrong_answer
 from zerofleet.prediction import Predictor
 
 PositionKind = Literal["lines", "random", "good"]
@@ -27,10 +35,10 @@ _KINDS: dict[str, tuple[PositionKind, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class ExamResult:
-    """What an exam found.
+    """Result of an exam.
 
-    ``positions`` counts the finished games walked (tic-tac-toe) or the positions of the sample
-    (the others); ``errors`` the games lost, or the actions that threw an outcome away.
+    For tic-tac-toe, ``positions`` counts the finished games and ``errors`` the games lost. For the
+    others they count the positions of the sample, and the answers that lose value.
     """
 
     game: str
@@ -39,13 +47,13 @@ class ExamResult:
     positions: int
     errors: int
     prior_errors: int | None = None
-    """Of a sample, by the network's prior alone; None: not asked."""
+    """Errors in a sample by the network's prior alone; None for tic-tac-toe."""
     value_error: float | None = None
-    """Mean square of the searched value less the outcome of perfect play; None: not known."""
+    """Mean squared error of the searched value against perfect play; None for tic-tac-toe."""
     wrong: tuple[bool, ...] = ()
-    """[positions] which ones of a sample the player erred in."""
+    """Whether the player made a mistake in each position of a sample, [positions]."""
     wrong_answers: tuple[WrongAnswer, ...] = ()
-    """The positions themselves; of tic-tac-toe those in which it let go of the draw."""
+    """Positions with a wrong answer; for tic-tac-toe those in which it gave up the draw."""
 
     @property
     def error_rate(self) -> float:
@@ -54,12 +62,12 @@ class ExamResult:
 
 
 def has_exam(game: str) -> bool:
-    """Whether perfect play of this game is known here."""
+    """Return whether perfect play of this game is known here."""
     return game in _KINDS
 
 
 def position_kinds(game: str) -> tuple[PositionKind, ...]:
-    """The kinds of positions that a game can be examined in; none where it has no exam."""
+    """Return the kinds of positions that a game can be examined in; empty if it has no exam."""
     return _KINDS.get(game, ())
 
 
@@ -78,13 +86,13 @@ async def examine(
 
     Args:
         game: a game for which ``has_exam`` is true.
-        predictor: the examined network; asked for many positions at once.
+        predictor: the examined network; predicts many positions at once.
         num_simulations: simulations for each action.
-        positions: size of the sample, at most; tic-tac-toe is always walked in full.
-        kind: of the positions; by default the game's first one.
-        seed: of random positions; the same one everywhere, so that models of all runs compare.
-        search: the run's; by default that of a run file without ``[search]``.
-        most_rows: positions of one request at most; a server's limit is ``max_batch_rows``.
+        positions: upper limit of the sample's size; tic-tac-toe is always walked in full.
+        kind: kind of positions; by default the game's first one.
+        seed: seed of random positions; the same everywhere, so that models of all runs compare.
+        search: the run's settings; by default those of a run file without ``[search]``.
+        most_rows: upper limit of positions in one request; a server's is ``max_batch_rows``.
 
     Raises:
         ConfigError: no exam for this game, or no such positions.
@@ -130,3 +138,117 @@ async def examine(
             if position.is_error(action)
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Finished games of a walk through tic-tac-toe, and how many of them the player lost."""
+
+    finished: int
+    lost: int
+    answers: tuple[tuple[tuple[int, ...], int], ...] = ()
+    """Each position that the player met, as the actions that lead there, with its answer."""
+
+    def __add__(self, other: Walk) -> Walk:
+        return Walk(self.finished + other.finished, self.lost + other.lost)
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """A position and one way to reach it; ``key`` is the same for every way."""
+
+    state: State
+    actions: tuple[int, ...] = ()
+    key: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.state.observation().tobytes())
+
+    def after(self, action: int) -> _Position:
+        state = self.state.copy()
+        state.apply(action)
+        return _Position(state, (*self.actions, action))
+
+    def replies(self) -> Iterator[_Position]:
+        return map(self.after, self.state.legal_actions())
+
+
+async def walk_lines(player: ExaminedPlayer) -> Walk:
+    """Play against every line of the opponent, first as the first player, then as the second.
+
+    Both walks go in step: the player moves at even plies as first player and at odd plies as
+    second, so no position belongs to both.
+    """
+    start = _Position(State(player.game))
+    openings = [start, *start.replies()]
+    answers = await _answers(player, openings)
+    tally: dict[bytes, Walk] = {}
+    chosen = {key: action for key, (_, action) in answers.items()}
+    walk = sum((_count(opening, chosen, tally) for opening in openings), Walk(0, 0))
+    return replace(walk, answers=tuple(answers.values()))
+
+
+def wrong_lines(
+    game: str, answers: Sequence[tuple[tuple[int, ...], int]]
+) -> tuple[WrongAnswer, ...]:
+    """Return the positions whose answer gave up the draw or the win.
+
+    Args:
+        game: game of the walk.
+        answers: each position, as the actions that lead there, with the player's answer.
+    """
+    found: list[WrongAnswer] = []
+    known: dict[bytes, int] = {}
+    for actions, chosen in answers:
+        position = _Position(State(game, actions), actions)
+        legal = position.state.legal_actions()
+        keeping = [each for each in legal if _value(position.after(each), known) <= 0]
+        if keeping and chosen not in keeping:
+            found.append(wrong_answer(game, actions, chosen, keeping))
+    return tuple(found)
+
+
+def _value(position: _Position, known: dict[bytes, int]) -> int:
+    """Return the outcome of perfect play, for the player to move: +1, 0 or -1."""
+    if position.state.is_terminal:
+        return -abs(position.state.result)  # who moved last has not lost
+    if position.key not in known:
+        known[position.key] = max(-_value(after, known) for after in position.replies())
+    return known[position.key]
+
+
+async def _answers(
+    player: ExaminedPlayer, openings: list[_Position]
+) -> dict[bytes, tuple[tuple[int, ...], int]]:
+    """Return every position that the player can meet, and its action there, by key."""
+    answers: dict[bytes, tuple[tuple[int, ...], int]] = {}
+    level = {position.key: position for position in openings}
+    while level:
+        chosen = await player.choose([position.actions for position in level.values()])
+        following: dict[bytes, _Position] = {}
+        for position, action in zip(level.values(), chosen, strict=True):
+            answers[position.key] = position.actions, action
+            after = position.after(action)
+            if not after.state.is_terminal:
+                open_replies = (reply for reply in after.replies() if not reply.state.is_terminal)
+                following.update((reply.key, reply) for reply in open_replies)
+        level = following
+    return answers
+
+
+def _count(position: _Position, answers: dict[bytes, int], tally: dict[bytes, Walk]) -> Walk:
+    """Count the games that continue from a position where the player is to move."""
+    if position.key not in tally:
+        after = position.after(answers[position.key])
+        if after.state.is_terminal:
+            tally[position.key] = Walk(1, 0)  # who moves last in tic-tac-toe has not lost
+        else:
+            walks = (_after_reply(reply, answers, tally) for reply in after.replies())
+            tally[position.key] = sum(walks, Walk(0, 0))
+    return tally[position.key]
+
+
+def _after_reply(reply: _Position, answers: dict[bytes, int], tally: dict[bytes, Walk]) -> Walk:
+    if reply.state.is_terminal:
+        return Walk(1, int(reply.state.result != 0))
+    return _count(reply, answers, tally)

@@ -19,10 +19,9 @@ from zerofleet.config import RunConfig
 from zerofleet.database import MatchGame
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
-from zerofleet.games.go_rules import GoRules
+from zerofleet.games.go import GoRules
 from zerofleet.match.anchors import GtpPlayer, gnugo_command, go_setup, why_absent
-from zerofleet.match.openings import draw_openings
-from zerofleet.match.play_match import PairQueue, SearchPlayer, play_match
+from zerofleet.match.play_match import PairQueue, SearchPlayer, draw_openings, play_match
 from zerofleet.prediction import Predictor
 from zerofleet.search_configs import match_search
 

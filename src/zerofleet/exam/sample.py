@@ -3,7 +3,15 @@
 Each position comes from random legal play, in Connect Four to 10 to 30 discs, in Othello to the
 last 6 to 12 empty squares. It is not over, and offers at least two actions whose outcomes under
 perfect play differ, so that an error is possible. Positions that differ only by a symmetry of the
-board count once. ``good_play`` has a second kind for Connect Four.
+board count once.
+
+Connect Four has a second kind: positions near good play, which a good player meets and makes
+mistakes in. They come from games in which each side plays an action of the best outcome with the
+probability ``CARE``, and any legal action otherwise; at most ``MOST_A_PLY`` of a ply count. The
+solver needs half a minute for a position of two plies and seconds for the next ones. So the first
+action is careful by what is known: only the centre wins (Allis 1988). The second is any action,
+because after the centre all lose. Each opening is continued several times. The positions are stored
+in a file, which ``write_good_positions`` makes again in about three minutes.
 """
 
 from __future__ import annotations
@@ -12,9 +20,12 @@ import asyncio
 import functools
 import random
 import statistics
+import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from zerofleet_core import (
@@ -30,7 +41,20 @@ from zerofleet.exam.examined_player import ExaminedPlayer
 from zerofleet.games import format_actions
 
 GAME = "connect_four"
-"""The game of the exams that know one game alone."""
+"""Game of the exams that know only one game."""
+
+CARE = (0.95, 0.85, 0.7)
+"""Probability of an optimal action, one for each opening in turn."""
+MOST_A_PLY = 30
+_OPENINGS = 30
+_OPENING_PLIES = 8
+_GAMES = 10  # from each opening
+_SEED = 1
+_CENTRE, _LAST_COLUMN = 3, 6
+_FILE = Path(__file__).with_name("good_play.txt")
+_SIGNS: dict[str, int | None] = {"+": 1, "=": 0, "-": -1, ".": None}
+
+Outcomes = Callable[[Sequence[int]], Sequence[int | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +188,100 @@ def _sample_of(game: str, seed: int) -> _Sample:
 
 
 def _discs(state: State) -> int:
-    """On the board: the first two planes are those of the two players."""
+    """Count the discs on the board: the first two planes are those of the two players."""
     points = game_spec(state.game).board_points
     return int(np.unpackbits(state.observation())[: 2 * points].sum())
 
 
 def symmetry_key(state: State) -> bytes:
-    """The same for a position and its images under the symmetries of the board."""
+    """Return a key that a position shares with its images under the board's symmetries."""
     observation = state.observation()
     symmetries = range(game_spec(state.game).num_symmetries)
     images = (transform_observation(state.game, observation, each) for each in symmetries)
     return min(image.tobytes() for image in images)
+
+
+def good_sample(size: int | None = None) -> tuple[LabelledPosition, ...]:
+    """Return the first ``size`` positions near good play, or all; they are in no order."""
+    return _good_positions()[:size]
+
+
+@functools.cache
+def _good_positions() -> tuple[LabelledPosition, ...]:
+    return tuple(map(_read, _FILE.read_text(encoding="ascii").splitlines()))
+
+
+def _read(line: str) -> LabelledPosition:
+    actions, outcomes = line.split(" ")
+    return LabelledPosition(tuple(map(int, actions)), tuple(_SIGNS[sign] for sign in outcomes))
+
+
+def _written(position: LabelledPosition) -> str:
+    signs = {outcome: sign for sign, outcome in _SIGNS.items()}
+    actions = "".join(map(str, position.actions))
+    return f"{actions} {''.join(signs[outcome] for outcome in position.outcomes)}"
+
+
+def draw_good_positions(
+    openings: int, games: int, seed: int, outcomes: Outcomes = connect_four_action_outcomes
+) -> list[LabelledPosition]:
+    """The positions of games in which an error is possible, shuffled.
+
+    Args:
+        openings: that are played.
+        games: that go on from each.
+        seed: of the games and of the order.
+        outcomes: of each action after a list of actions, under perfect play.
+    """
+    generator = random.Random(seed)
+    solve = _remembering(outcomes)
+    found: dict[bytes, LabelledPosition] = {}
+    plies: Counter[int] = Counter()
+
+    def play(state: State, actions: list[int], care: float, last_ply: int) -> None:
+        while not state.is_terminal and state.ply < last_ply:
+            position = LabelledPosition(tuple(actions), tuple(solve(actions)))
+            key, ply = symmetry_key(state), state.ply
+            if position.allows_error and key not in found and plies[ply] < MOST_A_PLY:
+                found[key] = position
+                plies[ply] += 1
+            careful = generator.random() < care
+            action = generator.choice(position.best_actions if careful else state.legal_actions())
+            state.apply(action)
+            actions.append(action)
+
+    for number in range(openings):
+        care = CARE[number % len(CARE)]
+        columns = State(GAME).legal_actions()
+        first = _CENTRE if generator.random() < care else generator.choice(columns)
+        opening = [first, generator.choice(columns)]
+        state = State(GAME, opening)
+        play(state, opening, care, _OPENING_PLIES)
+        for _ in range(games):
+            play(state.copy(), list(opening), care, sys.maxsize)
+    positions = list(found.values())
+    generator.shuffle(positions)
+    return positions
+
+
+def _remembering(outcomes: Outcomes) -> Outcomes:
+    """The same function; what it has said of a position it also knows of the mirror image."""
+    known: dict[bytes, Sequence[int | None]] = {}
+
+    def solve(actions: Sequence[int]) -> Sequence[int | None]:
+        here, mirrored = (
+            State(GAME, line).observation().tobytes()
+            for line in (actions, [_LAST_COLUMN - action for action in actions])
+        )
+        if here not in known:
+            known[here] = outcomes(actions)
+            known[mirrored] = known[here][::-1]
+        return known[here]
+
+    return solve
+
+
+def write_good_positions() -> None:
+    """Find all positions anew and write them to the file of this package."""
+    positions = draw_good_positions(_OPENINGS, _GAMES, _SEED)
+    _FILE.write_text("".join(f"{_written(each)}\n" for each in positions), encoding="ascii")

@@ -9,10 +9,9 @@ classes derived from ``Game``.
 import zerofleet_core
 from zerofleet_core import GameSpec, State
 
+from zerofleet.games.game_specs import find, names, spec
 from zerofleet.games.notation import format_actions, parse_actions
-from zerofleet.games.outside import find
 from zerofleet.games.python_game import Game
-from zerofleet.games.registry import names, spec
 
 __all__ = ["Game", "GameSpec", "State", "format_actions", "names", "parse_actions", "spec"]
 

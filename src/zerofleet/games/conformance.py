@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from zerofleet_core import GameSpec, ReplayBuffer, SearchConfig, SelfPlay
 
 from zerofleet.games import State, spec
-from zerofleet.games.class_failures import raise_failure_in
+from zerofleet.games.python_game import raise_failure_in
 
 _ILLEGAL_TRIED = 5  # a position
 _SEARCH_BATCHES = 500

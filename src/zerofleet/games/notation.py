@@ -1,4 +1,4 @@
-"""Lines of actions, and numbers, as a person writes them."""
+"""Actions and numbers as a person writes them, and moves by a given colour."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 from zerofleet_core import State, game_spec
 
 from zerofleet.errors import IllegalActionError
-from zerofleet.games.registry import spec
+from zerofleet.games.game_specs import spec
 
 _SHOWN = 200  # characters of what a person wrote, in messages
 _ACTIONS_ARE_POINTS = ("go", "gomoku", "mnk", "othello", "tic_tac_toe")
+COLOURS = ("black", "white")  # by player
 
 
 def parse_actions(game: str, text: str) -> list[int]:
@@ -67,12 +68,12 @@ def format_actions(game: str, actions: Iterable[int]) -> str:
 
 
 def why_illegal(state: State, action: int, word: str) -> str:
-    """Why an action cannot be played, in a person's own word for it: ``c1 is taken``.
+    """Return why an action cannot be played, in a person's own word for it: ``c1 is taken``.
 
     Args:
         state: not over.
         action: illegal there.
-        word: as the person wrote the action.
+        word: the action as the person wrote it.
     """
     family = state.game.partition("(")[0]
     if family == "connect_four":
@@ -102,3 +103,52 @@ def _read(state: State, entry: str) -> int:
             raise ValueError(f"the actions are 0 to {most}")
         return number
     return state.string_to_action(entry)
+
+
+def play_as(state: State, player: int, action: int, word: str = "") -> list[int]:
+    """Play an action for a player, even out of turn, and return the actions that were played.
+
+    A player who moves out of turn (handicap stones, positions set up by hand) moves after a pass of
+    the other one, if the rules have a pass and it does not end the game.
+
+    Args:
+        state: the action is played there.
+        player: 0 or 1.
+        action: the player's action.
+        word: the action as a person wrote it, for the error.
+
+    Raises:
+        IllegalActionError: neither is possible; the state is unchanged.
+    """
+    trial = state.copy()
+    played: list[int] = []
+    if trial.is_terminal:
+        raise IllegalActionError(f"the game is over after {trial.ply} plies")
+    if trial.to_play != player:
+        played.append(_pass_turn(trial, player))
+    try:
+        trial.apply(action)
+    except ValueError as error:
+        reason = why_illegal(trial, action, word) if word else str(error)
+        raise IllegalActionError(reason) from error
+    played.append(action)
+    for each in played:
+        state.apply(each)
+    return played
+
+
+def _pass_turn(state: State, player: int) -> int:
+    """Pass for the player whose turn it is, so that ``player`` moves next."""
+    other = COLOURS[state.to_play]
+    try:
+        passing = state.string_to_action("pass")
+        state.apply(passing)
+    except ValueError as error:
+        raise IllegalActionError(
+            f"it is {other}'s turn, and {other} cannot pass here: {error}"
+        ) from error
+    if state.is_terminal or state.to_play != player:
+        raise IllegalActionError(
+            f"it is {other}'s turn, and a pass of {other} would end the game here"
+        )
+    return passing

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, cast
 
-from zerofleet.errors import InvalidRequestError
+from zerofleet_core import State
+
+from zerofleet.errors import IllegalActionError, InvalidRequestError
 from zerofleet.games import sgf
-from zerofleet.games.go_board import GoBoard, go_score
-from zerofleet.games.go_rules import GoRules
-from zerofleet.games.sgf_text import MAX_BYTES
-from zerofleet.gtp.kata_commands import kata_rules, require_rules
-from zerofleet.gtp.position import GtpPosition
+from zerofleet.games.go import GoBoard, GoRules, go_score
+from zerofleet.games.notation import play_as
+from zerofleet.games.sgf import MAX_BYTES
 from zerofleet.gtp.protocol import GtpError, parse_number, parse_player
+from zerofleet.rpc.player_service import PositionPrediction
 
 Handler = Callable[..., str]
 
@@ -22,6 +25,35 @@ _COLUMNS = "ABCDEFGHJKLMNOPQRST"
 _CORNERS = ((0, 0), (2, 2), (0, 2), (2, 0))
 _SIDES = ((0, 1), (2, 1), (1, 0), (1, 2))
 _CENTRE = (1, 1)
+
+_SYMMETRIES = 8
+
+# What KataGo's names stand for: ko, scoring, suicide, tax, bonus for handicap stones, button.
+_FIELDS = ("ko", "scoring", "suicide", "tax", "whiteHandicapBonus", "hasButton")
+_NAMED_RULES: dict[str, tuple[str, str, bool, str, str, bool]] = {
+    "tromp-taylor": ("POSITIONAL", "AREA", True, "NONE", "0", False),
+    "chinese": ("SIMPLE", "AREA", False, "NONE", "N", False),
+    "chinese-ogs": ("POSITIONAL", "AREA", False, "NONE", "N", False),
+    "chinese-kgs": ("POSITIONAL", "AREA", False, "NONE", "N", False),
+    "japanese": ("SIMPLE", "TERRITORY", False, "SEKI", "0", False),
+    "korean": ("SIMPLE", "TERRITORY", False, "SEKI", "0", False),
+    "stone-scoring": ("SIMPLE", "AREA", False, "ALL", "0", False),
+    "aga": ("SITUATIONAL", "AREA", False, "NONE", "N-1", False),
+    "bga": ("SITUATIONAL", "AREA", False, "NONE", "N-1", False),
+    "new-zealand": ("SITUATIONAL", "AREA", True, "NONE", "0", False),
+    "aga-button": ("SITUATIONAL", "AREA", False, "NONE", "N-1", True),
+}
+
+GOGUI_COMMANDS = (
+    "string/Rules/kata-get-rules",
+    "string/Score as it lies/final_score",
+    "plist/Stones alive/final_status_list alive",
+    "pstring/Move it would play/reg_genmove %c",
+    "string/Network without search/kata-raw-nn 0",
+    "string/Simulations of a move/kata-get-param maxVisits",
+    "none/Set simulations of a move/kata-set-param maxVisits %s",
+)
+"""``type/label/command`` of each, as GoGui reads them (its manual, "Analyze Commands")."""
 
 
 class BoardCommands:
@@ -228,3 +260,181 @@ def fixed_handicap(size: int, stones: int) -> list[str]:
     centred = stones in (5, 7, 9)
     points = [*_CORNERS, *_SIDES][: stones - centred] + [_CENTRE] * centred
     return [f"{_COLUMNS[lines[column]]}{lines[row] + 1}" for column, row in points]
+
+
+def kata_rules(rules: GoRules) -> str:
+    """The rules as KataGo's JSON."""
+    return json.dumps(_values(rules), sort_keys=True, separators=(",", ":"))
+
+
+def require_rules(asked: str, rules: GoRules) -> None:
+    """Refuse other rules than those that the model plays by.
+
+    Args:
+        asked: one of KataGo's names, or its JSON; a field that it leaves out may be anything.
+        rules: the model's.
+
+    Raises:
+        GtpError: they are others, or none.
+    """
+    ours = _values(rules)
+    for name, value in _asked(asked).items():
+        if name not in ours:
+            raise GtpError(f"unknown rule '{name}': there are {', '.join(sorted(ours))}")
+        if value != ours[name]:
+            is_said = f"{name} {json.dumps(ours[name])}"
+            raise GtpError(f"the model plays with {is_said}, not {json.dumps(value)}")
+
+
+def _values(rules: GoRules) -> dict[str, Any]:
+    values = dict(zip(_FIELDS, _NAMED_RULES["tromp-taylor"], strict=True))
+    return {**values, "suicide": rules.suicide}
+
+
+def _asked(text: str) -> dict[str, Any]:
+    if not text.startswith("{"):
+        named = _NAMED_RULES.get(text.lower())
+        if named is None:
+            names = ", ".join(_NAMED_RULES)
+            raise GtpError(f"unknown rules '{text}': give JSON, or one of {names}")
+        return dict(zip(_FIELDS, named, strict=True))
+    try:
+        return cast("dict[str, Any]", json.loads(text))
+    except ValueError as error:
+        raise GtpError(f"the rules are no JSON: {error}") from error
+
+
+def parse_symmetries(arguments: Sequence[str]) -> range:
+    """The symmetries that ``kata-raw-nn`` is asked for.
+
+    Raises:
+        GtpError: neither a number from 0 to 7 nor "all".
+    """
+    if list(arguments) == ["all"]:
+        return range(_SYMMETRIES)
+    if len(arguments) != 1 or arguments[0] not in map(str, range(_SYMMETRIES)):
+        raise GtpError("give a symmetry, 0 to 7, or all")
+    return range(int(arguments[0]), int(arguments[0]) + 1)
+
+
+def transformed(action: int, symmetry: int, size: int) -> int:
+    """An action as a symmetry of the square board has it; a pass stays one.
+
+    Args:
+        action: ``size * row + column``, or the pass.
+        symmetry: bit 0 turns rows round, bit 1 columns, bit 2 exchanges both.
+        size: of the board.
+    """
+    if action == size * size:
+        return action
+    row, column = divmod(action, size)
+    row = size - 1 - row if symmetry & 1 else row
+    column = size - 1 - column if symmetry & 2 else column
+    return size * column + row if symmetry & 4 else size * row + column
+
+
+def raw_nn_text(prediction: PositionPrediction, symmetry: int, size: int) -> str:
+    """A network's opinion as ``kata-raw-nn`` writes it, as far as ours has one.
+
+    It foresees neither lead nor ownership. A drawn game is half a win and half a loss.
+
+    Args:
+        prediction: of the position as the symmetry has it.
+        symmetry: undone here.
+        size: of the board.
+    """
+    value = prediction.value if prediction.to_play == 1 else -prediction.value
+    priors = dict(zip(prediction.actions, prediction.priors, strict=True))
+
+    def policy(action: int) -> str:
+        prior = priors.get(transformed(action, symmetry, size))
+        return "NAN" if prior is None else f"{prior:.6f}"
+
+    rows = (range(size * row, size * (row + 1)) for row in range(size))
+    return "\n".join(
+        (
+            f"symmetry {symmetry}",
+            f"whiteWin {(1 + value) / 2:.6f}",
+            f"whiteLoss {(1 - value) / 2:.6f}",
+            "noResult 0.000000",
+            "policy",
+            *(" ".join(map(policy, row)) for row in rows),
+            f"policyPass {policy(size * size)}",
+        )
+    )
+
+
+class GtpPosition:
+    """A position and how it came about.
+
+    Args:
+        game: Go, with its rules.
+    """
+
+    def __init__(self, game: str) -> None:
+        self.game = game
+        self.state = State(game)
+        self._moves: list[list[int]] = []  # the actions that each move became
+
+    @property
+    def actions(self) -> list[int]:
+        """Everything played, from the start; passes put in between included."""
+        return [action for move in self._moves for action in move]
+
+    def clear(self) -> None:
+        """Back to the empty board."""
+        self.set_actions(())
+
+    def set_actions(self, actions: Sequence[int]) -> None:
+        """Replace the game; the actions are legal."""
+        self.state = State(self.game, actions)
+        self._moves = [[action] for action in actions]
+
+    def play(self, player: int, move: str) -> None:
+        """A move of a player; out of turn it comes after a pass of the other one.
+
+        Once the game is over, further passes change nothing and are accepted: controllers count
+        them their own way.
+
+        Raises:
+            GtpError: it cannot be played.
+        """
+        try:
+            action = self.state.string_to_action(move)
+        except ValueError as error:
+            raise GtpError(f"'{move}' is not a vertex of this board") from error
+        if self.state.is_terminal and move.lower() == "pass":
+            self._moves.append([])
+            return
+        try:
+            self._moves.append(play_as(self.state, player, action, move))
+        except IllegalActionError as error:
+            raise GtpError(f"illegal move: {error}") from error
+
+    def undo(self) -> None:
+        """Take the last move back, with the pass before it that was put in.
+
+        Raises:
+            GtpError: there is none.
+        """
+        if not self._moves:
+            raise GtpError("cannot undo: nothing was played")
+        self._moves.pop()
+        self.state = State(self.game, self.actions)
+
+    def asked_as(self, player: int | None) -> list[int]:
+        """The actions after which this player (None: the one whose turn it is) is to move.
+
+        Raises:
+            GtpError: the game is over, or the other player cannot pass.
+        """
+        if self.state.is_terminal:
+            raise GtpError("the game is over: undo or clear_board")
+        if player is None or player == self.state.to_play:
+            return self.actions
+        passing = self.state.string_to_action("pass")
+        trial = self.state.copy()
+        trial.apply(passing)
+        if trial.is_terminal:
+            raise GtpError("it is the other player's turn, and a pass would end the game here")
+        return [*self.actions, passing]

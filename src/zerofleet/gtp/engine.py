@@ -5,23 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncGenerator, Callable
+import math
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from zerofleet import __version__
 from zerofleet.client import AsyncPlayer
-from zerofleet.errors import ZerofleetError
-from zerofleet.gtp.analysis import (
-    KATA,
-    LZ,
-    AnalysisOptions,
-    Dialect,
-    analysis_line,
-    parse_options,
-)
-from zerofleet.gtp.board_commands import BoardCommands
-from zerofleet.gtp.kata_commands import (
+from zerofleet.errors import ConfigError, ZerofleetError
+from zerofleet.games.go import is_go
+from zerofleet.gtp.board_commands import (
     GOGUI_COMMANDS,
+    BoardCommands,
     parse_symmetries,
     raw_nn_text,
     transformed,
@@ -29,6 +25,7 @@ from zerofleet.gtp.kata_commands import (
 from zerofleet.gtp.protocol import (
     Command,
     GtpError,
+    as_player,
     failure,
     parse_decimal,
     parse_line,
@@ -36,15 +33,15 @@ from zerofleet.gtp.protocol import (
     parse_player,
     success,
 )
+from zerofleet.printable import printable_lines
 from zerofleet.rpc.codec import BEST
-from zerofleet.rpc.player_service import PlayerDescription, SearchOptions, SearchTable
+from zerofleet.rpc.player_service import PlayerDescription, SearchChild, SearchOptions, SearchTable
+from zerofleet.rpc.tls import ClientCredentials
 
 _MAX_VISITS = "maxVisits"
 _ADVANTAGE = "playoutDoublingAdvantage"
 _GENMOVE = ("genmove", "reg_genmove")
 _RAW_NN = "kata-raw-nn"
-_ANALYZE = {"lz-analyze": LZ, "kata-analyze": KATA}
-_GENMOVE_ANALYZE = {"lz-genmove_analyze": LZ, "kata-genmove_analyze": KATA}
 _SIGN_OF_LIFE_SECONDS = 1.0
 # An analysis grows until a move is played, so on a big board it asks for less than the server
 # allows: 19x19 gets 13,812 simulations, and eight boards fit into what a server holds at once.
@@ -53,6 +50,126 @@ _ANALYSIS_EDGES = 5_000_000
 # whose lz-analyze and lz-genmove_analyze are spoken here.
 _DIALECT_VERSION = "0.17"
 _RUN_FILES = SearchOptions()
+
+_DEFAULT_CENTISECONDS = 100
+_IGNORED = ("ownership", "ownershipStdev", "movesOwnership", "movesOwnershipStdev", "pvVisits")
+_Z = 1.96  # of a confidence of 95% on both sides
+
+_GREETING_SECONDS = 5.0  # a board says nothing while it waits for its engine
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisOptions:
+    """What a controller asks of an analysis."""
+
+    player: int | None = None  # to move; None: the one whose turn it is
+    seconds: float = _DEFAULT_CENTISECONDS / 100  # between two lines
+    min_moves: int = 0  # shown even when unvisited
+    max_moves: int | None = None
+    root_info: bool = False
+
+
+def parse_options(arguments: Sequence[str]) -> AnalysisOptions:
+    """Read ``[colour] [centiseconds] [key value] ...``.
+
+    Raises:
+        GtpError: a key that is not known; keys for what the network does not predict (ownership)
+            are known and change nothing.
+    """
+    words = list(arguments)
+    player = as_player(words[0]) if words else None
+    if player is not None:
+        words.pop(0)
+    values = {"interval": str(_DEFAULT_CENTISECONDS)}
+    if words and words[0].isdecimal():
+        values["interval"] = words.pop(0)
+    for key, value in zip(words[::2], [*words[1::2], ""], strict=False):
+        if key not in (*_IGNORED, "interval", "minmoves", "maxmoves", "rootInfo"):
+            raise GtpError(f"'{key}' is not supported: give interval, minmoves, maxmoves, rootInfo")
+        values[key] = value
+    return AnalysisOptions(
+        player=player,
+        seconds=max(1, parse_number(values["interval"], "interval")) / 100,
+        min_moves=parse_number(values.get("minmoves", "0"), "minmoves"),
+        max_moves=parse_number(values["maxmoves"], "maxmoves") if "maxmoves" in values else None,
+        root_info=values.get("rootInfo", "false").lower() == "true",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How numbers in [0, 1] are written, and whether there is ``rootInfo``."""
+
+    number: Callable[[float], str]
+    has_root_info: bool
+
+
+def _per_ten_thousand(number: float) -> str:
+    return str(round(10_000 * number))
+
+
+def _fraction(number: float) -> str:
+    return f"{number:.6f}"
+
+
+LZ = Dialect(_per_ten_thousand, has_root_info=False)
+KATA = Dialect(_fraction, has_root_info=True)
+
+
+def analysis_line(
+    table: SearchTable, options: AnalysisOptions, dialect: Dialect, vertex: Callable[[int], str]
+) -> str:
+    """One line: the moves from the best on.
+
+    Args:
+        table: of a search, or of one that goes on.
+        options: which moves.
+        dialect: ``LZ`` or ``KATA``.
+        vertex: an action as GTP writes it.
+    """
+    number = dialect.number
+    infos: list[str] = []
+    for order, child in enumerate(_chosen(table, options)):
+        rate = (1 + _value(child, table)) / 2
+        line = " ".join(map(vertex, child.principal_variation))
+        infos.append(
+            f"info move {vertex(child.action)} visits {child.visit_count} "
+            f"winrate {number(rate)} prior {number(child.prior)} "
+            f"lcb {number(lower_bound(rate, child.visit_count))} order {order} pv {line}"
+        )
+    if options.root_info and dialect.has_root_info:
+        rate = number((1 + table.root_value) / 2)
+        infos.append(f"rootInfo visits {table.simulations} winrate {rate}")
+    return " ".join(infos)
+
+
+def lower_bound(rate: float, visits: int) -> float:
+    """The lower end of a win rate's 95% interval (Wilson, JASA 22, 1927).
+
+    Each visit is taken for a game won or lost, which is the most that visits can vary.
+    """
+    if visits < 1:
+        return 0.0
+    z2 = _Z * _Z / visits
+    spread = _Z * math.sqrt(max(0.0, rate * (1 - rate)) / visits + z2 / (4 * visits))
+    return max(0.0, (rate + z2 / 2 - spread) / (1 + z2))
+
+
+def _chosen(table: SearchTable, options: AnalysisOptions) -> list[SearchChild]:
+    """The children to show, best first."""
+    visited = sum(child.visit_count > 0 for child in table.children)
+    shown = max(visited, options.min_moves, 1)
+    return table.ranked[: shown if options.max_moves is None else min(shown, options.max_moves)]
+
+
+def _value(child: SearchChild, table: SearchTable) -> float:
+    """What is expected of an action; of an unvisited one what is expected of the position."""
+    value = table.network_value if child.q_value is None else child.q_value
+    return min(1.0, max(-1.0, value))
+
+
+_ANALYZE = {"lz-analyze": LZ, "kata-analyze": KATA}
+_GENMOVE_ANALYZE = {"lz-genmove_analyze": LZ, "kata-genmove_analyze": KATA}
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,3 +426,60 @@ class _Response:
     command: Command
     begun: bool = False
     ended: bool = False
+
+
+async def serve_gtp(address: str, options: EngineOptions, credentials: ClientCredentials) -> None:
+    """Answer a controller until it says ``quit`` or goes away.
+
+    Raises:
+        ConfigError: the server plays another game than Go, or it would be reached in plaintext.
+        ZerofleetError: the server cannot be asked.
+    """
+    async with AsyncPlayer(address, timeout=_GREETING_SECONDS, **credentials) as greeter:
+        description = await greeter.describe()
+    async with AsyncPlayer(address, **credentials) as player:
+        if not is_go(description.game):
+            raise ConfigError(
+                f"GTP is for Go, and {address} plays '{description.game}': "
+                "play it with `zerofleet play`"
+            )
+        engine = Engine(player, description, options, _write, _complain)
+        # A controller that has gone away reads no more answers.
+        with contextlib.suppress(BrokenPipeError):
+            await engine.run(_lines(sys.stdin.fileno()))
+
+
+def _write(text: str) -> None:
+    # A message may repeat a path that this encoding cannot write.
+    encoding = sys.stdout.encoding
+    text = printable_lines(text)
+    sys.stdout.write(text.encode(encoding, errors="backslashreplace").decode(encoding))
+    sys.stdout.flush()
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"zerofleet: {printable_lines(text)}\n")
+
+
+def _lines(descriptor: int) -> asyncio.Queue[str | None]:
+    """The lines of a blocking file as they come, then None."""
+    lines: asyncio.Queue[str | None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            # Unbuffered: a thread that waits in a buffered file holds its lock, and then the
+            # interpreter cannot end.
+            with (
+                contextlib.suppress(OSError),  # a terminal that is gone is an end too
+                open(descriptor, "rb", buffering=0, closefd=False) as source,
+            ):
+                for line in source:
+                    loop.call_soon_threadsafe(
+                        lines.put_nowait, line.decode(errors="surrogateescape")
+                    )
+            loop.call_soon_threadsafe(lines.put_nowait, None)
+
+    # A daemon: after `quit` it may stay in a read that nothing ends.
+    threading.Thread(target=read, name="gtp-input", daemon=True).start()
+    return lines

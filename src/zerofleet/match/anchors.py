@@ -16,7 +16,8 @@ from zerofleet import games
 from zerofleet.config import SearchSection
 from zerofleet.errors import ConfigError
 from zerofleet.games import State
-from zerofleet.games.go_rules import GoRules, is_go
+from zerofleet.games.go import GoRules, is_go
+from zerofleet.games.notation import COLOURS
 from zerofleet.gtp.client import GtpClient
 from zerofleet.gtp.protocol import GtpError
 from zerofleet.match.play_match import (
@@ -30,7 +31,6 @@ from zerofleet.match.play_match import (
 from zerofleet.prediction import Prediction
 from zerofleet.search_configs import match_search
 
-_COLOURS = ("black", "white")  # black moves first
 _GNUGO = re.compile(r"gnugo:(10|[1-9])")
 NO_GNUGO = (
     "the program gnugo is not on PATH: install GNU Go (Debian and Ubuntu: apt-get install gnugo, "
@@ -179,7 +179,7 @@ class GtpPlayer(ActionPlayer):
             refusal = await self._tell(client, told, state, actions)
             if refusal is not None:
                 return GaveUp(refusal)
-            move = await client.send(f"genmove {_COLOURS[state.to_play]}")
+            move = await client.send(f"genmove {COLOURS[state.to_play]}")
         if move.lower() == "resign":
             return self._gave_up(state)
         try:
@@ -215,7 +215,7 @@ class GtpPlayer(ActionPlayer):
         for ply in range(len(told), len(actions)):
             move = state.action_to_string(actions[ply])
             try:
-                await client.send(f"play {_COLOURS[ply % 2]} {move}")
+                await client.send(f"play {COLOURS[ply % 2]} {move}")
             except GtpError as error:
                 return f"forfeit at ply {ply}: refused {move}: {error}"
             told.append(actions[ply])

@@ -1,9 +1,13 @@
-"""Playing a match: pairs of games between two players, many at once, by one engine of the core."""
+"""Playing a match: pairs of games between two players, many at once, by one engine of the core.
+
+The two games of a pair begin with the same random opening, with colours swapped.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Sequence
 from dataclasses import dataclass
@@ -15,6 +19,8 @@ import numpy as np
 from zerofleet_core import GameColumns, Match, SearchConfig
 
 from zerofleet.database import MatchGame
+from zerofleet.errors import ConfigError
+from zerofleet.games import State
 from zerofleet.prediction import Predictor
 from zerofleet.records import GameRecord, changed, new_game_uid
 from zerofleet.service import first_of
@@ -23,9 +29,10 @@ from zerofleet.service import first_of
 # colour (0: it is the first player of the game, 1: the second).
 Place: TypeAlias = tuple[int, int]
 
-_REFILL_SHARE = 8  # of the pairs at once must be over before more begin: they share their requests
-
 _T = TypeVar("_T")
+
+_REFILL_SHARE = 8  # of the pairs at once must be over before more begin: they share their requests
+_MOST_MISSES = 2_000  # draws in a row without a new position: the game offers no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,3 +367,45 @@ async def together(*parts: Coroutine[Any, Any, _T]) -> list[_T]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def draw_openings(game: str, plies: int, count: int, seed: int) -> list[list[int]]:
+    """Draw random openings that lead to distinct positions, none of them the end of the game.
+
+    The search of a match has no noise, so the same position twice would give the same game twice. A
+    game that offers fewer positions than ``count`` gets fewer openings.
+
+    Args:
+        game: name of the game.
+        plies: length of each opening.
+        count: number of openings.
+        seed: the same arguments give the same openings on any machine.
+
+    Raises:
+        ConfigError: no game lasts longer than ``plies``.
+    """
+    rng = random.Random(seed)
+    openings: dict[int, list[int]] = {}  # by hash of the position they lead to
+    misses = 0
+    while len(openings) < count and misses < _MOST_MISSES:
+        state, actions = _random_opening(game, plies, rng)
+        if state.is_terminal or state.hash in openings:
+            misses += 1
+            continue
+        openings[state.hash] = actions
+        misses = 0
+    if not openings:
+        raise ConfigError(
+            f"evaluator.opening_plies = {plies}: every game of {game} is over after that many plies"
+        )
+    return list(openings.values())
+
+
+def _random_opening(game: str, plies: int, rng: random.Random) -> tuple[State, list[int]]:
+    state = State(game)
+    actions: list[int] = []
+    while len(actions) < plies and not state.is_terminal:
+        action = rng.choice(state.legal_actions())
+        state.apply(action)
+        actions.append(action)
+    return state, actions

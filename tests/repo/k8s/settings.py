@@ -22,7 +22,7 @@ from zerofleet.errors import ZerofleetError
 _SETTINGS = {
     "selfplay": "zerofleet.services.selfplay.settings:SelfplaySettings",
     "inference": "zerofleet.services.inference.settings:InferenceSettings",
-    "autoscaler": "zerofleet.services.autoscaler.settings:AutoscalerSettings",
+    "autoscaler": "zerofleet.services.autoscaler.service:AutoscalerSettings",
     "dashboard": "zerofleet.services.dashboard.settings:DashboardSettings",
 }
 _ROLES = {

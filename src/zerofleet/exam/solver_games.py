@@ -7,6 +7,13 @@ one of its best actions, all of them equally likely, and there are two opinions 
 - ``evenly``: every action that keeps the outcome. Where the solver is lost, that is any action.
 - ``longest``: every action that keeps the score. Where the solver is lost, it delays its defeat for
   as long as it can; where it wins, it does so as soon as it can.
+
+Perfect play of the first plies comes from a file of scores. The solver needs a second for the score
+of six plies, several seconds for five, and most of a minute for the empty board. The file has a
+line for each position of six plies, mirrored positions once: the actions that lead there and the
+score (``connect_four_score``). The scores of all earlier positions follow from these.
+``write_opening_scores`` solves all of these positions again, which takes hours, and overwrites the
+file.
 """
 
 from __future__ import annotations
@@ -15,18 +22,28 @@ import asyncio
 import functools
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
-from zerofleet_core import State
+from zerofleet_core import (
+    State,
+    connect_four_action_outcomes,
+    connect_four_best_actions,
+    connect_four_outcome,
+    connect_four_score,
+)
 
 from zerofleet.exam.examined_player import ExaminedPlayer
-from zerofleet.exam.opening_scores import action_outcomes, best_actions, outcome
-from zerofleet.exam.sample import GAME, LabelledPosition
+from zerofleet.exam.sample import GAME, LabelledPosition, symmetry_key
 
 SolverChoice = Literal["evenly", "longest"]
-"""How the solver chooses among its actions."""
+"""Rule by which the solver chooses among its actions."""
 SOLVER_CHOICES: tuple[SolverChoice, ...] = ("evenly", "longest")
+
+KEPT_PLIES = 6
+"""Positions of up to this many actions are scored without the solver; nobody has won by then."""
+_FILE = Path(__file__).with_name("opening_scores.txt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +159,83 @@ def _best_actions(actions: tuple[int, ...], choice: SolverChoice) -> list[int]:
 def _outcome(actions: tuple[int, ...]) -> int:
     """For the player to move; the first plies that are not in the file cost seconds."""
     return outcome(actions)
+
+
+def outcome(actions: Sequence[int]) -> int:
+    """Of perfect play after these actions, for the player to move: +1, 0 or -1."""
+    if len(actions) > KEPT_PLIES:
+        return connect_four_outcome(actions)
+    return _sign(_opening_scores()[_key(actions)])
+
+
+def action_outcomes(actions: Sequence[int]) -> list[int | None]:
+    """Of each action after these, for the player to move; None where it is illegal."""
+    if len(actions) >= KEPT_PLIES:
+        return connect_four_action_outcomes(actions)
+    return [_sign(score) for score in _action_scores(actions)]
+
+
+def best_actions(actions: Sequence[int]) -> list[int]:
+    """Those that keep the score: they win as soon as possible, or resist as long as possible."""
+    if len(actions) >= KEPT_PLIES:
+        return connect_four_best_actions(actions)
+    scores = _action_scores(actions)
+    return [action for action, score in enumerate(scores) if score == max(scores)]
+
+
+def _action_scores(actions: Sequence[int]) -> list[int]:
+    """Of all seven actions, after fewer than ``KEPT_PLIES``: no column is full by then."""
+    return [
+        -_opening_scores()[_key([*actions, action])]
+        for action in State(GAME, actions).legal_actions()
+    ]
+
+
+def _sign(score: int) -> int:
+    return (score > 0) - (score < 0)
+
+
+def _key(actions: Sequence[int]) -> bytes:
+    return symmetry_key(State(GAME, actions))
+
+
+@functools.cache
+def _opening_scores() -> dict[bytes, int]:
+    """Return the score of each position of up to ``KEPT_PLIES`` actions, for the player to move."""
+    *earlier, last = _levels()
+    lines = _FILE.read_text(encoding="ascii").splitlines()
+    scores = {key: int(line.split(" ")[1]) for key, line in zip(last, lines, strict=True)}
+    for level in reversed(earlier):
+        scores |= {
+            key: max(-scores[after] for after in found.after) for key, found in level.items()
+        }
+    return scores
+
+
+@dataclass(frozen=True, slots=True)
+class _OpeningPosition:
+    """A position by the first way to it, and the keys of the positions one action later."""
+
+    actions: list[int]
+    after: list[bytes] = field(default_factory=list[bytes])
+
+
+def _levels() -> list[dict[bytes, _OpeningPosition]]:
+    """Return the positions of 0, 1, ... ``KEPT_PLIES`` actions by key, the last in file order."""
+    levels = [{_key([]): _OpeningPosition([])}]
+    for _ in range(KEPT_PLIES):
+        found: dict[bytes, _OpeningPosition] = {}
+        for position in levels[-1].values():
+            for action in State(GAME, position.actions).legal_actions():
+                actions = [*position.actions, action]
+                position.after.append(_key(actions))
+                found.setdefault(position.after[-1], _OpeningPosition(actions))
+        levels.append(found)
+    return levels
+
+
+def write_opening_scores() -> None:
+    """Solve all positions again and write them to the file of this package."""
+    lines = [each.actions for each in _levels()[-1].values()]
+    text = "".join(f"{''.join(map(str, each))} {connect_four_score(each)}\n" for each in lines)
+    _FILE.write_text(text, encoding="ascii")

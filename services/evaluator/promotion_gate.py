@@ -1,20 +1,34 @@
-"""The referee: matches of the gate as rows, played until they are decided."""
+"""The gate: the match of a candidate against the best model, its verdict, and the promotion.
+
+A match is stored as rows and played until it is decided. A promotion is a row in Postgres first;
+then the pointer in Redis moves, which can always be rebuilt.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Literal
 
 import structlog
 
-from zerofleet.database import GateRule, Grounds, MatchGame, MatchRow, match_seed
-from zerofleet.match.openings import draw_openings
-from zerofleet.match.play_match import PairQueue, Place, play_match
+from zerofleet.best_pointer import BestPointer
+from zerofleet.database import (
+    Database,
+    GateRule,
+    Grounds,
+    MatchGame,
+    MatchRow,
+    Promotion,
+    match_seed,
+)
+from zerofleet.errors import StaleEpochError, StoreUnavailableError
+from zerofleet.match.play_match import PairQueue, Place, draw_openings, play_match
 from zerofleet.match.verdict import Standing, judge
 from zerofleet.search_configs import match_search
-from zerofleet.services.evaluator.context import EvaluatorContext
-from zerofleet.services.evaluator.players import Players
+from zerofleet.services.evaluator.context import EvaluatorContext, Players
+from zerofleet.waiting import Waits, awaited
 
 _log = structlog.get_logger()
 
@@ -23,14 +37,12 @@ _log = structlog.get_logger()
 # count.
 _AHEAD = 2  # times the pairs at once
 
+_RECONCILE_SECONDS = 5.0
+_AGAIN_SECONDS = 1.0  # while the pointer cannot be moved
+
 
 class Referee:
-    """Opens, plays and closes the gate's matches of one run.
-
-    Args:
-        context: of this evaluator.
-        players: by their names.
-    """
+    """Opens, plays and closes the gate's matches of one run."""
 
     def __init__(self, context: EvaluatorContext, players: Players) -> None:
         self._context = context
@@ -38,7 +50,7 @@ class Referee:
         self._figures = context.figures
 
     async def open(self, candidate: int, best: int) -> MatchRow:
-        """Begin a match, or go on with the undecided one of these two models."""
+        """Begin a match, or resume the undecided one between these two models."""
         context, section = self._context, self._context.run.evaluator
         seed = match_seed(context.run.seed, "gate", str(candidate), str(best))
         openings = self._openings(section.games // 2, seed)
@@ -64,8 +76,8 @@ class Referee:
     async def play(self, match: MatchRow) -> Standing:
         """Play what the match lacks until it is decided; each game is a row as soon as it is over.
 
-        A sequential test keeps so many pairs in play, and looks whenever a game is stored. When it
-        ends, the games in play are given up, and complete pairs beyond its end do not count.
+        A sequential test keeps ``pairs_at_once`` pairs in play and is computed whenever a game is
+        stored. When it ends, the games in play are abandoned, and later pairs do not count.
 
         Returns:
             The standing, judged from the rows; without a verdict when the game offers fewer
@@ -99,7 +111,7 @@ class Referee:
         return PairQueue(missing, at_once, _AHEAD * at_once)
 
     async def _look(self, match: MatchRow) -> Standing:
-        """How a match stands, by its rows."""
+        """Judge a match by its rows, and show the result in the figures."""
         pairs = await self._context.ask(self._context.database.match_pairs, match.match_id)
         standing = judge(match, pairs)
         grounds, figures = standing.grounds, self._figures
@@ -152,3 +164,84 @@ class Referee:
     def _openings(self, count: int, seed: int) -> list[list[int]]:
         plies = self._context.run.evaluator.opening_plies
         return draw_openings(self._context.run.game.name, plies, count, seed)
+
+
+class Promoter:
+    """Adds to one run's chain of promotions and keeps the pointer in Redis at its end."""
+
+    def __init__(self, context: EvaluatorContext, pointer: BestPointer) -> None:
+        self._context = context
+        self._pointer = pointer
+
+    async def promote(
+        self,
+        version: int,
+        match_id: int | None,
+        head: Promotion | None,
+        grounds: Grounds | None = None,
+    ) -> Promotion | None:
+        """Make a version the best, and then visible.
+
+        Args:
+            version: the model.
+            match_id: the match that it won; None where none was played.
+            head: the end of the chain that the decision was made on.
+            grounds: what the match's verdict rests on.
+
+        Returns:
+            The promotion. None if the chain has grown meanwhile, for example by a person's
+            rollback; then nothing was decided.
+
+        Raises:
+            StaleEpochError: another evaluator has taken over; this one must stop.
+        """
+        promotion = await self._context.ask(self._record, version, match_id, head, grounds)
+        if promotion is None:
+            _log.warning("chain_moved", not_promoted=version, match_id=match_id)
+            return None
+        _log.info("promoted", version=version, seq=promotion.seq, match_id=match_id)
+        await self.point(promotion)
+        return promotion
+
+    def _record(
+        self, version: int, match_id: int | None, head: Promotion | None, grounds: Grounds | None
+    ) -> Promotion | None:
+        context, database = self._context, self._context.database
+        run, actor = context.run.name, context.worker
+        expected = head.seq if head else 0
+        try:
+            return database.promote(
+                run, version, match_id, actor, expected, epoch=context.epoch, grounds=grounds
+            )
+        except StaleEpochError:
+            mine = (expected + 1, version, match_id, actor)
+            for row in database.promotion_history(run)[:1]:
+                now = row.promotion
+                if (now.seq, now.version, row.match_id, row.actor) == mine:
+                    return now  # it was this very promotion, whose answer was lost
+            if database.evaluator_epoch(run) == context.epoch:
+                return None
+            raise
+
+    async def point(self, promotion: Promotion) -> None:
+        """Move the pointer; if Redis is down or takes no writes, the reconciler will."""
+        try:
+            await asyncio.to_thread(self._pointer.set_if_newer, promotion)
+        except StoreUnavailableError as error:
+            _log.warning("pointer_not_moved", version=promotion.version, reason=str(error))
+
+
+async def reconcile(pointer: BestPointer, database: Database, waits: Waits) -> None:
+    """Keep the pointer at the end of the chain, whatever happens to Redis; run until cancelled."""
+    while True:
+        pause = _RECONCILE_SECONDS
+        try:
+            await asyncio.to_thread(pointer.reconcile, database)
+        except StoreUnavailableError as error:
+            if pointer.state.status != "up":  # else it is Postgres, which others wait for
+                thing = f"{awaited(error, 'Redis')} (the best pointer is not moved)"
+                waits.begin("pointer", thing, reason=str(error))
+                pause = _AGAIN_SECONDS
+        else:
+            waits.end("pointer")
+        await asyncio.sleep(pause)

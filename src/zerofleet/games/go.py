@@ -1,14 +1,69 @@
-"""The stones of a position of Go, and which player each point belongs to."""
+"""Go: the rules in a game's name, the stones of a position, and the score of its area."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from zerofleet_core import State, game_spec
 
-from zerofleet.games.go_rules import GoRules
+from zerofleet.errors import ConfigError
 
+_KOMI = 7.5  # the core's, for a name without komi
 EMPTY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class GoRules:
+    """Tromp-Taylor rules as far as they vary, read from a name such as ``go(size=9,komi=7)``."""
+
+    size: int  # rows, and columns
+    komi: float  # White's points
+    suicide: bool  # whether a move may remove its own chain
+
+    @classmethod
+    def of(cls, game: str) -> Self:
+        """Return the rules of a game's name.
+
+        Raises:
+            ConfigError: there is no such game, or it is not Go.
+        """
+        if not is_go(game):
+            raise ConfigError(f"the game is '{game}', not Go")
+        try:
+            size = game_spec(game).observation_shape[1]
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        given = _settings(game)
+        return cls(
+            size=size,
+            komi=float(given.get("komi", min(_KOMI, size * size))),
+            suicide=given.get("suicide", "true") == "true",
+        )
+
+    @property
+    def name(self) -> str:
+        """A name of the game with these rules."""
+        suicide = "true" if self.suicide else "false"
+        return f"go(size={self.size},komi={self.komi:g},suicide={suicide})"
+
+
+def is_go(game: str) -> bool:
+    """Return whether a game's name is one of Go."""
+    return base_name(game) == "go"
+
+
+def base_name(game: str) -> str:
+    """Return a game's name without its rules."""
+    return game.partition("(")[0]
+
+
+def _settings(game: str) -> dict[str, str]:
+    inside = game.partition("(")[2].removesuffix(")")
+    pairs = (setting.partition("=") for setting in inside.split(",") if setting)
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 class GoBoard:
@@ -28,7 +83,7 @@ class GoBoard:
         self.stones[other] = 1 - state.to_play
 
     def area(self) -> tuple[int, int]:
-        """Points of Black and of White: stones, and empty regions that touch one colour alone.
+        """Return the points of Black and White: stones, and empty regions that touch one colour.
 
         Tromp and Taylor, "The game of Go: concise rules", rule 9. Every stone counts as alive.
         """
@@ -41,7 +96,7 @@ class GoBoard:
         return points[0], points[1]
 
     def regions(self, colour: int) -> list[list[int]]:
-        """The connected regions of a colour (or of ``EMPTY``), each in ascending order."""
+        """Return the connected regions of a colour (or of ``EMPTY``), each in ascending order."""
         found: list[list[int]] = []
         seen: set[int] = set()
         for start in np.flatnonzero(self.stones == colour).tolist():
@@ -64,7 +119,7 @@ class GoBoard:
 
 
 def go_score(state: State) -> str:
-    """Who wins by how much if the game ended here, as GTP and SGF write it: "B+3.5", "0"."""
+    """Return the score if the game ended here, as GTP and SGF write it: "B+3.5", "0"."""
     black, white = GoBoard(state).area()
     margin = black - white - GoRules.of(state.game).komi
     if margin == 0:
