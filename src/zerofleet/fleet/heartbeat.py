@@ -487,7 +487,7 @@ class HeartbeatHistory:
             answers = reads.execute() if looked_at else []
         stride = points + 1
         found = [
-            _process(each, service, answers[place * stride : (place + 1) * stride])
+            _history_of(each, service, answers[place * stride : (place + 1) * stride])
             for place, each in enumerate(looked_at)
         ]
         known = tuple(each for each in found if each is not None)
@@ -503,7 +503,7 @@ class HeartbeatHistory:
         return sorted(key.decode(errors="replace").removeprefix(prefix) for key in keys)
 
 
-def _process(
+def _history_of(
     worker: str, service: str, answers: Sequence[Sequence[_Entry]]
 ) -> ProcessHistory | None:
     """From its oldest note and the first of each step; None: its notes have just expired."""
