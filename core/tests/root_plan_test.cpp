@@ -178,7 +178,8 @@ void gumbel_halves_the_field() {
   // the least prior: the field is chosen without it.
   check(visits == std::vector<std::int32_t>{0, 2, 2, 14, 2, 6, 2, 14, 6} ||
         visits == std::vector<std::int32_t>{0, 2, 6, 14, 2, 6, 2, 14, 2});
-  check(root.best(Children(priors, visits, means).window(), 0.0f) == 3);
+  const Tree tree = Children(priors, visits, means).tree(0.0f);
+  check(root.best(view_of(tree)) == 3);
 }
 
 // Who stays is decided by answers, not by leaves that are still out.
