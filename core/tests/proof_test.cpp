@@ -252,7 +252,9 @@ void a_decisive_move_is_visited_first(bool gumbel) {
   prediction.priors[1] = 1e-6f;
   prediction.priors[5] = 2e-6f;
   search.expand(leaf, prediction);
-  search.start_root({.num_simulations = 50, .gumbel = {.is_on = gumbel, .actions = 2}}, random);
+  RootPlan plan{.num_simulations = 50};
+  if (gumbel) plan.gumbel = {.actions = 2};
+  search.start_root(plan, random);
   check(search.select<false>(puct, leaf) == Selected::kTerminal);
   check(search.is_proven() && search.root_visits() == 1);
   std::vector<std::int32_t> weights;

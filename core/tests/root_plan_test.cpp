@@ -1,19 +1,21 @@
 // The root of a self-play search: forced visits, pruned targets, Gumbel sampling, by hand.
 #include "zerofleet/root_plan.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <vector>
 
 #include "check.h"
 #include "zerofleet/engine.h"
-#include "zerofleet/forced_visits.h"
 #include "zerofleet/games.h"
 #include "zerofleet/gumbel_root.h"
 #include "zerofleet/puct.h"
-#include "zerofleet/root_noise.h"
+#include "zerofleet/puct_root.h"
+#include "zerofleet/root_view.h"
 #include "zerofleet/search.h"
 
 namespace zerofleet {
@@ -37,12 +39,36 @@ struct Children {
     return {prior.data(), visit_count.data(), value_sum.data(), leaves_out.data(), count};
   }
 
+  // The same columns as the root of a tree.
+  Tree tree(float network_value) const {
+    std::vector<Action> actions(static_cast<std::size_t>(count));
+    std::iota(actions.begin(), actions.end(), Action{0});
+    Tree tree;
+    tree.add_node(actions, prior.data(), network_value, Player{});
+    std::copy_n(visit_count.begin(), count, tree.visit_count.begin());
+    std::copy_n(value_sum.begin(), count, tree.value_sum.begin());
+    return tree;
+  }
+
   int count;
   std::vector<float> prior;
   std::vector<std::int32_t> visit_count;
   std::vector<float> value_sum;
   std::vector<std::uint16_t> leaves_out;
 };
+
+RootView view_of(const Tree& tree) {
+  const EdgeWindow edges = tree.edges_of(kRoot);
+  return {tree, edges, std::accumulate(edges.visit_count, edges.visit_count + edges.count, 0)};
+}
+
+GumbelRoot gumbel_root(std::vector<float> priors, const GumbelPlan& plan, int budget,
+                       std::uint64_t seed = 1) {
+  GumbelRoot root;
+  Random random(seed);
+  root.start(priors, {}, {.gumbel = plan}, budget, random);
+  return root;
+}
 
 void a_visited_child_is_due_its_share() {
   const RootPlan plan{.forced_playouts = 2.0f};
@@ -142,35 +168,31 @@ void gumbel_halves_the_field() {
   const std::vector<float> priors = {.02f, .20f, .18f, .16f, .14f, .12f, .08f, .06f, .04f};
   std::vector<std::int32_t> visits(9);
   const std::vector<float> means = {0.9f, 0.0f, 0.1f, 0.8f, -0.5f, 0.2f, -0.9f, 0.3f, -0.2f};
-  GumbelRoot root;
-  Random random(1);
-  root.start(priors, {.is_on = true, .actions = 8, .scale = 0.0, .c_visit = 50, .c_scale = 1}, 48,
-             random);
+  GumbelRoot root = gumbel_root(priors, {.actions = 8, .c_visit = 50, .c_scale = 1}, 48);
   for (int i = 0; i < 48; ++i) {
-    const Children children(priors, visits, means);
-    ++visits[root.next(children.window(), 0.0f)];
+    const Tree tree = Children(priors, visits, means).tree(0.0f);
+    ++visits[root.next(view_of(tree))];
     root.advance();
   }
   // 48 / (3 phases * 8) = 2 each; the best four by mean 4 each, the best two 8 each. Child 0 has
   // the least prior: the field is chosen without it.
   check(visits == std::vector<std::int32_t>{0, 2, 2, 14, 2, 6, 2, 14, 6} ||
         visits == std::vector<std::int32_t>{0, 2, 6, 14, 2, 6, 2, 14, 2});
-  check(root.best(Children(priors, visits, means).window(), 0.0f) == 3);
+  const Tree tree = Children(priors, visits, means).tree(0.0f);
+  check(root.best(view_of(tree)) == 3);
 }
 
 // Who stays is decided by answers, not by leaves that are still out.
 void halving_waits_for_answers() {
   const std::vector<float> priors(4, 0.25f);
-  GumbelRoot root;
-  Random random(1);
-  root.start(priors, {.is_on = true, .actions = 4, .scale = 0.0}, 8, random);
-  const Children children(priors, {0, 0, 0, 0}, {0, 0, 0, 0});
+  GumbelRoot root = gumbel_root(priors, {.actions = 4}, 8);
+  const Tree tree = Children(priors, {0, 0, 0, 0}, {0, 0, 0, 0}).tree(0.0f);
   for (int i = 0; i < 4; ++i) {
-    check(!root.is_halving_due());
-    root.next(children.window(), 0.0f);
+    check(!root.is_waiting());
+    root.next(view_of(tree));
     root.advance();
   }
-  check(root.is_halving_due());
+  check(root.is_waiting());
 
   const auto search = make_position_search("gomoku", {{}},
                                            [] {
@@ -198,18 +220,17 @@ void gumbel_target_by_hand() {
   // v_mix = (0.1 + 4 * (.5 * .2 + .3 * -.4) / .8) / 5 = (0.1 - 0.1) / 5 = 0.
   // sigma(q) = (1 + 3) * .5 * (q + 1) / 2 = q + 1: logits ln .5 + 1.2, ln .3 + .6, ln .2 + 1.
   const Children children({0.5f, 0.3f, 0.2f}, {3, 1, 0}, {0.2f, -0.4f, 0.0f});
-  GumbelRoot root;
-  Random random(1);
-  root.start({children.prior.data(), 3},
-             {.is_on = true, .actions = 2, .scale = 0.0, .c_visit = 1, .c_scale = 0.5}, 4, random);
-  std::vector<std::int32_t> weights(3);
-  root.improved_policy(children.window(), 0.1f, weights);
+  const GumbelRoot root =
+      gumbel_root({0.5f, 0.3f, 0.2f}, {.actions = 2, .c_visit = 1, .c_scale = 0.5}, 4);
+  const Tree tree = children.tree(0.1f);
+  std::vector<std::int32_t> weights;
+  root.target(view_of(tree), Puct{SearchConfig()}, weights);
   const std::array<double, 3> raw = {0.5 * std::exp(1.2), 0.3 * std::exp(0.6), 0.2 * std::exp(1.0)};
   const double sum = raw[0] + raw[1] + raw[2];
   for (int i = 0; i < 3; ++i) check_near(weights[i], 10'000 * raw[i] / sum, 1.0);
-  check(root.best(children.window(), 0.1f) == 0);
+  check(root.best(view_of(tree)) == 0);
   const double worth = (raw[0] * 0.2 + raw[1] * -0.4) / sum;
-  check_near(GumbelRoot::policy_value(children.window(), 0.1f, weights), worth, 1e-4);
+  check_near(root.value(view_of(tree), 0.0f), worth, 1e-4);
 }
 
 // With equal values the first choice is drawn with the probabilities of the priors (the Gumbel-max
@@ -218,11 +239,10 @@ void gumbel_draws_by_the_priors() {
   const std::vector<float> priors = {0.6f, 0.3f, 0.1f};
   constexpr int kDraws = 20'000;
   std::map<int, int> chosen;
-  Random random(7);
+  const Tree tree = Children(priors, {0, 0, 0}, {0, 0, 0}).tree(0.0f);
   for (int draw = 0; draw < kDraws; ++draw) {
-    GumbelRoot root;
-    root.start(priors, {.is_on = true, .actions = 1, .scale = 1.0}, 1, random);
-    ++chosen[root.next(Children(priors, {0, 0, 0}, {0, 0, 0}).window(), 0.0f)];
+    GumbelRoot root = gumbel_root(priors, {.actions = 1, .scale = 1.0}, 1, Random(7, draw).next());
+    ++chosen[root.next(view_of(tree))];
   }
   for (int i = 0; i < 3; ++i) {
     const double error = std::sqrt(priors[i] * (1 - priors[i]) / kDraws);
@@ -307,7 +327,7 @@ void a_gumbel_target_is_of_the_priors_that_the_network_gave() {
   Leaf<TicTacToe> leaf;
   Random random(3);
   search.start_root(
-      {.num_simulations = 16, .policy_temperature = 2.0, .gumbel = {.is_on = true, .actions = 4}},
+      {.num_simulations = 16, .policy_temperature = 2.0, .gumbel = GumbelPlan{.actions = 4}},
       random);
   for (int i = 0; i < 16; ++i) {
     if (search.select<false>(puct, leaf) == Selected::kTerminal) continue;
@@ -327,8 +347,7 @@ void a_gumbel_root_is_worth_what_its_policy_is() {
   const Puct puct{SearchConfig()};
   Leaf<TicTacToe> leaf;
   Random random(3);
-  search.start_root({.num_simulations = 16, .gumbel = {.is_on = true, .actions = 4, .scale = 0.0}},
-                    random);
+  search.start_root({.num_simulations = 16, .gumbel = GumbelPlan{.actions = 4}}, random);
   check(search.root_value() == 0.0f);  // the network's
   while (search.root_visits() < 16) {
     if (search.select<false>(puct, leaf) == Selected::kTerminal) continue;

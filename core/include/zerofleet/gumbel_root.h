@@ -10,10 +10,13 @@
 #include <span>
 #include <vector>
 
+#include "zerofleet/move_choice.h"
 #include "zerofleet/portable_math.h"
+#include "zerofleet/proofs.h"
 #include "zerofleet/puct.h"
 #include "zerofleet/random.h"
 #include "zerofleet/root_plan.h"
+#include "zerofleet/root_view.h"
 
 namespace zerofleet {
 
@@ -25,84 +28,58 @@ namespace zerofleet {
 // sigma(q) = (c_visit + max N) * c_scale * q (equation 8), for q scaled to [0, 1].
 class GumbelRoot {
  public:
-  // `budget` is the number of simulations to come. Priors are the network's, [children].
-  void start(std::span<const float> priors, const GumbelPlan& plan, int budget, Random& random) {
-    plan_ = plan;
+  // `budget` is the number of simulations to come. Priors are the network's, [children]. They stay
+  // as they are: the target is a better policy than the priors only if those are the network's.
+  void start(std::span<const float> priors, const EdgeWindow&, const RootPlan& plan, int budget,
+             Random& random) {
+    plan_ = *plan.gumbel;
     logits_.resize(priors.size());
     perturbed_.resize(priors.size());
     for (std::size_t i = 0; i < priors.size(); ++i) {
       constexpr float kLeast = 1e-30f;  // its logarithm is low enough, and finite
       logits_[i] = static_cast<float>(portable_log(std::max(priors[i], kLeast)));
       perturbed_[i] = logits_[i];
-      if (plan.scale > 0.0) {
+      if (plan_.scale > 0.0) {
         const double gumbel = -portable_log(-portable_log(random.uniform()));
-        perturbed_[i] += static_cast<float>(plan.scale * gumbel);
+        perturbed_[i] += static_cast<float>(plan_.scale * gumbel);
       }
     }
     in_play_.resize(priors.size());
     std::iota(in_play_.begin(), in_play_.end(), 0);
-    keep_best(static_cast<std::size_t>(plan.actions), perturbed_);
+    keep_best(static_cast<std::size_t>(plan_.actions), perturbed_);
     phases_ = 0;
     while ((std::size_t{1} << phases_) < in_play_.size()) ++phases_;
-    budget_ = budget;
+    budget_ = std::max(1, budget);
     begin_phase();
   }
 
-  // The child that the next simulation visits.
-  int next(const EdgeWindow& edges, float network_value) {
+  // Whether the next choice depends on leaves that are out: `next` would halve the field.
+  bool is_waiting() const { return turn_ == in_play_.size() && rounds_left_ == 1; }
+
+  // The child that the next simulation must visit; -1 leaves it to the formula.
+  int next(const RootView& root) {
     if (turn_ == in_play_.size()) {
       turn_ = 0;
       if (--rounds_left_ == 0) {
-        keep_best(std::max<std::size_t>(2, in_play_.size() / 2), scores(edges, network_value));
+        keep_best(std::max<std::size_t>(2, in_play_.size() / 2), scores(root));
         begin_phase();
       }
     }
-    return in_play_[turn_];
+    const int child = in_play_[turn_];
+    return root.may_visit(child) ? child : -1;
   }
 
-  // Whether `next` would halve the field.
-  bool is_halving_due() const { return turn_ == in_play_.size() && rounds_left_ == 1; }
-
-  // The simulation was begun: the next one goes to another child.
+  // A simulation was begun: the next one visits another child.
   void advance() { ++turn_; }
 
-  // The child to play: of those in play that were visited, the one with the highest score.
-  int best(const EdgeWindow& edges, float network_value) const {
-    const std::vector<float> score = scores(edges, network_value);
-    int best = -1;
-    for (const int child : in_play_) {
-      if (edges.visit_count[child] == 0) continue;
-      if (best < 0 || score[child] > score[best]) best = child;
-    }
-    return best < 0 ? in_play_.front() : best;
-  }
-
-  // The training target, in whole shares of kWholeTarget.
-  static constexpr int kWholeTarget = 10'000;
-  void improved_policy(const EdgeWindow& edges, float network_value,
-                       std::span<std::int32_t> weights) const {
-    const std::vector<float> bonus = sigma(edges, completed_q(edges, network_value));
-    double largest = -1e300;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      largest = std::max(largest, static_cast<double>(logits_[i] + bonus[i]));
-    }
-    double sum = 0.0;
-    std::vector<double> shares(weights.size());
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      shares[i] = portable_exp(static_cast<double>(logits_[i] + bonus[i]) - largest);
-      sum += shares[i];
-    }
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      weights[i] = static_cast<std::int32_t>(std::floor(kWholeTarget * shares[i] / sum + 0.5));
-    }
-  }
-
-  // The value of a policy, such as the improved one: the mean of the completed q by its weights.
-  // (The mean of all simulations would be that of halving's schedule, which visits bad children
-  // as often as good ones at first.)
-  static float policy_value(const EdgeWindow& edges, float network_value,
-                            std::span<const std::int32_t> weights) {
-    const std::vector<float> q = completed_q(edges, network_value);
+  // The root's value, given the mean of all simulations: the mean of the completed q by the
+  // improved policy. (Halving visits bad children as often as good ones at first, so the mean of
+  // all simulations would be the value of its schedule.)
+  float value(const RootView& root, float mean) const {
+    if (root.visits == 0) return mean;
+    std::vector<std::int32_t> weights;
+    improved_policy(root, weights);
+    const std::vector<float> q = completed_q(root);
     double sum = 0.0;
     double weighted_q = 0.0;
     for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -110,6 +87,34 @@ class GumbelRoot {
       weighted_q += static_cast<double>(q[i]) * weights[i];
     }
     return static_cast<float>(weighted_q / sum);
+  }
+
+  // Writes the training target, [children], in whole shares of kWholeTarget.
+  static constexpr int kWholeTarget = 10'000;
+  void target(const RootView& root, const Puct&, std::vector<std::int32_t>& weights) const {
+    improved_policy(root, weights);
+  }
+
+  // The child to play: the best one where Gumbel noise has drawn already; otherwise drawn from
+  // `weights` at a temperature. (The visits of sequential halving are a schedule: among few
+  // simulations every child has about as many.)
+  int choose(const RootView& root, std::span<const std::int32_t> weights, double temperature,
+             Random& random) const {
+    if (plan_.scale > 0.0 || temperature == 0.0) {
+      const int child = best_in_play(root);
+      if (is_open(root.tree, kRoot, child)) return child;
+      temperature = 0.0;
+    }
+    return choose_child(weights, root.network_priors(), temperature, random);
+  }
+
+  // The child to play without chance.
+  int best(const RootView& root) const {
+    const int child = best_in_play(root);
+    if (is_open(root.tree, kRoot, child)) return child;
+    std::vector<std::int32_t> weights;
+    root.open_visits(weights);
+    return most_visited(weights, root.network_priors());
   }
 
  private:
@@ -126,14 +131,45 @@ class GumbelRoot {
     if (count < in_play_.size()) in_play_.resize(count);
   }
 
-  std::vector<float> scores(const EdgeWindow& edges, float network_value) const {
-    std::vector<float> score = sigma(edges, completed_q(edges, network_value));
+  // Of the children in play that were visited, the one with the highest score.
+  int best_in_play(const RootView& root) const {
+    const std::vector<float> score = scores(root);
+    int best = -1;
+    for (const int child : in_play_) {
+      if (root.edges.visit_count[child] == 0) continue;
+      if (best < 0 || score[child] > score[best]) best = child;
+    }
+    return best < 0 ? in_play_.front() : best;
+  }
+
+  void improved_policy(const RootView& root, std::vector<std::int32_t>& weights) const {
+    const std::vector<float> bonus = sigma(root.edges, completed_q(root));
+    weights.resize(logits_.size());
+    double largest = -1e300;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      largest = std::max(largest, static_cast<double>(logits_[i] + bonus[i]));
+    }
+    double sum = 0.0;
+    std::vector<double> shares(weights.size());
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      shares[i] = portable_exp(static_cast<double>(logits_[i] + bonus[i]) - largest);
+      sum += shares[i];
+    }
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      weights[i] = static_cast<std::int32_t>(std::floor(kWholeTarget * shares[i] / sum + 0.5));
+    }
+    leave_out_worse(root.tree, weights);
+  }
+
+  std::vector<float> scores(const RootView& root) const {
+    std::vector<float> score = sigma(root.edges, completed_q(root));
     for (std::size_t i = 0; i < score.size(); ++i) score[i] += perturbed_[i];
     return score;
   }
 
   // The mean value of every child; where it was never visited, v_mix.
-  static std::vector<float> completed_q(const EdgeWindow& edges, float network_value) {
+  static std::vector<float> completed_q(const RootView& root) {
+    const EdgeWindow& edges = root.edges;
     float visited_prior = 0.0f;
     float weighted_q = 0.0f;
     int total_visits = 0;
@@ -145,9 +181,10 @@ class GumbelRoot {
       weighted_q += edges.prior[i] * edges.value_sum[i] / static_cast<float>(visits);
     }
     const auto total = static_cast<float>(total_visits);
-    const float mixed = visited_prior > 0.0f
-                            ? (network_value + total * weighted_q / visited_prior) / (1.0f + total)
-                            : network_value;
+    const float mixed =
+        visited_prior > 0.0f
+            ? (root.network_value() + total * weighted_q / visited_prior) / (1.0f + total)
+            : root.network_value();
     std::vector<float> q(static_cast<std::size_t>(edges.count), mixed);
     for (int i = 0; i < edges.count; ++i) {
       const int visits = edges.visit_count[i];

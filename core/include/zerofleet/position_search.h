@@ -35,7 +35,7 @@ class PositionSearch final : public PositionSearchEngine {
     if (options.noise) {
       plan_.noise_fraction = config.dirichlet_fraction;
       plan_.noise_alpha = config.alpha(rules.points());
-      plan_.gumbel.scale = config.gumbel_scale;
+      if (plan_.gumbel) plan_.gumbel->scale = config.gumbel_scale;
     }
     desks_.reserve(positions.size());
     for (const std::vector<int>& actions : positions) {

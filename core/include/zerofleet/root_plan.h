@@ -7,9 +7,8 @@
 
 namespace zerofleet {
 
-// Knobs of Gumbel sampling at the root; see gumbel_root.h.
+// Settings of Gumbel sampling at the root; see gumbel_root.h.
 struct GumbelPlan {
-  bool is_on = false;
   int actions = 16;
   double scale = 0.0;
   double c_visit = 50.0;
@@ -25,7 +24,7 @@ struct RootPlan {
   float forced_playouts = 0.0f;
   int min_child_visits = 0;
   bool prune_targets = false;
-  GumbelPlan gumbel = {};
+  std::optional<GumbelPlan> gumbel = {};  // none: PUCT, to which the five settings above belong
 
   bool forces_visits() const { return forced_playouts > 0.0f || min_child_visits > 0; }
 };
@@ -33,11 +32,12 @@ struct RootPlan {
 // A search whose outcome is played and nothing else: matches, analysis, fast moves of self-play.
 inline RootPlan plain_plan(const SearchConfig& config, int num_simulations) {
   RootPlan plan{.num_simulations = num_simulations};
-  plan.gumbel = {.is_on = config.root == RootChoice::kGumbel,
-                 .actions = config.gumbel_actions,
-                 .scale = 0.0,
-                 .c_visit = config.gumbel_c_visit,
-                 .c_scale = config.gumbel_c_scale};
+  if (config.root == RootChoice::kGumbel) {
+    plan.gumbel = {.actions = config.gumbel_actions,
+                   .scale = 0.0,
+                   .c_visit = config.gumbel_c_visit,
+                   .c_scale = config.gumbel_c_scale};
+  }
   return plan;
 }
 
@@ -54,7 +54,7 @@ inline RootPlan exploring_plan(const SearchConfig& config, int board_points) {
   plan.forced_playouts = static_cast<float>(config.forced_playouts);
   plan.min_child_visits = config.min_child_visits;
   plan.prune_targets = config.prune_targets;
-  plan.gumbel.scale = config.gumbel_scale;
+  if (plan.gumbel) plan.gumbel->scale = config.gumbel_scale;
   return plan;
 }
 

@@ -7,20 +7,20 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "zerofleet/decisive_moves.h"
-#include "zerofleet/forced_visits.h"
 #include "zerofleet/game.h"
 #include "zerofleet/gumbel_root.h"
 #include "zerofleet/leaf.h"
-#include "zerofleet/move_choice.h"
 #include "zerofleet/prediction.h"
 #include "zerofleet/proofs.h"
 #include "zerofleet/puct.h"
+#include "zerofleet/puct_root.h"
 #include "zerofleet/random.h"
-#include "zerofleet/root_noise.h"
 #include "zerofleet/root_plan.h"
+#include "zerofleet/root_view.h"
 #include "zerofleet/tree.h"
 
 namespace zerofleet {
@@ -45,15 +45,12 @@ class Search {
   int root_visits() const { return root_visits_; }
   const RootPlan& plan() const { return plan_; }  // since `start_root`
 
-  // The root's value: its result if that is certain; under Gumbel sampling that of the policy that
-  // is learnt; else the mean of its own prediction and all simulations. 0 before its expansion.
+  // The root's value: its result if that is certain, else what the root's policy makes of its own
+  // prediction and all simulations. 0 before its expansion.
   float root_value() const {
     if (is_proven()) return tree_.proven_value(kRoot);
     if (!is_expanded()) return 0.0f;
-    if (!plan_.gumbel.is_on || root_visits_ == 0) return mean_value();
-    std::vector<std::int32_t> weights;
-    improved_policy(weights);
-    return GumbelRoot::policy_value(root_edges(), tree_.value[kRoot], weights);
+    return with_policy([&](const auto& policy) { return policy.value(view(), mean_value()); });
   }
 
   // Whether the root's result is certain: more simulations would tell nothing.
@@ -99,25 +96,25 @@ class Search {
     }
   }
 
-  // Prepares an expanded root for play: tempers the priors that select uses there and mixes fresh
-  // noise in, unless Gumbel noise explores: its target is a better policy than the priors only if
-  // those are the network's. The tree keeps the network's.
+  // Prepares an expanded root for play: its policy may change the priors that select uses there.
+  // The tree keeps the network's.
   void start_root(const RootPlan& plan, Random& random) {
     plan_ = plan;
     const EdgeWindow edges = tree_.edges_of(kRoot);
     const auto count = static_cast<std::size_t>(edges.count);
-    // Half of the simulations to come at most go where nothing but the rule wants them.
-    plan_.min_child_visits = affordable_child_visits(
-        edges, plan.min_child_visits, std::max(0, plan.num_simulations - root_visits_) / 2);
     root_prior_.assign(round_up_to_lanes(edges.count), 0.0f);
     std::copy_n(edges.prior, count, root_prior_.begin());
     const std::span<float> priors(root_prior_.data(), count);
-    if (plan.gumbel.is_on) {
-      gumbel_.start(priors, plan.gumbel, std::max(1, plan.num_simulations - root_visits_), random);
-    } else {
-      if (plan.policy_temperature != 1.0) temper(priors, plan.policy_temperature);
-      if (plan.noise_fraction > 0.0) mix_noise(priors, plan, random);
+    // A policy keeps its memory from one move to the next.
+    if (plan.gumbel.has_value() != std::holds_alternative<GumbelRoot>(policy_)) {
+      if (plan.gumbel) {
+        policy_ = GumbelRoot();
+      } else {
+        policy_ = PuctRoot();
+      }
     }
+    const int budget = std::max(0, plan.num_simulations - root_visits_);
+    with_policy([&](auto& policy) { policy.start(priors, edges, plan, budget, random); });
     float visited_prior = 0.0f;
     for (std::size_t i = 0; i < count; ++i) {
       if (edges.visit_count[i] > 0) visited_prior += priors[i];
@@ -125,46 +122,25 @@ class Search {
     tree_.visited_prior[kRoot] = visited_prior;
   }
 
-  // What is learnt from the root, for each child, up to scale: its visits, without those that only
-  // forcing caused if the plan says so; under Gumbel sampling the improved policy. A child that is
-  // certain to be worse than another has none.
+  // Writes the training target: the weight of each child, up to scale. A child that is certain to
+  // be worse than another has none.
   void policy_weights(const Puct& puct, std::vector<std::int32_t>& weights) const {
-    if (plan_.gumbel.is_on) return improved_policy(weights);
-    visit_weights(weights);
-    if (plan_.prune_targets) {
-      const auto visits = static_cast<float>(root_visits_);
-      prune_forced(root_edges(), plan_, puct.exploration(visits), visits, weights);
-    }
+    with_policy([&](const auto& policy) { policy.target(view(), puct, weights); });
   }
 
-  // The visits of the root's children, without those that are certain to be worse than another.
-  void visit_weights(std::vector<std::int32_t>& weights) const {
-    const EdgeWindow edges = tree_.edges_of(kRoot);
-    weights.assign(edges.visit_count, edges.visit_count + edges.count);
-    leave_out_worse(tree_, weights);
-  }
+  // Writes the visits of the root's children. A child that is certain to be worse than another has
+  // none.
+  void visit_weights(std::vector<std::int32_t>& weights) const { view().open_visits(weights); }
 
-  // The child to play, from the weights above: the best one where Gumbel noise has drawn already;
-  // otherwise drawn at a temperature. (The visits of sequential halving are a schedule: among few
-  // simulations every child has about as many.)
+  // The child to play, from the weights above.
   int choose(std::span<const std::int32_t> weights, double temperature, Random& random) const {
-    if (plan_.gumbel.is_on && (plan_.gumbel.scale > 0.0 || temperature == 0.0)) {
-      const int best = gumbel_.best(root_edges(), tree_.value[kRoot]);
-      if (is_open(tree_, kRoot, best)) return best;
-      temperature = 0.0;
-    }
-    return choose_child(weights, {tree_.prior.data(), weights.size()}, temperature, random);
+    return with_policy(
+        [&](const auto& policy) { return policy.choose(view(), weights, temperature, random); });
   }
 
-  // The child to play without a temperature.
+  // The child to play without chance.
   int best_child() const {
-    if (plan_.gumbel.is_on) {
-      const int best = gumbel_.best(root_edges(), tree_.value[kRoot]);
-      if (is_open(tree_, kRoot, best)) return best;
-    }
-    std::vector<std::int32_t> weights;
-    visit_weights(weights);
-    return most_visited(weights, {tree_.prior.data(), weights.size()});
+    return with_policy([&](const auto& policy) { return policy.best(view()); });
   }
 
   // Follows the formula down to a position without a prediction. With kVirtualLoss, paths of the
@@ -172,8 +148,9 @@ class Search {
   template <bool kVirtualLoss>
   Selected select(const Puct& puct, Leaf<G>& leaf) {
     leaf.depth = 0;
-    if (kVirtualLoss && root_leaves_out_ > 0 && plan_.gumbel.is_on && gumbel_.is_halving_due()) {
-      return Selected::kTaken;  // the answers that are out decide who stays
+    if (kVirtualLoss && root_leaves_out_ > 0 &&
+        with_policy([](const auto& policy) { return policy.is_waiting(); })) {
+      return Selected::kTaken;
     }
     if (is_expanded()) {
       if (puct.decisive_moves && decide_root(leaf)) return Selected::kTerminal;
@@ -181,7 +158,7 @@ class Search {
       if (kVirtualLoss && found == kUnexpanded && tree_.leaves_out[leaf.path[leaf.depth - 1]] > 0) {
         return Selected::kTaken;
       }
-      if (plan_.gumbel.is_on) gumbel_.advance();
+      with_policy([](auto& policy) { policy.advance(); });
       if (found != kUnexpanded) {
         backup(leaf, tree_.value[found]);
         return Selected::kTerminal;
@@ -226,11 +203,17 @@ class Search {
   int leaves_out() const { return root_leaves_out_; }
 
  private:
-  void improved_policy(std::vector<std::int32_t>& weights) const {
-    weights.resize(tree_.edge_count[kRoot]);
-    gumbel_.improved_policy(root_edges(), tree_.value[kRoot], weights);
-    leave_out_worse(tree_, weights);
+  // Applies a function to the policy of the root.
+  template <typename Function>
+  decltype(auto) with_policy(const Function& function) {
+    return std::visit(function, policy_);
   }
+  template <typename Function>
+  decltype(auto) with_policy(const Function& function) const {
+    return std::visit(function, policy_);
+  }
+
+  RootView view() const { return {tree_, root_edges(), root_visits_}; }
 
   float mean_value() const { return static_cast<float>(root_value_sum_ / (1 + root_visits_)); }
 
@@ -243,7 +226,10 @@ class Search {
     if constexpr (kVirtualLoss) visits += puct.virtual_loss * static_cast<float>(root_leaves_out_);
     for (;;) {
       EdgeWindow edges = node == kRoot ? root_edges() : tree_.edges_of(node);
-      int index = node == kRoot ? planned_child(edges) : -1;
+      int index = -1;
+      if (node == kRoot) {
+        index = with_policy([&](auto& policy) { return policy.next(view()); });
+      }
       if (index < 0) {
         const bool is_open_to_all = tree_.proof[node] == Proof::kNone;
         const float reduction =
@@ -340,19 +326,6 @@ class Search {
     return node;
   }
 
-  // The open child that the plan wants visited next; -1 leaves it to the formula.
-  int planned_child(const EdgeWindow& edges) {
-    const auto may_be_visited = [&](int child) {
-      return tree_.proof[kRoot] == Proof::kNone || is_open(tree_, kRoot, child);
-    };
-    if (plan_.gumbel.is_on) {
-      const int next = gumbel_.next(edges, tree_.value[kRoot]);
-      return may_be_visited(next) ? next : -1;
-    }
-    if (!plan_.forces_visits()) return -1;
-    return forced_child(edges, plan_, static_cast<float>(root_visits_), may_be_visited);
-  }
-
   // `value` is for the player to move at the end of the path; from a proven node on up it is that
   // node's result.
   void backup(const Leaf<G>& leaf, float value) {
@@ -389,7 +362,7 @@ class Search {
   G root_{};
   Tree tree_;
   RootPlan plan_;
-  GumbelRoot gumbel_;
+  std::variant<PuctRoot, GumbelRoot> policy_;
   std::vector<float> root_prior_;  // [edges of the root, rounded up to kLanes] as planned
   double root_value_sum_ = 0.0;    // for the player to move at the root
   int root_visits_ = 0;

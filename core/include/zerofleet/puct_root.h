@@ -1,4 +1,4 @@
-// Visits that the root's children get whatever the formula says, and how they leave the target.
+// A root that follows PUCT: tempered priors, Dirichlet noise, forced visits and their pruning.
 #pragma once
 
 #include <algorithm>
@@ -7,13 +7,41 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <vector>
 
 #include "zerofleet/lanes.h"
 #include "zerofleet/move_choice.h"
+#include "zerofleet/portable_math.h"
 #include "zerofleet/puct.h"
+#include "zerofleet/random.h"
 #include "zerofleet/root_plan.h"
+#include "zerofleet/root_view.h"
 
 namespace zerofleet {
+
+// Raises probabilities to the power of 1 / temperature. The highest one counts as 1 meanwhile: at
+// low temperatures all of them would underflow.
+inline void temper(std::span<float> priors, double temperature) {
+  const float highest = *std::ranges::max_element(priors);
+  double sum = 0.0;
+  for (float& prior : priors) {
+    const double share = static_cast<double>(prior) / highest;
+    if (share > 0.0) prior = static_cast<float>(portable_exp(portable_log(share) / temperature));
+    sum += prior;
+  }
+  for (float& prior : priors) prior = static_cast<float>(prior / sum);
+}
+
+// Replaces a share of the priors, `noise_fraction`, by Dirichlet noise of concentration
+// `noise_alpha` (Silver et al., Nature 2017, Methods, "Self-play").
+inline void mix_noise(std::span<float> priors, const RootPlan& plan, Random& random) {
+  std::vector<float> noise(priors.size());
+  random.dirichlet(plan.noise_alpha, noise);
+  const auto fraction = static_cast<float>(plan.noise_fraction);
+  for (std::size_t i = 0; i < priors.size(); ++i) {
+    priors[i] = (1.0f - fraction) * priors[i] + fraction * noise[i];
+  }
+}
 
 // The most visits, up to `wished`, that every child can be brought to with `budget` more.
 inline int affordable_child_visits(const EdgeWindow& edges, int wished, int budget) {
@@ -84,5 +112,61 @@ inline void prune_forced(const EdgeWindow& edges, const RootPlan& plan, float ex
     if (kept < visits) weights[i] = kept > 1 ? kept : 0;
   }
 }
+
+// The formula chooses, except that children may be due a number of visits. What is learnt, played
+// and believed are the visits and their mean. `GumbelRoot` has the same functions.
+class PuctRoot {
+ public:
+  // `priors` are the network's, [children]; they are tempered and mixed with noise in place.
+  void start(std::span<float> priors, const EdgeWindow& edges, const RootPlan& plan, int budget,
+             Random& random) {
+    plan_ = plan;
+    // At most half of the budget goes where only the rule wants it.
+    plan_.min_child_visits = affordable_child_visits(edges, plan.min_child_visits, budget / 2);
+    if (plan.policy_temperature != 1.0) temper(priors, plan.policy_temperature);
+    if (plan.noise_fraction > 0.0) mix_noise(priors, plan, random);
+  }
+
+  // Whether the next choice depends on leaves that are out.
+  bool is_waiting() const { return false; }
+
+  // The child that the next simulation must visit; -1 leaves it to the formula.
+  int next(const RootView& root) const {
+    if (!plan_.forces_visits()) return -1;
+    return forced_child(root.edges, plan_, static_cast<float>(root.visits),
+                        [&](int child) { return root.may_visit(child); });
+  }
+
+  // A simulation was begun.
+  void advance() {}
+
+  // The root's value, given the mean of all simulations.
+  float value(const RootView&, float mean) const { return mean; }
+
+  // Writes the training target, up to scale, [children]: the visits, without those that only
+  // forcing caused if the plan says so.
+  void target(const RootView& root, const Puct& puct, std::vector<std::int32_t>& weights) const {
+    root.open_visits(weights);
+    if (!plan_.prune_targets) return;
+    const auto visits = static_cast<float>(root.visits);
+    prune_forced(root.edges, plan_, puct.exploration(visits), visits, weights);
+  }
+
+  // The child to play, drawn from `weights` at a temperature.
+  int choose(const RootView& root, std::span<const std::int32_t> weights, double temperature,
+             Random& random) const {
+    return choose_child(weights, root.network_priors(), temperature, random);
+  }
+
+  // The child to play without chance: the most visited one.
+  int best(const RootView& root) const {
+    std::vector<std::int32_t> weights;
+    root.open_visits(weights);
+    return most_visited(weights, root.network_priors());
+  }
+
+ private:
+  RootPlan plan_;
+};
 
 }  // namespace zerofleet
