@@ -10,6 +10,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from tests.support.random_records import changed, random_record, resigned_record
 from zerofleet.database import Database, Submission, window_games
@@ -19,6 +20,7 @@ from zerofleet.records import COLUMNS, DTYPES, GameRecord
 
 Json = dict[str, Any]
 
+PLY_COLUMNS = {column.name for column in COLUMNS if column.entry == "ply"}
 UNFINISHED = random_record(3, plies=5)
 FINISHED = next(record for seed in range(99) if (record := random_record(seed)).length == 9)
 
@@ -380,3 +382,65 @@ def test_only_the_worker_that_adopted_a_game_puts_it_aside(database: Database) -
 def test_the_corpus_has_every_column() -> None:
     ways = {way.split(":")[0] for way, _ in damaged_records(UNFINISHED)}
     assert {column.name for column in COLUMNS} <= ways
+
+
+def long_record(record: Json, plies: int, entries: int) -> Json:
+    """The record with so many plies, each of whose searches has so many entries."""
+    columns = {
+        name: literal([0] * (plies if name in PLY_COLUMNS else plies * entries)) for name in DTYPES
+    }
+    columns["model_version"] = literal([1] * plies)
+    columns["full_search"] = literal(["t"] * plies)
+    columns["offsets"] = literal([entries * ply for ply in range(plies + 1)])
+    return record | columns
+
+
+@pytest.mark.parametrize(
+    ("plies", "entries", "reason"),
+    [
+        (31, 32_768, "its searches have 1015808 entries, more than 1,000,000"),
+        (1, 32_769, "a search has more entries than a game can have actions"),
+    ],
+)
+def test_searches_that_no_reader_can_hold_are_refused(
+    database: Database, plies: int, entries: int, reason: str
+) -> None:
+    [finished] = json.loads(encode_submissions([Submission(FINISHED)]))
+    finished["record"] = long_record(finished["record"], plies, entries)
+    assert database._submit("test", "w", json.dumps([finished])) == [("rejected", reason)]
+    [unfinished] = json.loads(encode_unfinished([(UNFINISHED, 0)]))
+    unfinished["record"] = long_record(unfinished["record"], plies, entries)
+    [(answer, _, fault)] = rows(
+        database,
+        "SELECT status, ordinality, reason FROM save_unfinished('test', 'w', "
+        f"$record${json.dumps([unfinished])}$record$, 0) WITH ORDINALITY",
+    )
+    assert (answer, fault) == ("rejected", reason)
+
+
+def test_an_unfinished_game_has_no_room_for_anything_else(database: Database) -> None:
+    [delivery] = json.loads(encode_unfinished([(UNFINISHED, 0)]))
+    delivery["record"]["note"] = "x" * 200_000
+    [answer] = rows(
+        database,
+        "SELECT status, reason FROM save_unfinished('test', 'w', "
+        f"$record${json.dumps([delivery])}$record$, 0)",
+    )
+    assert answer == ("rejected", "the record has more text than its columns need")
+
+
+def test_a_transaction_stores_one_delivery_of_self_play(database: Database) -> None:
+    """The trainer reads a transaction as a whole: a worker must not make it larger than memory."""
+    deliveries = [encode_submissions([Submission(random_record(seed))]) for seed in range(2)]
+    submit = "SELECT count(*) FROM submit_games('test', 'w', $games${}$games$)"
+    both = f"SELECT ({submit.format(deliveries[0])}), ({submit.format(deliveries[1])})"
+    with pytest.raises(DBAPIError, match="a transaction stores one delivery"):
+        rows(database, both.replace(":", r"\:"))
+    assert database.count_games("test") == 0
+    for games in deliveries:
+        assert database._submit("test", "w", games) == [("stored", None)]
+
+
+def test_a_delivery_has_a_size(database: Database) -> None:
+    with pytest.raises(RecordRejectedError, match="a delivery of 64 MB is too large"):
+        database._submit("test", "w", json.dumps(["x" * 64_000_000]))

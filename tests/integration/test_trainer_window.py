@@ -9,6 +9,7 @@ from tests.support.random_records import changed, random_record
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.database import Database, Submission
 from zerofleet.database.window_games import AskedColumn, GameWindow
+from zerofleet.errors import StoreUnavailableError
 from zerofleet.games import spec
 from zerofleet.learning import window as module
 from zerofleet.learning.learner import Learner
@@ -245,6 +246,27 @@ def test_pages_are_smaller_where_searches_have_many_rows(
     assert all(200 / rows / 2 < limit < 2 * 200 / rows for limit in asked[1:])
     taught = sum(bool(game.columns.full_search.any()) for game in games)
     assert window.trained.total_games + window.held_out.total_games == taught > 50
+
+
+def test_a_page_that_postgres_has_no_memory_for_becomes_smaller(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_games = database.read_games
+
+    def few(run: str, after_tx: int, limit: int, columns: tuple[AskedColumn, ...]) -> GameWindow:
+        if limit > 3:
+            raise StoreUnavailableError("out of memory")
+        return read_games(run, after_tx, limit, columns)
+
+    monkeypatch.setattr(database, "read_games", few)
+    run = a_run(growing_window=False)
+    window = Window(run, database, training(run))
+    submit(database, range(12))
+    for _ in range(3):
+        with pytest.raises(StoreUnavailableError):
+            window.read_page()
+    assert window.read_page()
+    assert window.trained.total_games + window.held_out.total_games > 0
 
 
 def test_a_page_of_rejected_games_is_not_the_end(

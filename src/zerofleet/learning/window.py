@@ -25,6 +25,7 @@ from zerofleet.config import RunConfig, TrainerSection
 from zerofleet.database import Database, StoredGame, WindowBlocker
 from zerofleet.database.metrics import Split
 from zerofleet.database.window_games import AskedColumn
+from zerofleet.errors import StoreUnavailableError
 from zerofleet.fleet.figures import DemandFigures
 from zerofleet.learning.learner import Learner
 from zerofleet.learning.measurement import TracedBatch, TrainBatch
@@ -278,11 +279,15 @@ class Window:
             Whether there was a page; all of its games may have been rejected before.
 
         Raises:
-            StoreUnavailableError: nothing was read; the next call reads the same page.
+            StoreUnavailableError: nothing was read; the next call reads a smaller page.
         """
-        page = self._database.read_games(
-            self._run, self.next_tx, min(self._page_games, PAGE_GAMES), self._asked
-        )
+        games = min(self._page_games, PAGE_GAMES)
+        try:
+            page = self._database.read_games(self._run, self.next_tx, games, self._asked)
+        except StoreUnavailableError:
+            # Postgres may have run out of memory for a page of large games: ask for fewer.
+            self._page_games = max(1, games // 2)
+            raise
         was_page = page.next_tx > self.next_tx
         training = self._training
         for game_uid, reason in page.unreadable:

@@ -39,6 +39,9 @@ BEGIN
             WHEN coalesce(r.started_at NOT BETWEEN '1970-01-01 00:00Z' AND '2200-01-01 00:00Z', true)
                 THEN 'started_at is missing, or no time that a clock shows'
             WHEN plies NOT BETWEEN 1 AND 32767 THEN 'action has no plies, or too many'
+            -- Readers hold whole games in memory.
+            WHEN entries > 1000000
+                THEN format('its searches have %s entries, more than 1,000,000', entries)
         END,
         column_fault('action', r.action, plies),
         column_fault('to_play', r.to_play, plies),
@@ -75,6 +78,9 @@ BEGIN
             IF offsets[ply] >= offsets[ply + 1] THEN
                 RETURN 'offsets do not divide the search tables';
             END IF;
+            IF offsets[ply + 1] - offsets[ply] > 32768 THEN
+                RETURN 'a search has more entries than a game can have actions';
+            END IF;
         END LOOP;
     END IF;
     RETURN fault;
@@ -99,6 +105,18 @@ BEGIN
     SELECT game INTO run_game FROM runs WHERE name = in_run;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no run %', in_run USING ERRCODE = 'foreign_key_violation';
+    END IF;
+    -- The trainer reads the games of one transaction together, so this bounds what it reads.
+    IF octet_length(in_games::text) > 64000000 THEN
+        RAISE EXCEPTION 'a delivery of % MB is too large: deliver its games one by one',
+            octet_length(in_games::text) / 1000000 USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF EXISTS (
+        SELECT FROM games
+        WHERE run = in_run AND kind = 'selfplay' AND tx = pg_current_xact_id_if_assigned()
+    ) THEN
+        RAISE EXCEPTION 'a transaction stores one delivery of games: commit it first'
+            USING ERRCODE = 'invalid_parameter_value';
     END IF;
     -- The trainer makes partitions ahead; while it is away, the next one is made here.
     IF partitions_due() THEN

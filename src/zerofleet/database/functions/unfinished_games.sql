@@ -15,6 +15,11 @@ BEGIN
         WHEN coalesce(epoch NOT BETWEEN 0 AND 1000000, true) THEN 'epoch is missing, or too large'
         WHEN r.result IS NOT NULL OR r.finished_at IS NOT NULL OR r.reason <> 'rules'
             THEN 'the game is over'
+        -- Everything in it is kept, and a worker that adopts the game reads it whole.
+        WHEN octet_length((in_delivery -> 'record')::text)
+            > 100000 + 1000 * coalesce(cardinality(r.action), 0)
+                + 100 * coalesce(cardinality(r.legal_actions), 0)
+            THEN 'the record has more text than its columns need'
         ELSE record_fault(r, in_game, 1)
     END;
     ply := cardinality(r.action);
