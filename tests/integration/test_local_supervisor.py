@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 
 from tests.processes import wait_ended
-from zerofleet.cli.local_run import LocalRun
-from zerofleet.cli.until import Until
+from zerofleet.cli.local_run import LocalRun, Until
 from zerofleet.config import load_run, run_from_values
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError

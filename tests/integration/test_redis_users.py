@@ -24,8 +24,8 @@ from zerofleet.heartbeat_history import HeartbeatHistory, history_key
 from zerofleet.local.processes import free_port, start_child, stop_child
 from zerofleet.local.valkey import find_valkey
 from zerofleet.redis_connection import UP
+from zerofleet.secrets.files import with_password_file
 from zerofleet.secrets.redis_users import RULES, acl_file
-from zerofleet.secrets.urls import with_password_file
 from zerofleet.testing.half_up import read_only
 
 ONCE = Retry(NoBackoff(), 0)

@@ -7,7 +7,7 @@ import pytest
 
 from zerofleet import games
 from zerofleet.config import RunConfig, run_from_values
-from zerofleet.config.fit import network_weights
+from zerofleet.config.load import network_weights
 from zerofleet.errors import ConfigError
 from zerofleet.local.start import LastCheckpoint
 from zerofleet.network import PolicyValueNet

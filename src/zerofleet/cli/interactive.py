@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 from zerofleet_core import State
 
-from zerofleet.cli.echo import echo
 from zerofleet.cli.progress import counted
+from zerofleet.cli.terminal import echo
 from zerofleet.client import Player, SearchTable
 from zerofleet.games.notation import why_illegal
 from zerofleet.printable import printable
