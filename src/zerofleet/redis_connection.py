@@ -25,8 +25,7 @@ from zerofleet.errors import (
     ZerofleetError,
     is_disk_full,
 )
-from zerofleet.secrets.files import read_secret
-from zerofleet.secrets.urls import split_password_file
+from zerofleet.secrets.files import read_secret, split_password_file
 
 _SECONDS = 5.0
 _REFUSALS = (("READONLY", ReadOnlyError), ("OOM", OutOfMemoryError))

@@ -18,7 +18,7 @@ from zerofleet.database import Database, Submission, migrate, schema
 from zerofleet.errors import ConfigError, StoreUnavailableError
 from zerofleet.local.postgres import EmbeddedPostgres
 from zerofleet.local.postgres_cluster import find_programs
-from zerofleet.secrets.urls import with_password_file
+from zerofleet.secrets.files import with_password_file
 
 SCRIPTS = Path(schema.__file__).with_name("migrations")
 ROLES = {f"zerofleet_{name}" for name in ("worker", "trainer", "evaluator", "console", "visitor")}

@@ -19,8 +19,7 @@ import pytest
 
 from tests.processes import wait_ended
 from tests.support.random_records import target_record
-from zerofleet.cli.local_run import LocalRun
-from zerofleet.cli.until import Until
+from zerofleet.cli.local_run import LocalRun, Until
 from zerofleet.config import load_run, run_from_values
 from zerofleet.database import Database
 from zerofleet.errors import ConfigError

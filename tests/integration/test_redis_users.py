@@ -24,8 +24,8 @@ from zerofleet.fleet.heartbeat import Heartbeat, HeartbeatHistory, Heartbeats, h
 from zerofleet.local.processes import free_port, start_child, stop_child
 from zerofleet.local.valkey import find_valkey
 from zerofleet.redis_connection import UP
+from zerofleet.secrets.files import with_password_file
 from zerofleet.secrets.redis_users import RULES, acl_file
-from zerofleet.secrets.urls import with_password_file
 
 ONCE = Retry(NoBackoff(), 0)
 BEAT_AS = {  # the services that beat, and as whom

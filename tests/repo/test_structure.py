@@ -13,13 +13,11 @@ import zerofleet
 ROOT = Path(__file__).resolve().parents[2]
 
 COMMAND = "a command of the command line is a file of its name"
-SCHEMA = "the messages of a .proto file are a module of its name"
 SHARED_CLASS_NAMES: dict[str, str] = {}
 """Names of classes that more than one module defines, and why."""
 
 SHARED_FILE_NAMES = {
     "migrate.py": COMMAND,
-    "player.py": SCHEMA,
     "sgf.py": COMMAND,
 }
 """Names of files that more than one folder has, and why."""

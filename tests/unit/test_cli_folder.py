@@ -18,9 +18,9 @@ from typer.core import TyperArgument, TyperGroup
 from typer.main import get_command
 
 from zerofleet.cli import app
+from zerofleet.cli.run_options import chosen_folder
 from zerofleet.cli.serving import tell_of_damage
 from zerofleet.cli.up import with_disk_limit
-from zerofleet.cli.which_run import chosen_folder
 from zerofleet.config import RunConfig, find_run_file, load_run
 from zerofleet.config.presets import merge
 from zerofleet.database import Promotion

@@ -11,11 +11,9 @@ import pytest
 from rich.console import Console
 
 from zerofleet import cli
-from zerofleet.cli.final_report import final_report, lost_text
-from zerofleet.cli.local_run import LocalRun
+from zerofleet.cli.local_run import LocalRun, Until, final_report, lost_text
 from zerofleet.cli.progress import LiveTable, PlainLines, draw, one_line
 from zerofleet.cli.status_text import status_text, status_values
-from zerofleet.cli.until import Until
 from zerofleet.config import run_from_values
 from zerofleet.database import Kept, RecentPlay
 from zerofleet.fleet.disk import DiskUse, FolderSizes
@@ -572,6 +570,6 @@ def test_what_processes_say_cannot_command_a_terminal(capsys: pytest.CaptureFixt
 def test_commands_print_by_the_function_that_escapes() -> None:
     folder = Path(cli.__file__).parent
     direct = {path.name for path in folder.glob("*.py") if "typer.echo" in path.read_text()}
-    assert direct == {"echo.py"}
+    assert direct == {"terminal.py"}
     printing = re.compile(r"(?<![\w.])print\(|std(?:out|err)\.write\((?!printable)")
     assert [path.name for path in folder.glob("*.py") if printing.search(path.read_text())] == []

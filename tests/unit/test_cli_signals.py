@@ -5,7 +5,7 @@ import sys
 
 SCRIPT = """
 import asyncio, os, signal
-from zerofleet.cli.signals import stop_event
+from zerofleet.cli.terminal import stop_event
 
 def say():
     raise OSError("the terminal is gone")

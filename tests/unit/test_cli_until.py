@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from zerofleet.cli.until import Ending, Until
+from zerofleet.cli.local_run import Ending, Until
 from zerofleet.config import RunConfig, run_from_values
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.report import Exam, RunFigures

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from zerofleet.database.connection import connection_parameters
 from zerofleet.errors import ConfigError
 from zerofleet.redis_connection import open_redis
-from zerofleet.secrets.urls import split_password_file, with_password_file
+from zerofleet.secrets.files import split_password_file, with_password_file
 
 BIG = "9" * 5000
 REDIS = [

@@ -12,7 +12,6 @@ import sys
 import typer
 
 from zerofleet import __version__
-from zerofleet.cli.echo import echo
 from zerofleet.cli.exam import exam
 from zerofleet.cli.gtp import gtp
 from zerofleet.cli.match import match
@@ -24,6 +23,7 @@ from zerofleet.cli.rollback import rollback
 from zerofleet.cli.sgf import sgf
 from zerofleet.cli.sql import sql
 from zerofleet.cli.status import status
+from zerofleet.cli.terminal import echo
 from zerofleet.cli.token import token
 from zerofleet.cli.up import up
 from zerofleet.errors import ConfigError, ZerofleetError

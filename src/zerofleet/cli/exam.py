@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zerofleet.cli.echo import echo
-from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder
+from zerofleet.cli.run_options import DataOption, RunFile, chosen_folder
+from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,14 +9,16 @@ from typing import Annotated
 
 import typer
 
-from zerofleet.cli.secret_options import (
+from zerofleet.cli.run_options import (
     AllowPlaintext,
+    DataOption,
+    RunFile,
     TlsFolder,
     TokenFile,
+    chosen_folder,
     client_credentials,
 )
 from zerofleet.cli.serving import refuse_two_services, serving, with_port
-from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder
 
 
 def gtp(

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 from zerofleet_core import State
 
-from zerofleet.cli.echo import echo
+from zerofleet.cli.terminal import echo
 from zerofleet.client import Player, SearchTable
 from zerofleet.fleet.report import counted
 from zerofleet.games.notation import why_illegal

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerofleet.cli.echo import echo
-from zerofleet.cli.secret_options import PasswordFile, logged_in
-from zerofleet.cli.serving import evaluating
-from zerofleet.cli.which_run import (
+from zerofleet.cli.run_options import (
     DataOption,
+    PasswordFile,
     RunFile,
     chosen_folder,
     fleet_settings,
     in_fleet,
+    logged_in,
 )
+from zerofleet.cli.serving import evaluating
+from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError
 from zerofleet.fleet.figures import Z_95
 

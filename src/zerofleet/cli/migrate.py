@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from zerofleet.cli.echo import echo
-from zerofleet.cli.secret_options import PasswordFile, logged_in
+from zerofleet.cli.run_options import PasswordFile, logged_in
+from zerofleet.cli.terminal import echo
 from zerofleet.errors import StoreUnavailableError
 
 

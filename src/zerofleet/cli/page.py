@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerofleet.cli.echo import echo
-from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder
+from zerofleet.cli.run_options import DataOption, RunFile, chosen_folder
+from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def page(
     """
     from importlib.util import find_spec
 
-    from zerofleet.cli.final_report import page_command
-    from zerofleet.cli.signals import interruptible
+    from zerofleet.cli.local_run import page_command
+    from zerofleet.cli.terminal import interruptible
     from zerofleet.config import load_run
     from zerofleet.local.programs import chosen_page_address, keep_page_port
     from zerofleet.local.stores import joined
@@ -167,7 +167,7 @@ async def _serve(
     Raises:
         ConfigError, ProgramFailedError: the dashboard cannot be kept running.
     """
-    from zerofleet.cli.signals import stop_event
+    from zerofleet.cli.terminal import stop_event
     from zerofleet.local.processes import Supervisor
 
     supervisor = Supervisor(programs, _say, logs=logs)

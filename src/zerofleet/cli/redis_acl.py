@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from zerofleet.cli.echo import echo
+from zerofleet.cli.terminal import echo
 
 
 def redis_acl(

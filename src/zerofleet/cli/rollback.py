@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerofleet.cli.echo import echo
-from zerofleet.cli.secret_options import PasswordFile, RedisPasswordFile, logged_in
-from zerofleet.cli.which_run import (
+from zerofleet.cli.run_options import (
     DataOption,
+    PasswordFile,
+    RedisPasswordFile,
     RunFile,
     chosen_folder,
     fleet_settings,
     in_fleet,
+    logged_in,
 )
+from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError, StaleEpochError, StoreUnavailableError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from zerofleet.cli.echo import echo
+from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError, ZerofleetError
 
 if TYPE_CHECKING:

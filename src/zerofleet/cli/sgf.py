@@ -10,16 +10,17 @@ from uuid import UUID
 
 import typer
 
-from zerofleet.cli.echo import echo
-from zerofleet.cli.secret_options import PasswordFile, logged_in
-from zerofleet.cli.which_run import (
+from zerofleet.cli.run_options import (
     DataOption,
+    PasswordFile,
     RunFile,
     chosen_folder,
     fleet_database,
     fleet_settings,
     in_fleet,
+    logged_in,
 )
+from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:

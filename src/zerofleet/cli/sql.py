@@ -12,9 +12,15 @@ from typing import Annotated
 
 import typer
 
-from zerofleet.cli.echo import echo
-from zerofleet.cli.secret_options import PasswordFile, logged_in
-from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder, fleet_database
+from zerofleet.cli.run_options import (
+    DataOption,
+    PasswordFile,
+    RunFile,
+    chosen_folder,
+    fleet_database,
+    logged_in,
+)
+from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError
 
 _WELCOME = "Read-only. \\dv lists the views, \\d games describes a table, \\q leaves."
@@ -87,7 +93,7 @@ def _program() -> str:
 
 
 def _run(arguments: list[str], url: str, environment: dict[str, str]) -> int:
-    from zerofleet.cli.signals import interrupts_ignored
+    from zerofleet.cli.terminal import interrupts_ignored
     from zerofleet.database import without_password
 
     target, password = without_password(url)

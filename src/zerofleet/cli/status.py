@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerofleet.cli.echo import echo
+from zerofleet.cli.run_options import DataOption, RunFile, chosen_folder, fleet_settings, in_fleet
 from zerofleet.cli.serving import tell_of_damage
-from zerofleet.cli.which_run import DataOption, RunFile, chosen_folder, fleet_settings, in_fleet
+from zerofleet.cli.terminal import echo
 from zerofleet.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _watch(watched: _Watched, as_json: bool) -> None:
 @contextlib.contextmanager
 def _of_folder(data: Path | None, run_file: Path | None) -> Generator[_Watched]:
     """A run of ``zerofleet up``, and the address of its inference service while that is up."""
-    from zerofleet.cli.final_report import page_command
+    from zerofleet.cli.local_run import page_command
     from zerofleet.config import load_run
     from zerofleet.database import Database
     from zerofleet.local.monitor import Monitor

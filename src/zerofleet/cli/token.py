@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from zerofleet.cli.echo import echo
+from zerofleet.cli.terminal import echo
 
 
 class TokenRole(StrEnum):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerofleet.cli.echo import echo
 from zerofleet.cli.page import NO_NICEGUI
-from zerofleet.cli.which_run import default_folder
+from zerofleet.cli.run_options import default_folder
+from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def up(
     Starts Postgres, Valkey and all services, and shows the progress here and on a page for the
     browser. Run the same command again to resume. Nothing listens beyond this machine.
     """
-    from zerofleet.cli.local_run import LocalRun
-    from zerofleet.cli.until import Until
+    from zerofleet.cli.local_run import LocalRun, Until
     from zerofleet.config import find_run_file
     from zerofleet.fleet.disk import data_folder_of
     from zerofleet.local.data_folder import DataFolder

@@ -14,8 +14,7 @@ Errors are those of ``zerofleet.errors``.
 
 from zerofleet.client.async_model import AsyncModel
 from zerofleet.client.async_player import AsyncPlayer, Position
-from zerofleet.client.model import Model
-from zerofleet.client.player import Player
+from zerofleet.client.blocking import Model, Player
 from zerofleet.prediction import Prediction
 from zerofleet.rpc.player_service import (
     PlayedAction,

@@ -1,22 +1,117 @@
-"""An asynchronous client for callers that have no event loop."""
+"""Players and models for programs without an event loop: the asynchronous ones in a thread."""
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import contextlib
+import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Generic, TypeVar
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
 
-from zerofleet.client.background import BackgroundLoop, background_loop
+import numpy as np
+from numpy.typing import NDArray
+
+from zerofleet.client.async_model import AsyncModel
+from zerofleet.client.async_player import AsyncPlayer, Position
 from zerofleet.errors import ConfigError, InferenceUnavailableError
+from zerofleet.prediction import Prediction
+from zerofleet.rpc.codec import BEST
+from zerofleet.rpc.player_service import (
+    PlayedAction,
+    PlayerDescription,
+    PositionPrediction,
+    SearchTable,
+)
 
-_Client = TypeVar("_Client")
 _Answer = TypeVar("_Answer")
 
+_FINISH_SECONDS = 2.0
+
+_Client = TypeVar("_Client")
+
 _CLOSE_SECONDS = 5.0
+
+
+class BackgroundLoop:
+    """A running loop; made by ``background_loop``."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._finished = False
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(_complain)
+        self._thread = threading.Thread(target=self._run, name="zerofleet-client", daemon=True)
+        self._thread.start()
+        atexit.register(self._finish)
+
+    def begin(self, ask: Callable[[], Awaitable[_Answer]]) -> Future[_Answer]:
+        """Run something; its errors are the future's, which is cancelled where nothing can run."""
+
+        async def run() -> _Answer:
+            return await ask()
+
+        if self._finished or self.pid != os.getpid():
+            nothing = Future[_Answer]()
+            nothing.cancel()
+            nothing.set_running_or_notify_cancel()
+            return nothing
+        return asyncio.run_coroutine_threadsafe(run(), self._loop)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _finish(self) -> None:
+        """At the end of the program: cancel open calls before the interpreter is taken down."""
+        if self.pid != os.getpid():
+            return
+        with contextlib.suppress(TimeoutError):
+            self.begin(_cancel_others).result(_FINISH_SECONDS)
+        self._finished = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_FINISH_SECONDS)
+
+
+_lock = threading.Lock()
+_loops: list[BackgroundLoop] = []  # one at most
+
+
+def background_loop() -> BackgroundLoop:
+    """The loop of this process.
+
+    Raises:
+        ConfigError: the process is a fork of one that has such a loop.
+    """
+    with _lock:
+        if not _loops:
+            _loops.append(BackgroundLoop())
+        loop = _loops[0]
+    if loop.pid != os.getpid():
+        raise ConfigError(
+            f"process {os.getpid()} is a fork of process {loop.pid}, which has used this client, "
+            "and gRPC does not survive a fork: start a new process instead (subprocess, or "
+            "multiprocessing's 'spawn'), or fork before the first call"
+        )
+    return loop
+
+
+async def _cancel_others() -> None:
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say what went wrong, unless it is gRPC with an event for a loop that is closed."""
+    if "PollerCompletionQueue" not in str(context.get("handle")):
+        loop.default_exception_handler(context)
 
 
 class Blocking(Generic[_Client]):
@@ -126,3 +221,193 @@ async def _enter(
 ) -> tuple[AbstractAsyncContextManager[_Client], _Client]:
     manager = make()
     return manager, await manager.__aenter__()
+
+
+class Player:
+    """``AsyncPlayer``, whose methods block here; many threads may share one.
+
+    It connects with the first call. Use it in a ``with`` block, or ``close`` it.
+
+    Args:
+        address: ``host:port``, ``unix:path`` or any gRPC target.
+        run: name of the run whose models answer; empty: the server's.
+        timeout: seconds for an answer, all tries together; in ``analyze`` for each table.
+        tls_folder: folder with ``ca.crt``, and with ``tls.crt`` and ``tls.key`` where the server
+            wants a certificate; None: plaintext.
+        token_file: file whose first line is the bearer token.
+        allow_plaintext: without a ``tls_folder``, let the server be on another machine.
+
+    Methods raise what ``AsyncPlayer``'s do; the first one raises ``ConfigError`` for files that
+    cannot be used, and any one in a process that was forked after it.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        run: str = "",
+        timeout: float = 60.0,
+        tls_folder: str | Path | None = None,
+        token_file: str | Path | None = None,
+        allow_plaintext: bool = False,
+    ) -> None:
+        self._blocking = Blocking(
+            lambda: AsyncPlayer(
+                address,
+                run=run,
+                timeout=timeout,
+                tls_folder=tls_folder,
+                token_file=token_file,
+                allow_plaintext=allow_plaintext,
+            )
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection; calls that are out are given up."""
+        self._blocking.close()
+
+    def describe(self) -> PlayerDescription:
+        """What the server plays, with which models."""
+        return self._blocking.call(lambda player: player.describe())
+
+    def predict(
+        self, position: Position = (), *, game: str = "", version: int | str = BEST
+    ) -> PositionPrediction:
+        """See ``AsyncPlayer.predict``."""
+        return self._blocking.call(
+            lambda player: player.predict(position, game=game, version=version)
+        )
+
+    def search(
+        self,
+        position: Position = (),
+        *,
+        simulations: int | None = None,
+        leaves: int = 1,
+        seed: int | None = None,
+        noise: bool = False,
+        game: str = "",
+        version: int | str = BEST,
+    ) -> SearchTable:
+        """See ``AsyncPlayer.search``."""
+        return self._blocking.call(
+            lambda player: player.search(
+                position,
+                simulations=simulations,
+                leaves=leaves,
+                seed=seed,
+                noise=noise,
+                game=game,
+                version=version,
+            )
+        )
+
+    def analyze(
+        self,
+        position: Position = (),
+        *,
+        every_simulations: int = 0,
+        every_seconds: float = 0.0,
+        simulations: int | None = None,
+        leaves: int = 1,
+        seed: int | None = None,
+        game: str = "",
+        version: int | str = BEST,
+    ) -> Generator[SearchTable, None, None]:
+        """See ``AsyncPlayer.analyze``; the search ends when the generator is closed or left."""
+        return self._blocking.iterate(
+            lambda player: player.analyze(
+                position,
+                every_simulations=every_simulations,
+                every_seconds=every_seconds,
+                simulations=simulations,
+                leaves=leaves,
+                seed=seed,
+                game=game,
+                version=version,
+            )
+        )
+
+    def play(
+        self,
+        position: Position = (),
+        *,
+        temperature: float = 0.0,
+        simulations: int | None = None,
+        leaves: int = 1,
+        seed: int | None = None,
+        game: str = "",
+        version: int | str = BEST,
+    ) -> PlayedAction:
+        """See ``AsyncPlayer.play``."""
+        return self._blocking.call(
+            lambda player: player.play(
+                position,
+                temperature=temperature,
+                simulations=simulations,
+                leaves=leaves,
+                seed=seed,
+                game=game,
+                version=version,
+            )
+        )
+
+
+class Model:
+    """``AsyncModel``, whose method blocks here; many threads may share one.
+
+    It connects with the first call. Use it in a ``with`` block, or ``close`` it.
+
+    Args:
+        address: ``host:port``, ``unix:path`` or any gRPC target.
+        run: name of the run whose models answer.
+        version, precision, message_rows, timeout: see ``AsyncModel``.
+        tls_folder, token_file, allow_plaintext: see ``AsyncPlayer``.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        run: str,
+        *,
+        version: int | str = BEST,
+        precision: str | None = None,
+        message_rows: int = 256,
+        timeout: float = 30.0,
+        tls_folder: str | Path | None = None,
+        token_file: str | Path | None = None,
+        allow_plaintext: bool = False,
+    ) -> None:
+        self._blocking = Blocking(
+            lambda: AsyncModel(
+                address,
+                run,
+                version=version,
+                precision=precision,
+                message_rows=message_rows,
+                timeout=timeout,
+                tls_folder=tls_folder,
+                token_file=token_file,
+                allow_plaintext=allow_plaintext,
+            )
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection; calls that are out are given up."""
+        self._blocking.close()
+
+    def predict(self, observations: NDArray[np.uint8]) -> Prediction:
+        """See ``AsyncModel.predict``."""
+        return self._blocking.call(lambda model: model.predict(observations))

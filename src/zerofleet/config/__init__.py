@@ -4,21 +4,11 @@ Order for both, strongest first: command line, environment (``ZEROFLEET_SEARCH__
 file, defaults. An unknown key is an error that names the nearest known one.
 """
 
-from zerofleet.config.fit import check_fit, check_messages, check_policy_head, check_sizes
-from zerofleet.config.inference import (
-    InferenceSection,
-    PrecisionSection,
-    ScalingSection,
-    VariantPrecision,
-)
-from zerofleet.config.judging import (
-    ANCHOR,
-    EvaluatorSection,
-    ExamSection,
-    GoalSection,
-    RatingSection,
-)
 from zerofleet.config.load import (
+    check_fit,
+    check_messages,
+    check_policy_head,
+    check_sizes,
     find_run_file,
     load_run,
     near_key,
@@ -26,7 +16,19 @@ from zerofleet.config.load import (
     run_file_text,
 )
 from zerofleet.config.process_settings import ENV_PREFIX, ProcessSettings
-from zerofleet.config.run import RunConfig, run_from_values
+from zerofleet.config.run import (
+    ANCHOR,
+    EvaluatorSection,
+    ExamSection,
+    GoalSection,
+    InferenceSection,
+    PrecisionSection,
+    RatingSection,
+    RunConfig,
+    ScalingSection,
+    VariantPrecision,
+    run_from_values,
+)
 from zerofleet.config.section import Section
 from zerofleet.config.selfplay import GameSection, ResignSection, SearchSection, SelfplaySection
 from zerofleet.config.training import (

@@ -1,7 +1,8 @@
-"""One run: all sections together."""
+"""One run: all sections of its run file. Inference, evaluation and scaling are defined here."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Field, model_validator
@@ -12,11 +13,9 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from zerofleet.config.environment import Environment
-from zerofleet.config.inference import InferenceSection, PrecisionSection, ScalingSection
-from zerofleet.config.judging import EvaluatorSection, ExamSection, GoalSection, RatingSection
 from zerofleet.config.presets import PRESETS, Values, merge
-from zerofleet.config.process_settings import ENV_PREFIX
+from zerofleet.config.process_settings import ENV_PREFIX, Environment
+from zerofleet.config.section import Section
 from zerofleet.config.selfplay import GameSection, ResignSection, SearchSection, SelfplaySection
 from zerofleet.config.training import (
     NetworkSection,
@@ -24,6 +23,177 @@ from zerofleet.config.training import (
     RetentionSection,
     TrainerSection,
 )
+
+VariantPrecision = Literal["int8", "fp16"]
+
+ANCHOR = re.compile(r"random|search|gnugo:([1-9]|10)")
+"""The names of opponents that never change."""
+
+
+def _each_once(value: tuple[VariantPrecision, ...]) -> tuple[VariantPrecision, ...]:
+    if len(set(value)) != len(value):
+        raise ValueError("name each precision once")
+    return value
+
+
+class PrecisionSection(Section):
+    """``[precision]``: variants of each model, and what they may lose against fp32."""
+
+    variants: Annotated[tuple[VariantPrecision, ...], AfterValidator(_each_once)] = ()
+    """Precisions that each model is published in beside fp32: ``int8`` for CPUs, ``fp16`` for
+    GPUs."""
+    max_policy_kl: float = Field(default=0.005, gt=0)
+    """A variant is refused when its policy diverges further than this from that of fp32
+    (Kullback-Leibler, in nats, mean over the positions of the check)."""
+    max_value_difference: float = Field(default=0.02, gt=0)
+    """A variant is refused when its value differs by more than this (absolute, mean over the
+    same)."""
+    calibration_positions: int = Field(default=512, ge=1)
+    """Positions of the window's training part from which int8 takes its ranges; of random play
+    while the window has fewer."""
+    check_positions: int = Field(default=1024, ge=1)
+    """Positions of the held-out part that a variant is checked on; of random play while there are
+    fewer."""
+
+
+class InferenceSection(Section):
+    """``[inference]``: how predictions are batched, and what they are computed on."""
+
+    max_batch_rows: int = Field(default=1024, ge=1)
+    """Most rows of one batch; also the most of one request."""
+    max_queue_rows: int = Field(default=16_384, ge=1)
+    """Rows that may wait; beyond, requests are refused with RESOURCE_EXHAUSTED."""
+    sessions: int = Field(default=0, ge=0)
+    """Batches that are computed side by side: on the CPU on one thread each; on a GPU a second one
+    overlaps copies with computation. 0: one on the CPU, two on a GPU."""
+    provider: Literal["auto", "cpu", "cuda", "tensorrt", "openvino"] = "auto"
+    """What the network runs on; ``auto`` is CUDA where the installed ONNX Runtime has it and it
+    works, else the CPU."""
+    require_gpu: bool = False
+    """End with an error rather than run on anything but a GPU."""
+    precision: Literal["auto", "fp32", "int8", "fp16"] = "auto"
+    """Which variant of a model answers, where it was published and accepted; ``auto`` measures
+    which is fastest here and takes another one than fp32 when it is at least 15% faster."""
+
+
+class ScalingSection(Section):
+    """``[scaling]``: the rule of the autoscaler and of the advice in ``zerofleet status``."""
+
+    min_workers: int = Field(default=1, ge=1)
+    """Fewest self-play workers that are asked for."""
+    max_workers: int = Field(default=100, ge=1)
+    """Most self-play workers that are asked for."""
+    min_inference: int = Field(default=1, ge=1)
+    """Fewest inference replicas that are asked for."""
+    max_inference: int = Field(default=1, ge=1)
+    """Most inference replicas that are asked for; 1: inference stays one."""
+    grow_above: float = Field(default=1.1, ge=1.1)
+    """More workers are asked for when this many times those that there are would be used;
+    Kubernetes overlooks steps of less than a tenth."""
+    shrink_below: float = Field(default=0.8, gt=0, lt=1)
+    """Fewer are asked for when less than this share of those that there are was of use ..."""
+    shrink_after_seconds: float = Field(default=600.0, gt=0)
+    """... all this time."""
+    max_wait: float = Field(default=1.0, gt=0)
+    """Queue wait of a request / computation of a batch from which on more workers do not help."""
+    inference_load: float = Field(default=0.8, gt=0, le=1)
+    """Share of their capacity in rows a second that inference replicas are planned for."""
+    window_seconds: float = Field(default=60.0, gt=0)
+    """Figures are means over this long."""
+    every_seconds: float = Field(default=10.0, gt=0)
+    """The fleet is looked at this often."""
+
+    @model_validator(mode="after")
+    def _least_before_most(self) -> ScalingSection:
+        for least, most in (("min_workers", "max_workers"), ("min_inference", "max_inference")):
+            low, high = getattr(self, least), getattr(self, most)
+            if low > high:
+                raise ValueError(
+                    f"{least} = {low} is above {most} = {high}: lower the first or raise the second"
+                )
+        return self
+
+
+def _all_known(anchors: tuple[str, ...]) -> tuple[str, ...]:
+    for name in anchors:
+        if ANCHOR.fullmatch(name) is None:
+            raise ValueError(
+                f"'{name}' is not an anchor: give random, search, or gnugo:1 to gnugo:10"
+            )
+    return anchors
+
+
+class EvaluatorSection(Section):
+    """``[evaluator]``: matches and the gate."""
+
+    gate: bool = True
+    """Play a match before promoting, as AlphaGo Zero did; off, every model that loads is promoted,
+    as in AlphaZero (Silver et al. 2018)."""
+    test: Literal["fixed", "sprt"] = "fixed"
+    """fixed: all games, then the threshold; sprt: a sequential test on pairs that may stop early
+    (Wald 1945, on pentanomial pair scores), then the threshold."""
+    games: int = Field(default=400, ge=2)
+    """Games of a match, or the most of them, in pairs of one opening with colours swapped."""
+    num_simulations: int = Field(default=100, ge=1)
+    """Simulations for each move of a match."""
+    threshold: float = Field(default=0.55, ge=0, le=1)
+    """The candidate is promoted when its score (draws count half) is above this."""
+    draws_only: Literal["promote", "reject"] = "promote"
+    """Verdict of a match in which every game was drawn: two players of equal strength."""
+    sprt_elo: tuple[float, float] = (0.0, 35.0)
+    """sprt: the candidate is as much stronger, in logistic Elo, under the two hypotheses."""
+    sprt_error: float = Field(default=0.05, gt=0, lt=0.5)
+    """sprt: probability of either wrong verdict."""
+    opening_plies: int = Field(default=4, ge=0)
+    """Each pair starts after this many random plies, so that its games differ."""
+    pairs_at_once: int = Field(default=32, ge=1)
+    """sprt: pairs that are in play together; as they end others begin, and the test looks at each
+    that is complete."""
+
+    @model_validator(mode="after")
+    def _hypotheses_in_order(self) -> EvaluatorSection:
+        if self.sprt_elo[0] >= self.sprt_elo[1]:
+            raise ValueError(f"sprt_elo = {list(self.sprt_elo)}: the first must be the smaller one")
+        return self
+
+
+class RatingSection(Section):
+    """``[rating]``: games that rate promoted models, whatever the gate says."""
+
+    every: int = Field(default=1, ge=1)
+    """The first promoted model and every so many-th after it are rated; 1: all. Without a gate each
+    model is promoted, and to rate all would take more of the CPU than a gate does. ``zerofleet
+    status`` shows the newest that is rated."""
+    games: int = Field(default=20, ge=0)
+    """Games against each opponent, in pairs with colours swapped; 0: rate by matches alone."""
+    opponents: tuple[int, ...] = (1, 5, 15)
+    """Opponents: the models that come so many places earlier among those that are rated."""
+    anchors: Annotated[tuple[str, ...], AfterValidator(_all_known)] = ("random", "search")
+    """Fixed opponents: ``random``; ``search`` (no network: equal priors, value 0; by
+    the defaults of ``[search]``, with ``num_simulations``); ``gnugo:LEVEL``
+    (Go, when the program gnugo is on PATH)."""
+    num_simulations: int = Field(default=100, ge=1)
+    """Simulations for each move of a rating game."""
+    share: float = Field(default=0.2, ge=0, lt=1)
+    """Share of the evaluator's time that rating games, and trials, get while candidates wait; 0:
+    they have spare time alone."""
+
+
+class ExamSection(Section):
+    """``[exam]``: the error rate against perfect play, where perfect play is known."""
+
+    num_simulations: int = Field(default=100, ge=1)
+    """Simulations for each move of the examined player."""
+    positions: int = Field(default=300, ge=1)
+    """Positions of each fixed sample (games that are not walked in full), where there are as
+    many."""
+
+
+class GoalSection(Section):
+    """``[goal]``: where ``zerofleet up --until goal`` ends."""
+
+    exam_error_rate: float = Field(ge=0, le=1)
+    """A promoted model at or under this error rate reaches the goal."""
 
 
 def _plain_name(value: str) -> str:

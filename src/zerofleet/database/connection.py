@@ -32,8 +32,7 @@ from zerofleet.errors import (
     is_disk_full,
     shared_memory_full,
 )
-from zerofleet.secrets.files import read_secret
-from zerofleet.secrets.urls import split_password_file
+from zerofleet.secrets.files import read_secret, split_password_file
 
 _HIGHEST_PORT = 65535
 _SCHEME = re.compile(r"^postgres(ql)?(\+\w+)?://")

@@ -30,7 +30,7 @@ from redis.retry import Retry
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import FolderLock, full_disk_named, read_private, write_private
 from zerofleet.local.processes import free_port, start_child, stop_child
-from zerofleet.secrets.urls import with_password_file
+from zerofleet.secrets.files import with_password_file
 
 _SETTINGS = MappingProxyType(
     {

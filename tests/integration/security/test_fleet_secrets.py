@@ -11,11 +11,10 @@ import pytest
 
 from zerofleet.errors import ConfigError
 from zerofleet.secrets import authority
-from zerofleet.secrets.files import Followed, read_secret
+from zerofleet.secrets.files import Followed, read_secret, split_password_file, with_password_file
 from zerofleet.secrets.fleet_secrets import CLIENTS, POSTGRES, SERVERS, FleetSecrets
 from zerofleet.secrets.redis_users import RULES
 from zerofleet.secrets.tokens import ROLES, add_token, find_token, read_tokens
-from zerofleet.secrets.urls import split_password_file, with_password_file
 
 
 def contents(folder: Path) -> dict[str, bytes]:

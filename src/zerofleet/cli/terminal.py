@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP, which all ask a command to end."""
+"""The terminal of a command: the text that it prints and the signals that stop it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,22 @@ import signal
 from collections.abc import AsyncGenerator, Callable, Generator
 from types import FrameType
 
+import typer
+
+from zerofleet.printable import printable_lines
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a text that may come from another process or from a database.
+
+    Args:
+        text: printed without control characters.
+        err: print to standard error.
+        nl: end with a line break.
+    """
+    typer.echo(printable_lines(text), err=err, nl=nl)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
-"""Which run a command means: that of a data folder, or that of the fleet it runs in.
+"""Options that commands share: the run that they mean, and the files with secrets.
 
-In the containers of a fleet the environment names its stores (``ZEROFLEET_DATABASE_URL``).
+A command means the run of a data folder, or the run of the fleet it is in: in the containers of a
+fleet the environment names the stores (``ZEROFLEET_DATABASE_URL``).
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zerofleet.cli.echo import echo
+from zerofleet.cli.terminal import echo
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.disk import MARKER
 from zerofleet.local.data_folder import DataFolder
 
 if TYPE_CHECKING:
     from zerofleet.config import ProcessSettings
+    from zerofleet.rpc.tls import ClientCredentials
 
 
 DEFAULT_ROOT = Path("zerofleet-data")
@@ -29,6 +31,48 @@ RunFile = Annotated[
 DataOption = Annotated[
     Path | None,
     typer.Option("--data", help="Data folder of the run [the one in ./zerofleet-data used last]."),
+]
+
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="ZEROFLEET_DATABASE_PASSWORD_FILE",
+        metavar="FILE",
+        help="Its first line is the password for --database-url.",
+    ),
+]
+RedisPasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="ZEROFLEET_REDIS_PASSWORD_FILE",
+        metavar="FILE",
+        help="Its first line is the password for --redis-url.",
+    ),
+]
+TlsFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls",
+        envvar="ZEROFLEET_TLS_FOLDER",
+        metavar="DIR",
+        help="With --address: TLS by the ca.crt (and tls.crt, tls.key) of this folder.",
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="ZEROFLEET_TOKEN_FILE",
+        metavar="FILE",
+        help="With --address: its first line is the token to send.",
+    ),
+]
+AllowPlaintext = Annotated[
+    bool,
+    typer.Option(
+        "--allow-plaintext",
+        envvar="ZEROFLEET_ALLOW_PLAINTEXT",
+        help="With --address: no TLS, even to another machine.",
+    ),
 ]
 
 
@@ -111,3 +155,17 @@ def fleet_settings(run_file: Path | None) -> ProcessSettings:
             "ZEROFLEET_RUN_FILE; for a run of `zerofleet up`, give --data DIR"
         )
     return read_settings(ProcessSettings, [] if run_file is None else [str(run_file)])
+
+
+def logged_in(url: str, password_file: Path | None) -> str:
+    """A store's URL that names its password file."""
+    from zerofleet.secrets.files import with_password_file
+
+    return with_password_file(url, password_file)
+
+
+def client_credentials(
+    tls: Path | None, token_file: Path | None, allow_plaintext: bool
+) -> ClientCredentials:
+    """What a command shows to an inference service elsewhere."""
+    return {"tls_folder": tls, "token_file": token_file, "allow_plaintext": allow_plaintext}
