@@ -30,7 +30,7 @@ from zerofleet.errors import StoreFullError, StoreReadOnlyError, StoreUnavailabl
 from zerofleet.figures import EvaluatorFigures, SelfplayFigures, TrainerFigures
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.monitor import Monitor, states_of
-from zerofleet.local.processes import Child
+from zerofleet.local.supervisor import Child
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.redis_connection import UP, RedisState, our_errors
 from zerofleet.service import Pulse, beat

@@ -29,7 +29,7 @@ from zerofleet.figures import (
 from zerofleet.fleet import Advice, advise, observe
 from zerofleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.local.data_folder import FULL_SHARE, LOG_BYTES, FolderSizes, full_disk
-from zerofleet.local.processes import Child
+from zerofleet.local.supervisor import Child
 from zerofleet.redis_connection import UP, RedisState
 
 _BEHIND = re.compile(r"the trainer, \d+ positions behind")  # what paced self-play waits for
