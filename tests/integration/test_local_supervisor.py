@@ -25,19 +25,14 @@ from zerofleet.database import Database
 from zerofleet.errors import ConfigError
 from zerofleet.fleet.figures import SelfplayFigures
 from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
-from zerofleet.local import processes as supervisor_module
+from zerofleet.local import supervisor as supervisor_module
 from zerofleet.local.data_folder import DataFolder
 from zerofleet.local.monitor import Monitor
-from zerofleet.local.processes import (
-    PROCESS_LOG_BYTES,
-    Program,
-    ProgramFailedError,
-    Supervisor,
-    limit_log,
-)
+from zerofleet.local.processes import PROCESS_LOG_BYTES, limit_log
 from zerofleet.local.programs import LocalPrograms
 from zerofleet.local.start import Start
 from zerofleet.local.stores import StoreUrls
+from zerofleet.local.supervisor import Program, ProgramFailedError, Supervisor
 
 SLEEPER = "import signal; signal.pause()"
 STUBBORN = """
@@ -196,7 +191,7 @@ async def test_a_killed_child_may_have_said_that_it_lost_no_games(tmp_path: Path
 async def test_logs_of_programs_and_stores_are_kept_small(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zerofleet.local.processes._LOG_SECONDS", 0.01)
+    monkeypatch.setattr("zerofleet.local.supervisor._LOG_SECONDS", 0.01)
     grows = f"import os; os.ftruncate(1, {PROCESS_LOG_BYTES + 1}); {SLEEPER}"
     worker, store = program(tmp_path, "worker", grows), tmp_path / "server.log"
     with store.open("wb") as file:
@@ -423,7 +418,7 @@ def test_nothing_survives_the_supervisor(tmp_path: Path) -> None:
     code = f"""
 import asyncio, sys
 from pathlib import Path
-from zerofleet.local.processes import Program, Supervisor
+from zerofleet.local.supervisor import Program, Supervisor
 async def main():
     log = Path({str(tmp_path)!r}) / "log"
     program = Program("child", (sys.executable, "-c", {SLEEPER!r}), {{}}, log)

@@ -33,7 +33,7 @@ from zerofleet.fleet.figures import EvaluatorFigures, SelfplayFigures, TrainerFi
 from zerofleet.fleet.heartbeat import Heartbeat, Heartbeats
 from zerofleet.fleet.report import states_of
 from zerofleet.local.monitor import Monitor
-from zerofleet.local.processes import Child
+from zerofleet.local.supervisor import Child
 from zerofleet.local.valkey import EmbeddedValkey
 from zerofleet.redis_connection import UP, RedisState, our_errors
 from zerofleet.service import Pulse, beat

@@ -70,7 +70,7 @@ def main() -> None:
     try:
         _run()
     except ZerofleetError as error:
-        from zerofleet.local.processes import ProgramFailedError  # only a failure needs it
+        from zerofleet.local.supervisor import ProgramFailedError  # only a failure needs it
 
         echo(f"zerofleet: {_shown(str(error))}", err=True)
         failed = isinstance(error, ProgramFailedError)

@@ -39,7 +39,7 @@ from zerofleet.fleet.report import (
 )
 from zerofleet.local.data_folder import DataFolder, Usage, UsageMeter
 from zerofleet.local.monitor import Monitor
-from zerofleet.local.processes import AddressTakenError, Supervisor, answers, service_of
+from zerofleet.local.processes import answers
 from zerofleet.local.programs import (
     LocalPrograms,
     chosen_address,
@@ -51,6 +51,7 @@ from zerofleet.local.programs import (
 )
 from zerofleet.local.start import LastCheckpoint, Start
 from zerofleet.local.stores import Running, Stores, StoreUrls
+from zerofleet.local.supervisor import AddressTakenError, Supervisor, service_of
 
 _QUERY = "SELECT model, at, against, score_percent, elo FROM promotion_history"
 

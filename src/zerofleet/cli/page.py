@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from zerofleet.local.data_folder import DataFolder
-    from zerofleet.local.processes import Program
     from zerofleet.local.stores import Running
+    from zerofleet.local.supervisor import Program
 
 NO_NICEGUI = "NiceGUI is not installed: pip install 'zerofleet[dashboard]'"
 _LOOK_SECONDS = 1.0
@@ -168,7 +168,7 @@ async def _serve(
         ConfigError, ProgramFailedError: the dashboard cannot be kept running.
     """
     from zerofleet.cli.terminal import stop_event
-    from zerofleet.local.processes import Supervisor
+    from zerofleet.local.supervisor import Supervisor
 
     supervisor = Supervisor(programs, _say, logs=logs)
 

@@ -27,7 +27,7 @@ from zerofleet.fleet.report import (
     states_of,
     why_no_beat,
 )
-from zerofleet.local.processes import Child
+from zerofleet.local.supervisor import Child
 from zerofleet.redis_connection import RedisState
 
 

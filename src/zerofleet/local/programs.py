@@ -9,15 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from zerofleet.errors import ConfigError
 from zerofleet.local.data_folder import DataFolder, full_disk_named
-from zerofleet.local.processes import (
-    LOOPBACK,
-    PAGE_PORTS,
-    Program,
-    free_port,
-    service_of,
-    take_port,
-)
+from zerofleet.local.processes import LOOPBACK, PAGE_PORTS, free_port, take_port
 from zerofleet.local.stores import StoreUrls
+from zerofleet.local.supervisor import Program, service_of
 
 _ROLE = {"trainer": "trainer", "evaluator": "evaluator", "dashboard": "console"}
 _NOT_HERE = tuple(
