@@ -167,19 +167,8 @@ def add_compare_page(frame: Frame) -> None:
 
     @frame.page("/compare", "Two models", "models", "simulations", "moves", in_menu=False)
     async def _(visit: Visit) -> None:
-        own = visit.sources.run
         said_heading("Two models on one position")
-        if visit.run.name != own.name:
-            ui.label(
-                f"The inference service of this page serves the run '{own.name}': models of "
-                f"'{visit.run.name}' can be compared where its own dashboard runs."
-            ).classes("zf-message")
-            return
-        actions = await asyncio.to_thread(asked_actions, visit, own.game)
-        board = await asyncio.to_thread(board_of, own.game)
-        with visit.sources.asking("Inference"):
-            described = await visit.sources.player.describe()
-        await CompareView(visit, board, described, actions).open()
+        await _open_view(visit, CompareView, "compared")
 
 
 class ComparedModel:
@@ -406,24 +395,35 @@ def _asked_versions(
     return [*asked, *([] if BEST in asked else [BEST]), *older, BEST][:2]
 
 
+async def _open_view(visit: Visit, view: type[CompareView | PlayView], done_to_models: str) -> None:
+    """Open a view of the run that this page serves; say so if the visit is to another run.
+
+    Args:
+        visit: the visit.
+        view: the view.
+        done_to_models: a participle for the message, such as ``"played"``.
+    """
+    own = visit.sources.run
+    if visit.run.name != own.name:
+        ui.label(
+            f"The inference service of this page serves the run '{own.name}': models of "
+            f"'{visit.run.name}' can be {done_to_models} where its own dashboard runs."
+        ).classes("zf-message")
+        return
+    actions = await asyncio.to_thread(asked_actions, visit, own.game)
+    board = await asyncio.to_thread(board_of, own.game)
+    with visit.sources.asking("Inference"):
+        described = await visit.sources.player.describe()
+    await view(visit, board, described, actions).open()
+
+
 def add_play_page(frame: Frame) -> None:
     """Register it."""
 
     @frame.page("/play", "Play", "model", "side", "simulations", "hints", "moves")
     async def _(visit: Visit) -> None:
-        own = visit.sources.run
         said_heading("Play")
-        if visit.run.name != own.name:
-            ui.label(
-                f"The inference service of this page serves the run '{own.name}': models of "
-                f"'{visit.run.name}' can be played where its own dashboard runs."
-            ).classes("zf-message")
-            return
-        actions = await asyncio.to_thread(asked_actions, visit, own.game)
-        board = await asyncio.to_thread(board_of, own.game)
-        with visit.sources.asking("Inference"):
-            described = await visit.sources.player.describe()
-        await PlayView(visit, board, described, actions).open()
+        await _open_view(visit, PlayView, "played")
 
 
 class PlayView:

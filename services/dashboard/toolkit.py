@@ -15,7 +15,7 @@ os.environ["NICEGUI_REDIS_URL"] = ""  # that of another program; this one stores
 # Nothing is there and nothing can be written there; whoever tried to keep something would fail.
 os.environ["NICEGUI_STORAGE_PATH"] = "/dev/null/nothing-is-kept"
 
-from nicegui import Client, Event, app, core, events, run, ui
+from nicegui import Client, app, core, events, ui
 from nicegui.element import Element
 from nicegui.elements.mixins.text_element import TextElement
 
@@ -23,13 +23,11 @@ __all__ = [
     "NONE",
     "Client",
     "Element",
-    "Event",
     "Table",
     "TableColumn",
     "TextElement",
     "app",
     "events",
-    "run",
     "sio",
     "ui",
 ]
