@@ -1,8 +1,8 @@
-"""The pointer to the best model, in Redis: a copy of the end of the chain of promotions.
+"""The pointer to the best model, in Redis: a copy of the newest promotion.
 
 It may be wiped at any time: ``reconcile`` rebuilds it from Postgres. It never moves back along the
-chain, in whatever order processes write it. A pointer that is no part of the chain (left by an
-older run of the same name, say) is replaced.
+chain of promotions, in whatever order processes write it. A pointer outside the chain, for example
+from an older run of the same name, is replaced.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ return 1
 """
 
 _ASK_SECONDS = 10.0
-_NO_HASH = {b"": b""}  # stands for the fields of a value of another type, which has none
+_NO_HASH = {b"": b""}  # stands for a value of another type, which has no fields
 
 
 class _PointerCommands(Protocol):
-    """What is used of Redis."""
+    """The Redis commands that the pointer needs."""
 
     def hgetall(self, name: str) -> dict[bytes, bytes]: ...
     def eval(self, script: str, numkeys: int, *keys_and_args: str | bytes) -> int: ...
@@ -61,12 +61,12 @@ class BestPointer(RedisCaller):
     """The pointer of one run.
 
     Args:
-        redis_url: as ``open_redis`` takes it.
+        redis_url: see ``open_redis``.
         run: name of the run.
         clock: seconds that never go back.
 
     Raises:
-        ConfigError: the URL is not one of Redis.
+        ConfigError: the URL is not a Redis URL.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class BestPointer(RedisCaller):
         self._key = f"zerofleet:{run}:best"
         self._run = run
         self._clock = clock
-        self._pointed: Promotion | None = None  # at the last look
-        self._head: Promotion | None = None  # of Postgres, when it was last asked
+        self._pointed: Promotion | None = None  # at the last call
+        self._head: Promotion | None = None  # newest promotion in Postgres, at the last query
         self._ask_at = clock()
 
     def get(self) -> Promotion | None:
-        """Where the pointer points; None before the first promotion, or when Redis was wiped.
+        """Return the promotion in the pointer; None before the first, or if Redis was wiped.
 
         Raises:
             StoreUnavailableError: Redis does not answer.
@@ -91,11 +91,11 @@ class BestPointer(RedisCaller):
         return _parsed(self._fields())
 
     def newest(self, database: Database) -> Promotion | None:
-        """The newest promotion: by Redis, and by Postgres, which knows more.
+        """Return the newest promotion, by Redis and, where needed, by Postgres.
 
-        Postgres is asked where Redis is down or empty, whenever the pointer has changed, and every
-        ten seconds: a Redis that takes no writes goes on to answer with an old pointer. The pointer
-        may be that of another chain until ``reconcile`` replaces it.
+        Postgres is queried if Redis is down or empty, whenever the pointer has changed, and every
+        ten seconds: a Redis that refuses writes would answer with an old pointer indefinitely. The
+        pointer may belong to another chain until ``reconcile`` replaces it.
 
         Returns:
             None before the first promotion.
@@ -121,7 +121,7 @@ class BestPointer(RedisCaller):
         return pointed if pointed.seq > head.seq else head
 
     def set_if_newer(self, best: Promotion) -> bool:
-        """Move the pointer forward; False when it was there already, or further.
+        """Move the pointer forward; return False if it was already there or further.
 
         Raises:
             StoreUnavailableError: Redis does not answer.
@@ -133,16 +133,16 @@ class BestPointer(RedisCaller):
         return moved == 1
 
     def reconcile(self, database: Database) -> Promotion | None:
-        """Bring the pointer up to the record; one that contradicts the record is replaced.
+        """Bring the pointer in line with Postgres; one that contradicts it is replaced.
 
         Returns:
-            The best model by the record; None before the first promotion.
+            The best model according to Postgres; None before the first promotion.
 
         Raises:
             StoreUnavailableError: Postgres or Redis does not answer.
         """
-        # In this order: a promotion is in Postgres before the pointer names it, so a pointer that
-        # was read first and is ahead of the head, or beside it, names no promotion of this chain.
+        # In this order: a promotion is in Postgres before the pointer names it. A pointer that was
+        # read first and is ahead of the newest promotion, or differs from it, is not of this chain.
         fields = self._fields()
         self.state = UP
         best = database.promotion_head(self._run)
@@ -167,7 +167,7 @@ class BestPointer(RedisCaller):
                 return _NO_HASH
 
     def _replace(self, seen: dict[bytes, bytes], best: Promotion | None) -> bool:
-        """Write another pointer, or none, unless it is no more what was seen."""
+        """Write another pointer, or none, unless the pointer has changed from ``seen``."""
         old = [seen.get(name, b"") for name in (b"seq", b"version", b"sha256")]
         new = [] if best is None else [str(best.seq), str(best.version), best.sha256]
         with self._asking():

@@ -1,4 +1,4 @@
-"""The program ``zerofleet``: its commands, where what they need is installed."""
+"""The program ``zerofleet``: its commands, if their dependencies are installed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import sys
 
 
 def main() -> None:
-    """Run a command, or say what to install for it: the plain package is a client alone."""
+    """Run a command, or print what to install: the plain package contains only the client."""
     try:
         from zerofleet.cli import main as run
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("zerofleet."):
             raise
         print(  # noqa: T201
-            f"zerofleet: the commands need {error.name}, which is not there: "
+            f"zerofleet: the commands need {error.name}, which is not installed: "
             "pip install 'zerofleet[fleet]' ('zerofleet[local]' for zerofleet up)",
             file=sys.stderr,
         )

@@ -1,22 +1,22 @@
-"""Every error zerofleet raises on purpose: one class for each reaction of the caller.
+"""Every error zerofleet raises on purpose, one class for each reaction of the caller.
 
 - ``ZerofleetError``
-    - ``ConfigError``                bad input of a person: one line on stderr, exit status 2
+    - ``ConfigError``                bad input by a person: one line on stderr, exit status 2
     - ``IllegalActionError``         also a ``ValueError``: an action the rules forbid
     - ``InvalidRequestError``        also a ``ValueError``: a request that can never succeed as sent
     - ``ModelNotFoundError``         also a ``LookupError``: no such model or version
-    - ``IncompatibleModelError``     a model file that is not what it says, or does not fit the game
+    - ``IncompatibleModelError``     a model file that is damaged, mislabelled or for another game
     - ``RecordRejectedError``        also a ``ValueError``: a game record that does not replay
     - ``OverloadedError``            the queue is full: back off, then try again
     - ``InferenceUnavailableError``  try again, perhaps on another server
     - ``AccessDeniedError``          the other side refuses who we are, or what we may do
-        - ``UnauthenticatedError``   no token, or one that it does not know (yet)
+        - ``UnauthenticatedError``   no token, or one that the server does not know (yet)
         - ``PermissionDeniedError``  the token's role may not call this
     - ``StoreUnavailableError``      Postgres, Redis or a bucket is down: keep the data, try again
-        - ``StoreReadOnlyError``     it is half up: it answers and refuses writes; name its reason
-            - ``StoreFullError``     its disk is full: a person must make room
-        - ``StoreLoginError``        it refuses the login: a person corrects it
-        - ``RunNotRegisteredError``  Postgres has no row of the run yet: another service makes it
+        - ``StoreReadOnlyError``     half up: it answers but refuses writes; report its reason
+            - ``StoreFullError``     its disk is full: a person must free space
+        - ``StoreLoginError``        it refuses the login: a person must correct it
+        - ``RunNotRegisteredError``  Postgres has no row of the run yet: another service adds it
     - ``StaleEpochError``            a newer process holds this role or game: stop writing
 """
 
@@ -27,16 +27,16 @@ _NO_ROOM = os.strerror(errno.ENOSPC)
 
 
 class ZerofleetError(Exception):
-    """Base of all errors raised on purpose; a service that ends with one says it in one line."""
+    """Base of all errors raised on purpose; a service reports one that ends it in a single line."""
 
     exit_code = 1
 
 
 class ConfigError(ZerofleetError):
-    """Input that a person must mend; the message names the thing, the value and the way out.
+    """Input that a person must correct; the message names the setting, its value and a remedy.
 
     Args:
-        mistakes: one line for each mistake. Several are listed below each other.
+        mistakes: one line for each mistake. Several are listed one below the other.
     """
 
     exit_code = 2
@@ -57,7 +57,7 @@ class InvalidRequestError(ZerofleetError, ValueError):
 
 
 class ModelNotFoundError(ZerofleetError, LookupError):
-    """No such model, or no such version of it."""
+    """No such model, or no such version of a model."""
 
 
 class IncompatibleModelError(ZerofleetError):
@@ -77,13 +77,13 @@ class InferenceUnavailableError(ZerofleetError):
 
 
 class AccessDeniedError(ZerofleetError):
-    """The other side refuses who we are, or what we may do: a person must mend it."""
+    """The other side refuses who we are, or what we may do: a person must correct it."""
 
     exit_code = 2
 
 
 class UnauthenticatedError(AccessDeniedError):
-    """No token, or none that the server knows; one that was just replaced may become known."""
+    """No token, or one that the server does not know; a new one may become known soon."""
 
 
 class PermissionDeniedError(AccessDeniedError):
@@ -99,7 +99,7 @@ class StoreReadOnlyError(StoreUnavailableError):
 
 
 class StoreFullError(StoreReadOnlyError):
-    """The disk of Postgres or Redis is full: keep what is not stored, and say who needs room."""
+    """The disk of Postgres or Redis is full: keep what is not stored, and report which disk."""
 
 
 class RunNotRegisteredError(StoreUnavailableError):
@@ -107,7 +107,7 @@ class RunNotRegisteredError(StoreUnavailableError):
 
 
 class StoreLoginError(StoreUnavailableError):
-    """Postgres refuses the login: keep what is not stored, and say that a person must act."""
+    """Postgres refuses the login: keep what is not stored, and report that a person must act."""
 
 
 class StaleEpochError(ZerofleetError):

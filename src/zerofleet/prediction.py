@@ -1,4 +1,4 @@
-"""What a network says about a batch of positions, and who can be asked."""
+"""The network's prediction for a batch of positions, and the interface that returns it."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -1,7 +1,8 @@
-"""Text of other processes, files and databases, made safe for a terminal.
+"""Make text of other processes, files and databases safe for a terminal.
 
-A terminal obeys escape sequences: they change its title, fill the clipboard or hide lines. So only
-printable characters reach it. Colours are left out; other characters are escaped as in Python.
+A terminal obeys escape sequences: they change its title, fill the clipboard or hide lines.
+Therefore only printable characters reach it. Colours are removed; other characters are escaped as
+in Python.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def printable(text: str) -> str:
-    """Return one line of printable characters; a line break is escaped, too."""
+    """Return one line of printable characters; line breaks are escaped too."""
     if text.isprintable():
         return text
     return "".join(map(_shown, _COLOURS.sub("", text)))
@@ -27,6 +28,6 @@ def printable_lines(text: str) -> str:
 def _shown(character: str) -> str:
     if character.isprintable():
         return character
-    if character == "\t" or unicodedata.category(character) == "Zs":  # such as a no-break space
+    if character == "\t" or unicodedata.category(character) == "Zs":  # for example a no-break space
         return " "
     return ascii(character)[1:-1]

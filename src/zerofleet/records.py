@@ -1,4 +1,4 @@
-"""The record of one game, from the first move on: what self-play writes and the trainer reads."""
+"""The record of one game: what self-play writes and the trainer reads."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ class Column:
 
     name: str
     dtype: np.dtype[Any]
-    entry: str  # what each entry is for: "ply", or "legal action"
+    entry: str  # unit of one entry: "ply", or "legal action"
     meaning: str
 
 
 COLUMNS = tuple(
     Column(name, np.dtype(dtype), entry, meaning) for name, dtype, entry, meaning in game_columns()
 )
-"""The list of a game's columns, as ``game_columns.h`` has it.
+"""Columns of a game, in the order of ``game_columns.h``.
 
-``offsets`` ([plies + 1] int32) stands beside it: the search table of ply ``i`` is
+``offsets`` ([plies + 1] int32) is stored with them: the search table of ply ``i`` is the range
 ``[offsets[i], offsets[i + 1])`` of the columns with an entry for each legal action.
 """
 DTYPES: dict[str, np.dtype[Any]] = {column.name: column.dtype for column in COLUMNS} | {
     "offsets": np.dtype(np.int32)
 }
-"""The dtype of every array of a game, ``offsets`` among them."""
+"""The dtype of each array of a game, including ``offsets``."""
 
 _FACTS = ("result", "reason", "resign_threshold", "plays_on", "next_full_search")
-_READ_AS = {"i": "i", "f": "fi", "b": "b"}  # kinds of dtypes that become which
+_READ_AS = {"i": "i", "f": "fi", "b": "b"}  # kinds of dtypes, and the kinds they can be read from
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_RANDOM_BITS = 74  # of a UUIDv7: 12 before its variant and 62 after it
+_RANDOM_BITS = 74  # bits of a UUIDv7: 12 before its variant and 62 after it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,16 +66,16 @@ class GameRecord:
 
     @property
     def result(self) -> int | None:
-        """+1 the first player won, -1 the second did, 0 a draw."""
+        """Result for the first player: +1 win, 0 draw, -1 loss."""
         return self.columns.result
 
     @property
     def reason(self) -> str:
-        """``rules``, or ``resign``: the player to move after the last ply gave up and lost."""
+        """``rules``, or ``resign``: the player to move after the last ply resigned and lost."""
         return self.columns.reason
 
     def digest(self) -> bytes:
-        """Sha256 over everything the game's content is: two deliveries of one game agree."""
+        """SHA-256 of the game's content; two deliveries of one game have the same."""
         columns = self.columns
         content = hashlib.sha256(
             f"{self.game_uid}|{self.game}|{columns.result}|{columns.reason}|"
@@ -86,10 +86,10 @@ class GameRecord:
         return content.digest()
 
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON values; its columns are array literals of Postgres.
+        """Return the record as JSON values; its columns are Postgres array literals.
 
         ``policy_weights`` are null where the visit counts themselves are the training target.
-        ``from_json`` gives the same record back, bit for bit.
+        ``from_json`` restores the same record, bit for bit.
         """
         columns = self.columns
         is_target_visits = np.array_equal(columns.policy_weights, columns.visit_counts)
@@ -108,10 +108,10 @@ class GameRecord:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> GameRecord:
-        """Rebuild a record from ``to_json``'s values, or from what Postgres makes of them.
+        """Rebuild a record from the values of ``to_json``, or from Postgres' JSON for them.
 
         Raises:
-            RecordRejectedError: they are not those of a record.
+            RecordRejectedError: the values do not describe a record.
         """
         try:
             values = dict(data)
@@ -133,7 +133,7 @@ class GameRecord:
 
 
 def changed(columns: GameColumns, **changes: NDArray[Any] | float | str | None) -> GameColumns:
-    """The same game with other columns or facts (``result``, ``reason``, ...).
+    """Return the same game with other columns or facts (``result``, ``reason``, ...).
 
     Raises:
         ValueError: the columns do not fit together.
@@ -145,19 +145,19 @@ def changed(columns: GameColumns, **changes: NDArray[Any] | float | str | None) 
 
 
 def new_game_uid(began_at: datetime) -> UUID:
-    """A uid for a game that begins: a UUIDv7 (RFC 9562, section 5.7).
+    """Return a uid for a game that begins: a UUIDv7 (RFC 9562, section 5.7).
 
-    Its first 48 bits are the time in milliseconds, so that the searches of games that began on one
-    day are kept, and later forgotten, together; 74 others are random.
+    Its first 48 bits are the time in milliseconds, so that the searches of games from the same day
+    are kept, and later deleted, together. 74 further bits are random.
     """
     return game_uid_of(began_at, secrets.randbits(_RANDOM_BITS))
 
 
 def game_uid_of(began_at: datetime, random_bits: int) -> UUID:
-    """The UUIDv7 of a time and of the lowest 74 of ``random_bits``.
+    """Return the UUIDv7 of a time and the lowest 74 bits of ``random_bits``.
 
     Raises:
-        ValueError: the time is before 1970 or after the year 10889, which 48 bits do not hold.
+        ValueError: the time is before 1970 or after the year 10889, which 48 bits cannot hold.
     """
     milliseconds = (began_at - _EPOCH) // _MILLISECOND
     if not 0 <= milliseconds < 1 << 48:
@@ -167,17 +167,17 @@ def game_uid_of(began_at: datetime, random_bits: int) -> UUID:
 
 
 def is_held_out(game_uid: UUID, share: float) -> bool:
-    """Whether a game belongs to the part that is never trained on, decided by its uid alone."""
+    """Return whether a game belongs to the validation set; its uid alone decides."""
     return int.from_bytes(hashlib.sha256(game_uid.bytes).digest()[:8], "big") < share * 2.0**64
 
 
 def read_json(text: str) -> Any:  # noqa: ANN401 - JSON is anything
-    """JSON as ``from_json`` needs it: Postgres writes the float -0.0 as -0, which has a sign."""
+    """Parse JSON for ``from_json``: Postgres writes -0.0 as -0, which must keep its sign."""
     return json.loads(text, parse_int=lambda digits: -0.0 if digits == "-0" else int(digits))
 
 
 def _literal(column: NDArray[Any]) -> str:
-    """A Postgres array literal; nine digits are enough to give every float32 back exactly."""
+    """Return a Postgres array literal; nine digits restore every float32 exactly."""
     values = column.tolist()
     if column.dtype.kind == "f":
         return "{" + ("%.9g," * len(values))[:-1] % tuple(values) + "}"
@@ -185,7 +185,7 @@ def _literal(column: NDArray[Any]) -> str:
 
 
 def _array(column: str | list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The values of a literal of ours, or of an array as Postgres writes it in JSON."""
+    """Parse our array literal, or an array as Postgres writes it in JSON."""
     if isinstance(column, str):
         text = column[1:-1]
         column = read_json(f"[{text.lower() if dtype.kind == 'b' else text}]")

@@ -1,4 +1,4 @@
-"""Connections to Redis that never hang, its errors in our words, and whether it takes writes."""
+"""Connections to Redis that never hang, its errors as ours, and whether it accepts writes."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from zerofleet.secrets.files import read_secret, split_password_file
 
 _SECONDS = 5.0
 _REFUSALS = (("READONLY", ReadOnlyError), ("OOM", OutOfMemoryError))
-"""Codes of refused writes that redis-py takes out of the message, and its errors for them."""
+"""Error codes of refused writes that redis-py strips from the message, and its error classes."""
 _REFUSAL = re.compile(r"\b(MISCONF|NOREPLICAS) .*", re.DOTALL)
-_SCRIPT = " script: "  # begins what Redis says of the script in which a write was refused
+_SCRIPT = " script: "  # separates the error from the script in which a write was refused
 
 RedisStatus = Literal["up", "half up", "down"]
 
 
 @dataclass(frozen=True, slots=True)
 class RedisState:
-    """Status of Redis, as one call found it."""
+    """Status of Redis after one call."""
 
     status: RedisStatus = "up"
-    """Half up: it answers and refuses writes, such as a replica or a server without memory."""
+    """Half up: it answers but refuses writes, for example a replica or a server without memory."""
     reason: str = ""
-    """Why it is not up, in the words of Redis where it says anything."""
+    """Why it is not up, in Redis' own words if there are any."""
 
     @classmethod
     def of(cls, error: StoreUnavailableError) -> Self:
@@ -55,11 +55,11 @@ class RedisState:
         """Return the state that the answer to a write stands for.
 
         Args:
-            answer: of Redis, or the error that it answered with.
-            place: of its server, for the reason.
+            answer: Redis' answer, or the error that it answered with.
+            place: location of the server, for the reason.
 
         Returns:
-            None if the answer says nothing, such as to a user who may not make the write.
+            None if the answer reveals nothing, for example because this user may not write.
         """
         try:
             with our_errors(place):
@@ -73,7 +73,7 @@ class RedisState:
 
     @property
     def words(self) -> str:
-        """Such as ``half up: Redis at ... takes no writes: READONLY ...``."""
+        """Status and reason, such as ``half up: Redis at ... takes no writes: READONLY ...``."""
         return f"{self.status}: {self.reason}" if self.reason else self.status
 
     def __str__(self) -> str:
@@ -87,17 +87,17 @@ class RedisCaller:
     """Base of the classes that call Redis.
 
     Args:
-        place: of the server, for messages.
+        place: location of the server, for messages.
     """
 
     def __init__(self, place: str) -> None:
         self._place = place
         self.state = UP
-        """Of Redis, as the last call found it."""
+        """Status of Redis after the last call."""
 
     @contextlib.contextmanager
     def _asking(self) -> Generator[None]:
-        """Raise as ``our_errors`` does, and note the state that an error stands for."""
+        """Raise as ``our_errors`` does, and record the state that an error stands for."""
         try:
             with our_errors(self._place):
                 yield
@@ -107,15 +107,15 @@ class RedisCaller:
 
 
 def open_redis(url: str) -> tuple[redis.Redis, str]:
-    """A client that gives up in time, and the place of its server, for messages.
+    """Return a client whose calls time out, and the location of its server for messages.
 
     Args:
-        url: ``redis://USER@host:port/db``, ``rediss://`` for TLS (``?ssl_ca_certs=FILE``). The
-            password of ``?password_file=FILE`` is read at each connection; one in the URL is never
+        url: ``redis://USER@host:port/db``, or ``rediss://`` for TLS (``?ssl_ca_certs=FILE``). The
+            password in ``?password_file=FILE`` is read at each connection; one in the URL is never
             shown.
 
     Raises:
-        ConfigError: the URL is not one of Redis, or the file cannot be read.
+        ConfigError: the URL is not a Redis URL, or the file cannot be read.
     """
     bare, path = split_password_file(url)
     try:
@@ -129,10 +129,10 @@ def open_redis(url: str) -> tuple[redis.Redis, str]:
             **parameters,
             socket_timeout=_SECONDS,
             socket_connect_timeout=_SECONDS,
-            # Once, for a connection that a restart has broken. A server that hangs is not asked
-            # again: callers would wait twice as long.
+            # One retry, for a connection that a restart broke. A server that hangs is not tried
+            # again, because callers would wait twice as long.
             retry=Retry(NoBackoff(), 1, (redis.ConnectionError,)),
-            driver_info=None,  # two requests at each connection to say how this library is called
+            driver_info=None,  # saves two requests per connection that announce the library's name
         )
         # An option that redis:// does not have shows only when a connection is made.
         pool.make_connection()
@@ -163,9 +163,9 @@ def our_errors(place: str) -> Generator[None]:
     """Raise Redis' errors as ours.
 
     Raises:
-        StoreUnavailableError: Redis does not answer, or not yet to this password.
-        StoreReadOnlyError: it answers and takes no writes; a StoreFullError if its disk is full.
-        ConfigError: this user may not do what is asked.
+        StoreUnavailableError: Redis does not answer, or does not accept this password yet.
+        StoreReadOnlyError: it answers but refuses writes; a StoreFullError if its disk is full.
+        ConfigError: this user may not make the call.
     """
     try:
         yield
@@ -173,7 +173,7 @@ def our_errors(place: str) -> Generator[None]:
         raise ConfigError(
             f"Redis at {place}: {error}: give it the users of `zerofleet redis-acl`"
         ) from error
-    except (redis.RedisError, UnicodeError) as error:  # the latter: no name of a host
+    except (redis.RedisError, UnicodeError) as error:  # UnicodeError: not a host name
         if is_disk_full(str(error)):
             raise StoreFullError(f"the disk of Redis at {place} is full: {error}") from error
         if refusal := _refusal(error):
@@ -183,27 +183,27 @@ def our_errors(place: str) -> Generator[None]:
 
 
 def _refusal(error: Exception) -> str:
-    """Return why Redis takes no writes, in its words; empty if the error says nothing of that."""
-    said = str(error).partition(_SCRIPT)[0].partition(". ")[0].removesuffix(".")
+    """Return why Redis refuses writes, in its words; empty if the error has another cause."""
+    message = str(error).partition(_SCRIPT)[0].partition(". ")[0].removesuffix(".")
     for code, kind in _REFUSALS:
         if isinstance(error, kind):
-            return f"{code} {said}"
-    found = _REFUSAL.search(said)
+            return f"{code} {message}"
+    found = _REFUSAL.search(message)
     return found.group() if found else ""
 
 
 class _PasswordFile(CredentialProvider):
-    """Logs in with what the file says when a connection is made."""
+    """Logs in with the password that the file holds when a connection is made."""
 
     def __init__(self, user: str | None, path: Path) -> None:
         self._user = user
         self._path = path
 
     def get_credentials(self) -> tuple[str] | tuple[str, str]:
-        """User and password; the password alone is the default user's.
+        """Return user and password; the password alone belongs to the default user.
 
         Raises:
-            redis.AuthenticationError: the file is gone, and may come back.
+            redis.AuthenticationError: the file is missing, and may come back.
         """
         try:
             password = read_secret(self._path)

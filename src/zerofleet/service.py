@@ -1,4 +1,4 @@
-"""What all services do alike: start, log, stop on a signal, beat, serve metrics, end together."""
+"""Common behaviour of services: start, log, stop on a signal, send heartbeats, serve metrics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 BEAT_SECONDS = 1.0
 LOST_GAMES_FD = "ZEROFLEET_LOST_GAMES_FD"
-"""Names the pipe, by number, on which ``zerofleet up`` reads what ``tell_lost_games`` writes."""
+"""Name of the variable with the descriptor of the pipe on which ``zerofleet up`` reads lost games.
+
+``tell_lost_games`` writes to it.
+"""
 _MOST_DESCRIPTORS = 65_536
 _SILENCE_SECONDS = 10.0
 _MOST_SCRAPES = 32
@@ -51,15 +54,15 @@ def run_service(
     settings_type: type[_Settings],
     serve: Callable[[RunConfig, _Settings, asyncio.Event], Awaitable[None]],
 ) -> None:
-    """Be the service ``name`` until SIGTERM or SIGINT.
+    """Run the service ``name`` until SIGTERM or SIGINT.
 
-    Any error raised on purpose is one line; of bad input, and of credentials that a server refuses,
-    the exit status is 2, else 1.
+    An error raised on purpose is reported in one line. The exit status is 2 for bad input and for
+    credentials that a server refuses, otherwise 1.
 
     Args:
         name: bound to every log record.
         settings_type: read from the command line and the environment.
-        serve: runs until the event that it is given is set, then leaves within seconds.
+        serve: runs until the event passed to it is set, then returns within seconds.
     """
     try:
         settings = read_settings(settings_type, sys.argv[1:])
@@ -74,7 +77,7 @@ def run_service(
 
 
 def raise_descriptor_limit() -> None:
-    """Take as many open files as the system lets this process have; a shell's 1,024 are few."""
+    """Raise the limit of open files up to what the system allows; a shell's 1,024 are few."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_DESCRIPTORS
     if hard != resource.RLIM_INFINITY:
@@ -88,7 +91,7 @@ def configure_logs(service: str, *, level: str = "info", json: bool | None = Non
 
     Args:
         service: bound to every record.
-        level: the least severe level that is shown.
+        level: the least severe level to show.
         json: force JSON or console; by default JSON unless stderr is a terminal.
     """
     as_json = not sys.stderr.isatty() if json is None else json
@@ -126,7 +129,7 @@ def configure_logs(service: str, *, level: str = "info", json: bool | None = Non
 def _printable_values(
     logger: object, method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Escape what a terminal would obey: records repeat text of other processes."""
+    """Escape terminal control sequences: records repeat text of other processes."""
     del logger, method
     return {
         name: printable_lines(value) if isinstance(value, str) else value
@@ -135,7 +138,7 @@ def _printable_values(
 
 
 def _write_traceback(sio: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
-    """Write a traceback for people, without the values of variables: some are secrets."""
+    """Write a traceback for people, without the values of variables, some of which are secrets."""
     text = io.StringIO()
     structlog.dev.plain_traceback(text, exc_info)
     sio.write(printable_lines(text.getvalue()))
@@ -160,7 +163,7 @@ def tell_lost_games(games: int) -> None:
     if LOST_GAMES_FD not in os.environ:
         return
     descriptor = int(os.environ[LOST_GAMES_FD])
-    with contextlib.suppress(OSError):  # whoever asked may be gone
+    with contextlib.suppress(OSError):  # the reader may be gone
         if stat.S_ISFIFO(os.fstat(descriptor).st_mode):  # the variable may be another process's
             os.write(descriptor, str(games).encode())
 
@@ -183,27 +186,27 @@ async def first_of(*parts: Coroutine[Any, Any, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Pulse(Generic[_Figures]):
-    """What a service says of itself once a second."""
+    """A service's report about itself, sent once a second."""
 
     progress: int
-    """Grows with the work done; it stands still while the service is stuck."""
+    """Grows with the work done; it does not change while the service is stuck."""
     waiting_for: str
     figures: _Figures
     status: WorkStatus | None = None
-    """None: blocked while it waits for anything, else running."""
+    """None means blocked while the service waits for anything, otherwise running."""
 
 
 async def beat(
     heartbeats: Heartbeats, worker: str, pulse: Callable[[], Pulse[Figures] | None]
 ) -> None:
-    """Send heartbeats until cancelled, then remove the heartbeat: the process is not missing.
+    """Send heartbeats until cancelled, then remove the last one, so that nobody misses the process.
 
-    If Redis is down or takes no writes, the log says so, and when that has ended.
+    The log records when Redis goes down or refuses writes, and when it recovers.
 
     Args:
-        heartbeats: where it goes.
+        heartbeats: where to send them.
         worker: name of this process.
-        pulse: asked each time; None: the service is stuck, and this heartbeat is left out.
+        pulse: called for each heartbeat; if it returns None, the service is stuck and none is sent.
     """
     waits = Waits()
     said: Heartbeat | None = None
@@ -224,7 +227,7 @@ async def beat(
             await asyncio.sleep(BEAT_SECONDS)
     finally:
         if sending is not None:  # else it could arrive after the removal
-            # A Redis that hangs must not keep a process that was told to leave.
+            # A Redis that hangs must not delay the exit of a process that was told to stop.
             await asyncio.wait({sending}, timeout=BEAT_SECONDS)
         if said is not None and sending is not None and sending.done() and not waits:
             with contextlib.suppress(ZerofleetError):
@@ -235,8 +238,8 @@ async def give_memory_back(every_seconds: float = _TRIM_SECONDS) -> None:
     """Return freed memory to the system every few seconds, forever; for ``first_of``.
 
     glibc keeps freed memory between pieces that are in use: 700 MB in inference after 350 calls
-    with 1 MB of metadata each. Asking for it takes 0.5 to 6 ms under full load, in a thread. Other
-    C libraries are not asked.
+    with 1 MB of metadata each. Trimming takes 0.5 to 6 ms under full load and runs in a thread.
+    Other C libraries have no such function and are left alone.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     while True:
@@ -251,14 +254,14 @@ def served_metrics(
     collector: Callable[[], Collector],
     silence_seconds: float = _SILENCE_SECONDS,
 ) -> Generator[None]:
-    """Serve ``/metrics`` from threads while this is entered; a connection above 32 ends the oldest.
+    """Serve ``/metrics`` from threads in this context; connection 33 closes the oldest.
 
     Args:
-        address: ``host:port``; ``:port`` is that port on every address of this machine, as where
-            gRPC listens; None: nothing is served.
-        collector: makes what is served; called only if there is an address, so that a process
+        address: ``host:port``. ``:port`` listens on every address of this machine, as gRPC does.
+            None serves nothing.
+        collector: makes the served metrics. It is called only with an address, so that a process
             without metrics does not import the library.
-        silence_seconds: a connection is closed that takes or says nothing for so long.
+        silence_seconds: closes a connection that neither sends nor receives for this long.
 
     Raises:
         ConfigError: the address is not ``host:port``, or cannot be bound.
@@ -285,7 +288,7 @@ def served_metrics(
 
 
 def _metrics_server(address: str, collector: Collector, silence_seconds: float) -> WSGIServer:
-    """As prometheus_client makes it, whose own waits for a silent client for ever."""
+    """Make prometheus_client's server; the library's own waits forever for a silent client."""
     from wsgiref.simple_server import WSGIRequestHandler, make_server
 
     from prometheus_client import CollectorRegistry, exposition
@@ -298,7 +301,7 @@ def _metrics_server(address: str, collector: Collector, silence_seconds: float) 
 
     class MetricsServer(exposition.ThreadingWSGIServer):
         address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        # By descriptor, oldest first.
+        # File descriptors to connections, oldest first.
         connections: ClassVar[OrderedDict[int, socket.socket]] = OrderedDict()
 
         def process_request(
@@ -309,7 +312,7 @@ def _metrics_server(address: str, collector: Collector, silence_seconds: float) 
                 while len(self.connections) >= _MOST_SCRAPES:
                     _, oldest = self.connections.popitem(last=False)
                     with contextlib.suppress(OSError):
-                        oldest.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and closes it
+                        oldest.shutdown(socket.SHUT_RDWR)  # its thread reads the end and closes it
                 self.connections[connection.fileno()] = connection
             super().process_request(request, client_address)
 
@@ -322,11 +325,11 @@ def _metrics_server(address: str, collector: Collector, silence_seconds: float) 
         timeout = silence_seconds
 
         def handle(self) -> None:
-            with contextlib.suppress(OSError):  # the client is silent, or gone
+            with contextlib.suppress(OSError):  # the client is silent or gone
                 super().handle()
 
         def log_message(self, *words: object, **named: object) -> None:
-            """Of requests nothing is said."""
+            """Log no requests."""
 
     return make_server(host, port, app, MetricsServer, MetricsHandler)
 

@@ -1,4 +1,4 @@
-"""Waiting for other processes: what for, how long between tries, and saying so in logs."""
+"""Waiting for other processes: the reason, the delay between tries, and the log."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 WorkStatus = Literal["running", "idle", "blocked"]
-"""Whether a process works, waits for work, or waits for something that should be there."""
+"""Whether a process works, waits for work, or waits for something that should be available."""
 FIRST_MODEL = "the first promoted model"
-"""What inference and its clients wait for in a new run."""
+"""Name of the wait of inference and its clients in a new run."""
 _GRACE_SECONDS = 10.0  # long enough for a service to restart, so that nobody has to act
 _TOKEN_SECONDS = 120.0  # a rotated token reaches the servers' files within this
 _SLOW_SECONDS = 3.0  # a request without an answer for this long is reported
 
 
 class StoppedError(Exception):
-    """The process was told to leave while a thread of it waited."""
+    """The process was told to stop while one of its threads waited."""
 
 
 class Backoff:
     """Delays that double from ``first`` to ``most`` seconds; each is drawn from its upper half.
 
-    The draw keeps a thousand workers from coming back to a restarted server in one instant.
+    The random draw keeps a thousand workers from reconnecting to a restarted server at once.
     """
 
     def __init__(self, first: float = 0.1, most: float = 5.0) -> None:
@@ -53,7 +53,7 @@ class Backoff:
         self._next = first
 
     def delay(self) -> float:
-        """Seconds to wait after this failure; the next failure waits longer."""
+        """Return the seconds to wait after this failure; the next failure waits longer."""
         delay = random.uniform(self._next / 2, self._next)  # nosec B311
         self._next = min(2 * self._next, self._most)
         return delay
@@ -63,7 +63,7 @@ class Backoff:
         await asyncio.sleep(self.delay())
 
     def reset(self) -> None:
-        """After a success the next failure waits ``first`` again."""
+        """Start again at ``first`` seconds, after a success."""
         self._next = self._first
 
 
@@ -76,12 +76,13 @@ class _Wait(NamedTuple):
 
 
 class Waits:
-    """The things waited for, by who waits; heartbeats read it, and each change is logged once.
+    """The waits of a process, one for each part that waits.
 
-    One thread may write while another reads.
+    Heartbeats report them, and each change is logged once. One thread may write while another
+    reads.
 
     Args:
-        turned: called whenever a part waits: a process that says what it waits for is not stuck.
+        turned: called whenever a part waits, because a process that reports a wait is not stuck.
         clock: monotonic clock, in seconds.
     """
 
@@ -96,13 +97,13 @@ class Waits:
         self._turned = turned
 
     def begin(self, who: str, thing: str, status: WorkStatus = "blocked", **why: str) -> None:
-        """Note that a part of this process waits.
+        """Record that a part of this process waits.
 
         Args:
             who: the part.
             thing: what it waits for, as a noun phrase.
             status: "idle" if it waits for work, "running" if waiting is part of the work.
-            why: more for the log.
+            why: further values for the log.
         """
         if self._turned is not None:
             self._turned()
@@ -115,15 +116,15 @@ class Waits:
             _say("waiting", part=who, waiting_for=thing, **why)
 
     def end(self, who: str) -> None:
-        """``who`` goes on."""
+        """Record that ``who`` continues."""
         wait = self._things.pop(who, None)
         if wait is not None:
             _say("waited", part=who, waited_for=wait.thing)
 
     async def ask_store(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Make a store's call in a thread, until the store answers.
+        """Make a call to a store in a thread, until the store answers.
 
-        The call may have been done though its answer was lost: it must be safe to repeat.
+        A call whose answer was lost may have succeeded, so it must be safe to repeat.
         """
         backoff = Backoff()
         waits = False
@@ -138,7 +139,7 @@ class Waits:
                     await backoff.sleep()
         finally:
             self._askers -= waits
-            if waits and not self._askers:  # else another one waits still
+            if waits and not self._askers:  # otherwise another coroutine still waits
                 self.end("store")
 
     def insist(
@@ -149,14 +150,14 @@ class Waits:
         away: type[Exception] = StoreUnavailableError,
         backoff: Backoff | None = None,
     ) -> _T:
-        """As ``ask_store``, for a thread: make a call until it succeeds.
+        """Make a call until it succeeds: ``ask_store`` for a thread.
 
         Args:
             stop: ends the wait.
             call: blocks; it must be safe to repeat.
             thing: what is waited for.
-            away: the error after which the call is made again.
-            backoff: how long between tries.
+            away: the error after which the call is repeated.
+            backoff: delays between tries.
 
         Raises:
             StoppedError: ``stop`` was set while the call failed.
@@ -175,14 +176,14 @@ class Waits:
                 raise StoppedError
 
     def __str__(self) -> str:
-        """Everything waited for, each thing once; empty while nothing is."""
+        """Return everything waited for, each thing once; empty if nothing is."""
         return ", ".join(dict.fromkeys(wait.thing for wait in list(self._things.values())))
 
     @property
     def status(self) -> WorkStatus:
-        """The worst of all waits: blocked, idle, running.
+        """Return the worst status of all waits: blocked, idle, running.
 
-        A process is blocked once it has waited for ten seconds: until then it is idle.
+        A wait counts as idle for its first ten seconds, and as blocked after that.
         """
         waits = list(self._things.values())
         now = self._clock()
@@ -196,7 +197,7 @@ class Waits:
 
 
 def awaited(error: Exception, store: str = "Postgres") -> str:
-    """Return what is waited for after a store's error: the store, or what it lacks."""
+    """Return what to wait for after a store's error: the store, or what it lacks."""
     if isinstance(error, RunNotRegisteredError):
         return "the trainer or evaluator to register the run"
     if isinstance(error, StoreLoginError):
@@ -207,17 +208,17 @@ def awaited(error: Exception, store: str = "Postgres") -> str:
 
 
 class PatientPredictor:
-    """Asks again until there is an answer: predictions are pure, so nothing is lost.
+    """Repeats a prediction until it is answered: predictions are pure, so nothing is lost.
 
-    A token that the server does not know is tried for two minutes: while tokens are rotated, ours
-    may be in our file before it is in the server's. A role without this right fails at once.
+    A token that the server does not know is tried for two minutes: during a rotation, our file may
+    have the new token before the server's. A role without this right fails at once.
 
     Args:
-        predictor: the one that may be away, overloaded, or without the model as yet.
-        waits: told what is waited for.
-        who: the name of the waiting part.
-        model: what is waited for when the model is not there yet.
-        status: of that wait.
+        predictor: may be down, overloaded, or still without the model.
+        waits: records the waits.
+        who: name of the waiting part.
+        model: what is waited for while the model is missing.
+        status: status of that wait.
     """
 
     def __init__(
@@ -235,7 +236,7 @@ class PatientPredictor:
         self._status: WorkStatus = status
 
     async def predict(self, observations: NDArray[np.uint8]) -> Prediction:
-        """The prediction, however long it takes.
+        """Return the prediction, however long it takes.
 
         Raises:
             AccessDeniedError: the server refuses our token or its role, and waiting does not help.
@@ -276,6 +277,6 @@ class PatientPredictor:
 
 
 def _say(event: str, **values: object) -> None:
-    import structlog  # here: clients want the delays alone, and it takes long to import
+    import structlog  # here: clients need only the delays, and structlog is slow to import
 
     structlog.get_logger().info(event, **values)

@@ -60,7 +60,7 @@ def test_without_the_extra_the_command_says_what_to_install() -> None:
     done = in_bare_interpreter(code)
     assert done.returncode == 2
     assert done.stderr == (
-        "zerofleet: the commands need typer, which is not there: "
+        "zerofleet: the commands need typer, which is not installed: "
         "pip install 'zerofleet[fleet]' ('zerofleet[local]' for zerofleet up)\n"
     )
     assert done.stdout == ""

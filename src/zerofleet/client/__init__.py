@@ -1,4 +1,4 @@
-"""For programs that ask a trained player: positions in, opinions and actions out.
+"""Client for programs that use a trained player: positions in, predictions and actions out.
 
 ::
 
@@ -7,9 +7,9 @@
     with Player("127.0.0.1:8001") as player:
         print(player.play(["4", "4", "3"]).action_string)
 
-``Player`` and ``Model`` block and may be used by many threads; ``AsyncPlayer`` and ``AsyncModel``
-are the same for asyncio. A player is asked about positions, a model about batches of observations.
-Errors are those of ``zerofleet.errors``.
+``Player`` and ``Model`` block and may be shared by many threads; ``AsyncPlayer`` and ``AsyncModel``
+are the same for asyncio. A player answers about positions, a model about batches of observations.
+Errors are the classes of ``zerofleet.errors``.
 """
 
 from zerofleet.client.async_model import AsyncModel

@@ -20,8 +20,8 @@ from zerofleet.rpc.methods import INFERENCE
 from zerofleet.rpc.prediction_stream import PredictionStream
 from zerofleet.rpc.schema import open_inference as pb
 
-# Messages of batches that travel in several, all batches of a connection together: one is computed,
-# one is on its way in, one on its way out.
+# Messages in flight for batches split into several, over all batches of a connection: one is
+# computed, one is on its way in, and one on its way out.
 _IN_FLIGHT = 4
 _READY_SECONDS = 2.0  # a server that is up answers at once
 
@@ -29,23 +29,23 @@ _READY_SECONDS = 2.0  # a server that is up answers at once
 class AsyncModel:
     """Predicts batches of any size; for ``async with``. It is a ``Predictor``.
 
-    Each message of ``predict`` is a call of its own, several at once: so they spread over all
-    servers of an address, and a token of the role ``client`` is enough. A worker, which asks
-    without end, is better served by ``stream``.
+    Each message of ``predict`` is its own call, and several run at once. They spread over all
+    servers of an address, and a token of the role ``client`` is enough. A worker, which predicts
+    continuously, is better served by ``stream``.
 
     Args:
         address: ``host:port``, ``unix:path`` or any gRPC target.
         run: name of the run whose models answer.
-        version: of the model; ``"best"``: the promoted one, at each moment.
-        precision: the variant of each version that has to answer (``fp32``, ``int8``, ``fp16``);
-            None leaves it to the server.
-        message_rows: rows of one message; larger batches travel in several.
+        version: model version; ``"best"``: whichever is promoted at the moment.
+        precision: the variant that must answer (``fp32``, ``int8``, ``fp16``); None leaves it to
+            the server.
+        message_rows: most rows of one message; larger batches are split.
         timeout: seconds for the answer to a message, all tries together.
         tls_folder, token_file, allow_plaintext: see ``AsyncPlayer``.
 
     Raises:
-        ConfigError: on entering, when a file cannot be used, or it would be plaintext to another
-            machine.
+        ConfigError: on entering, if a file cannot be used, or the connection would be plaintext to
+            another machine.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class AsyncModel:
         await self._channel.close()
 
     async def server_ready(self) -> bool:
-        """Whether the server answers now and has its best model; asked once, not retried.
+        """Return whether the server answers now and has its best model; not retried.
 
         Raises:
             AccessDeniedError: it refuses this token.
@@ -113,16 +113,16 @@ class AsyncModel:
         return answer.ready
 
     async def ready(self, version: int | str | None = None) -> bool:
-        """Whether a version answers, waiting for it to be loaded.
+        """Return whether a version answers, after waiting for it to be loaded.
 
         Args:
-            version: None: the model's own.
+            version: model version; None: the one given to the constructor.
 
         Returns:
-            False also where the server knows no such run or version.
+            False also if the server has no such run or version.
 
         Raises:
-            ModelNotFoundError: the same, from servers that refuse to answer for it.
+            ModelNotFoundError: the same, from servers that answer with an error instead.
             AccessDeniedError: the server refuses this token, or its role.
             InferenceUnavailableError: no answer came within the timeout.
         """
@@ -141,14 +141,14 @@ class AsyncModel:
         """Predict any number of rows; one version of the model answers all of them.
 
         Args:
-            observations: bit-packed planes, ``[rows, observation_bytes]`` uint8, as
-                ``zerofleet.games.State(game).observation()`` gives one of.
-            version: None: the model's own, as ``precision``.
-            precision: the variant that has to answer.
+            observations: bit-packed planes, ``[rows, observation_bytes]`` uint8.
+                ``zerofleet.games.State(game).observation()`` returns one row.
+            version: model version; None: the one given to the constructor.
+            precision: the variant that must answer; None: the one given to the constructor.
 
         Raises:
             ModelNotFoundError: no such run or version, or no accepted variant of it.
-            InvalidRequestError: the array cannot be what the model takes.
+            InvalidRequestError: the array does not fit the model.
             OverloadedError: the server's queue is full; back off first.
             AccessDeniedError: the server refuses the token.
             InferenceUnavailableError: no answer came within the timeout.
@@ -166,7 +166,7 @@ class AsyncModel:
         tasks = [asyncio.create_task(ask(part)) for part in parts]
         try:
             answers = await asyncio.gather(*tasks)
-        finally:  # one error is enough: the rest need not be asked
+        finally:  # one error is enough: the rest need not be sent
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -179,11 +179,11 @@ class AsyncModel:
     def stream(
         self, version: int | str | None = None, precision: str | None = None
     ) -> PredictionStream:
-        """One long-lived stream to the run's models, for ``async with``; it is a ``Predictor``.
+        """Return one long-lived stream to the run's models, for ``async with``: a ``Predictor``.
 
         Args:
-            version: None: the model's own, as ``precision``.
-            precision: the variant that has to answer.
+            version: model version; None: the one given to the constructor.
+            precision: the variant that must answer; None: the one given to the constructor.
         """
         return PredictionStream(
             self._channel,

@@ -27,30 +27,33 @@ from zerofleet.rpc.player_service import (
 from zerofleet.rpc.schema import player as pb
 
 Position: TypeAlias = Sequence[int] | Sequence[str] | Sgf | str | bytes
-"""The actions from the start of the game: as numbers, as the game writes them (``["e5", "c3"]`` or
-``"e5 c3"``), or an SGF file, as text or as bytes in any encoding. Empty: the start."""
+"""A position: the actions from the start of the game.
+
+Actions are numbers, or names as the game writes them (``["e5", "c3"]`` or ``"e5 c3"``), or an SGF
+file as text or as bytes in any encoding. An empty position is the start.
+"""
 
 
 class AsyncPlayer:
-    """Asks an inference service; for ``async with``, in one event loop.
+    """Calls an inference service; for ``async with``, in one event loop.
 
     Args:
         address: ``host:port``, ``unix:path`` or any gRPC target.
         run: name of the run whose models answer; empty: the server's.
         timeout: seconds for an answer, all tries together; in ``analyze`` for each table.
-        tls_folder: folder with ``ca.crt``, and with ``tls.crt`` and ``tls.key`` where the server
-            wants a certificate; None: plaintext.
+        tls_folder: folder with ``ca.crt``, and with ``tls.crt`` and ``tls.key`` if the server wants
+            a certificate; None: plaintext.
         token_file: file whose first line is the bearer token.
-        allow_plaintext: without a ``tls_folder``, let the server be on another machine.
+        allow_plaintext: allow a server on another machine without a ``tls_folder``.
 
     All methods raise ``InvalidRequestError`` for an unknown game, an illegal action (named, with
-    its ply), a finished game, or numbers without sense; ``ModelNotFoundError``;
-    ``OverloadedError`` when the server has no room; ``AccessDeniedError`` when it refuses the
-    token; and ``InferenceUnavailableError`` when no answer came in time.
+    its ply), a finished game, or numbers out of range. They raise ``ModelNotFoundError``,
+    ``OverloadedError`` when the server has no room, ``AccessDeniedError`` when it refuses the
+    token, and ``InferenceUnavailableError`` when no answer came in time.
 
     Raises:
-        ConfigError: on entering, when a file cannot be used, or it would be plaintext to another
-            machine.
+        ConfigError: on entering, if a file cannot be used, or the connection would be plaintext to
+            another machine.
     """
 
     def __init__(
@@ -90,7 +93,7 @@ class AsyncPlayer:
         await self._channel.close()
 
     async def describe(self) -> PlayerDescription:
-        """What the server plays, with which models."""
+        """Return which game the server plays, with which models."""
         request = pb.DescribeRequest()
         return codec.decode_description(
             await retrying(
@@ -101,12 +104,12 @@ class AsyncPlayer:
     async def predict(
         self, position: Position = (), *, game: str = "", version: int | str = BEST
     ) -> PositionPrediction:
-        """The network's opinion of a position, without search.
+        """Predict a position with the network, without search.
 
         Args:
             position: the actions that lead to it.
-            game: what is played; empty: whatever the server plays.
-            version: of the model; ``"best"``: the promoted one.
+            game: game name; empty: the server's.
+            version: model version; ``"best"``: the promoted one.
         """
         request = pb.PredictRequest(
             position=codec.encode_position(game, to_actions(position)), model=self._model(version)
@@ -128,16 +131,16 @@ class AsyncPlayer:
         game: str = "",
         version: int | str = BEST,
     ) -> SearchTable:
-        """The table at the root after a whole search.
+        """Return the table at the root after a whole search.
 
         Args:
             position: the actions that lead to it.
-            simulations: of the search; None: as the server's run says.
-            leaves: of the tree that may be at the network together: more is faster and weaker.
+            simulations: number of simulations; None: as the server's run says.
+            leaves: leaves of the tree evaluated together: more is faster and weaker.
             seed: the same seed, model and position give the same table; None: drawn by the server.
             noise: mix Dirichlet noise into the priors of the root, as self-play does.
-            game: what is played; empty: whatever the server plays.
-            version: of the model; ``"best"``: the promoted one.
+            game: game name; empty: the server's.
+            version: model version; ``"best"``: the promoted one.
         """
         options = SearchOptions(simulations, leaves, seed, noise)
         request = self._search_request(game, position, version, options)
@@ -159,21 +162,21 @@ class AsyncPlayer:
         game: str = "",
         version: int | str = BEST,
     ) -> AsyncGenerator[SearchTable]:
-        """The table while the search runs; the last one is ``done``.
+        """Yield tables while the search runs; the last one is ``done``.
 
         The search ends when the generator is closed (``contextlib.aclosing``). A broken stream is
-        an error, not another try.
+        an error and is not retried.
 
         Args:
             position: the actions that lead to it.
-            every_simulations: a table about every so many; 0: a tenth of all, unless the next is
-                given.
-            every_seconds: a table when so much time has passed since the last one.
-            simulations: see ``search``, as the rest.
-            leaves: more is faster and weaker.
-            seed: the same tables again.
-            game: empty: whatever the server plays.
-            version: of the model.
+            every_simulations: a table about every this many simulations; 0: a tenth of all, unless
+                ``every_seconds`` is given.
+            every_seconds: a table when this many seconds have passed since the last one.
+            simulations: number of simulations; None: as the server's run says.
+            leaves: leaves of the tree evaluated together.
+            seed: makes the answer repeatable.
+            game: game name; empty: the server's.
+            version: model version; ``"best"``: the promoted one.
         """
         options = SearchOptions(simulations, leaves, seed)
         request = pb.AnalyzeRequest(
@@ -193,7 +196,7 @@ class AsyncPlayer:
     async def _next(
         self, call: grpc.aio.UnaryStreamCall[pb.AnalyzeRequest, pb.SearchResponse]
     ) -> pb.SearchResponse | None:
-        """The next table; None after the last one."""
+        """Return the next table; None after the last one."""
         try:
             async with asyncio.timeout(self._timeout):
                 response = await call.read()
@@ -218,13 +221,13 @@ class AsyncPlayer:
 
         Args:
             position: the actions that lead to it.
-            temperature: 0 plays the most visited action; above 0 draws one with probability
-                ~ visits^(1 / temperature).
-            simulations: see ``search``, as the rest.
-            leaves: more is faster and weaker.
-            seed: the same action again.
-            game: empty: whatever the server plays.
-            version: of the model.
+            temperature: 0 plays the most visited action; above 0 draws one with probability ~
+                visits^(1 / temperature).
+            simulations: number of simulations; None: as the server's run says.
+            leaves: leaves of the tree evaluated together.
+            seed: makes the answer repeatable.
+            game: game name; empty: the server's.
+            version: model version; ``"best"``: the promoted one.
         """
         request = pb.PlayRequest(
             position=codec.encode_position(game, to_actions(position)),
@@ -252,7 +255,7 @@ class AsyncPlayer:
 
 
 def to_actions(position: Position) -> Actions:
-    """The actions that a position stands for, as the wire has them."""
+    """Return the actions that a position stands for, as the wire has them."""
     if isinstance(position, bytes):
         return Sgf(position)
     if not isinstance(position, str):

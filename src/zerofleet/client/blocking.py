@@ -1,4 +1,4 @@
-"""Players and models for programs without an event loop: the asynchronous ones in a thread."""
+"""Blocking players and models: the asynchronous ones, run in a background thread."""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ from zerofleet.rpc.player_service import (
 _Answer = TypeVar("_Answer")
 
 _FINISH_SECONDS = 2.0
-
-_Client = TypeVar("_Client")
-
 _CLOSE_SECONDS = 5.0
+_Client = TypeVar("_Client")
+_FINISH_SECONDS = 2.0
 
 
 class BackgroundLoop:
-    """A running loop; made by ``background_loop``."""
+    """An event loop in a thread; made by ``background_loop``."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -51,7 +50,7 @@ class BackgroundLoop:
         atexit.register(self._finish)
 
     def begin(self, ask: Callable[[], Awaitable[_Answer]]) -> Future[_Answer]:
-        """Run something; its errors are the future's, which is cancelled where nothing can run."""
+        """Run a call and return its future, which is cancelled if nothing can run any more."""
 
         async def run() -> _Answer:
             return await ask()
@@ -68,7 +67,7 @@ class BackgroundLoop:
         self._loop.run_forever()
 
     def _finish(self) -> None:
-        """At the end of the program: cancel open calls before the interpreter is taken down."""
+        """Cancel open calls at the end of the program, before the interpreter shuts down."""
         if self.pid != os.getpid():
             return
         with contextlib.suppress(TimeoutError):
@@ -83,10 +82,10 @@ _loops: list[BackgroundLoop] = []  # one at most
 
 
 def background_loop() -> BackgroundLoop:
-    """The loop of this process.
+    """Return the loop of this process.
 
     Raises:
-        ConfigError: the process is a fork of one that has such a loop.
+        ConfigError: this process is a fork of one that has such a loop.
     """
     with _lock:
         if not _loops:
@@ -109,18 +108,18 @@ async def _cancel_others() -> None:
 
 
 def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Say what went wrong, unless it is gRPC with an event for a loop that is closed."""
+    """Log an error, unless it is gRPC's event for a loop that is closed."""
     if "PollerCompletionQueue" not in str(context.get("handle")):
         loop.default_exception_handler(context)
 
 
 class Blocking(Generic[_Client]):
-    """Holds a client open in the background; any thread may call it, many at once.
+    """Holds a client open in the background; many threads may call it at once.
 
-    Why not gRPC's blocking interface: connecting, credentials that follow their files, retries and
-    deadlines would be there twice. Here one loop serves all callers over one connection, and a call
-    costs two switches between threads. The client is entered by the first call, and left by
-    ``close``, or when its owner is forgotten or the program ends.
+    gRPC's own blocking interface would need a second copy of connecting, credentials that follow
+    their files, retries and deadlines. Here one loop serves all callers over one connection, and a
+    call costs two switches between threads. The first call opens the client. It is closed by
+    ``close``, or when its owner is garbage-collected or the program ends.
 
     Args:
         make: makes the client; called in the background.
@@ -133,29 +132,30 @@ class Blocking(Generic[_Client]):
         self._closed = False
 
     def call(self, ask: Callable[[_Client], Awaitable[_Answer]]) -> _Answer:
-        """Ask the client, and wait for the answer.
+        """Call the client, and wait for the answer.
 
         Raises:
-            ConfigError: it is closed, or this process is a fork of one that has used a client.
-            InferenceUnavailableError: it was closed before the answer came.
-            ZerofleetError: whatever the client raises, also on being entered.
+            ConfigError: the client is closed, or this process is a fork of one that has used a
+                client.
+            InferenceUnavailableError: the client was closed before the answer came.
+            ZerofleetError: any error of the client, also when it is opened.
         """
         entered = self._opened()
         return entered.wait(lambda: ask(entered.client))
 
     def iterate(self, ask: Callable[[_Client], AsyncGenerator[_Answer]]) -> Generator[_Answer]:
-        """Ask the client for one answer after the other; errors as ``call``."""
+        """Yield the client's answers one after the other; errors as for ``call``."""
         entered = self._opened()
         answers = ask(entered.client)
         try:
             while (answer := entered.wait(lambda: anext(answers, None))) is not None:
                 yield answer
         finally:
-            # Not waited for: the thread that forgets the generator may be the loop's own.
+            # Do not wait: garbage collection may run this in the loop's own thread.
             entered.loop.begin(answers.aclose)
 
     def close(self) -> None:
-        """Leave the client; calls that are out are given up."""
+        """Close the client and cancel its calls."""
         with self._lock:
             self._closed = True
             entered, self._entered = self._entered, None
@@ -175,24 +175,24 @@ class Blocking(Generic[_Client]):
 
 
 class _Entered(Generic[_Client]):
-    """A client that is open, and what it is asked at the moment.
+    """A client that is open, and its calls in progress.
 
     Raises:
-        ZerofleetError: whatever the client raises on being entered.
+        ZerofleetError: any error of the client when it is opened.
     """
 
     def __init__(
         self, loop: BackgroundLoop, make: Callable[[], AbstractAsyncContextManager[_Client]]
     ) -> None:
         self.loop = loop
-        self._asked: set[Future[Any]] = set()
+        self._calls: set[Future[Any]] = set()
         self._left: Future[bool | None] | None = None
         self._manager, self.client = loop.begin(lambda: _enter(make)).result()
 
     def wait(self, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
-        """Run something and wait for it; a caller that stops waiting takes it back."""
+        """Run a call and wait for it; cancel it if the caller stops waiting."""
         future = self.loop.begin(ask)
-        self._asked.add(future)
+        self._calls.add(future)
         try:
             if self._left is not None:
                 future.cancel()
@@ -202,16 +202,16 @@ class _Entered(Generic[_Client]):
                 "this client was closed before the answer came"
             ) from None
         finally:
-            future.cancel()  # after KeyboardInterrupt; nothing otherwise
-            self._asked.discard(future)
+            future.cancel()  # matters after KeyboardInterrupt only
+            self._calls.discard(future)
 
     def leave(self) -> Future[bool | None]:
-        """Give up what is asked, and leave the client; the second time nothing more."""
+        """Cancel all calls and close the client; a second call changes nothing."""
         left = self._left
         if left is None:
             left = self.loop.begin(lambda: self._manager.__aexit__(None, None, None))
             self._left = left
-        for future in list(self._asked):
+        for future in list(self._calls):
             future.cancel()
         return left
 
@@ -224,7 +224,7 @@ async def _enter(
 
 
 class Player:
-    """``AsyncPlayer``, whose methods block here; many threads may share one.
+    """``AsyncPlayer`` with blocking methods; many threads may share one.
 
     It connects with the first call. Use it in a ``with`` block, or ``close`` it.
 
@@ -232,13 +232,13 @@ class Player:
         address: ``host:port``, ``unix:path`` or any gRPC target.
         run: name of the run whose models answer; empty: the server's.
         timeout: seconds for an answer, all tries together; in ``analyze`` for each table.
-        tls_folder: folder with ``ca.crt``, and with ``tls.crt`` and ``tls.key`` where the server
-            wants a certificate; None: plaintext.
+        tls_folder: folder with ``ca.crt``, and with ``tls.crt`` and ``tls.key`` if the server wants
+            a certificate; None: plaintext.
         token_file: file whose first line is the bearer token.
-        allow_plaintext: without a ``tls_folder``, let the server be on another machine.
+        allow_plaintext: allow a server on another machine without a ``tls_folder``.
 
-    Methods raise what ``AsyncPlayer``'s do; the first one raises ``ConfigError`` for files that
-    cannot be used, and any one in a process that was forked after it.
+    Methods raise the errors of ``AsyncPlayer``'s. The first call also raises ``ConfigError`` if a
+    file cannot be used. In a process forked after the first call, every call does.
     """
 
     def __init__(
@@ -269,11 +269,11 @@ class Player:
         self.close()
 
     def close(self) -> None:
-        """End the connection; calls that are out are given up."""
+        """Close the connection and cancel calls in progress."""
         self._blocking.close()
 
     def describe(self) -> PlayerDescription:
-        """What the server plays, with which models."""
+        """See ``AsyncPlayer.describe``."""
         return self._blocking.call(lambda player: player.describe())
 
     def predict(
