@@ -33,7 +33,6 @@ NOT_YET: tuple[str, ...] = (
     "services/selfplay",
     "services/trainer",
     "src/zerofleet/__init__.py",
-    "src/zerofleet/cli",
     "src/zerofleet/config",
     "src/zerofleet/database",
     "src/zerofleet/exam",

@@ -129,7 +129,7 @@ def test_a_game_that_cannot_be_read_is_named_and_the_others_are_written(
     )
     assert result.exit_code == 0
     assert result.stdout.count("FF[4]") == 2
-    assert f"game {bad} is left out, it cannot be read: " in result.stderr
+    assert f"game {bad} is skipped, it cannot be read: " in result.stderr
     assert "ply 0: legal_actions and visit_counts do not fit" in result.stderr
     alone = CliRunner().invoke(
         app, ["sgf", str(run_file), str(bad), "--database-url", database_url]
@@ -149,7 +149,7 @@ def test_what_cannot_be_written(
     assert "the run 'go5' has no finished game" in strange
     assert "give a game's uid" in refused(run_file, "--database-url", database_url)
     unnamed = refused(records[0].game_uid, "--database-url", database_url)
-    assert "give the run file too" in unnamed
+    assert "needs the run file too" in unnamed
     both = refused(run_file, records[0].game_uid, "--last", 1, "--database-url", database_url)
     assert "give a game's uid" in both
     other = tmp_path / "other.toml"

@@ -177,7 +177,7 @@ async def test_a_child_says_how_many_games_it_lost_by_no_file(tmp_path: Path) ->
     async with Supervisor(programs, lambda _: None) as supervisor:
         await until(lambda: programs[0].log.exists() and programs[0].log.read_text() == "up\n")
     assert [child.lost_games for child in supervisor.children] == [13_187, 0]
-    assert [child.has_told for child in supervisor.children] == [True, False]
+    assert [child.has_reported for child in supervisor.children] == [True, False]
 
 
 async def test_a_killed_child_may_have_said_that_it_lost_no_games(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ async def test_a_killed_child_may_have_said_that_it_lost_no_games(tmp_path: Path
     async with Supervisor([teller], lambda _: None) as supervisor:
         await until(lambda: teller.last_log_lines(1) == ["up"])
     [child] = supervisor.children
-    assert (child.killed, child.has_told, child.lost_games) == (True, True, 0)
+    assert (child.killed, child.has_reported, child.lost_games) == (True, True, 0)
 
 
 async def test_logs_of_programs_and_stores_are_kept_small(

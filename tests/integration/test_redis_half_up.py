@@ -323,7 +323,7 @@ def test_status_names_redis_and_its_reason(
         assert f"takes no writes: {code} " in found["reason"]
         lines = dict(line.split(maxsplit=1) for line in asked().splitlines())
         assert lines["Redis"].startswith("half up: Redis at 127.0.0.1:")
-        assert "not known whether it runs: Redis is half up" in lines["run"]
+        assert "unknown: Redis is half up" in lines["run"]
     assert "starting or stopped" in asked()
 
 

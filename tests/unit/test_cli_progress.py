@@ -271,7 +271,7 @@ def test_a_network_too_large_for_this_machine_is_told_once(
     def looks(provider: str, rows_per_second: float, times: int) -> str:
         figures = InferenceFigures(provider=provider, capacity_rows_per_second=rows_per_second)
         for _ in range(times):
-            run._tell_of_size([ServiceState("inference", "Running", figures=figures)])
+            run._warn_of_size([ServiceState("inference", "Running", figures=figures)])
         return capsys.readouterr().out
 
     assert looks("cpu", 175.0, 19) + looks("cpu", 0.0, 1) + looks("cuda", 175.0, 99) == ""

@@ -1,7 +1,7 @@
 """The commands a person types.
 
-Each command is one file; what it needs beyond its options is imported when it runs, so that
-``zerofleet --help`` answers at once.
+Each command is one file. A command imports its dependencies when it runs, so that ``zerofleet
+--help`` answers at once.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def options(
 
 
 def main() -> None:
-    """Run a command; an error is one line on stderr and exit status 2, of a failed service 1."""
+    """Run a command; an error is one line on stderr and exit status 2 (1 for a failed service)."""
     try:
         _run()
     except ZerofleetError as error:
@@ -90,7 +90,7 @@ def _shown(text: str) -> str:
 def _run() -> None:
     try:
         app()
-    except RuntimeError as error:  # so the core passes on what goes wrong in a game's class
+    except RuntimeError as error:  # raised by the core for an error in a game's class
         from zerofleet.games.python_game import raise_failure_in
 
         raise_failure_in(error)

@@ -40,7 +40,7 @@ _COLUMNS = {
     "margin": ("area margin", 11),
     "even_komi": ("even komi", 9),
 }
-"""For each value its heading in the table, and the column's width."""
+"""Heading and width of each column of the table."""
 _ALWAYS = ("model", "kind", "simulations", "positions", "errors", "error_rate")
 _POSITIONS = ("prior_errors", "value_error")
 _AGAINST_SOLVER = ("wins", "draws", "given_away")
@@ -48,8 +48,8 @@ _AGAINST_GNU_GO = ("wins", "draws", "margin", "even_komi")
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a call asks of each model; None: not asked."""
+class _ExamRequest:
+    """The exams to run on each model; None: not requested."""
 
     run: RunConfig
     simulations: int
@@ -57,11 +57,11 @@ class _Asked:
     perfect_play: int | None
     gnugo: int | None
     levels: Sequence[int]
-    """Of GNU Go; none: the usual ones."""
+    """Levels of GNU Go; empty: the usual ones."""
 
     @property
     def columns(self) -> list[str]:
-        """Those of the table that something asked here can fill."""
+        """Columns of the table that these exams can fill."""
         wanted: list[str] = list(_ALWAYS)
         if self.run.game.name in ("connect_four", "othello"):
             wanted += _POSITIONS
@@ -115,7 +115,7 @@ def exam(
 
     folder = chosen_folder(data, run_file)
     run = load_run(folder.run_file)
-    asked = _Asked(
+    request = _ExamRequest(
         run,
         simulations or run.exam.num_simulations,
         positions or run.exam.positions,
@@ -123,73 +123,74 @@ def exam(
         gnugo,
         gnugo_level or (),
     )
-    _check(asked)
+    _check(request)
     spec = games.spec(run.game.name)
     settings = read_settings(ProcessSettings, [str(folder.run_file)])
     settings = settings.model_copy(update={"model_folder": folder.models})
     files = open_store(settings, run.name)
-    # The evaluator's rights, because it is the one who records exams.
+    # The evaluator's rights, because exams are recorded by the evaluator.
     with (
         joined(folder, "exam") as running,
         Database(running.database_urls["evaluator"]) as database,
     ):
         rows = _chosen_models(database, run.name, model)
         if not as_json:
-            echo(_line({key: heading for key, (heading, _) in _COLUMNS.items()}, asked))
+            echo(_line({key: heading for key, (heading, _) in _COLUMNS.items()}, request))
         for row in rows:
             session = ModelSession(files.read_verified(row.sha256), spec)
-            asyncio.run(_examine(asked, _InProcess(session, row.version), database, as_json))
+            asyncio.run(_examine(request, _InProcess(session, row.version), database, as_json))
 
 
-def _check(asked: _Asked) -> None:
-    """Refuse what this game does not offer."""
+def _check(request: _ExamRequest) -> None:
+    """Refuse exams that this game does not have."""
     from zerofleet.exam import position_kinds
     from zerofleet.exam.gnu_go import check_gnu_go
     from zerofleet.games.go import is_go
 
-    game = asked.run.game.name
-    if asked.perfect_play and game != "connect_four":
+    game = request.run.game.name
+    if request.perfect_play and game != "connect_four":
         raise ConfigError(
-            f"--perfect-play needs a solver, which connect_four has and {game} has not: "
+            f"--perfect-play needs a solver, and only connect_four has one: leave it out for {game}"
+        )
+    if request.levels and not request.gnugo:
+        raise ConfigError(
+            f"--gnugo-level {request.levels[0]} needs a number of games: add --gnugo 20, or "
             "leave it out"
         )
-    if asked.levels and not asked.gnugo:
-        raise ConfigError(
-            f"--gnugo-level {asked.levels[0]} needs a number of games: add --gnugo 20, or "
-            "leave it out"
-        )
-    if asked.gnugo:
+    if request.gnugo:
         check_gnu_go(game)
-        if asked.gnugo % 2:
+        if request.gnugo % 2:
             raise ConfigError(
-                f"--gnugo {asked.gnugo}: each opening is played with both colours, so give an "
-                f"even number, such as {asked.gnugo + 1}"
+                f"--gnugo {request.gnugo}: each opening is played with both colours, so give an "
+                f"even number, such as {request.gnugo + 1}"
             )
     elif not position_kinds(game):
         go = ", but games against GNU Go, with --gnugo 20" if is_go(game) else ""
         raise ConfigError(f"perfect play of {game} is not known: there is no exam{go}")
 
 
-async def _examine(asked: _Asked, predictor: _InProcess, database: Database, as_json: bool) -> None:
-    """Ask one model all that is asked, and keep how its whole games ended."""
-    run = asked.run
-    async for kind, positions, errors, figures in _results(asked, predictor):
+async def _examine(
+    request: _ExamRequest, predictor: _InProcess, database: Database, as_json: bool
+) -> None:
+    """Run the exams on one model, and store the results of whole games."""
+    run = request.run
+    async for kind, positions, errors, figures in _results(request, predictor):
         values: dict[str, Any] = {
             "game": run.game.name,
             "model": predictor.version,
             "kind": kind,
-            "simulations": asked.simulations,
+            "simulations": request.simulations,
             "positions": positions,
             "errors": errors,
             "error_rate": errors / positions,
             **asdict(figures),
         }
-        echo(json.dumps(values) if as_json else _line(values, asked))
+        echo(json.dumps(values) if as_json else _line(values, request))
         if figures.wins is not None:
             database.insert_exam(
                 run.name,
                 predictor.version,
-                asked.simulations,
+                request.simulations,
                 positions,
                 errors,
                 kind=kind,
@@ -198,40 +199,40 @@ async def _examine(asked: _Asked, predictor: _InProcess, database: Database, as_
 
 
 async def _results(
-    asked: _Asked, predictor: _InProcess
+    request: _ExamRequest, predictor: _InProcess
 ) -> AsyncIterator[tuple[str, int, int, ExamFigures]]:
-    """Of each exam its kind, how many positions or games, the errors, and all else it says."""
+    """Yield the kind of each exam, its number of positions or games, its errors and its figures."""
     from zerofleet.database import ExamFigures
     from zerofleet.exam import SOLVER_CHOICES, examine, play_first, play_second, position_kinds
     from zerofleet.exam.examined_player import ExaminedPlayer
     from zerofleet.exam.gnu_go import LEVELS, play_gnu_go
 
-    run, simulations = asked.run, asked.simulations
+    run, simulations = request.run, request.simulations
     most_rows = run.inference.max_batch_rows
     for kind in position_kinds(run.game.name):
         result = await examine(
             run.game.name,
             predictor,
             num_simulations=simulations,
-            positions=asked.positions,
+            positions=request.positions,
             kind=kind,
             search=run.search,
             most_rows=most_rows,
         )
         figures = ExamFigures(result.prior_errors, result.value_error)
         yield kind, result.positions, result.errors, figures
-    if asked.perfect_play:
+    if request.perfect_play:
         player = ExaminedPlayer.of(run.game.name, predictor, simulations, run.search, most_rows)
         for side, play in (("first", play_first), ("second", play_second)):
             for choice in SOLVER_CHOICES:
-                ended = await play(player, asked.perfect_play, choice)
+                ended = await play(player, request.perfect_play, choice)
                 figures = ExamFigures(
                     wins=ended.wins, draws=ended.draws, given_away=ended.given_away
                 )
                 yield f"{side}:{choice}", ended.games, ended.games - ended.kept, figures
-    for level in (asked.levels or LEVELS) if asked.gnugo else ():
-        told = partial(_say_played, level)
-        ended = await play_gnu_go(run, predictor, level, asked.gnugo or 0, simulations, told)
+    for level in (request.levels or LEVELS) if request.gnugo else ():
+        report = partial(_say_played, level)
+        ended = await play_gnu_go(run, predictor, level, request.gnugo or 0, simulations, report)
         figures = ExamFigures(
             wins=ended.wins,
             draws=ended.draws,
@@ -252,11 +253,11 @@ def _say_played(level: int, over: int, games: int) -> None:
     echo(f"{over} of {games} games against GNU Go's level {level}", err=True)
 
 
-def _line(values: dict[str, Any], asked: _Asked) -> str:
-    """Return a row of the table; a value that an exam does not have is a dash."""
+def _line(values: dict[str, Any], request: _ExamRequest) -> str:
+    """Return a row of the table; a missing value is a dash."""
     return "  ".join(
         f"{_cell(key, values[key]):{'<' if key == 'kind' else '>'}{_COLUMNS[key][1]}}"
-        for key in asked.columns
+        for key in request.columns
     )
 
 
@@ -269,7 +270,7 @@ def _cell(key: str, value: float | str | None) -> str:
 
 
 class _InProcess:
-    """A predictor without a server: the exam may run while nothing else does."""
+    """A predictor without a server, so that the exam needs nothing else to run."""
 
     def __init__(self, session: ModelSession, version: int) -> None:
         self._session = session

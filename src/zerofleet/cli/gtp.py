@@ -51,7 +51,7 @@ def gtp(
     refuse_two_services(address, run_file, data)
     search = SearchOptions(num_simulations=simulations, leaves=leaves)
     options = EngineOptions(version=model, search=search)
-    # A run's own service is on this machine and asks for nothing.
+    # The run's own service is on this machine and needs no credentials.
     shown = (tls, token_file, allow_plaintext) if address is not None else (None, None, False)
     with _address(address, run_file, data) as found:
         asyncio.run(serve_gtp(found, options, client_credentials(*shown)))
@@ -60,7 +60,7 @@ def gtp(
 def _address(
     address: str | None, run_file: Path | None, data: Path | None
 ) -> contextlib.AbstractContextManager[str]:
-    """The service that was named, or the run's own."""
+    """Return the given service, or the run's own."""
     if address is not None:
         return contextlib.nullcontext(address)
     return serving(chosen_folder(data, run_file), "gtp")

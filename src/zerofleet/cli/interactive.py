@@ -29,26 +29,26 @@ _SIDES = ("first", "second")
 
 
 class Opponent(Protocol):
-    """Who answers."""
+    """Answers with searches of positions."""
 
     game: str
     version: int
 
     def search(self, actions: list[int]) -> SearchTable:
-        """Its whole opinion of a position."""
+        """Return the search of a position."""
         ...
 
 
 class RemoteOpponent:
-    """A model that answers over the wire.
+    """A model that answers over the network.
 
     Args:
-        address: of an inference service.
-        run: whose model; empty: the server's run.
-        game: that it plays.
+        address: address of an inference service.
+        run: run whose model answers; empty: the server's run.
+        game: name of the game.
         version: "best" or a decimal version.
-        simulations: for each search; None: as the run file says.
-        credentials: what to show to the service.
+        simulations: simulations for each search; None: as the run file says.
+        credentials: credentials for the service.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class RemoteOpponent:
     ) -> None:
         self.game = game
         self.version = 0
-        self._asked = version
+        self._requested = version
         self._simulations = simulations
         self._player = Player(address, run=run, **credentials)
         # A short timeout, because a person waits.
@@ -70,25 +70,25 @@ class RemoteOpponent:
 
     def __enter__(self) -> Self:
         with self._greeter as greeter:
-            self.version = greeter.predict(game=self.game, version=self._asked).version
+            self.version = greeter.predict(game=self.game, version=self._requested).version
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._player.close()
 
     def search(self, actions: list[int]) -> SearchTable:
-        """Its whole opinion of a position."""
+        """Return the search of a position."""
         return self._player.search(
-            actions, game=self.game, version=self._asked, simulations=self._simulations
+            actions, game=self.game, version=self._requested, simulations=self._simulations
         )
 
 
 class InteractiveGame:
-    """Asks the person and the opponent in turn, until the person leaves.
+    """Alternates between the person and the opponent, until the person leaves.
 
     Args:
-        opponent: who answers.
-        you: 0 the first player, 1 the second.
+        opponent: the model.
+        you: 0 for the first player, 1 for the second.
         ask: shows a prompt and reads a line; EOFError ends the game.
         say: shows text.
     """
@@ -118,7 +118,7 @@ class InteractiveGame:
             self._say("")
 
     def _turn(self) -> bool:
-        """One action of either side, or one command; False when the person leaves."""
+        """Play one action or run one command; return False when the person leaves."""
         state = State(self._opponent.game, self._actions)
         if not state.is_terminal and state.to_play != self._you:
             self._answer(state)
@@ -178,11 +178,11 @@ class InteractiveGame:
         self._actions.append(action)
 
     def _undo(self) -> None:
-        """Back to the person's last decision, if there was one."""
+        """Go back to the person's last decision, if there was one."""
         state = State(self._opponent.game)
         mine: list[int] = []
         for ply, action in enumerate(self._actions):
-            if state.to_play == self._you:  # who may have several moves in a row
+            if state.to_play == self._you:  # a player may have several moves in a row
                 mine.append(ply)
             state.apply(action)
         if mine:

@@ -57,18 +57,18 @@ _QUERY = "SELECT model, at, against, score_percent, elo FROM promotion_history"
 
 _NUMBER = r"(\d{1,12}(?:\.\d{1,12})?)"
 _TIME = re.compile(rf"(?:{_NUMBER}h)? ?(?:{_NUMBER}m)? ?(?:{_NUMBER}s)?", re.ASCII)
-_SECONDS = (3600, 60, 1)  # of the groups
+_SECONDS = (3600, 60, 1)  # seconds per group
 _COUNT = re.compile(r"(\d{1,3}(?:[_,]\d{3}){1,4}|\d{1,15}) ?(step|game)s?", re.ASCII)
 
 _LOOK_SECONDS = 1.0
 _SLOW_LOOKS = 20
-_MOST_TRIES = 3  # of addresses that were free when they were chosen
+_MOST_TRIES = 3  # for addresses that were free when they were chosen
 
 _ACTOR = "zerofleet up"
 
 
 def goal_text(reached: Exam | None, goal: float) -> str:
-    """Whether the goal was reached, and by which model."""
+    """Return whether the goal was reached, and by which model."""
     if reached is None:
         return f"\nThe goal, an exam error rate of {goal:.2%}, is not reached yet."
     return (
@@ -84,7 +84,7 @@ def lost_text(games: int, killed: Mapping[str, bool], disk: str | None) -> str:
     Args:
         games: number of finished games that the workers reported as lost.
         killed: workers that had to be killed, and whether they reported that number before.
-        disk: that it is full, for a person.
+        disk: message about a full disk; None: it is not full.
     """
     text = ""
     if games:
@@ -92,14 +92,14 @@ def lost_text(games: int, killed: Mapping[str, bool], disk: str | None) -> str:
         why = f": the disk is {disk}" if disk else ", see the logs"
         lost = f"{counted(games, 'finished game')} {were} not stored"
         text += f"\n{lost}, because Postgres did not take them{why}."
-    silent = [name for name, has_told in killed.items() if not has_told]
+    silent = [name for name, has_reported in killed.items() if not has_reported]
     if silent:
         text += (
             f"\n{_listed(silent)} had to be killed and did not report whether finished games were "
             "lost. The next start resumes the games that were saved."
         )
     if len(silent) < len(killed):
-        others = _listed([name for name, has_told in killed.items() if has_told])
+        others = _listed([name for name, has_reported in killed.items() if has_reported])
         none = "" if games else " No finished game was lost."
         text += (
             f"\n{others} had to be killed while saving unfinished games.{none} The next start "
@@ -121,13 +121,13 @@ def final_report(
     workers: int = 1,
     metrics_port: int | None = None,
 ) -> str:
-    """Return several lines for a person.
+    """Return a report of several lines.
 
     Args:
-        figures: of the run.
+        figures: figures of the run.
         usage: its cost so far.
-        folder: of the run.
-        workers: number of self-play processes that it had.
+        folder: its data folder.
+        workers: number of self-play processes.
         metrics_port: the value of --metrics-port.
     """
     lines = ["", *_cost(figures, usage), "", f"page     {page_command(folder)}"]
@@ -183,7 +183,7 @@ def _resume(folder: DataFolder, workers: int, metrics_port: int | None) -> str:
 
 
 def _command() -> str:
-    """What a person types here for this program, so that the lines can be pasted."""
+    """Return the command that starts this program here, so that a line can be pasted."""
     if shutil.which("zerofleet") is not None:
         return "zerofleet"
     here = Path(sys.executable).parent / "zerofleet"
@@ -191,7 +191,7 @@ def _command() -> str:
 
 
 def _short(path: Path) -> Path:
-    """Relative to where the person is, if it lies below."""
+    """Return the path relative to the working directory, if it lies below."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
@@ -204,7 +204,7 @@ class Until:
     """
 
     text: str
-    """As it was given."""
+    """The value as given."""
     kind: Literal["forever", "goal", "budget", "seconds", "step", "game"]
     amount: float = 0.0
     """The number given; for a goal, the error rate in the run file."""
@@ -264,7 +264,7 @@ class Ending:
     Args:
         until: the condition.
         run: the run.
-        checkpoint: the newest one, from which training goes on.
+        checkpoint: the newest one, from which training resumes.
     """
 
     def __init__(self, until: Until, run: RunConfig, checkpoint: LastCheckpoint | None) -> None:
@@ -282,9 +282,9 @@ class Ending:
         return self._until.kind != "forever"
 
     def exam(self, figures: RunFigures) -> Exam | None:
-        """Return the exam that reached the goal; None: no goal is asked for or reached.
+        """Return the exam that reached the goal; None if there is no goal or it is not reached.
 
-        Exams in the first call's figures are from before this start: only the best model's counts.
+        Exams in the first call's figures are from before this start. Only the best model's counts.
         """
         if self._old_exams is None:
             self._old_exams = len(figures.exams)
@@ -293,11 +293,11 @@ class Ending:
         return figures.exam_at(self._until.amount, after=self._old_exams)
 
     def is_reached(self, figures: RunFigures, seconds: float) -> bool:
-        """Whether the run should end.
+        """Return whether the run should end.
 
         Args:
-            figures: of the run.
-            seconds: since the services were started.
+            figures: figures of the run.
+            seconds: time since the services were started.
         """
         if self._until.kind == "goal":
             return self.exam(figures) is not None
@@ -307,7 +307,7 @@ class Ending:
         """Return the time to the end, at least 0; infinite if the end is not a time.
 
         Args:
-            seconds: since the services were started.
+            seconds: time since the services were started.
         """
         return max(0.0, self._most - seconds) if self._until.kind == "seconds" else math.inf
 
@@ -328,8 +328,8 @@ class Ending:
         """Return what ended the run, or that the condition is not reached yet; None without one.
 
         Args:
-            figures: the last ones.
-            seconds: since the services were started.
+            figures: the last figures.
+            seconds: time since the services were started.
             at_start: the condition was met before any service was started.
         """
         if self._until.kind == "goal":
@@ -339,9 +339,9 @@ class Ending:
             return None
         if at_start:
             return f"\nNothing to do. {self._reached_before(figures)}"
-        told = f"--until {self._until.text}: {self.progress(figures, seconds)}"
+        progress = f"--until {self._until.text}: {self.progress(figures, seconds)}"
         is_reached = self.is_reached(figures, seconds)
-        return f"\nEnded by {told}." if is_reached else f"\nNot reached yet: {told}."
+        return f"\nEnded by {progress}." if is_reached else f"\nNot reached yet: {progress}."
 
     def _reached_before(self, figures: RunFigures) -> str:
         """Return that the condition was met before this start, and how to train further."""
@@ -387,13 +387,13 @@ class LocalRun:
     """Runs everything of one run until its goal, a signal, or a failure.
 
     Args:
-        run: what is trained.
-        folder: held by the caller.
+        run: the run to train.
+        folder: its data folder, held by the caller.
         workers: number of self-play processes.
-        port: of the inference service; None takes a free one.
-        page: whether there is a dashboard.
-        page_port: its port; None takes the one that the folder keeps, or the first free one from
-            8080 on.
+        port: port of the inference service; None takes a free one.
+        page: whether to start the dashboard.
+        page_port: port of the dashboard; None takes the one saved in the folder, or the first free
+            one from 8080 on.
         metrics_port: the first of the ports for metrics; None takes free ones.
         until: the condition at which to end.
     """
@@ -422,26 +422,26 @@ class LocalRun:
         self._metrics_ports = self._chosen_metrics_ports()
         self._checkpoint = LastCheckpoint.read(folder.checkpoints / folder.run)
         self._ending = Ending(until, run, self._checkpoint)
-        self._began = time.monotonic()  # again when the services are started
+        self._began = time.monotonic()  # reset when the services are started
         self._trained = 0.0  # seconds from then to the end
         self._page_shown = False
         self._meter = UsageMeter(folder.root / "usage.json")
         self._lost = ""
         self._slow_looks = 0
-        self._told_of_size = False
+        self._warned_of_size = False
 
     def go(self, database_url: str | None, redis_url: str | None, start: Start) -> bool:
         """Start, train and stop; return whether ``--until`` was reached (true without one).
 
         Args:
-            database_url: an outside Postgres.
-            redis_url: an outside Redis or Valkey.
+            database_url: URL of an outside Postgres.
+            redis_url: URL of an outside Redis or Valkey.
             start: the start of the folder, which is notified when all services are up.
 
         Raises:
-            ConfigError: something that a person must mend.
+            ConfigError: a mistake that a person must correct.
             ProgramFailedError: a service cannot be kept running.
-            StoreUnavailableError: a store that was named does not answer.
+            StoreUnavailableError: an outside store does not answer.
         """
         try:
             return self._go(database_url, redis_url, start)
@@ -491,7 +491,7 @@ class LocalRun:
                     f"{self._folder.checkpoints} has no checkpoint to resume from. Copy the "
                     "checkpoints there, or start a run with another name."
                 )
-            database.make_partitions()  # of the size that this run asks for, before the first game
+            database.make_partitions()  # with the size that this run sets, before the first game
         urls = stores.urls
         console, root = urls.database["console"], self._folder.root
         with Monitor(self._run, console, urls.redis, root) as monitor:
@@ -520,7 +520,8 @@ class LocalRun:
     def _keeping_games(self, monitor: Monitor, old_games: int, start: Start) -> Generator[None]:
         """Keep a new folder with games in it, whatever ends the services.
 
-        The last games are stored while the services stop, after the last look.
+        The last games are stored while the services stop, after the figures were read for the last
+        time.
         """
         try:
             yield
@@ -568,7 +569,7 @@ class LocalRun:
         self._metrics_ports = self._chosen_metrics_ports()
 
     def _chosen_metrics_ports(self) -> dict[str, int]:
-        """Choose the ports and refuse one that another server of this run has.
+        """Choose the ports, and refuse one that another server of this run uses.
 
         Raises:
             ConfigError: a port cannot be used, or would be used twice.
@@ -612,7 +613,7 @@ class LocalRun:
             while not self._ending.is_reached(figures, self._seconds):
                 services = monitor.services(supervisor.children)
                 self._progress.show(self._with_end(figures), services)
-                self._tell_of_size(services)
+                self._warn_of_size(services)
                 self._show_page()
                 # A new folder with games in it is kept, whatever happens to the services.
                 needed = [
@@ -632,14 +633,14 @@ class LocalRun:
                 except StoreUnavailableError:
                     figures = replace(figures, disk=monitor.disk())
                 self._meter.read(games=figures.games)
-                # In a long run each look counts many rows: it must not take a core for itself.
+                # In a long run each reading counts many rows: it must not occupy a core.
                 pause = max(_LOOK_SECONDS, 25 * (time.monotonic() - began))
             self._trained = self._seconds
             self._progress.show(self._with_end(figures), monitor.services(supervisor.children))
             stopped.cancel()
             if failed.done():
                 failed.result()
-            start.succeeded()  # also where it ended before all were up
+            start.succeeded()  # also if it ended before all were up
             failed.cancel()
         return figures
 
@@ -660,20 +661,20 @@ class LocalRun:
 
     @contextlib.asynccontextmanager
     async def _telling_lost(self, supervisor: Supervisor, monitor: Monitor) -> AsyncGenerator[None]:
-        """Note what workers held when they left, also where a service could not be kept running."""
+        """Record the games that workers still held when they exited, also if a service failed."""
         try:
             yield
         finally:
             lost = sum(child.lost_games for child in supervisor.children)
             killed = {
-                child.program.name: child.has_told
+                child.program.name: child.has_reported
                 for child in supervisor.children
                 if child.killed and service_of(child.program.name) == "selfplay"
             }
             self._lost = lost_text(lost, killed, monitor.disk())
 
-    def _tell_of_size(self, services: Sequence[ServiceState]) -> None:
-        """Say once that the network is too large for this machine's CPUs."""
+    def _warn_of_size(self, services: Sequence[ServiceState]) -> None:
+        """Warn once that the network is too large for this machine's CPUs."""
         for service in services:
             inference = service.figures
             if not isinstance(inference, InferenceFigures) or inference.provider != "cpu":
@@ -682,18 +683,18 @@ class LocalRun:
             capacity = inference.capacity_rows_per_second
             words = capacity and smaller_network(self._run.network, shape, capacity)
             self._slow_looks = self._slow_looks + 1 if words else 0
-            # It may only start slowly, while all the others start too.
-            if self._slow_looks >= _SLOW_LOOKS and not self._told_of_size:
-                self._told_of_size = True
+            # It may only be starting slowly, together with all the others.
+            if self._slow_looks >= _SLOW_LOOKS and not self._warned_of_size:
+                self._warned_of_size = True
                 self._progress.say(f"the network is large for this machine, {words}")
 
 
 def make_best(run: str, version: int, urls: StoreUrls) -> None:
     """Promote the model that reached the goal again, if another was promoted after it.
 
-    Between its exam and the evaluator's end a newer candidate may have won its match, and the best
-    model of a run that reached its goal is to be the one that reached it. Call it when no evaluator
-    runs any more.
+    Between its exam and the evaluator's end a newer candidate may have won its match, but the best
+    model of a finished run should be the one that reached the goal. Call this when no evaluator
+    runs any longer.
     """
     with Database(urls.database["owner"], pool_size=1) as database:
         head = database.promotion_head(run)

@@ -1,4 +1,4 @@
-"""``zerofleet match``: a trial between two players, played by the run's evaluator."""
+"""``zerofleet match``: a test match between two players, played by the run's evaluator."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def match(
     names = player_names(player, opponent)
     if database_url is not None:
         if run_file is None:
-            raise ConfigError("with --database-url, give the run file too: its name is the run's")
+            raise ConfigError("--database-url needs the run file too, for the name of the run")
         _play(load_run(run_file), names, games, logged_in(database_url, password_file), wait)
         return
     if in_fleet(data):
@@ -90,10 +90,10 @@ def match(
 
 
 def player_names(player: str, opponent: str) -> tuple[str, str]:
-    """The names of two players as they are stored.
+    """Return the names of two players as they are stored.
 
     Raises:
-        ConfigError: a name is none, or they are the same.
+        ConfigError: a name is not a player's, or both are the same.
     """
     from zerofleet.config import ANCHOR
     from zerofleet.database import ModelName
@@ -104,7 +104,7 @@ def player_names(player: str, opponent: str) -> tuple[str, str]:
                 f"'{name}' is not a player: give a version (12), a version in one precision "
                 "(12/fp32, 12/int8, 12/fp16), random, search, or gnugo:1 to gnugo:10"
             )
-    if "/" in player or "/" in opponent:  # whichever precision answers may be that very one
+    if "/" in player or "/" in opponent:  # either may be answered in that very precision
         player, opponent = (f"{n}/fp32" if n.isdecimal() else n for n in (player, opponent))
     if player == opponent:
         raise ConfigError(f"'{player}' cannot play against itself: name another opponent")
@@ -120,17 +120,17 @@ def _play(
     redis_url: str | None = None,
     evaluator: _Evaluator | None = None,
 ) -> None:
-    """Open the trial, have it played, show it.
+    """Open the test match, wait for its games, and show the result.
 
     Args:
-        run: whose trial it is.
-        names: of both players.
-        games: how many.
-        url: Postgres as the evaluator.
-        wait: for the games.
-        redis_url: whose heartbeats say what the evaluator does; None: nobody says it.
-        evaluator: starts one for the time, and answers what raises when it has ended; None: the
-            run has its own.
+        run: the run.
+        names: names of both players.
+        games: number of games.
+        url: URL of Postgres for the evaluator's role.
+        wait: wait for the games.
+        redis_url: Redis with the evaluator's heartbeats; None: its status is not shown.
+        evaluator: starts an evaluator for the match and yields a function that raises when it has
+            ended; None: the run has its own.
     """
     from zerofleet.database import Database
 
@@ -150,8 +150,8 @@ def _play(
         echo(_result(database, trial))
         if trial.left_out is not None:
             raise ConfigError(
-                f"the evaluator has left this trial out: {trial.left_out}; mend that, then give "
-                "the same command again"
+                f"the evaluator skipped this match: {trial.left_out}; correct that, then repeat "
+                "the command"
             )
 
 
@@ -161,21 +161,20 @@ def _check_gnugo(names: tuple[str, str], game: str) -> None:
     for name in names:
         if name.startswith("gnugo") and not is_go(game):
             raise ConfigError(
-                f"'{name}' does not play {game}, it plays Go alone: name a version, random or "
-                "search"
+                f"'{name}' plays only Go, not {game}: name a version, random or search"
             )
 
 
 def _open(database: Database, run: RunConfig, names: tuple[str, str], games: int) -> MatchRow:
-    """Ask for the trial with the running evaluator's epoch, so that it keeps its fence."""
+    """Open the match with the running evaluator's epoch, which must not be fenced off."""
     from zerofleet.database import match_seed
 
     while True:
         epoch = database.evaluator_epoch(run.name)
         if not epoch:
             raise ConfigError(
-                f"the run '{run.name}' has never had an evaluator here, which is who plays a "
-                "trial: start the run, or check which run and which database are meant"
+                f"the run '{run.name}' has never had an evaluator in this database, and only an "
+                "evaluator plays matches: start the run, or check the run and the database"
             )
         try:
             return database.open_match(
@@ -189,11 +188,11 @@ def _open(database: Database, run: RunConfig, names: tuple[str, str], games: int
             )
         except StaleEpochError:
             if database.evaluator_epoch(run.name) == epoch:
-                raise  # else an evaluator has begun in between
+                raise  # otherwise an evaluator has started in between
 
 
 def _games_to_play(database: Database, trial: MatchRow) -> int:
-    """How many are still to be played; none where the evaluator has left the trial out."""
+    """Return the number of games left to play; 0 if the evaluator skipped the match."""
     if trial.left_out is not None:
         return 0
     return max(0, trial.games - database.match_score(trial.match_id).games)
@@ -202,10 +201,10 @@ def _games_to_play(database: Database, trial: MatchRow) -> int:
 def _wait(
     database: Database, run: str, trial: MatchRow, redis_url: str | None, check: _Check | None
 ) -> MatchRow:
-    """The trial when it is over; says what is waited for, and calls ``check`` meanwhile."""
+    """Return the match when it is over; show its progress and call ``check`` meanwhile."""
     from zerofleet.fleet.heartbeat import Heartbeats
 
-    said = ""
+    shown = ""
     with contextlib.ExitStack() as closing:
         heartbeats = None
         if redis_url is not None:
@@ -214,8 +213,8 @@ def _wait(
             if check is not None:
                 check()
             now = f"{trial.games - left} of {trial.games} games: {_evaluator_words(heartbeats)}"
-            if now != said:
-                said = now
+            if now != shown:
+                shown = now
                 echo(now, err=True)
             time.sleep(_POLL_SECONDS)
             trial = database.match(trial.match_id)
@@ -223,7 +222,7 @@ def _wait(
 
 
 def _evaluator_words(heartbeats: Heartbeats | None) -> str:
-    """What the evaluator does, or why that is not known."""
+    """Return what the evaluator does, or why that is unknown."""
     from zerofleet.fleet.figures import EvaluatorFigures
     from zerofleet.fleet.report import states_of
 
@@ -254,8 +253,8 @@ def _check_model(database: Database, run: str, name: str) -> None:
         raise ConfigError(f"the run '{run}' has no model {model.version}")
     if row.removed_at is not None and row.removed_at <= datetime.now(UTC):
         raise ConfigError(
-            f"the files of model {model.version} are not kept any more: name a promoted model, or "
-            "a newer one ([retention] of the run file)"
+            f"the files of model {model.version} have been deleted: name a promoted model, or a "
+            "newer one ([retention] of the run file)"
         )
     if model.precision in (None, "fp32"):
         return
@@ -268,7 +267,7 @@ def _check_model(database: Database, run: str, name: str) -> None:
 
 
 def _result(database: Database, trial: MatchRow) -> str:
-    """Such as ``12/int8 against 12/fp32: 18.5 of 40 games, 95% 0.34 to 0.59``."""
+    """Return a result like ``12/int8 against 12/fp32: 18.5 of 40 games, 95% 0.34 to 0.59``."""
     score = database.match_score(trial.match_id)
     text = (
         f"{trial.player} against {trial.opponent}: {score.wins + score.draws / 2:g} points of "
@@ -283,11 +282,11 @@ def _result(database: Database, trial: MatchRow) -> str:
 
 
 def score_interval(pairs: Sequence[Pair]) -> tuple[float, float]:
-    """The 95% interval of the first-named player's points per game, over complete pairs.
+    """Return the 95% interval of the first player's points per game, over complete pairs.
 
-    It is the normal one of the pairs' mean score. An outcome of a pair that was not seen counts
-    half a pair, as in the gate's sequential test, so that few pairs that all end alike are not
-    taken for certainty. It always holds the score itself.
+    It is the normal interval of the pairs' mean score. An outcome of a pair that did not occur
+    counts as half a pair, as in the gate's sequential test, so that a few equal pairs do not look
+    certain. The interval always contains the score itself.
     """
     counts = dict.fromkeys((0.0, 0.5, 1.0, 1.5, 2.0), 0.0)
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""``zerofleet page``: the page of a run, whether it is running or not."""
+"""``zerofleet page``: the dashboard of a run, whether it is running or not."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def page(
             _say(
                 f"The run has ended, and so has its page. To open it again: {page_command(folder)}"
             )
-        # Ctrl-C works again here: closing waits for other commands that use these stores.
+        # Ctrl-C works here again: closing waits for other commands that use these stores.
         with interruptible():
             stack.close()
 
@@ -96,10 +96,10 @@ def _say(line: str) -> None:
 
 
 def _tell_served(folder: DataFolder, address: str, dashboard_port: int | None) -> None:
-    """Say where the page is that another process of this run serves.
+    """Print where another process of this run serves the page.
 
     Raises:
-        ConfigError: it does not respond, or another port was requested.
+        ConfigError: the page does not respond, or another port was requested.
     """
     from zerofleet.local.programs import port_of
 
@@ -156,8 +156,8 @@ async def _serve(
 
     Args:
         programs: the dashboard, and inference for a stopped run.
-        logs: of the stores, whose sizes are limited.
-        address: of the dashboard.
+        logs: logs of the stores, whose sizes are limited.
+        address: address of the dashboard.
         ended: returns whether the stores of another command have ended.
         listens: called when the dashboard listens.
 
@@ -199,7 +199,7 @@ async def _wait_until(condition: Callable[[], bool], every_seconds: float) -> No
 
 
 async def _wait_listening(address: str) -> None:
-    """Wait until a server listens there."""
+    """Wait until a server listens at the address."""
     from zerofleet.local.processes import answers
 
     await _wait_until(lambda: answers(address), _POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""What ``zerofleet up`` shows: a live table on a terminal, plain lines elsewhere."""
+"""The progress that ``zerofleet up`` shows: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ _STYLES = {"running": "green", "idle": "dim", "blocked": "yellow", "down": "red"
 class Progress(Protocol):
     """Shows figures, and lines of text that stay.
 
-    Output that cannot be written any more (a terminal that was closed, a full disk, ``| head``) is
-    no reason to stop the run: then nothing is shown.
+    If output is no longer possible (a closed terminal, a full disk, ``| head``), the run continues
+    and nothing is shown.
     """
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: object) -> None: ...
     def show(self, figures: RunFigures, services: Sequence[ServiceState]) -> None:
-        """The state of things now."""
+        """Show the current state."""
         ...
 
     def say(self, line: str) -> None:
-        """Something that happened."""
+        """Show an event."""
         ...
 
     def end(self) -> None:
-        """The run is told to stop: what the services do is not shown any more."""
+        """Stop showing the services, because the run is ending."""
         ...
 
 
 def progress() -> Progress:
-    """The kind that fits standard output."""
+    """Return the kind that fits standard output."""
     return LiveTable() if sys.stdout.isatty() else PlainLines()
 
 
 class LiveTable:
-    """A table that is redrawn in place, with what was said above it."""
+    """A table that is redrawn in place, with the events above it."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._began = time.monotonic()
@@ -86,7 +86,7 @@ class LiveTable:
         self._draw(figures, services)
 
     def end(self) -> None:
-        """The figures stay."""
+        """Draw the last figures without the services."""
         if self._shown is not None:
             self._draw(self._shown, ())
         self._ended = True
@@ -97,7 +97,7 @@ class LiveTable:
             self._live.update(draw(figures, services, seconds), refresh=True)
 
     def say(self, line: str) -> None:
-        """Above the table."""
+        """Print an event above the table."""
         with contextlib.suppress(OSError):
             self._console.print(Text(printable_lines(line), style="dim"))
 
@@ -118,7 +118,7 @@ class PlainLines:
         pass
 
     def show(self, figures: RunFigures, services: Sequence[ServiceState]) -> None:
-        """A line, if the last one is old enough or something is new."""
+        """Print a line, if the last one is old enough or something is new."""
         now = time.monotonic()
         news = (figures.games > 0, figures.best_version, len(figures.exams))
         if self._ended:
@@ -128,19 +128,19 @@ class PlainLines:
             self.say(one_line(figures, services, now - self._began))
 
     def end(self) -> None:
-        """No further line of figures."""
+        """Print no further figures."""
         self._ended = True
 
     def say(self, line: str) -> None:
-        """At once."""
+        """Print an event at once."""
         with contextlib.suppress(OSError):
             sys.stdout.write(printable_lines(line) + "\n")
             sys.stdout.flush()
 
 
 def draw(figures: RunFigures, services: Sequence[ServiceState], seconds: float) -> RenderableType:
-    """The table; ``seconds`` since the start."""
-    # Not the table's own title, which is folded at the width of the table.
+    """Return the table; ``seconds`` is the time since the start."""
+    # The table's own title would be wrapped at the width of the table.
     title = Text(printable(f"{figures.run} ({figures.game}), up {duration(seconds)}"), "bold")
     title.no_wrap, title.overflow = True, "ellipsis"
     tables = [_figures_table(figures), _services_table(services)]
@@ -192,12 +192,12 @@ def _services_table(services: Sequence[ServiceState]) -> Table:
 
 
 def _cell(text: str, style: str = "") -> Text:
-    """A text that others have written: neither markup nor control characters count in it."""
+    """Return a cell with untrusted text: markup and control characters have no effect."""
     return Text(printable(text), style)
 
 
 def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: float) -> str:
-    """Everything in one line of a log."""
+    """Return all figures in one line for a log."""
     parts = [
         duration(seconds),
         *([] if figures.until is None else [f"until {figures.until}"]),
@@ -226,5 +226,5 @@ def one_line(figures: RunFigures, services: Sequence[ServiceState], seconds: flo
 
 
 def _is_news(service: ServiceState) -> bool:
-    """Whether the other figures do not show what it does."""
+    """Return whether the service does something that the other figures do not show."""
     return service.status in ("down", "blocked") or service.name == "evaluator"

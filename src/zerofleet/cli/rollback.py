@@ -1,4 +1,4 @@
-"""``zerofleet rollback``: an earlier promoted model is the best again."""
+"""``zerofleet rollback``: make an earlier promoted model the best again."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rollback(
 
     if database_url is not None:
         if run_file is None:
-            raise ConfigError("with --database-url, give the run file too: its name is the run's")
+            raise ConfigError("--database-url needs the run file too, for the name of the run")
         database_url = logged_in(database_url, password_file)
         if redis_url is not None:
             redis_url = logged_in(redis_url, redis_password_file)
@@ -78,7 +78,7 @@ def _roll_back(
     from zerofleet.database import Database
 
     with contextlib.ExitStack() as stack:
-        # Before anything is written: what cannot be a Redis URL must not leave half a rollback.
+        # Checked before any write: an invalid Redis URL must not leave half a rollback.
         pointer = None
         if redis_url is not None:
             pointer = stack.enter_context(contextlib.closing(BestPointer(redis_url, run)))
@@ -98,16 +98,16 @@ def _roll_back(
 
 
 def chosen_version(run: str, chain: Sequence[Promotion], to: int | None) -> int:
-    """The model to go back to.
+    """Return the model to go back to.
 
     Args:
         run: name of the run.
         chain: its promotions, newest first.
-        to: the version wished; None for the one that was best before the best model first was, so
-            that going back twice goes further back.
+        to: the requested version; None for the model that was best before the current one first
+            became best, so that a second rollback goes further back.
 
     Raises:
-        ConfigError: there is no such model, or it was never promoted, or it is the best already.
+        ConfigError: there is no such model, it was never promoted, or it is the best already.
     """
     if not chain:
         raise ConfigError(f"the run '{run}' has promoted no model yet: there is none to go back to")
@@ -136,19 +136,19 @@ def _confirm(head: PromotionRow, target: int, yes: bool) -> None:
 
 
 def _promote(database: Database, run: str, head: Promotion, target: int) -> Promotion:
-    """Add to the chain with the running evaluator's epoch, so that it keeps its fence."""
+    """Add a promotion with the running evaluator's epoch, which must not be fenced off."""
     epoch = database.evaluator_epoch(run) or database.acquire_fence(run, "evaluator")
     try:
         return database.promote(run, target, None, _actor(), head.seq, epoch=epoch)
     except StaleEpochError as error:
         raise ConfigError(
-            f"the run '{run}' has moved on since model {head.version} was looked at: see "
-            f"`zerofleet status`, then try again ({error})"
+            f"another model was promoted in the run '{run}' since model {head.version} was read: "
+            f"see `zerofleet status`, then try again ({error})"
         ) from error
 
 
 def _point(pointer: BestPointer, promotion: Promotion) -> None:
-    """Move the pointer now; should Redis be away, the evaluator will."""
+    """Move the pointer now; if Redis is down, the evaluator moves it later."""
     try:
         pointer.set_if_newer(promotion)
     except StoreUnavailableError as error:
@@ -160,5 +160,5 @@ def _actor() -> str:
 
     try:
         return f"rollback by {getpass.getuser()}"
-    except (KeyError, OSError):  # a container's user may have no name
+    except (KeyError, OSError):  # the user of a container may have no name
         return "rollback"

@@ -1,7 +1,7 @@
-"""Options that commands share: the run that they mean, and the files with secrets.
+"""Shared options of the commands: the run, and the files with secrets.
 
-A command means the run of a data folder, or the run of the fleet it is in: in the containers of a
-fleet the environment names the stores (``ZEROFLEET_DATABASE_URL``).
+A command addresses the run of a data folder, or the run of its fleet: in the containers of a fleet
+the environment names the stores (``ZEROFLEET_DATABASE_URL``).
 """
 
 from __future__ import annotations
@@ -77,19 +77,18 @@ AllowPlaintext = Annotated[
 
 
 def default_folder(run_name: str) -> Path:
-    """Where a run keeps its data unless ``--data`` says otherwise."""
+    """Return the default data folder of a run, without ``--data``."""
     return DEFAULT_ROOT / run_name
 
 
 def chosen_folder(data: Path | None, run_file: Path | None = None) -> DataFolder:
-    """The folder given, else the run file's, else the one in zerofleet-data used last.
+    """Return the given data folder, else the run file's, else the most recent one.
 
-    A guess is said on stderr.
-
-    A start that was killed there before it succeeded is undone.
+    The most recent one is searched in zerofleet-data. The choice is printed on stderr if it was a guess. A start that was killed there before it
+    succeeded is undone.
 
     Raises:
-        ConfigError: there is none, what was given is not a data folder, or the folder is of
+        ConfigError: there is none, the given path is not a data folder, or the folder belongs to
             another run than the run file.
     """
     folder = _chosen_folder(data, run_file)
@@ -129,23 +128,23 @@ def _last_use(folder: Path) -> float:
 
 
 def in_fleet(data: Path | None) -> bool:
-    """Whether the environment names a run's stores, and no data folder was given."""
+    """Return whether the environment names a run's stores, and no data folder was given."""
     return data is None and "ZEROFLEET_DATABASE_URL" in os.environ
 
 
 def fleet_database(data: Path | None, given: str | None) -> str | None:
-    """The Postgres to ask: the one given, else that fleet's; None: a data folder's."""
+    """Return the given Postgres URL, else the fleet's; None: use a data folder's."""
     return given or (os.environ["ZEROFLEET_DATABASE_URL"] if in_fleet(data) else None)
 
 
 def fleet_settings(run_file: Path | None) -> ProcessSettings:
-    """Where that fleet's stores and run file are.
+    """Return the settings of the fleet: its stores and its run file.
 
     Args:
-        run_file: in place of ZEROFLEET_RUN_FILE.
+        run_file: overrides ZEROFLEET_RUN_FILE.
 
     Raises:
-        ConfigError: no run file is named, or a value is not valid.
+        ConfigError: there is no run file, or a value is not valid.
     """
     from zerofleet.config import ProcessSettings, read_settings
 
@@ -158,7 +157,7 @@ def fleet_settings(run_file: Path | None) -> ProcessSettings:
 
 
 def logged_in(url: str, password_file: Path | None) -> str:
-    """A store's URL that names its password file."""
+    """Return a store's URL with its password file."""
     from zerofleet.secrets.files import with_password_file
 
     return with_password_file(url, password_file)
@@ -167,5 +166,5 @@ def logged_in(url: str, password_file: Path | None) -> str:
 def client_credentials(
     tls: Path | None, token_file: Path | None, allow_plaintext: bool
 ) -> ClientCredentials:
-    """What a command shows to an inference service elsewhere."""
+    """Return the credentials for an inference service elsewhere."""
     return {"tls_folder": tls, "token_file": token_file, "allow_plaintext": allow_plaintext}

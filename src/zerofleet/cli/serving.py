@@ -1,4 +1,4 @@
-"""The inference service of a run, for commands that ask it for moves."""
+"""The inference service of a run, for commands that need its moves."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _READY_SECONDS = 60.0
 
 
 def with_port(address: str | None) -> str | None:
-    """The value of ``--address HOST:PORT`` as it was given, if it names a port.
+    """Return the value of ``--address HOST:PORT`` unchanged if it has a port.
 
     Raises:
-        ConfigError: it does not; gRPC would take 443, where none of our services listens.
+        ConfigError: it has none; gRPC would take 443, where none of our services listens.
     """
     from zerofleet.rpc.tls import require_target
 
@@ -42,7 +42,7 @@ def with_port(address: str | None) -> str | None:
 
 
 def refuse_two_services(address: str | None, run_file: Path | None, data: Path | None) -> None:
-    """Refuse ``--address`` beside a run, whose service may be another.
+    """Refuse ``--address`` together with a run, which may have another service.
 
     Raises:
         ConfigError: both are given.
@@ -54,14 +54,14 @@ def refuse_two_services(address: str | None, run_file: Path | None, data: Path |
 
 @contextlib.contextmanager
 def serving(folder: DataFolder, program: str) -> Generator[str]:
-    """The address of this run's inference service, started for the time if none is running.
+    """Yield the address of this run's inference service, started for the time if none is running.
 
     Args:
-        folder: of the run.
-        program: the command's name, which ``joined`` tells to other commands.
+        folder: data folder of the run.
+        program: the command's name, which ``joined`` shows to other commands.
 
     Raises:
-        ConfigError: there is no model that could be asked.
+        ConfigError: the run has no usable model.
     """
     from zerofleet.local.stores import joined
 
@@ -76,13 +76,13 @@ def serving(folder: DataFolder, program: str) -> Generator[str]:
 
 @contextlib.contextmanager
 def evaluating(folder: DataFolder, running: Running) -> Generator[Callable[[], None]]:
-    """An evaluator that plays a stopped run's trials alone, and the inference that it asks.
+    """Run an evaluator that plays only a stopped run's test matches, and inference for it.
 
     Yields:
         A function that raises ``ConfigError`` when one of them has ended.
 
     Raises:
-        ConfigError: there is no model that could be asked.
+        ConfigError: the run has no usable model.
     """
     from zerofleet.local.processes import start_child, stop_child
 
@@ -95,7 +95,7 @@ def evaluating(folder: DataFolder, running: Running) -> Generator[Callable[[], N
         def check() -> None:
             if process.poll() == 0:
                 raise ConfigError(
-                    "another evaluator of this run has taken over: give the same command again"
+                    "another evaluator of this run has taken over: repeat the command"
                 )
             if process.poll() is not None:
                 raise ConfigError(f"the evaluator has ended: {program.last_words()}")
@@ -109,10 +109,10 @@ def evaluating(folder: DataFolder, running: Running) -> Generator[Callable[[], N
 
 
 def point_at_best(folder: DataFolder, running: Running) -> None:
-    """Tell of a damaged best model, and name the best to a Redis that may be new.
+    """Warn about a damaged best model, and set the pointer in a Redis that may be new.
 
     Raises:
-        ConfigError: the run has none.
+        ConfigError: the run has no best model.
     """
     from zerofleet.best_pointer import BestPointer
     from zerofleet.database import Database
@@ -131,25 +131,25 @@ def point_at_best(folder: DataFolder, running: Running) -> None:
 
 
 def tell_of_damage(folder: DataFolder, best: Promotion) -> None:
-    """Say on stderr that the best model's file cannot be used: then an earlier one answers."""
+    """Warn on stderr if the best model's file cannot be used, so that an earlier model answers."""
     from zerofleet.models.folder import ModelFolder
 
     try:
         ModelFolder(folder.models, folder.run).read_verified(best.sha256)
     except ZerofleetError as error:
         echo(
-            f"the best model, {best.version}, cannot be used: {error}; the newest one that can be "
-            "answers in its place",
+            f"the best model, {best.version}, cannot be used: {error}; the newest usable one "
+            "answers instead",
             err=True,
         )
 
 
 @contextlib.contextmanager
 def _lone_inference(folder: DataFolder, running: Running) -> Generator[tuple[str, Popen[bytes]]]:
-    """An inference service over running stores, with the best model loaded; its address.
+    """Run inference over running stores, with the best model loaded; yield its address.
 
     Raises:
-        ConfigError: it ends, or does not get ready.
+        ConfigError: it ends, or does not become ready.
     """
     from zerofleet.local.processes import start_child, stop_child
     from zerofleet.local.programs import chosen_address

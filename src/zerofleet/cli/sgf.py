@@ -58,7 +58,7 @@ def sgf(
     from zerofleet.games.sgf import require_sgf
 
     if game_uid is None and run_file is not None and (uid := _as_uid(run_file)) is not None:
-        run_file, game_uid = None, uid  # alone, of the run that the other options mean
+        run_file, game_uid = None, uid  # a lone UID belongs to the run of the other options
     if (game_uid is None) == (last is None):
         raise ConfigError("give a game's uid (of the table games) or --last N")
     if run_file is not None:
@@ -72,8 +72,8 @@ def sgf(
         for uid in chosen:
             try:
                 text = sgf_of_game(run.name, _played(database, run.name, uid))
-            except ValueError as error:  # the other games are written all the same
-                echo(f"game {uid} is left out, it cannot be read: {error}", err=True)
+            except ValueError as error:  # the other games are still written
+                echo(f"game {uid} is skipped, it cannot be read: {error}", err=True)
                 continue
             written += 1
             if folder is None:
@@ -113,14 +113,14 @@ def _write(folder: Path, game_uid: UUID, text: str) -> None:
 def _database(
     run_file: Path | None, data: Path | None, database_url: str | None
 ) -> Generator[tuple[RunConfig, PlayedGames]]:
-    """The run that is meant, and where its games are."""
+    """Yield the run and its stored games."""
     from zerofleet.config import load_run
     from zerofleet.database.played_games import PlayedGames
     from zerofleet.local.stores import joined
 
     if database_url is not None:
         if run_file is None and not in_fleet(data):
-            raise ConfigError("with --database-url, give the run file too: its name is the run's")
+            raise ConfigError("--database-url needs the run file too, for the name of the run")
         run = load_run(run_file or fleet_settings(None).run_file)
         with PlayedGames(database_url) as database:
             yield run, database

@@ -1,4 +1,4 @@
-"""``zerofleet sql``: ask the games a question."""
+"""``zerofleet sql``: query the games."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def sql(
 
 
 def _psql(url: str, queries: Sequence[str]) -> int:
-    """Run psql to its end; its exit status."""
-    # The role has no right to write; a database that was set up by hand may lack the role.
+    """Run psql to its end and return its exit status."""
+    # The role may not write, but a database that was set up by hand may lack the role.
     options = "-c default_transaction_read_only=on -c statement_timeout=30s"
     arguments = [
         _program(),
@@ -78,7 +78,7 @@ def _psql(url: str, queries: Sequence[str]) -> int:
 
 
 def _program() -> str:
-    """Psql of the newest Postgres here, or one that came without a server."""
+    """Return psql of the newest Postgres here, or one that came without a server."""
     import shutil
 
     from zerofleet.local.postgres_cluster import find_programs
@@ -108,13 +108,13 @@ def _run(arguments: list[str], url: str, environment: dict[str, str]) -> int:
 
 @contextlib.contextmanager
 def _password_file(password: str | None) -> Generator[Path | None]:
-    """A file in libpq's format, good for any server, for as long as psql runs."""
+    """Write a password file in libpq's format, valid for any server, while psql runs."""
     import tempfile
 
     if password is None:
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="zerofleet-") as folder:  # which only we can enter
+    with tempfile.TemporaryDirectory(prefix="zerofleet-") as folder:  # only we can enter it
         path = Path(folder) / "password"
         path.touch(0o600)
         path.write_text("*:*:*:*:" + password.replace("\\", "\\\\").replace(":", "\\:") + "\n")

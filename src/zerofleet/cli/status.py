@@ -1,4 +1,4 @@
-"""``zerofleet status``: where a run stands."""
+"""``zerofleet status``: show the state of a run."""
 
 from __future__ import annotations
 
@@ -57,23 +57,23 @@ def status(
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A run that is looked at, perhaps again and again."""
+    """A run whose state is shown, perhaps repeatedly."""
 
     monitor: Monitor
     address: str | None
-    """Of the inference service; None: the run is stopped."""
+    """Address of the inference service; None: the run is stopped."""
     of_fleet: bool
     goes_on: Callable[[], bool]
-    """Whether a further look may find something new."""
+    """Returns whether another reading may find something new."""
     is_followed: Callable[[], bool] = lambda: False
-    """Whether the run was started anew since it ended; waits while that is not known."""
+    """Returns whether the run was started again after its end; waits until that is known."""
     running: Running | None = None
     """Stores and services of its data folder; None: the run is a fleet's."""
     page_command: str = ""
     """Command that shows the page of a run that has none now."""
 
     def look(self, as_json: bool, indent: int | None = None) -> str:
-        """The run now.
+        """Return the current state as text.
 
         Raises:
             StoreUnavailableError: Postgres does not answer.
@@ -89,29 +89,29 @@ class _Watched:
         is_heard = figures.redis.status == "up"
         if self.of_fleet and not services:
             address = None
-        # Where all share one machine, its cores are the limit.
+        # On a single machine, its cores are the limit.
         cores = None if self.of_fleet else os.cpu_count()
         advice = monitor.advice(cores) if address and is_heard else None
         if as_json:
             values = status_values(figures, disk, services, address, advice, self.running)
             return json.dumps(values, indent=indent)
-        # Whoever starts a fleet asks it before its services have said anything.
+        # A fleet that is just starting has no heartbeats yet.
         stopped = "no heartbeats: starting or stopped" if self.of_fleet else "stopped"
         if self.of_fleet and not is_heard:
-            stopped = f"not known whether it runs: Redis is {figures.redis.status}"
+            stopped = f"unknown: Redis is {figures.redis.status}"
         return status_text(
             *(figures, disk, services, address, advice, stopped), self.running, self.page_command
         )
 
 
 def _watch(watched: _Watched, as_json: bool) -> None:
-    """Look until the run ends; a store that is away for a while is said and waited for."""
+    """Show the state until the run ends; report a store that is down and wait for it."""
     import sys
 
     from rich.live import Live
     from rich.text import Text
 
-    # What stands there is drawn over on a terminal alone: programs and files get every look.
+    # Only a terminal is redrawn: programs and files get every reading.
     in_place = sys.stdout.isatty() and not as_json
     live = Live(auto_refresh=False) if in_place else contextlib.nullcontext()
     with live:
@@ -134,7 +134,7 @@ def _watch(watched: _Watched, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def _of_folder(data: Path | None, run_file: Path | None) -> Generator[_Watched]:
-    """A run of ``zerofleet up``, and the address of its inference service while that is up."""
+    """Yield a run of ``zerofleet up``, and the address of its inference service while it is up."""
     from zerofleet.cli.local_run import page_command
     from zerofleet.config import load_run
     from zerofleet.database import Database
@@ -147,7 +147,7 @@ def _of_folder(data: Path | None, run_file: Path | None) -> Generator[_Watched]:
         joined(folder, "status") as running,
         Monitor(run, running.database_urls["console"], running.redis_url, folder.root) as monitor,
     ):
-        if running.inference_address is None:  # else its inference service says so
+        if running.inference_address is None:  # otherwise its inference service reports it
             with Database(running.database_urls["console"], pool_size=1) as database:
                 best = database.promotion_head(folder.run)
             if best is not None:
@@ -158,7 +158,8 @@ def _of_folder(data: Path | None, run_file: Path | None) -> Generator[_Watched]:
             return bool(address) and running.goes_on(folder)
 
         def is_followed() -> bool:
-            while address and folder.is_held():  # else it stops still, or another command looks
+            # otherwise it is still stopping, or another command holds the folder
+            while address and folder.is_held():
                 newest = running_in(folder)
                 if newest and newest.inference_address and newest != running:
                     return True
@@ -172,7 +173,7 @@ def _of_folder(data: Path | None, run_file: Path | None) -> Generator[_Watched]:
 
 @contextlib.contextmanager
 def _of_fleet(run_file: Path | None) -> Generator[_Watched]:
-    """A run whose stores the environment names."""
+    """Yield a run whose stores are named by the environment."""
     from zerofleet.config import load_run
     from zerofleet.local.monitor import Monitor
 

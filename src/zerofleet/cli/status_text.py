@@ -33,7 +33,7 @@ from zerofleet.printable import printable
 if TYPE_CHECKING:
     from zerofleet.local.stores import Running
 
-_NOT_HERE = ("until", "disk")  # only `zerofleet up` knows the first; disk_use has the other
+_NOT_HERE = ("until", "disk")  # the first is known to `zerofleet up` only; disk_use has the other
 
 
 def status_values(
@@ -46,8 +46,8 @@ def status_values(
 ) -> dict[str, Any]:
     """Return everything as JSON values.
 
-    ``address`` is that of the inference service while the run is up; ``running`` describes the
-    stores and services of its data folder, if it has one.
+    ``address`` is the inference service's while the run is up; ``running`` describes the stores and
+    services of its data folder, if it has one.
     """
     page = None if running is None else running.page_address
     return {
@@ -84,14 +84,14 @@ def status_text(
     """Return a line for each figure.
 
     Args:
-        figures: of the run.
-        disk: the disk usage.
+        figures: figures of the run.
+        disk: its disk usage.
         services: the processes that send heartbeats.
-        address: of the inference service; None: the run is stopped.
-        advice: on the number of workers.
+        address: address of the inference service; None: the run is stopped.
+        advice: advice on the number of workers.
         stopped: status text of a run without an address.
         running: the stores and services of its data folder, if it has one.
-        page_command: command that shows the page of a run that has none now.
+        page_command: command that shows the page of a run that is not serving it now.
     """
     rows = {
         "run": f"{figures.run} ({figures.game}), {'running' if address else stopped}",

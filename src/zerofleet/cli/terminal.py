@@ -28,7 +28,7 @@ def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Generator[None]:
-    """While no event loop runs: each of these signals raises KeyboardInterrupt."""
+    """Raise KeyboardInterrupt for the stop signals, while no event loop runs."""
     before = {each: signal.signal(each, _interrupt) for each in _SIGNALS}
     try:
         yield
@@ -41,9 +41,9 @@ def interruptible() -> Generator[None]:
 async def stop_event(
     first: Callable[[], None], again: Callable[[], None]
 ) -> AsyncGenerator[asyncio.Event]:
-    """An event that the first signal sets; it calls ``first``, each further one ``again``.
+    """Yield an event that the first signal sets; it calls ``first``, each further one ``again``.
 
-    After the block the signals are ignored: the command is about to end anyway.
+    After the block the signals are ignored, because the command is about to end.
     """
     stop = asyncio.Event()
 
@@ -65,7 +65,7 @@ async def stop_event(
 
 @contextlib.contextmanager
 def interrupts_ignored() -> Generator[None]:
-    """While another program has the terminal: Ctrl-C is for that program alone."""
+    """Ignore Ctrl-C while another program has the terminal, so that only that program gets it."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

@@ -12,7 +12,7 @@ from zerofleet.cli.terminal import echo
 
 
 class TokenRole(StrEnum):
-    """What a token is good for."""
+    """Role of a token."""
 
     worker = "worker"
     viewer = "viewer"

@@ -99,7 +99,7 @@ def up(
         )
         reached = local_run.go(database_url, redis_url, start)
     if not reached:
-        raise typer.Exit(130)  # as a shell names an interrupted program
+        raise typer.Exit(130)  # as shells report an interrupted program
 
 
 def with_disk_limit(run: RunConfig) -> RunConfig:
@@ -111,10 +111,10 @@ def with_disk_limit(run: RunConfig) -> RunConfig:
 
 
 def _check_rules(game: str) -> None:
-    """Play a game written in Python at random first: its mistakes would come up hours later.
+    """Play a game written in Python at random, because its mistakes would show up hours later.
 
     Raises:
-        ConfigError: it breaks the contract.
+        ConfigError: the game breaks the contract.
     """
     if not game.startswith("python:"):
         return
@@ -163,12 +163,12 @@ def _checked_run(run_file: Path, overrides: Sequence[str]) -> RunConfig:
 
 
 def _apply_overrides(settings: Iterable[str]) -> tuple[dict[str, str], list[str]]:
-    """Put each ``--set KEY=VALUE`` into the environment, where this process and its children look.
+    """Put each ``--set KEY=VALUE`` into the environment of this process and its children.
 
     Returns:
-        For each variable the setting that it was given by; and one line for each setting that is
-        not KEY=VALUE or does not begin with a section of a run file. The keys of a section are
-        checked with the run file.
+        The setting behind each variable, and one line for each setting that is not KEY=VALUE or
+            does not begin with a section of a run file. The keys of a section are checked with the
+            run file.
     """
     from zerofleet.config import ENV_PREFIX, RunConfig, near_key
 

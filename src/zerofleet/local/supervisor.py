@@ -87,7 +87,7 @@ class Child:
     """The exit status of ``process``, when there is one."""
     lost_games: int = 0
     """Finished games that it held when it left, because Postgres did not take them."""
-    has_told: bool = False
+    has_reported: bool = False
     """Whether ``process`` said how many finished games were lost."""
     killed: bool = False
     """Whether it did not stop in time."""
@@ -245,8 +245,8 @@ def _wait(child: Child, process: Popen[bytes], told: int) -> int:
     os.set_blocking(told, False)  # what it left behind may hold the pipe
     with open(told, "rb", buffering=0) as pipe:
         number = pipe.read(20) or b""
-    child.has_told = number.isdigit()
-    child.lost_games += int(number) if child.has_told else 0
+    child.has_reported = number.isdigit()
+    child.lost_games += int(number) if child.has_reported else 0
     return status
 
 

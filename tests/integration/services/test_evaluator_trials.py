@@ -152,7 +152,7 @@ def test_a_variant_that_cannot_be_loaded_holds_nothing_up(
     )
     assert isinstance(again.exception, ConfigError)
     [trial] = fleet.database.matches("tried", "trial")
-    assert f"left this trial out: {trial.left_out}; mend that" in str(again.exception)
+    assert f"skipped this match: {trial.left_out}; correct that" in str(again.exception)
     assert stored(fleet) == set()
     assert fleet.log("evaluator").count("trial_left_out") == 2
 
@@ -178,8 +178,8 @@ def test_a_game_with_few_openings_has_a_shorter_trial(make_fleet: Any) -> None:
         (("1", "7"), "the run 'tried' has no model 7"),
         (("1", "1/fp16"), "model 1 has no accepted variant fp16: it has fp32, int8"),
         (("1", "1"), "'1' cannot play against itself"),
-        (("1", "gnugo:3"), "'gnugo:3' does not play connect_four, it plays Go alone: name"),
-        (("search", "random"), "the run 'tried' has never had an evaluator here"),
+        (("1", "gnugo:3"), "'gnugo:3' plays only Go, not connect_four: name"),
+        (("search", "random"), "the run 'tried' has never had an evaluator in this database"),
     ],
 )
 def test_what_cannot_be_played_is_not_asked_for(
