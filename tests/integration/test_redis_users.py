@@ -255,7 +255,7 @@ def test_the_command_prints_it(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_good(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="has no file that is named like a user"):
+    with pytest.raises(ConfigError, match="has no file named after a user"):
         acl_file(tmp_path)
     (tmp_path / "worker").write_text("\n")
     with pytest.raises(ConfigError, match="is empty"):

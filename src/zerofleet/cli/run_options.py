@@ -84,8 +84,8 @@ def default_folder(run_name: str) -> Path:
 def chosen_folder(data: Path | None, run_file: Path | None = None) -> DataFolder:
     """Return the given data folder, else the run file's, else the most recent one.
 
-    The most recent one is searched in zerofleet-data. The choice is printed on stderr if it was a guess. A start that was killed there before it
-    succeeded is undone.
+    The most recent one is looked for in zerofleet-data. The choice is printed on stderr if it was a
+    guess. A start that was killed there before it succeeded is undone.
 
     Raises:
         ConfigError: there is none, the given path is not a data folder, or the folder belongs to

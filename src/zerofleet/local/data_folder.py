@@ -1,11 +1,11 @@
-"""The data folder of a local run: its run, the process that holds it, and what is running in it.
+"""The data folder of a local run: its run, the process that holds it, and its running services.
 
 ::
 
     DATA/zerofleet.json     {"format": 1, "run": ..., "game": ...}: written once; its lock is
                             shared by the commands that use another's stores
-    DATA/run.toml           the run file as it was when the run was last started, with what --set
-                            and the environment said over it
+    DATA/run.toml           the run file of the last start, with the values from --set and
+                            the environment
     DATA/lock               held with flock by the command that runs the stores
     DATA/running.json       where the holder's stores and services listen
     DATA/usage.json         wall and CPU seconds of the run since its first game
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 REPLACED = ("run.toml", "stores.json", "page.json")
-"""Files that a start replaces, and that a start which fails gives back."""
+"""Files that a start replaces, and that a failed start restores."""
 _PRIVATE = (MARKER, "lock", *REPLACED, "models", "checkpoints", "logs", "engines", "valkey")
 OLD = ".before"
-"""Added to the name of a replaced file until the start has succeeded."""
+"""Suffix of a replaced file until the start has succeeded."""
 _PORTS = range(1, 65_536)
 _LOCK_SECONDS = 0.5
 
@@ -52,14 +52,14 @@ _PROC = Path("/proc")
 
 
 def narrow(path: Path, *, passing: bool = True) -> None:
-    """Take away the rights of other users to a file or folder of ours.
+    """Remove the rights of other users to a file or folder of ours.
 
     Args:
         path: nothing happens if it does not exist or is a link.
-        passing: root leaves others the right to pass through a folder, because the user that
-            Postgres runs as has to.
+        passing: if we are root, others may still pass through a folder, because Postgres runs as
+            another user.
     """
-    with contextlib.suppress(OSError):  # it is not there, or not ours
+    with contextlib.suppress(OSError):  # missing, or not ours
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):
             return
@@ -70,7 +70,7 @@ def narrow(path: Path, *, passing: bool = True) -> None:
 
 
 def lock_holder(path: Path) -> int | None:
-    """Return the process that holds a file's lock; None: the system does not say."""
+    """Return the process that holds a file's lock; None if the system does not say."""
     with contextlib.suppress(OSError, ValueError):
         status = path.stat()
         device, inode = (os.major(status.st_dev), os.minor(status.st_dev)), status.st_ino
@@ -81,14 +81,14 @@ def lock_holder(path: Path) -> int | None:
                 device,
                 inode,
             ):
-                return int(pid) if int(pid) > 0 else None  # a process out of our sight
+                return int(pid) if int(pid) > 0 else None  # a process outside our PID namespace
     return None
 
 
 class FolderLock:
     """A lock on a folder, held by us and by the children that we hand ``fileno()`` to.
 
-    A server that outlives its parent for a moment, to leave cleanly, still holds it.
+    A server that briefly outlives its parent to shut down cleanly still holds it.
     """
 
     def __init__(self, folder: Path, patience: float) -> None:
@@ -96,7 +96,7 @@ class FolderLock:
 
         Args:
             folder: made if absent.
-            patience: seconds that a server which is leaving may take.
+            patience: seconds to wait for a server that is shutting down.
 
         Raises:
             ConfigError: another process holds it, or the folder cannot be written.
@@ -122,11 +122,11 @@ class FolderLock:
             time.sleep(0.02)
 
     def fileno(self) -> int:
-        """The open file that carries the lock."""
+        """The descriptor of the open file with the lock."""
         return self._file.fileno()
 
     def release(self) -> None:
-        """Let go of it here; children that hold it keep it until they end."""
+        """Release the lock here; children that hold it keep it until they end."""
         self._file.close()
 
     def _taken(self) -> bool:
@@ -147,7 +147,7 @@ class DataFolder:
 
     @classmethod
     def open(cls, root: Path) -> Self:
-        """An existing data folder.
+        """Return an existing data folder.
 
         Raises:
             ConfigError: it does not exist, is something else, or a newer zerofleet made it.
@@ -177,7 +177,7 @@ class DataFolder:
 
     @classmethod
     def for_run(cls, root: Path, run: RunConfig) -> Self:
-        """The folder of this run, made if there is none yet.
+        """Return the folder of this run; make it if there is none yet.
 
         Raises:
             ConfigError: the folder belongs to another run or game, or holds other things.
@@ -198,15 +198,15 @@ class DataFolder:
     def keep_run_file(self, run_file: Path, run: RunConfig) -> None:
         """Write the run file into the folder: services and later commands read it there.
 
-        What --set and the environment say over it is in it, for later commands do not hear them.
-        The copy also has the disk limit, because its default depends on where the database is.
+        It includes the values from --set and the environment, because later commands do not get
+        them. It also includes the disk limit, whose default depends on where the database is.
 
         Raises:
-            ConfigError: it cannot be read once more, or its copy cannot be written.
+            ConfigError: the run file cannot be read again, or its copy cannot be written.
         """
         from zerofleet.config import run_file_text
 
-        if not run_file.is_file():  # a shell's <(...): load_run has had what it says
+        if not run_file.is_file():  # a shell's <(...), which load_run has consumed
             raise ConfigError(f"cannot copy {run_file}: give a run file that is a plain file")
         text = run_file_text(run_file, run, {"retention": {"max_disk_gb": None}})
         try:
@@ -259,7 +259,7 @@ class DataFolder:
 
     @contextlib.contextmanager
     def hold(self, command: str) -> Generator[None]:
-        """Be the only one who runs stores here; the kernel lets go when the process ends.
+        """Be the only process that runs stores here; the kernel releases the lock when it ends.
 
         Undoes a start that was killed before it succeeded.
 
@@ -273,7 +273,7 @@ class DataFolder:
                     "another --data"
                 )
             self._protect()
-            # Over the line of the last holder: on a full disk there may be no room for another.
+            # Overwrite the line of the last holder: a full disk may have no room for another.
             with full_disk_named(self.root):
                 lock.truncate(lock.write(f"{os.getpid()} zerofleet {command}".encode()))
             self.give_back()
@@ -287,29 +287,29 @@ class DataFolder:
         """
         replaced = [name for name in REPLACED if (self.root / f"{name}{OLD}").exists()]
         for name in replaced:
-            (self.root / f"{name}{OLD}").replace(self.root / name)  # needs no room on the disk
+            (self.root / f"{name}{OLD}").replace(self.root / name)  # needs no free space
         return replaced
 
     def undo_killed_start(self) -> None:
         """Restore the files that a killed start has replaced, before a command reads them."""
         if any((self.root / f"{name}{OLD}").exists() for name in REPLACED):
             with self._lock_file().open("r+b", buffering=0) as lock:
-                if _locked(lock, patience=0.0):  # else a start goes on
+                if _locked(lock, patience=0.0):  # otherwise a start is in progress
                     self.give_back()
 
     @contextlib.contextmanager
     def guest(self) -> Generator[None]:
-        """Keep whoever runs stores here for a while from stopping them."""
+        """Keep the process that runs stores here from stopping them, for the time of this block."""
         with (self.root / MARKER).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
             yield
 
     @contextlib.contextmanager
     def emptied(self, say: Callable[[], None]) -> Generator[None]:
-        """Wait until there is no guest, and let none in while this is entered.
+        """Wait until there is no guest, and admit none during this block.
 
         Args:
-            say: called once if there is one.
+            say: called once if there is a guest.
         """
         with (self.root / MARKER).open("rb", buffering=0) as lock:
             if not _locked(lock, patience=_LOCK_SECONDS):
@@ -318,12 +318,12 @@ class DataFolder:
             yield
 
     def is_held(self) -> bool:
-        """Whether a process runs stores here now."""
+        """Return whether a process runs stores here now."""
         with self._lock_file().open("r+b", buffering=0) as lock:
             return not _locked(lock, patience=0.0)
 
     def holder_pid(self) -> int:
-        """The process that holds the folder, or held it last."""
+        """Return the process that holds the folder, or held it last."""
         return self._holder()[0]
 
     def _holder(self) -> tuple[int, str]:
@@ -331,7 +331,7 @@ class DataFolder:
         return int(number) if number.isdigit() else 0, command or "zerofleet"
 
     def _holder_words(self) -> str:
-        """Who holds the lock; a process that is no command of ours may hold it, too."""
+        """Describe the holder of the lock, which may also be another program."""
         pid, name = self._holder()
         holder = lock_holder(self.root / "lock")
         if holder is None and Path("/proc/self").exists() and not Path(f"/proc/{pid}").exists():
@@ -346,7 +346,7 @@ class DataFolder:
         return f"{program} (process {holder}{user})"
 
     def _protect(self) -> None:
-        """Keep other users out, also of a folder that an earlier version made."""
+        """Keep other users out, also of a folder made by an earlier version."""
         narrow(self.root)
         for name in _PRIVATE:
             narrow(self.root / name, passing=False)
@@ -364,16 +364,16 @@ class DataFolder:
 
 
 def is_log(name: str) -> bool:
-    """Return whether a file name is that of a log, of the last start or the one before."""
+    """Return whether a file name is the name of a log, from the last start or the one before."""
     return name.endswith((".log", ".log.1"))
 
 
 @contextlib.contextmanager
 def full_disk_named(folder: Path) -> Generator[None]:
-    """Raise what says that there is no room with the folder and the way out.
+    """Raise errors of a full disk or shared memory with the folder and a remedy.
 
     Raises:
-        ConfigError: there is none, on the disk or in the shared memory of this machine.
+        ConfigError: the disk or this machine's shared memory is full.
     """
     try:
         yield
@@ -393,7 +393,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def _locked(lock: FileIO, *, patience: float) -> bool:
-    """Take the lock; wait a moment for a command that holds it only to look."""
+    """Take the lock; wait a moment for a command that holds it only to check."""
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -436,7 +436,7 @@ def _made(root: Path) -> Path:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read what ``write_json`` wrote.
+    """Read a file written by ``write_json``.
 
     Raises:
         ConfigError: it cannot be read.
@@ -451,7 +451,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_private(path: Path, content: str) -> None:
-    """Write a file of mode 0600 in one step; at no moment may another user read it."""
+    """Write a file of mode 0600 in one step; no other user can read it at any moment."""
     temporary = path.with_name(f"{path.name}.new")
     temporary.unlink(missing_ok=True)
     try:
@@ -480,7 +480,7 @@ class Usage:
 
 
 class UsageMeter:
-    """Counts from the first game on, and remembers in a file, so that a resumed run goes on."""
+    """Counts from the first game on, and saves the total so that a resumed run continues it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -489,7 +489,7 @@ class UsageMeter:
         self.usage = self._before
 
     def read(self, *, games: int) -> Usage:
-        """The cost up to now; while there is no game yet, it starts anew with each reading."""
+        """Return the cost up to now; it starts again with each reading until there is a game."""
         now = _now()
         if games == 0:
             self._start = now
@@ -504,10 +504,10 @@ class UsageMeter:
 
 
 def tree_cpu_seconds(root: int) -> float:
-    """CPU seconds of a process, its descendants, and those descendants that have ended.
+    """Return the CPU seconds of a process and all its descendants, ended ones included.
 
-    Linux counts an ended child with its parent once it is waited for, so the sum over the living
-    tree holds everything. Elsewhere only this process and its ended children are seen.
+    Linux adds an ended child to its parent once it is waited for, so the sum over the living tree
+    is complete. Elsewhere only this process and its ended children are counted.
     """
     if not _PROC.is_dir():
         spent = [
@@ -530,7 +530,7 @@ def tree_cpu_seconds(root: int) -> float:
 
 
 def _stat_fields(process: Path) -> list[str]:
-    """The fields after the command's name, which may hold spaces; empty when it is gone."""
+    """Return the fields after the command's name, which may hold spaces; empty if it has ended."""
     try:
         line = (process / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -547,4 +547,4 @@ def _stored(path: Path) -> Usage:
         content = json.loads(path.read_text(encoding="utf-8"))
         return Usage(float(content["wall_seconds"]), float(content["cpu_seconds"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return Usage(0.0, 0.0)  # a damaged file is no reason to fail: counting starts again
+        return Usage(0.0, 0.0)  # a damaged file: start counting again

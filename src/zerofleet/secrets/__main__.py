@@ -1,4 +1,4 @@
-"""``python -m zerofleet.secrets DIR``: make all secrets of one fleet; what is there stays."""
+"""``python -m zerofleet.secrets DIR``: make all secrets of one fleet; existing ones stay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MODES = {"400": 0o400, "440": 0o440}
 
 
 def main() -> int:
-    """Make what is missing, and name it; the exit status of the process."""
+    """Make what is missing, print its names, and return the exit status of the process."""
     parser = argparse.ArgumentParser(prog="python -m zerofleet.secrets", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR", help="made if absent")
     parser.add_argument(
@@ -21,13 +21,13 @@ def main() -> int:
         action="append",
         default=[],
         metavar="NAME",
-        help="another DNS name or IP address that clients reach the servers by; may be repeated",
+        help="another DNS name or IP address of the servers, for clients; may be repeated",
     )
     parser.add_argument(
         "--mode",
         choices=_MODES,
         default="440",
-        help="of the files: their group may read them, or not",
+        help="mode of the files: whether their group may read them",
     )
     chosen = parser.parse_args()
     fleet = FleetSecrets(chosen.folder, chosen.host, _MODES[chosen.mode])

@@ -1,7 +1,7 @@
 """A certificate authority of one fleet, and the certificates it signs.
 
-For trials and for those who have no better one: its key is a file beside the certificates. With
-cert-manager or the like, lay out the same folders from its certificates.
+It is meant for trials and for fleets without a better one, because its key is a file next to the
+certificates. With cert-manager or similar, lay out the same folders from its certificates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _AUTHORITY_DAYS = 3650
 _DAYS = 397
 RENEW_DAYS = 60
-"""A certificate that ends sooner than this is made anew."""
+"""A certificate that expires sooner than this is renewed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class CertifiedKey:
 
 
 def make_authority(name: str) -> CertifiedKey:
-    """An authority that signs certificates of services and no other authorities."""
+    """Return an authority that signs certificates of services, but no other authorities."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(name)
     builder = (
@@ -45,14 +45,15 @@ def make_authority(name: str) -> CertifiedKey:
 def make_certificate(
     authority: CertifiedKey, name: str, hosts: Sequence[str], *, server: bool, client: bool
 ) -> CertifiedKey:
-    """A certificate for one service.
+    """Return a certificate for one service.
 
     Args:
-        authority: who signs it.
-        name: by which servers know the client that shows it.
-        hosts: DNS names and IP addresses that clients may reach it by.
-        server: it may be shown by a server. A worker's may not: a stolen one poses as no server.
-        client: it may be shown by a client.
+        authority: signs the certificate.
+        name: name by which servers know the client.
+        hosts: DNS names and IP addresses of the server, for clients.
+        server: valid for servers. A worker's is not, so that a stolen one cannot impersonate a
+            server.
+        client: valid for clients.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     signer = x509.load_pem_x509_certificate(authority.certificate)
@@ -75,12 +76,12 @@ def make_certificate(
 
 
 def is_good_for(certificate: bytes, authority: bytes, hosts: Sequence[str]) -> bool:
-    """Whether a certificate can stay: of this authority, for these hosts, and for long enough."""
+    """Return whether a certificate is signed by this authority, names these hosts, and lasts."""
     try:
         ours = x509.load_pem_x509_certificate(certificate)
         ours.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
         named = ours.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except Exception:  # whatever is wrong with it, another one is made
+    except Exception:  # a bad certificate is replaced, whatever is wrong with it
         return False
     soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=RENEW_DAYS)
     return ours.not_valid_after_utc > soon and list(named) == [_general(each) for each in hosts]

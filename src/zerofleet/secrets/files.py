@@ -1,4 +1,4 @@
-"""Files that hold secrets, and values that follow them when they change."""
+"""Secret files, and values that follow their files when these change."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _KEY = "password_file"
 
 
 def read_secret(path: Path) -> str:
-    """The first line of a file.
+    """Return the first line of a file.
 
     Raises:
-        ConfigError: it cannot be read or says nothing; what it says is never in the message.
+        ConfigError: it cannot be read or is empty; its content is never in the message.
     """
     lines = read_lines(path)
     if not lines:
@@ -29,10 +29,10 @@ def read_secret(path: Path) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a small file that say something.
+    """Return the non-empty lines of a small file, stripped.
 
     Raises:
-        ConfigError: it cannot be read, or is no text.
+        ConfigError: it cannot be read, or is not text.
     """
     text = _decoded(read_bytes(path))
     if text is None:
@@ -41,7 +41,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a small file.
+    """Return the content of a small file.
 
     Raises:
         ConfigError: it cannot be read.
@@ -56,7 +56,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def _decoded(content: bytes) -> str | None:
-    # No error leaves this function: a UnicodeDecodeError holds what could not be decoded.
+    # No error leaves this function: a UnicodeDecodeError contains the bytes of the secret.
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
@@ -64,17 +64,17 @@ def _decoded(content: bytes) -> str | None:
 
 
 class Followed(Generic[_Value]):
-    """A value made of files, made again when one of them was replaced.
+    """A value made from files, made again when one of them is replaced.
 
-    New files that are no good are said so in the log, once, and the value stays: a rotation that
-    went wrong must not end what works.
+    If the new files are invalid, the log says so once and the value stays: a failed rotation must
+    not stop a running service.
 
     Args:
         paths: the files; one may be missing.
         make: reads them.
 
     Raises:
-        ConfigError: from ``make``, the first time.
+        ConfigError: raised by ``make`` on the first read.
     """
 
     def __init__(self, paths: Sequence[Path], make: Callable[[], _Value]) -> None:
@@ -84,12 +84,12 @@ class Followed(Generic[_Value]):
         self._value = make()
 
     def get(self) -> _Value:
-        """The value of this moment; it costs a look at each file's date."""
-        # Looked at before they are read: a change in between is seen the next time.
+        """Return the current value; this costs one stat of each file."""
+        # Read the marks before the files: a change in between is noticed the next time.
         marks = _marks(self._paths)
         if marks != self._seen:
             self._seen = marks
-            import structlog  # here: it takes as long to import as all else that clients need
+            import structlog  # here: it is as slow to import as everything else that clients need
 
             log = structlog.get_logger()
             where = str(self._paths[0].parent)
@@ -103,7 +103,7 @@ class Followed(Generic[_Value]):
 
 
 def _marks(paths: Sequence[Path]) -> tuple[tuple[int, int, int] | None, ...]:
-    """What is different after a file was written or replaced, links followed."""
+    """Return values that differ after a file was written or replaced; links are followed."""
     return tuple(_mark(path) for path in paths)
 
 
@@ -116,7 +116,7 @@ def _mark(path: Path) -> tuple[int, int, int] | None:
 
 
 def with_password_file(url: str, path: Path | None) -> str:
-    """The URL with the file's name in it, in place of one named before; unchanged without one."""
+    """Return the URL with this password file instead of its own; unchanged without a file."""
     if path is None:
         return url
     bare, _ = split_password_file(url)
@@ -124,8 +124,8 @@ def with_password_file(url: str, path: Path | None) -> str:
 
 
 def split_password_file(url: str) -> tuple[str, Path | None]:
-    """The URL as others understand it, and apart from it the file, if one is named."""
-    # Not by urllib: what it puts together again is not always what it took apart.
+    """Return the URL without our password file option, and the file, if there is one."""
+    # Without urllib, whose URLs can differ after splitting and joining.
     bare, mark, query = url.partition("?")
     options = query.split("&") if mark else []
     given = (each.partition("=")[2] for each in options if each.startswith(f"{_KEY}="))

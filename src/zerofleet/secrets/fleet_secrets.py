@@ -1,12 +1,12 @@
-"""All secrets of one fleet, in a folder: what is there stays, what is missing is made.
+"""All secrets of one fleet, in a folder: existing ones stay, missing ones are made.
 
     postgres/ROLE                   a password for the owner and for each role
     redis/USER  redis/users.acl     a password for each user, and the server's ACL file
-    tokens/ROLE  tokens/roles.toml  a token for each role, and the file by which servers know them
+    tokens/ROLE  tokens/roles.toml  a token for each role, and the file with which servers check it
     tls/ca.crt  tls/ca.key          an authority
     tls/NAME/{tls.crt,tls.key,ca.crt}   a certificate for each service and for clients
 
-Give each consumer its own files alone, and keep ``tls/ca.key`` from all of them.
+Give each consumer only its own files, and give ``tls/ca.key`` to none of them.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ POSTGRES = (
     "zerofleet_visitor",
 )
 _NAMESPACE = "zerofleet"
-# By which clients reach each server, in Compose and in a Kubernetes namespace.
+# Host names of each server for clients, in Compose and in a Kubernetes namespace.
 SERVERS = {"inference": ("inference", "inference-headless"), "autoscaler": ("autoscaler",)}
 CLIENTS = ("selfplay", "evaluator", "dashboard", "keda", "client", "tools")
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
 class FleetSecrets:
-    """Makes what is missing.
+    """Makes the missing secrets.
 
     Args:
         folder: made if absent.
-        hosts: further DNS names and IP addresses that clients reach the servers by.
-        mode: of each file; folders get the same with the right to enter.
+        hosts: further DNS names and IP addresses of the servers, for clients.
+        mode: mode of each file; folders get the same with the right to enter.
 
     Raises:
-        ConfigError: on making, when a file cannot be written, or one that is there is no good.
+        ConfigError: on making, if a file cannot be written, or an existing one is invalid.
     """
 
     def __init__(self, folder: Path, hosts: Sequence[str] = (), mode: int = 0o440) -> None:
@@ -58,10 +58,10 @@ class FleetSecrets:
         self._hosts = tuple(hosts)
         self._mode = mode
         self.made: list[str] = []
-        """What was not there before, by its path in the folder."""
+        """The files made, by their paths in the folder."""
 
     def make(self) -> None:
-        """Make everything that is missing, and what has to change with it."""
+        """Make everything that is missing, and update the files that depend on it."""
         if importlib.util.find_spec("cryptography") is None:
             raise ConfigError(
                 "certificates are made by the package cryptography, which is missing: "
@@ -88,14 +88,15 @@ class FleetSecrets:
         path = self._folder / "tokens" / "roles.toml"
         absent: list[Role] = [role for role in ROLES if not (path.parent / role).exists()]
         made = {role: new_token() for role in absent}
-        # No other: a person who deletes an entry withdraws its token, wherever that still lies.
+        # Only missing ones: a person who deletes an entry revokes its token, wherever the token
+        # still is.
         added = [
             Token(role, role, digest_of(made.get(role) or read_secret(path.parent / role)))
             for role in (absent if path.exists() else ROLES)
         ]
         if added:
             known = read_tokens(path) if path.exists() else ()
-            # Its owner may write: `zerofleet token` adds to it.
+            # The owner may write: `zerofleet token` appends to it.
             self._replace("tokens/roles.toml", _toml((*known, *added)), self._mode | 0o200)
         for role, token in made.items():
             self._replace(f"tokens/{role}", token.encode() + b"\n")
@@ -129,8 +130,8 @@ class FleetSecrets:
             return
         if not ca.key:
             raise ConfigError(
-                f"{folder} lacks a certificate that lasts, and {self._folder}/tls/ca.key, which "
-                "would sign one, is not there: put the key back, or the certificate there"
+                f"{folder} has no certificate that lasts, and {self._folder}/tls/ca.key, which "
+                "would sign one, is missing: restore the key or the certificate"
             )
         pair = make_certificate(ca, name, hosts, server=server, client=True)
         self._replace(f"tls/{name}/tls.key", pair.key)
@@ -141,7 +142,7 @@ class FleetSecrets:
             self._replace(name, content())
 
     def _replace(self, name: str, content: bytes, mode: int | None = None) -> None:
-        """Write a file in one step, unless it says so already; other users can never read it."""
+        """Write a file in one step, unless it is up to date; other users can never read it."""
         path = self._folder / name
         if path.exists() and read_bytes(path) == content:
             return
@@ -157,7 +158,7 @@ class FleetSecrets:
         self.made.append(name)
 
     def _enter(self, folder: Path) -> None:
-        """Make a folder that those may enter who may read its files; one that is there stays."""
+        """Make a folder that readers of its files may enter; an existing one stays as it is."""
         if folder.is_dir():
             return
         if folder != self._folder:

@@ -1,4 +1,4 @@
-"""The users of Redis: which command each service gives, on which keys."""
+"""The users of Redis, and the commands and keys that each service may use."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _BEATS = "zerofleet:*:heartbeat:*"
 _TRAINERS_BEAT = "zerofleet:*:heartbeat:trainer:*"
 _CONNECT = "+ping +select +client|setname"
 
-# What is noted of the figures is written by the same user as the heartbeat, and read by the
-# console and the page alone: a selector keeps those commands to those keys.
+# The user of a heartbeat also writes the history of its figures, which only the console and the
+# page read. A selector limits those commands to those keys.
 _NOTES = "zerofleet:*:history:{service}:*"
 _BEAT = f"%W~zerofleet:*:heartbeat:{{service}}:* +set (%W~{_NOTES} +xadd +expire)"
 _READ_NOTES = f"(%R~{_NOTES.format(service='*')} +xrange)"
-# Readers ask for a write to know whether Redis takes any. LPUSHX adds to a list that exists, and no
-# user may make one at this key.
+# Readers attempt a write to find out whether Redis accepts writes. LPUSHX appends to an existing
+# list only, and no user may create one at this key.
 _PROBE = "(%W~zerofleet:*:probe +lpushx)"
 _READ_BEATS = f"%R~{_BEATS} +scan +mget +pttl {_PROBE}"
 _READ_BEST = f"%R~{_BEST} +hgetall"
@@ -32,26 +32,26 @@ RULES: Mapping[str, str] = MappingProxyType(
         f" {_READ_BEST}",
         "inference": f"{_BEAT.format(service='inference')} {_READ_BEST}",
         "trainer": _BEAT.format(service="trainer"),
-        # The pointer moves by scripts, which can do no more than this user can.
+        # Scripts move the pointer; they can do no more than this user.
         "evaluator": f"{_BEAT.format(service='evaluator')} ~{_BEST} +hgetall +eval +hget +hmget"
         " +hset +del",
         "autoscaler": f"{_BEAT.format(service='autoscaler')} {_READ_BEATS}",
-        # The page: what the console reads, and a heartbeat, of which nothing is noted.
+        # The page reads what the console reads, and sends a heartbeat without a history.
         "dashboard": f"%W~zerofleet:*:heartbeat:dashboard:* +set {_READ_BEATS} {_READ_BEST}"
         f" {_READ_NOTES}",
         "console": f"{_READ_BEATS} {_READ_BEST} {_READ_NOTES}",
-        # Looks after the server, and sees nothing that is stored.
+        # Maintains the server, and cannot read stored values.
         "operator": "+acl|load +acl|log +acl|whoami +info +client|list",
     }
 )
-"""What each user may do, in Redis' own words, besides connecting; any other user may do nothing."""
+"""Permissions of each user, in Redis' own syntax, in addition to connecting; others have none."""
 
 
 def acl_file(passwords: Path) -> str:
-    """An ACL file for the users who have a password file.
+    """Return an ACL file for the users that have a password file.
 
     Args:
-        passwords: folder with a file for each user; each line is a password of his.
+        passwords: folder with a file for each user; each line is one of that user's passwords.
 
     Raises:
         ConfigError: there is none, or one cannot be used.
@@ -63,7 +63,7 @@ def acl_file(passwords: Path) -> str:
             lines.append(f"user {user} on resetchannels -@all {_digests(path)} {_CONNECT} {rules}")
     if len(lines) == 1:
         raise ConfigError(
-            f"--passwords {passwords} has no file that is named like a user: {', '.join(RULES)}"
+            f"--passwords {passwords} has no file named after a user: {', '.join(RULES)}"
         )
     return "\n".join(lines) + "\n"
 

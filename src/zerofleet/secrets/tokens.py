@@ -1,12 +1,12 @@
-"""Bearer tokens: what a client sends, and the file of digests by which a server knows it.
+"""Bearer tokens: clients send them, and servers check them against a file of digests.
 
     [[tokens]]
     name = "ann"
     role = "client"
     sha256 = "..."
 
-The digests need no salt, because tokens are random and as long as the digests; a reader of
-the file can call nothing with it.
+The digests need no salt, because tokens are random and as long as the digests. A reader of the file
+cannot use it to log in.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_PREFIX = "zf_"  # by which those who search for leaked secrets know one
+_PREFIX = "zf_"  # lets scanners for leaked secrets recognise a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,17 @@ class Token:
 
 
 def new_token() -> str:
-    """A token of 256 random bits."""
+    """Return a token of 256 random bits."""
     return _PREFIX + secrets.token_urlsafe(32)
 
 
 def digest_of(token: str) -> str:
-    """What is kept of a token."""
+    """Return the digest that is stored for a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def find_token(tokens: Iterable[Token], presented: str) -> Token | None:
-    """The token that was presented; how long it takes says nothing about any of them."""
+    """Return the presented token, or None; the time taken reveals nothing about any token."""
     digest = digest_of(presented)
     found = None
     for token in tokens:
@@ -62,7 +62,7 @@ def find_token(tokens: Iterable[Token], presented: str) -> Token | None:
 
 
 def read_tokens(path: Path) -> tuple[Token, ...]:
-    """The accepted tokens of a file.
+    """Return the accepted tokens of a file.
 
     Raises:
         ConfigError: it cannot be read, or an entry is wrong; the message says which.
@@ -73,7 +73,7 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
         raise ConfigError(f"the tokens in {path} are not TOML: {error}") from error
     entries = content.get("tokens", [])
     if content.keys() - {"tokens"} or not isinstance(entries, list):
-        raise ConfigError(f"{path} must hold [[tokens]] with name, role and sha256 alone")
+        raise ConfigError(f"{path} must hold only [[tokens]], each with name, role and sha256")
     return tuple(
         _token(entry, f"{path}, token {number}")
         for number, entry in enumerate(cast("list[Any]", entries), start=1)
@@ -83,7 +83,8 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
 def add_token(path: Path, name: str, role: Role) -> str:
     """Make a token, append it to the file of accepted ones, and return it.
 
-    A second token of the same name is accepted beside the first: so they are rotated.
+    A second token of the same name is accepted together with the first, so that tokens can be
+    rotated.
 
     Raises:
         ConfigError: the name or the file cannot be used.
@@ -92,11 +93,11 @@ def add_token(path: Path, name: str, role: Role) -> str:
     entry = {"name": name, "role": role, "sha256": digest_of(token)}
     _token(entry, f"the token '{name}'")
     if path.exists():
-        read_tokens(path)  # a file that is broken already is not added to
+        read_tokens(path)  # do not append to a file that is already broken
     text = "".join(f'{key} = "{value}"\n' for key, value in entry.items())
     try:
         with path.open("a", encoding="utf-8") as file:
-            file.write(f"\n[[tokens]]\n{text}")  # whatever the file ends with
+            file.write(f"\n[[tokens]]\n{text}")  # the file may not end with a line break
     except OSError as error:
         raise ConfigError(f"cannot write to {path}: {error.strerror}") from error
     return token
@@ -112,6 +113,6 @@ def _token(entry: object, where: str) -> Token:
     if role not in ROLES:
         raise ConfigError(f"{where}: role = {role!r}: give one of {', '.join(ROLES)}")
     if not isinstance(sha256, str) or not _DIGEST.fullmatch(sha256):
-        # The message does not repeat it: it may be the token itself, written there by mistake.
+        # The message does not repeat the value, which may be the token itself by mistake.
         raise ConfigError(f"{where}: sha256 must be 64 hexadecimal digits, in lower case")
     return Token(name, role, sha256)
